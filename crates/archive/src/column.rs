@@ -1,0 +1,75 @@
+//! The few column types that the artefacts need.
+
+use arrow_schema::{DataType, Field, Schema};
+use std::sync::Arc;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnType {
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 32 bits.
+    U32,
+    /// True or false.
+    Bool,
+    /// UTF-8.
+    Text,
+    /// A list of UTF-8, its elements nullable.
+    TextList,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, with its unit last where it has one.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: ColumnType,
+    /// Whether it may be null.
+    pub nullable: bool,
+}
+
+impl Column {
+    /// A column that is never null.
+    pub const fn required(name: &'static str, kind: ColumnType) -> Self {
+        Column {
+            name,
+            kind,
+            nullable: false,
+        }
+    }
+
+    /// A column that may be null.
+    pub const fn nullable(name: &'static str, kind: ColumnType) -> Self {
+        Column {
+            name,
+            kind,
+            nullable: true,
+        }
+    }
+}
+
+/// The name that arrow gives the elements of a list.
+pub(crate) const LIST_ELEMENT: &str = "item";
+
+pub(crate) fn arrow_schema(columns: &[Column]) -> Arc<Schema> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|column| {
+            let data_type = match column.kind {
+                ColumnType::U64 => DataType::UInt64,
+                ColumnType::I64 => DataType::Int64,
+                ColumnType::U32 => DataType::UInt32,
+                ColumnType::Bool => DataType::Boolean,
+                ColumnType::Text => DataType::Utf8,
+                ColumnType::TextList => {
+                    DataType::List(Arc::new(Field::new(LIST_ELEMENT, DataType::Utf8, true)))
+                }
+            };
+            Field::new(column.name, data_type, column.nullable)
+        })
+        .collect();
+    Arc::new(Schema::new(fields))
+}

@@ -1,0 +1,31 @@
+//! A directory with a manifest and Parquet tables, written whole or not at all.
+//!
+//! Both artefacts of the house are archives. While one is being written it is called
+//! `NAME.partial`; when every table is closed, the manifest written and all of it synced, it is
+//! renamed. What lies under its own name is therefore complete, and what ends in `.partial` is
+//! recognised as unfinished and can be recovered up to its last row group ([`recover_tables`]).
+//!
+//! Who drives: the crates `workload` and `run` define tables and push rows; nothing else writes
+//! archives. This is the only crate that uses arrow and parquet, so that a change of their
+//! versions ends here. Files are created readable by their owner alone: SQL holds secrets.
+//!
+//! Deliberately absent: any knowledge of what the columns mean, and any query: the files are
+//! Parquet, so that DuckDB, Spark, Polars and ClickHouse read them as they are.
+
+mod column;
+mod directory;
+mod error;
+mod manifest;
+mod open;
+mod recover;
+mod table_reader;
+mod table_writer;
+
+pub use column::{Column, ColumnType};
+pub use directory::{ArchiveWriter, OnFailure, partial_path};
+pub use error::{ArchiveError, Unfinished};
+pub use manifest::{FileEntry, Manifest};
+pub use open::Archive;
+pub use recover::{recover_tables, unfinished_body};
+pub use table_reader::{Batch, TableReader};
+pub use table_writer::{Parts, TableOptions, TableWriter};

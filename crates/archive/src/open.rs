@@ -1,0 +1,159 @@
+//! A complete archive, opened.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::column::Column;
+use crate::error::{ArchiveError, Unfinished};
+use crate::manifest::{MANIFEST, Manifest, hex};
+use crate::table_reader::TableReader;
+
+/// A complete archive.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+impl Archive {
+    /// Opens the archive at `path`, reads its manifest and checks that every file is there in its
+    /// full size. Checksums are left to [`Archive::verify`]: they cost a reading of all.
+    ///
+    /// # Errors
+    /// Where it is none, of another kind, newer, unfinished or cut.
+    pub fn open(path: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
+        let foreign = |reason: String| ArchiveError::Foreign {
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            reason,
+        };
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let partial = crate::partial_path(&path.components().collect::<PathBuf>());
+                if partial.is_dir() {
+                    return Err(ArchiveError::Unfinished(Unfinished { path: partial }));
+                }
+                return Err(ArchiveError::NotFound {
+                    path: path.to_owned(),
+                    kind: kind.to_owned(),
+                });
+            }
+            Err(error) => return Err(ArchiveError::io("read", path, error)),
+        };
+        if !metadata.is_dir() {
+            return Err(foreign(format!(
+                "it is a file, and a {kind} is a directory"
+            )));
+        }
+        let text = match fs::read_to_string(path.join(MANIFEST)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(foreign(format!("it has no {MANIFEST}")));
+            }
+            Err(error) => return Err(ArchiveError::io("read", &path.join(MANIFEST), error)),
+        };
+        let manifest: Manifest = serde_json::from_str(&text)
+            .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
+        if manifest.kind != kind {
+            return Err(foreign(format!("it is a {}", manifest.kind)));
+        }
+        if !manifest.complete {
+            return Err(ArchiveError::Unfinished(Unfinished {
+                path: path.to_owned(),
+            }));
+        }
+        if manifest.format > format {
+            return Err(ArchiveError::Newer {
+                path: path.to_owned(),
+                found: manifest.format,
+                known: format,
+            });
+        }
+        let archive = Archive {
+            path: path.to_owned(),
+            manifest,
+        };
+        for file in &archive.manifest.files {
+            // A name with a slash would lead outside of the directory.
+            if file.name.contains('/') {
+                return Err(foreign(format!("its {MANIFEST} names '{}'", file.name)));
+            }
+            let full = path.join(&file.name);
+            match fs::metadata(&full) {
+                Ok(metadata) if metadata.len() == file.bytes => {}
+                Ok(metadata) => {
+                    let reason = format!(
+                        "it has {} bytes, and its manifest says {}",
+                        metadata.len(),
+                        file.bytes
+                    );
+                    return Err(ArchiveError::damaged(&full, reason));
+                }
+                Err(error) => return Err(ArchiveError::damaged(&full, error)),
+            }
+        }
+        Ok(archive)
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads a table from its first row to its last. `columns` are those that the reader knows,
+    /// in the order in which it wants them.
+    ///
+    /// # Errors
+    /// Where the first file cannot be opened or lacks a column.
+    pub fn table(
+        &self,
+        name: &str,
+        columns: &'static [Column],
+    ) -> Result<TableReader, ArchiveError> {
+        let files = self
+            .manifest
+            .files
+            .iter()
+            .filter(|file| file.table == name)
+            .map(|file| self.path.join(&file.name))
+            .collect();
+        TableReader::open(files, columns)
+    }
+
+    /// Reads every file and compares its checksum.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Damaged`] with the first file that differs.
+    pub fn verify(&self) -> Result<(), ArchiveError> {
+        let mut buffer = vec![0; 1 << 20];
+        for file in &self.manifest.files {
+            let path = self.path.join(&file.name);
+            let mut handle =
+                fs::File::open(&path).map_err(|error| ArchiveError::io("read", &path, error))?;
+            let mut hash = Sha256::new();
+            loop {
+                match handle.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(read) => hash.update(&buffer[..read]),
+                    Err(error) => return Err(ArchiveError::io("read", &path, error)),
+                }
+            }
+            if hex(&hash.finalize()) != file.sha256 {
+                return Err(ArchiveError::damaged(
+                    &path,
+                    "its content is not what its checksum says",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

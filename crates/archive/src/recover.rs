@@ -1,0 +1,185 @@
+//! What was written before a kill is not lost.
+//!
+//! A Parquet file ends with a footer that says where its row groups are; without it the file
+//! cannot be read. So while a file is being written, the footer that it would have if it ended
+//! after the row group just written lies beside it, as `FILE.footer`: eight bytes with the length
+//! of the data it is for (little-endian), then the footer. Recovering is to cut the file there
+//! and to append it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use sha2::{Digest, Sha256};
+
+use crate::directory::create_private;
+use crate::error::ArchiveError;
+use crate::manifest::{FileEntry, MANIFEST, Manifest, hex};
+
+const PARQUET_VERSION: i32 = 1;
+const LENGTH_BYTES: usize = 8;
+
+pub(crate) fn footer_path(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".footer");
+    PathBuf::from(name)
+}
+
+pub(crate) fn save_footer(
+    file: &Path,
+    schema: &Arc<Schema>,
+    groups: Vec<RowGroupMetaData>,
+    length: u64,
+) -> Result<(), ArchiveError> {
+    let path = footer_path(file);
+    let writing = |error| ArchiveError::writing(&path, error);
+    let descriptor = ArrowSchemaConverter::new()
+        .convert(schema)
+        .map_err(writing)?;
+    let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
+    let metadata = ParquetMetaDataBuilder::new(FileMetaData::new(
+        PARQUET_VERSION,
+        rows,
+        None,
+        None,
+        Arc::new(descriptor),
+        None,
+    ))
+    .set_row_groups(groups)
+    .build();
+    let mut bytes = length.to_le_bytes().to_vec();
+    ParquetMetaDataWriter::new(&mut bytes, &metadata)
+        .finish()
+        .map_err(writing)?;
+    let fresh = path.with_extension("footer.new");
+    let mut handle = create_private(&fresh)?;
+    handle
+        .write_all(&bytes)
+        .and_then(|()| fs::rename(&fresh, &path))
+        .map_err(|error| ArchiveError::io("write", &path, error))
+}
+
+/// What the manifest of an unfinished archive of this kind noted.
+///
+/// # Errors
+/// Where `partial` is not an unfinished archive of the kind.
+pub fn unfinished_body(
+    partial: &Path,
+    kind: &'static str,
+) -> Result<serde_json::Value, ArchiveError> {
+    let foreign = |reason: String| ArchiveError::Foreign {
+        path: partial.to_owned(),
+        kind: format!("unfinished {kind}"),
+        reason,
+    };
+    if partial
+        .extension()
+        .is_none_or(|extension| extension != "partial")
+    {
+        return Err(foreign("its name does not end in .partial".to_owned()));
+    }
+    let text = fs::read_to_string(partial.join(MANIFEST))
+        .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
+    let manifest: Manifest = serde_json::from_str(&text)
+        .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
+    if manifest.kind != kind {
+        return Err(foreign(format!("it is a {}", manifest.kind)));
+    }
+    Ok(manifest.body)
+}
+
+/// Makes the Parquet files in an unfinished archive readable up to their last complete row group,
+/// and returns them by name. Files without one are removed. `tables` are the tables that the
+/// archive may have; files are told by their names.
+///
+/// # Errors
+/// Where the directory cannot be read or written.
+pub fn recover_tables(
+    partial: &Path,
+    tables: &[&'static str],
+) -> Result<Vec<FileEntry>, ArchiveError> {
+    let listing =
+        fs::read_dir(partial).map_err(|error| ArchiveError::io("read", partial, error))?;
+    let mut paths: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut files = Vec::new();
+    for path in &paths {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let Some(table) = name.strip_suffix(".parquet").and_then(|stem| {
+            tables.iter().find(|table| {
+                stem.strip_prefix(**table).is_some_and(|rest| {
+                    rest.is_empty()
+                        || rest.strip_prefix('-').is_some_and(|number| {
+                            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+                        })
+                })
+            })
+        }) else {
+            continue;
+        };
+        append_footer(path)?;
+        let Some(rows) = rows_in(path) else {
+            fs::remove_file(path).map_err(|error| ArchiveError::io("remove", path, error))?;
+            continue;
+        };
+        let (bytes, sha256) = checksum(path)?;
+        files.push(FileEntry {
+            name: name.to_owned(),
+            table: (*table).to_owned(),
+            rows,
+            bytes,
+            sha256,
+        });
+    }
+    Ok(files)
+}
+
+fn append_footer(path: &Path) -> Result<(), ArchiveError> {
+    let footer = footer_path(path);
+    let Ok(bytes) = fs::read(&footer) else {
+        return Ok(());
+    };
+    // The footer's name stays until the file is whole: a recovery that is killed can be repeated.
+    if rows_in(path).is_none() && bytes.len() > LENGTH_BYTES {
+        let mut length = [0; LENGTH_BYTES];
+        length.copy_from_slice(&bytes[..LENGTH_BYTES]);
+        let failed = |error| ArchiveError::io("recover", path, error);
+        let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        file.set_len(u64::from_le_bytes(length)).map_err(failed)?;
+        file.write_all(&bytes[LENGTH_BYTES..]).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+    }
+    fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
+}
+
+/// Rows in a Parquet file; `None` where it cannot be read as one.
+fn rows_in(path: &Path) -> Option<u64> {
+    let file = fs::File::open(path).ok()?;
+    let reader = SerializedFileReader::new(file).ok()?;
+    u64::try_from(reader.metadata().file_metadata().num_rows()).ok()
+}
+
+fn checksum(path: &Path) -> Result<(u64, String), ArchiveError> {
+    let failed = |error| ArchiveError::io("read", path, error);
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut hash = Sha256::new();
+    let mut bytes = 0;
+    loop {
+        let read = file.read(&mut buffer).map_err(failed)?;
+        if read == 0 {
+            return Ok((bytes, hex(&hash.finalize())));
+        }
+        hash.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+}

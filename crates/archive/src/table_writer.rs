@@ -1,0 +1,410 @@
+//! Rows become Parquet files.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, BooleanBuilder, Int64Builder, ListBuilder, StringBuilder, UInt32Builder,
+    UInt64Builder,
+};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::Schema;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use sha2::{Digest, Sha256};
+
+use crate::column::{Column, ColumnType, arrow_schema};
+use crate::directory::create_private;
+use crate::error::ArchiveError;
+use crate::manifest::{FileEntry, hex};
+use crate::recover;
+
+/// Rows are handed to Parquet in batches of at most this many rows …
+const BATCH_ROWS_MAX: usize = 4_096;
+/// … or about this many bytes of text, whichever comes first.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// A row group ends when its encoded size reaches this, however few its rows: it is what a
+/// recovery can lose, and what a reader of one group holds.
+const GROUP_BYTES_MAX: usize = 32 << 20;
+/// The lowest level: measured on SQL text, level 3 saves a few percent for twice the CPU.
+const ZSTD_LEVEL: i32 = 1;
+
+/// How a table is cut into files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// One file, `NAME.parquet`.
+    One,
+    /// `NAME-00000.parquet` and on, each with at most this many rows.
+    Rows(u64),
+}
+
+/// How a table is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableOptions {
+    /// How it is cut into files.
+    pub parts: Parts,
+    /// Rows in a row group at most.
+    pub group_rows: usize,
+}
+
+/// A table that is being written. Rows are given column by column, in the columns' order, and
+/// closed with [`TableWriter::end_row`].
+pub struct TableWriter {
+    directory: PathBuf,
+    name: &'static str,
+    columns: &'static [Column],
+    options: TableOptions,
+    schema: Arc<Schema>,
+    builders: Vec<Builder>,
+    next_column: usize,
+    batch_rows: usize,
+    batch_bytes: usize,
+    part: Option<Part>,
+    first_part: u32,
+    files: Vec<FileEntry>,
+}
+
+struct Part {
+    path: PathBuf,
+    writer: ArrowWriter<HashedFile>,
+    rows: u64,
+    groups_saved: usize,
+}
+
+impl TableWriter {
+    pub(crate) fn create(
+        directory: &Path,
+        name: &'static str,
+        columns: &'static [Column],
+        options: TableOptions,
+    ) -> Result<Self, ArchiveError> {
+        Ok(TableWriter {
+            directory: directory.to_owned(),
+            name,
+            columns,
+            options,
+            schema: arrow_schema(columns),
+            builders: columns.iter().map(Builder::new).collect(),
+            next_column: 0,
+            batch_rows: 0,
+            batch_bytes: 0,
+            part: None,
+            first_part: 0,
+            files: Vec::new(),
+        })
+    }
+
+    /// Numbers the parts from `first` on: for a table that replaces parts of another writing.
+    pub fn number_parts_from(mut self, first: u32) -> Self {
+        self.first_part = first;
+        self
+    }
+
+    /// The number that the next part would get.
+    pub fn next_part(&self) -> u32 {
+        self.first_part + self.files.len() as u32 + u32::from(self.part.is_some())
+    }
+
+    /// Gives the row's next column.
+    pub fn u64(&mut self, value: impl Into<Option<u64>>) {
+        match self.builder() {
+            Builder::U64(builder) => builder.append_option(value.into()),
+            other => other.mismatch("u64"),
+        }
+    }
+
+    /// Gives the row's next column.
+    pub fn i64(&mut self, value: impl Into<Option<i64>>) {
+        match self.builder() {
+            Builder::I64(builder) => builder.append_option(value.into()),
+            other => other.mismatch("i64"),
+        }
+    }
+
+    /// Gives the row's next column.
+    pub fn u32(&mut self, value: impl Into<Option<u32>>) {
+        match self.builder() {
+            Builder::U32(builder) => builder.append_option(value.into()),
+            other => other.mismatch("u32"),
+        }
+    }
+
+    /// Gives the row's next column.
+    pub fn bool(&mut self, value: impl Into<Option<bool>>) {
+        match self.builder() {
+            Builder::Bool(builder) => builder.append_option(value.into()),
+            other => other.mismatch("bool"),
+        }
+    }
+
+    /// Gives the row's next column.
+    pub fn text<'a>(&mut self, value: impl Into<Option<&'a str>>) {
+        let value = value.into();
+        self.batch_bytes += value.map_or(0, str::len);
+        match self.builder() {
+            Builder::Text(builder) => builder.append_option(value),
+            other => other.mismatch("text"),
+        }
+    }
+
+    /// Gives the row's next column: a list, or null.
+    pub fn text_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a str>>>) {
+        let mut bytes = 0;
+        match self.builder() {
+            Builder::TextList(builder) => {
+                let some = values.is_some();
+                for value in values.into_iter().flatten() {
+                    bytes += value.map_or(0, str::len);
+                    builder.values().append_option(value);
+                }
+                builder.append(some);
+            }
+            other => other.mismatch("text list"),
+        }
+        self.batch_bytes += bytes;
+    }
+
+    /// Ends the row.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn end_row(&mut self) -> Result<(), ArchiveError> {
+        assert_eq!(
+            self.next_column,
+            self.columns.len(),
+            "a row of table {} has every column",
+            self.name
+        );
+        self.next_column = 0;
+        self.batch_rows += 1;
+        let rows_before = self.part.as_ref().map_or(0, |part| part.rows);
+        let part_full = matches!(self.options.parts,
+            Parts::Rows(most) if rows_before + self.batch_rows as u64 >= most);
+        if part_full || self.batch_rows >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            self.write_batch()?;
+        }
+        if part_full {
+            self.close_part()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the row group, so that all rows so far survive a kill of this process.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn flush(&mut self) -> Result<(), ArchiveError> {
+        self.write_batch()?;
+        if let Some(part) = &mut self.part {
+            part.writer
+                .flush()
+                .map_err(|error| ArchiveError::writing(&part.path, error))?;
+            part.save_footer(&self.schema)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the table: its files, in order. A table without rows has one empty file.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn finish(mut self) -> Result<Vec<FileEntry>, ArchiveError> {
+        self.write_batch()?;
+        if self.files.is_empty() && self.part.is_none() {
+            self.open_part()?;
+        }
+        self.close_part()?;
+        Ok(std::mem::take(&mut self.files))
+    }
+
+    /// The files that are complete so far, in order.
+    pub fn complete_files(&self) -> &[FileEntry] {
+        &self.files
+    }
+
+    fn builder(&mut self) -> &mut Builder {
+        let builder = &mut self.builders[self.next_column];
+        self.next_column += 1;
+        builder
+    }
+
+    fn write_batch(&mut self) -> Result<(), ArchiveError> {
+        if self.batch_rows == 0 {
+            return Ok(());
+        }
+        self.open_part()?;
+        let arrays: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays)
+            .expect("the builders are made from the schema, and null only where it allows");
+        let part = self.part.as_mut().expect("just opened");
+        part.rows += self.batch_rows as u64;
+        part.writer
+            .write(&batch)
+            .map_err(|error| ArchiveError::writing(&part.path, error))?;
+        if part.writer.in_progress_size() >= GROUP_BYTES_MAX {
+            part.writer
+                .flush()
+                .map_err(|error| ArchiveError::writing(&part.path, error))?;
+        }
+        part.save_footer(&self.schema)?;
+        self.batch_rows = 0;
+        self.batch_bytes = 0;
+        Ok(())
+    }
+
+    fn open_part(&mut self) -> Result<(), ArchiveError> {
+        if self.part.is_some() {
+            return Ok(());
+        }
+        let file_name = match self.options.parts {
+            Parts::One => format!("{}.parquet", self.name),
+            Parts::Rows(_) => format!("{}-{:05}.parquet", self.name, self.next_part()),
+        };
+        let path = self.directory.join(file_name);
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(
+                ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level"),
+            ))
+            .set_max_row_group_row_count(Some(self.options.group_rows))
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .build();
+        let file = HashedFile::new(create_private(&path)?);
+        let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))
+            .map_err(|error| ArchiveError::writing(&path, error))?;
+        self.part = Some(Part {
+            path,
+            writer,
+            rows: 0,
+            groups_saved: 0,
+        });
+        Ok(())
+    }
+
+    fn close_part(&mut self) -> Result<(), ArchiveError> {
+        let Some(mut part) = self.part.take() else {
+            return Ok(());
+        };
+        let writing = |error| ArchiveError::writing(&part.path, error);
+        part.writer.finish().map_err(writing)?;
+        let file = part.writer.inner_mut();
+        file.file
+            .sync_all()
+            .map_err(|error| ArchiveError::io("sync", &part.path, error))?;
+        let bytes = file.bytes;
+        let sha256 = hex(&file.hash.clone().finalize());
+        let footer = recover::footer_path(&part.path);
+        if part.groups_saved > 0 {
+            fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))?;
+        }
+        self.files.push(FileEntry {
+            name: part
+                .path
+                .file_name()
+                .expect("a part has a name")
+                .to_string_lossy()
+                .into_owned(),
+            table: self.name.to_owned(),
+            rows: part.rows,
+            bytes,
+            sha256,
+        });
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Keeps a footer for the row groups that are on disk beside the file, for a recovery.
+    fn save_footer(&mut self, schema: &Arc<Schema>) -> Result<(), ArchiveError> {
+        let groups = self.writer.flushed_row_groups();
+        if groups.len() == self.groups_saved {
+            return Ok(());
+        }
+        let saved = groups.len();
+        let groups = groups.to_vec();
+        self.writer
+            .sync()
+            .map_err(|error| ArchiveError::io("write", &self.path, error))?;
+        let length = self.writer.inner().bytes;
+        recover::save_footer(&self.path, schema, groups, length)?;
+        self.groups_saved = saved;
+        Ok(())
+    }
+}
+
+/// A file that is hashed as it is written.
+struct HashedFile {
+    file: File,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl HashedFile {
+    fn new(file: File) -> Self {
+        HashedFile {
+            file,
+            hash: Sha256::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Write for HashedFile {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(buffer)?;
+        self.hash.update(&buffer[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+enum Builder {
+    U64(UInt64Builder),
+    I64(Int64Builder),
+    U32(UInt32Builder),
+    Bool(BooleanBuilder),
+    Text(StringBuilder),
+    TextList(ListBuilder<StringBuilder>),
+}
+
+impl Builder {
+    fn new(column: &Column) -> Self {
+        match column.kind {
+            ColumnType::U64 => Builder::U64(UInt64Builder::new()),
+            ColumnType::I64 => Builder::I64(Int64Builder::new()),
+            ColumnType::U32 => Builder::U32(UInt32Builder::new()),
+            ColumnType::Bool => Builder::Bool(BooleanBuilder::new()),
+            ColumnType::Text => Builder::Text(StringBuilder::new()),
+            ColumnType::TextList => Builder::TextList(ListBuilder::new(StringBuilder::new())),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            Builder::U64(builder) => ArrayBuilder::finish(builder),
+            Builder::I64(builder) => ArrayBuilder::finish(builder),
+            Builder::U32(builder) => ArrayBuilder::finish(builder),
+            Builder::Bool(builder) => ArrayBuilder::finish(builder),
+            Builder::Text(builder) => ArrayBuilder::finish(builder),
+            Builder::TextList(builder) => ArrayBuilder::finish(builder),
+        }
+    }
+
+    fn mismatch(&self, given: &str) -> ! {
+        let wanted = match self {
+            Builder::U64(_) => "u64",
+            Builder::I64(_) => "i64",
+            Builder::U32(_) => "u32",
+            Builder::Bool(_) => "bool",
+            Builder::Text(_) => "text",
+            Builder::TextList(_) => "text list",
+        };
+        panic!("a column of {wanted} was given {given}")
+    }
+}

@@ -1,0 +1,63 @@
+//! Instants and spans as people read them.
+
+/// An instant as `2026-03-01 09:30:05 UTC`. `wall_us` is in microseconds since 1970-01-01 UTC;
+/// one outside of jiff's years (-9999 to 9999) is printed as its number.
+pub fn utc_text(wall_us: i64) -> String {
+    match jiff::Timestamp::from_microsecond(wall_us) {
+        Ok(instant) => instant.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => format!("{wall_us} µs"),
+    }
+}
+
+/// A span of nanoseconds with three significant digits and the unit that fits:
+/// `850 ns`, `12.3 µs`, `4.57 ms`, `1.02 s`, `3 min 20 s`, `2 h 05 min`.
+pub fn duration_text(span_ns: i64) -> String {
+    let sign = if span_ns < 0 { "-" } else { "" };
+    let ns = span_ns.unsigned_abs();
+    let three_digits = |value: f64, unit: &str| {
+        let decimals = match value {
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
+            _ => 0,
+        };
+        format!("{sign}{value:.decimals$} {unit}")
+    };
+    let seconds = ns / 1_000_000_000;
+    match ns {
+        0..1_000 => format!("{sign}{ns} ns"),
+        1_000..1_000_000 => three_digits(ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => three_digits(ns as f64 / 1e6, "ms"),
+        1_000_000_000..60_000_000_000 => three_digits(ns as f64 / 1e9, "s"),
+        60_000_000_000..3_600_000_000_000 => {
+            format!("{sign}{} min {:02} s", seconds / 60, seconds % 60)
+        }
+        _ => format!("{sign}{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_carry_the_unit_that_fits() {
+        for (span_ns, text) in [
+            (0, "0 ns"),
+            (850, "850 ns"),
+            (12_340, "12.3 µs"),
+            (4_567_000, "4.57 ms"),
+            (-4_567_000, "-4.57 ms"),
+            (1_020_000_000, "1.02 s"),
+            (200_000_000_000, "3 min 20 s"),
+            (7_500_000_000_000, "2 h 05 min"),
+        ] {
+            assert_eq!(duration_text(span_ns), text);
+        }
+    }
+
+    #[test]
+    fn an_instant_is_printed_in_utc() {
+        assert_eq!(utc_text(0), "1970-01-01 00:00:00 UTC");
+        assert!(utc_text(i64::MAX).ends_with("µs"));
+    }
+}

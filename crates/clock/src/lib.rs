@@ -1,0 +1,14 @@
+//! Time, as the rest of the house sees it: monotonic and wall time told apart, replay speed as
+//! an exact ratio, and a hand-turned clock for tests.
+//!
+//! Who drives: everything that waits or stamps takes a [`Clock`]; the program builds the real one.
+//! Deliberately absent: sleeping (the replay's event loop sleeps in `epoll`), time zones and
+//! calendars beyond printing an instant (reading logs has its own), and any global state.
+
+mod format;
+mod monotonic;
+mod speed;
+
+pub use format::{duration_text, utc_text};
+pub use monotonic::{Clock, HandClock, SystemClock};
+pub use speed::{Speed, SpeedError};

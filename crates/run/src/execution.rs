@@ -1,0 +1,194 @@
+//! What became of one event of the workload.
+
+use workload::{Fingerprint, Sqlstate};
+
+/// What became of one event of the workload. Times are nanoseconds from the replay's start, on
+/// the replaying machine's monotonic clock.
+///
+/// - service time = `done_ns − sent_ns`
+/// - response time = `done_ns − due_ns`: a stall counts for all who waited in it
+/// - lag = `sent_ns − due_ns` = session lag + tool lag
+#[derive(Debug, Clone, PartialEq)]
+pub struct Execution {
+    /// The session's number in the workload.
+    pub session: u64,
+    /// The event's sequence within the session.
+    pub sequence: u64,
+    /// The statement's fingerprint; `None` for connects, cancels and disconnects.
+    pub fingerprint: Option<Fingerprint>,
+    /// What it was.
+    pub kind: StatementKind,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it was due: its captured offset divided by the speed. With `--speed max`, when its
+    /// session was free for it.
+    pub due_ns: i64,
+    /// When its first byte was handed to the operating system; `None` if it never was.
+    pub sent_ns: Option<i64>,
+    /// When the first byte of the answer was there.
+    pub first_byte_ns: Option<i64>,
+    /// When the answer was complete and the session free again.
+    pub done_ns: Option<i64>,
+    /// The part of `sent_ns − due_ns` in which the session's previous event was not yet done
+    /// (the server's doing). The rest is tool lag, which is ours.
+    pub session_lag_ns: u64,
+    /// Rows returned or affected, as the server's command tags count them.
+    pub rows: u64,
+    /// Bytes of the answer, all messages with their headers.
+    pub bytes: u64,
+    /// The server's message, for errors; why, in words, for what was lost or skipped.
+    pub message: Option<String>,
+    /// What the capture knew of the same statement.
+    pub captured: Captured,
+}
+
+impl Execution {
+    /// Sent → done, in nanoseconds.
+    pub fn service_ns(&self) -> Option<i64> {
+        Some(self.done_ns? - self.sent_ns?)
+    }
+
+    /// Due → done, in nanoseconds.
+    pub fn response_ns(&self) -> Option<i64> {
+        Some(self.done_ns? - self.due_ns)
+    }
+
+    /// The part of the lag that is the tool's own fault, in nanoseconds.
+    pub fn tool_lag_ns(&self) -> Option<i64> {
+        Some((self.sent_ns? - self.due_ns - self.session_lag_ns as i64).max(0))
+    }
+
+    /// Whether it is a statement, which a run must account for, or a session's coming and going.
+    pub fn is_statement(&self) -> bool {
+        !matches!(
+            self.kind,
+            StatementKind::Connect | StatementKind::Cancel | StatementKind::Disconnect
+        )
+    }
+}
+
+/// The kind of event that was replayed; the names are those of [`workload::EventKind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum StatementKind {
+    Connect,
+    Simple,
+    Prepare,
+    Execute,
+    Fetch,
+    Cancel,
+    Disconnect,
+}
+
+impl StatementKind {
+    /// All kinds.
+    pub const ALL: [StatementKind; 7] = [
+        StatementKind::Connect,
+        StatementKind::Simple,
+        StatementKind::Prepare,
+        StatementKind::Execute,
+        StatementKind::Fetch,
+        StatementKind::Cancel,
+        StatementKind::Disconnect,
+    ];
+
+    /// The name under which the kind is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            StatementKind::Connect => "connect",
+            StatementKind::Simple => "simple",
+            StatementKind::Prepare => "prepare",
+            StatementKind::Execute => "execute",
+            StatementKind::Fetch => "fetch",
+            StatementKind::Cancel => "cancel",
+            StatementKind::Disconnect => "disconnect",
+        }
+    }
+
+    /// The kind stored under `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl From<&workload::EventKind> for StatementKind {
+    fn from(kind: &workload::EventKind) -> Self {
+        match kind {
+            workload::EventKind::Connect { .. } => StatementKind::Connect,
+            workload::EventKind::Simple { .. } => StatementKind::Simple,
+            workload::EventKind::Prepare { .. } => StatementKind::Prepare,
+            workload::EventKind::Execute { .. } => StatementKind::Execute,
+            workload::EventKind::Fetch { .. } => StatementKind::Fetch,
+            workload::EventKind::Cancel => StatementKind::Cancel,
+            workload::EventKind::Disconnect => StatementKind::Disconnect,
+        }
+    }
+}
+
+/// How an event ended in the replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server did it.
+    Done,
+    /// The server answered with an error, or the connection was lost under it (class 08).
+    Failed(Sqlstate),
+    /// It was never sent.
+    Skipped(SkipReason),
+}
+
+/// Why an event was never sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SkipReason {
+    /// The workload holds a statement that cannot be replayed as it was.
+    Unreplayable(workload::Unreplayable),
+    /// Its session has no connection: it could not be opened, or it was lost.
+    NoConnection,
+    /// The replay was stopped before its turn.
+    Stopped,
+    /// A cancel: not yet replayed.
+    CancelNotReplayed,
+}
+
+impl SkipReason {
+    /// The name under which the reason is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            SkipReason::Unreplayable(reason) => reason.name(),
+            SkipReason::NoConnection => "no_connection",
+            SkipReason::Stopped => "stopped",
+            SkipReason::CancelNotReplayed => "cancel_not_replayed",
+        }
+    }
+
+    /// The reason in words.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            SkipReason::Unreplayable(reason) => reason.explanation(),
+            SkipReason::NoConnection => "its session had no connection",
+            SkipReason::Stopped => "the replay was stopped before its turn",
+            SkipReason::CancelNotReplayed => "cancel requests are not replayed",
+        }
+    }
+
+    /// The reason stored under `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "no_connection" => Some(SkipReason::NoConnection),
+            "stopped" => Some(SkipReason::Stopped),
+            "cancel_not_replayed" => Some(SkipReason::CancelNotReplayed),
+            _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
+        }
+    }
+}
+
+/// What the capture knew of a statement: another machine, another day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The captured server's own time for it, in microseconds (not service time: the network is
+    /// not in it).
+    pub duration_us: Option<u64>,
+    /// Rows returned or affected.
+    pub rows: Option<u64>,
+    /// The error that it ended in.
+    pub sqlstate: Option<Sqlstate>,
+}

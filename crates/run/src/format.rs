@@ -1,0 +1,75 @@
+//! What a run's manifest says, beside the list of its files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The manifest's kind.
+pub const KIND: &str = "run";
+
+/// The version of the format that this build writes. A reader refuses a higher one.
+pub const FORMAT: u32 = 1;
+
+/// The manifest's own part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Whether the replay reached its end.
+    pub status: RunStatus,
+    /// What was replayed.
+    pub workload: WorkloadRef,
+    /// Against what.
+    pub target: TargetInfo,
+    /// Options that shaped the replay, by name, as they were understood (`speed`: `1.5`).
+    pub options: BTreeMap<String, String>,
+    /// When it started, in microseconds since 1970-01-01 UTC.
+    pub started_wall_us: i64,
+    /// From the replay's start to the last event done, in nanoseconds.
+    pub elapsed_ns: i64,
+    /// From the replay's start to the last event *due*, in nanoseconds: the captured span
+    /// divided by the speed.
+    pub span_due_ns: i64,
+    /// From the replay's start to the last event sent, in nanoseconds.
+    pub span_sent_ns: i64,
+    /// Statements in this run: done + failed + skipped.
+    pub statements: u64,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed, by SQLSTATE.
+    pub failed: BTreeMap<String, u64>,
+    /// Statements that were never sent, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Sessions whose connection could not be opened, by SQLSTATE.
+    pub connections_failed: BTreeMap<String, u64>,
+}
+
+/// Whether a replay reached its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// It did.
+    Complete,
+    /// It was stopped; what was not sent is in the run as skipped, with the reason `stopped`.
+    Stopped,
+    /// It was killed, and recovered from what was on disk; the rest is missing.
+    Recovered,
+}
+
+/// Which workload was replayed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadRef {
+    /// The directory's name as the user gave it.
+    pub name: String,
+    /// The workload's id, from its manifest.
+    pub id: String,
+    /// Statements in it.
+    pub statements: u64,
+}
+
+/// Which server it was replayed against.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Host and port, or the socket's directory and port. Never a password.
+    pub address: String,
+    /// `server_version` as the server reports it at connect; empty if nothing connected.
+    pub server_version: String,
+}

@@ -1,0 +1,23 @@
+//! The second artefact: what happened in a replay.
+//!
+//! A run is a directory `NAME.run` with a manifest and Parquet tables:
+//!
+//! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range,
+//!   in the order in which they were done (or given up).
+//! - `statements.parquet`: every fingerprint with its normalised SQL.
+//!
+//! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
+//! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
+
+mod execution;
+mod format;
+mod reader;
+mod table;
+mod tally;
+mod writer;
+
+pub use archive::{ArchiveError, Unfinished};
+pub use execution::{Captured, Execution, Outcome, SkipReason, StatementKind};
+pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
+pub use reader::RunReader;
+pub use writer::{RunWriter, recover};

@@ -1,0 +1,64 @@
+//! What a workload's manifest says, beside the list of its files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The manifest's kind.
+pub const KIND: &str = "workload";
+
+/// The version of the format that this build writes. A reader refuses a higher one.
+pub const FORMAT: u32 = 1;
+
+/// Where a workload comes from: what the capture knows before it has read anything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// What kind of source: `log`.
+    pub source_kind: String,
+    /// What was read, in time order. [`crate::Event::source`] points in here.
+    pub sources: Vec<SourceFile>,
+    /// Options that shaped the capture, by name.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    /// The workload's start in microseconds since 1970-01-01 UTC: `due_us` = 0.
+    pub start_wall_us: i64,
+    /// The capture's own count of what it read and left out, in the form that the capture's
+    /// crate documents.
+    #[serde(default)]
+    pub reconciliation: serde_json::Value,
+}
+
+/// One file that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    /// As the user gave it; `-` for standard input.
+    pub name: String,
+    /// What it was recognised as, such as `stderr` or `csvlog`.
+    pub format: String,
+    /// Bytes read, after decompression.
+    pub bytes: u64,
+}
+
+/// The manifest's own part of a workload.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadInfo {
+    /// Where it comes from.
+    pub provenance: Provenance,
+    /// Last event's `due_us`: the span in microseconds.
+    pub span_us: i64,
+    /// Sessions.
+    pub sessions: u64,
+    /// The most sessions that were open at one time.
+    pub sessions_at_once: u64,
+    /// All events.
+    pub events: u64,
+    /// Events that are statements.
+    pub statements: u64,
+    /// Statements that may write, as read from their first word (see [`crate::classify`]).
+    pub writes: u64,
+    /// Statements with a captured duration.
+    pub with_duration: u64,
+    /// The workload was recovered from an unfinished one; it ends early.
+    #[serde(default)]
+    pub recovered: bool,
+}

@@ -1,0 +1,33 @@
+//! The first of the two artefacts: what clients did, and when.
+//!
+//! A workload is a directory `NAME.workload` with a manifest and Parquet tables:
+//!
+//! - `events-*.parquet`: every [`Event`], in the order of [`Event::due_us`], then session, then
+//!   sequence. The only table that a replay reads.
+//! - `sessions.parquet`: every [`Session`], in the order in which they ended.
+//! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first sight.
+//!
+//! Who drives: `capture` pushes events in the order in which it meets them into a
+//! [`WorkloadWriter`], which sorts them outside memory; `replay`, `analyse` and the program read
+//! with a [`WorkloadReader`], in time order, with memory bounded by one batch.
+//!
+//! Deliberately absent: wire messages (an event says what a client did, not in which bytes), the
+//! knowledge of any source's format, and Parquet itself (the crate `archive` has it).
+
+mod event;
+mod fingerprint;
+mod format;
+mod reader;
+mod session;
+mod sorting;
+mod table;
+mod writer;
+
+pub use archive::{ArchiveError, Unfinished};
+pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
+pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
+pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
+pub use reader::WorkloadReader;
+pub use session::Session;
+pub use table::StatementText;
+pub use writer::{WorkloadWriter, WriterOptions, recover};

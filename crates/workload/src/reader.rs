@@ -1,0 +1,106 @@
+//! Reads a workload in time order, a batch at a time.
+
+use std::path::Path;
+
+use archive::{Archive, ArchiveError};
+
+use crate::event::Event;
+use crate::fingerprint::Fingerprint;
+use crate::format::{FORMAT, KIND, WorkloadInfo};
+use crate::session::Session;
+use crate::table::{EVENT, EventRows, SESSION, STATEMENT, StatementText, read_session};
+
+/// A complete workload, opened.
+#[derive(Debug, Clone)]
+pub struct WorkloadReader {
+    archive: Archive,
+    info: WorkloadInfo,
+}
+
+impl WorkloadReader {
+    /// Opens the workload at `path`.
+    ///
+    /// # Errors
+    /// Where it is none, newer than this program, unfinished, cut or unreadable.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        let archive = Archive::open(path, KIND, FORMAT)?;
+        let info = serde_json::from_value(archive.manifest().body.clone()).map_err(|error| {
+            ArchiveError::Foreign {
+                path: path.to_owned(),
+                kind: KIND.to_owned(),
+                reason: format!("its manifest lacks what a workload's has ({error})"),
+            }
+        })?;
+        Ok(WorkloadReader { archive, info })
+    }
+
+    /// What the manifest says.
+    pub fn info(&self) -> &WorkloadInfo {
+        &self.info
+    }
+
+    /// Equal for equal content.
+    pub fn id(&self) -> &str {
+        &self.archive.manifest().id
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.archive.path()
+    }
+
+    /// Compares every file with its checksum.
+    ///
+    /// # Errors
+    /// Names the first file that differs.
+    pub fn verify(&self) -> Result<(), ArchiveError> {
+        self.archive.verify()
+    }
+
+    /// All events, by due time, then session, then sequence. Holds one batch in memory.
+    ///
+    /// # Errors
+    /// Where the first file cannot be read; later ones come as items.
+    pub fn events(
+        &self,
+    ) -> Result<
+        impl Iterator<Item = Result<(Event, Option<Fingerprint>), ArchiveError>> + use<>,
+        ArchiveError,
+    > {
+        let path = self.archive.path().to_owned();
+        let mut rows = EventRows::default();
+        Ok(self
+            .archive
+            .table("events", EVENT)?
+            .rows(move |batch, row| {
+                rows.read(batch, row)
+                    .map_err(|reason| ArchiveError::Damaged {
+                        path: path.clone(),
+                        reason,
+                    })
+            }))
+    }
+
+    /// All sessions, in the order in which they ended.
+    ///
+    /// # Errors
+    /// Where the file cannot be read; later damage comes as an item.
+    pub fn sessions(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Session, ArchiveError>> + use<>, ArchiveError> {
+        let table = self.archive.table("sessions", SESSION)?;
+        Ok(table.rows(|batch, row| Ok(read_session(batch, row))))
+    }
+
+    /// All statements, in the order of first sight.
+    ///
+    /// # Errors
+    /// Where the file cannot be read; later damage comes as an item.
+    pub fn statements(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<StatementText, ArchiveError>> + use<>, ArchiveError>
+    {
+        let table = self.archive.table("statements", STATEMENT)?;
+        Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
+    }
+}

@@ -1,0 +1,242 @@
+//! Whatever order events come in, the workload holds all of them in time order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use workload::{
+    Event, EventKind, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+};
+
+const NINE_O_CLOCK_US: i64 = 1_700_000_000_000_000;
+
+fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
+    Event {
+        session,
+        sequence,
+        due_us,
+        kind: EventKind::Execute {
+            statement: "s1".into(),
+            portal: "".into(),
+            sql: Arc::from(sql),
+            parameters: vec![Some("it's".into()), None, Some("a\nb".into())],
+        },
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: sequence + 1,
+    }
+}
+
+/// Writes with so little memory that the window holds a few dozen events.
+fn write(path: &Path, events: &[Event], memory_bytes: usize) -> workload::WorkloadInfo {
+    let mut writer = WorkloadWriter::create(path, WriterOptions { memory_bytes }).unwrap();
+    for event in events {
+        writer.event(event.clone()).unwrap();
+    }
+    writer
+        .session(Session {
+            id: 0,
+            database: "shop".into(),
+            user: "app".into(),
+            application: "".into(),
+            client: "[local]".into(),
+            start_us: NINE_O_CLOCK_US,
+            end_us: NINE_O_CLOCK_US + 5,
+            start_seen: true,
+            end_seen: true,
+            statements: 1,
+        })
+        .unwrap();
+    writer.finish(Provenance::default()).unwrap()
+}
+
+fn read(path: &Path) -> Vec<Event> {
+    WorkloadReader::open(path)
+        .unwrap()
+        .events()
+        .unwrap()
+        .map(|item| item.unwrap().0)
+        .collect()
+}
+
+fn sorted(mut events: Vec<Event>) -> Vec<Event> {
+    let start = events.iter().map(|event| event.due_us).min().unwrap_or(0);
+    for event in &mut events {
+        event.due_us -= start;
+    }
+    events.sort_by_key(|event| (event.due_us, event.session, event.sequence));
+    events
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn all_events_come_back_in_time_order(
+        offsets in prop::collection::vec((0u64..20, 0i64..1_000), 0..400),
+        memory_bytes in 2_000usize..60_000,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.workload");
+        // Within a session time and sequence never go back; across sessions anything goes.
+        let mut clocks = vec![(0i64, 0u64); 20];
+        let events: Vec<Event> = offsets
+            .iter()
+            .map(|&(session, step)| {
+                let (due_us, sequence) = &mut clocks[session as usize];
+                *due_us += step * (1 + session as i64 * 50);
+                *sequence += 1;
+                statement(session, *sequence, NINE_O_CLOCK_US + *due_us, "select $1, $2, $3")
+            })
+            .collect();
+        let info = write(&path, &events, memory_bytes);
+        prop_assert_eq!(info.events, events.len() as u64);
+        let back = read(&path);
+        let wanted = sorted(events);
+        prop_assert_eq!(&back, &wanted);
+        prop_assert_eq!(info.span_us, wanted.last().map_or(0, |event| event.due_us));
+    }
+}
+
+#[test]
+fn a_statement_of_two_hours_is_placed_at_its_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let mut events: Vec<Event> = (0..5_000)
+        .map(|n| statement(1, n, NINE_O_CLOCK_US + n as i64 * 1_000_000, "select short"))
+        .collect();
+    // Known only when it ended, after all the others, and begun before all of them.
+    events.push(statement(2, 0, NINE_O_CLOCK_US - 3_600_000_000, "select long"));
+    let info = write(&path, &events, 40_000);
+    let back = read(&path);
+    assert_eq!(back, sorted(events));
+    assert_eq!(back[0].kind.sql().unwrap().as_ref(), "select long");
+    assert_eq!(
+        info.provenance.start_wall_us,
+        NINE_O_CLOCK_US - 3_600_000_000
+    );
+    let names: Vec<String> = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| !name.contains("late") && !name.contains("merged")),
+        "{names:?}"
+    );
+    let session = WorkloadReader::open(&path)
+        .unwrap()
+        .sessions()
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!((session.start_us, session.end_us), (3_600_000_000, 3_600_000_005));
+}
+
+#[test]
+fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    // Parts hold 2^20 rows; small texts keep this quick.
+    let mut writer = WorkloadWriter::create(&path, WriterOptions { memory_bytes: 100_000 }).unwrap();
+    let total = (1u64 << 20) + 1_000;
+    for n in 0..total {
+        let mut event = statement(1, n, NINE_O_CLOCK_US + n as i64, "s");
+        event.kind = EventKind::Simple { sql: "s".into() };
+        writer.event(event).unwrap();
+    }
+    writer
+        .event(statement(2, 0, NINE_O_CLOCK_US + total as i64 - 5_000, "late"))
+        .unwrap();
+    let info = writer.finish(Provenance::default()).unwrap();
+    assert_eq!(info.events, total + 1);
+    let mut last = (0, 0, 0);
+    let mut count = 0;
+    for item in WorkloadReader::open(&path).unwrap().events().unwrap() {
+        let (event, _) = item.unwrap();
+        let key = (event.due_us, event.session, event.sequence);
+        assert!(count == 0 || key > last);
+        last = key;
+        count += 1;
+    }
+    assert_eq!(count, total + 1);
+}
+
+#[test]
+fn a_capture_that_is_dropped_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+    writer.event(statement(1, 0, 0, "select 1")).unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_capture_that_was_killed_is_recognised_and_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let mut writer = WorkloadWriter::create(&path, WriterOptions { memory_bytes: 100_000 }).unwrap();
+    for n in 0..300_000u64 {
+        let mut event = statement(1, n, NINE_O_CLOCK_US + n as i64, "select $1");
+        if n == 0 {
+            event.kind = EventKind::Connect {
+                database: "shop".into(),
+                user: "app".into(),
+                application: "".into(),
+            };
+        }
+        writer.event(event).unwrap();
+    }
+    std::mem::forget(writer);
+    let error = WorkloadReader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("rehearse recover"), "{error}");
+    let (recovered, info) = workload::recover(&directory.path().join("a.workload.partial")).unwrap();
+    assert_eq!(recovered, path);
+    // Two row groups of 2^17 rows were complete.
+    assert_eq!(info.events, 2 << 17);
+    assert!(info.recovered);
+    let reader = WorkloadReader::open(&path).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.events().unwrap().count(), 2 << 17);
+    assert_eq!(reader.events().unwrap().next().unwrap().unwrap().0.due_us, 0);
+    let session = reader.sessions().unwrap().next().unwrap().unwrap();
+    assert_eq!(&*session.user, "app");
+}
+
+#[test]
+fn foreign_cut_and_altered_directories_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    write(&path, &[statement(1, 0, 0, "select 1")], 1 << 20);
+    let refused = |path: &Path| WorkloadReader::open(path).unwrap_err().to_string();
+
+    assert!(refused(&directory.path().join("b.workload")).contains("does not exist"));
+    assert!(refused(directory.path()).contains("has no manifest.json"));
+    assert!(refused(&path.join("manifest.json")).contains("is a file"));
+
+    let events = path.join("events-00000.parquet");
+    let whole = std::fs::read(&events).unwrap();
+    std::fs::write(&events, &whole[..whole.len() - 1]).unwrap();
+    assert!(refused(&path).contains("damaged"));
+    let mut altered = whole.clone();
+    altered[10] ^= 1;
+    std::fs::write(&events, &altered).unwrap();
+    let error = WorkloadReader::open(&path).unwrap().verify().unwrap_err();
+    assert!(error.to_string().contains("checksum"), "{error}");
+    std::fs::remove_file(&events).unwrap();
+    assert!(refused(&path).contains("damaged"));
+
+    let manifest = path.join("manifest.json");
+    std::fs::write(&events, &whole).unwrap();
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 99")).unwrap();
+    assert!(refused(&path).contains("newer rehearse"));
+    std::fs::write(&manifest, text.replace("\"kind\": \"workload\"", "\"kind\": \"run\"")).unwrap();
+    assert!(refused(&path).contains("it is a run"));
+    std::fs::write(&manifest, "{").unwrap();
+    assert!(refused(&path).contains("cannot be read"));
+}
