@@ -1,0 +1,304 @@
+//! Following a stream of messages by their headers, in memory that does not grow with them.
+//!
+//! The replay needs to know that rows came, and how many bytes, but not what is in them. A
+//! [`Scanner`] is fed whatever was read from the socket, cut anywhere. It reports each message's
+//! header as soon as its 5 bytes are there, holds and reports the bodies of the kinds of message
+//! that its caller wants, and lets all other bodies pass.
+//!
+//! ```text
+//! chunks      T 0 0 0 4 . | . . . D 0 0 | 1 0 . . . . . . . . . C 0 0 0 8 S E | L E C T _ 1 \0
+//! wants C        │                       │                       │                            │
+//! yields      Header(T)              Header(D)                Header(C)                    Body(C)
+//! ```
+//!
+//! The caller drives: it calls [`Scanner::next`] until that yields `None`, which means that all of
+//! the chunk was taken in, and then reads more. It may stop between two events; the rest of the
+//! chunk is in its hands.
+
+use crate::error::DecodeError;
+use crate::frame::{BODY_BYTES_MAX, HEADER_BYTES, Header};
+
+/// The memory for a split body that a scanner keeps for the next one, in bytes. Ten thousand
+/// sessions each have a scanner, and one long error message must not stay with each of them.
+const KEPT_BYTES_MAX: usize = 4096;
+
+/// A set of message tags. Tags are ASCII; a byte above 127 is never in the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagSet(u128);
+
+impl TagSet {
+    /// No tag.
+    pub const NONE: Self = Self(0);
+
+    /// The tags listed, such as `TagSet::of(b"CEZ")`; bytes above 127 are ignored.
+    pub const fn of(tags: &[u8]) -> Self {
+        let mut set = 0;
+        let mut index = 0;
+        while index < tags.len() {
+            if tags[index] < 128 {
+                set |= 1u128 << tags[index];
+            }
+            index += 1;
+        }
+        Self(set)
+    }
+
+    /// Whether the tag is in the set.
+    #[inline]
+    pub const fn contains(self, tag: u8) -> bool {
+        tag < 128 && self.0 & (1u128 << tag) != 0
+    }
+}
+
+/// What a [`Scanner`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned<'b> {
+    /// A message began. Reported once for every message.
+    Header(Header),
+    /// The whole body of the message whose header was the last one reported; only for tags that
+    /// are wanted, also when the body is empty.
+    Body {
+        /// The kind of message.
+        tag: u8,
+        /// All of its body.
+        body: &'b [u8],
+    },
+}
+
+/// What the next byte of the stream is.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The byte of a header at this index.
+    Header { filled: usize },
+    /// One of this many bytes of a body that nobody wants; at least 1.
+    Skip { left: usize },
+    /// A byte of a wanted body; `held` has those before it.
+    Body { header: Header },
+}
+
+/// Follows one direction of one connection, after the start-up phase.
+///
+/// Memory: this struct, and a buffer for a wanted body that was cut by the end of a chunk, as long
+/// as that body at most.
+#[derive(Debug)]
+pub struct Scanner {
+    wanted: TagSet,
+    wanted_body_bytes_max: usize,
+    state: State,
+    header: [u8; HEADER_BYTES],
+    held: Vec<u8>,
+    /// `held` was lent out as a body and is to be emptied.
+    lent: bool,
+}
+
+impl Scanner {
+    /// A scanner at the beginning of a message, that reports the bodies of `wanted`.
+    ///
+    /// A wanted body longer than `wanted_body_bytes_max` is an error; a body that is not wanted
+    /// may have any length that the protocol can say.
+    pub fn new(wanted: TagSet, wanted_body_bytes_max: usize) -> Self {
+        Self {
+            wanted,
+            wanted_body_bytes_max,
+            state: State::Header { filled: 0 },
+            header: [0; HEADER_BYTES],
+            held: Vec::new(),
+            lent: false,
+        }
+    }
+
+    /// Changes which bodies are reported, from the next header on.
+    pub fn want(&mut self, wanted: TagSet) {
+        self.wanted = wanted;
+    }
+
+    /// Whether the stream is between two messages, where alone it may end.
+    pub fn is_between_messages(&self) -> bool {
+        matches!(self.state, State::Header { filled: 0 })
+    }
+
+    /// Takes bytes off the front of `unread` up to the next event, and reports it; `None` when
+    /// `unread` is empty and no event is due.
+    ///
+    /// A body is borrowed from the chunk when all of it is there, and copied only when it was cut.
+    /// Fails when a header's length is impossible or a wanted body is too long. The stream cannot
+    /// be followed past that: every later call fails alike.
+    #[inline]
+    pub fn next<'b, 'c: 'b>(
+        &'b mut self,
+        unread: &mut &'c [u8],
+    ) -> Result<Option<Scanned<'b>>, DecodeError> {
+        if self.lent {
+            self.forget_held();
+        }
+        loop {
+            match self.state {
+                State::Skip { left } => {
+                    let taken = left.min(unread.len());
+                    *unread = &unread[taken..];
+                    if taken < left {
+                        self.state = State::Skip { left: left - taken };
+                        return Ok(None);
+                    }
+                    self.state = State::Header { filled: 0 };
+                }
+                State::Header { filled } => {
+                    let taken = (HEADER_BYTES - filled).min(unread.len());
+                    self.header[filled..filled + taken].copy_from_slice(&unread[..taken]);
+                    *unread = &unread[taken..];
+                    self.state = State::Header {
+                        filled: filled + taken,
+                    };
+                    if filled + taken < HEADER_BYTES {
+                        return Ok(None);
+                    }
+                    return self.begin_body().map(Some);
+                }
+                State::Body { header } => return Ok(self.take_body(header, unread)),
+            }
+        }
+    }
+
+    /// The header is complete; a failure leaves it so, and is met again.
+    #[inline]
+    fn begin_body(&mut self) -> Result<Scanned<'static>, DecodeError> {
+        let wanted = self.wanted.contains(self.header[0]);
+        let body_bytes_max = if wanted {
+            self.wanted_body_bytes_max
+        } else {
+            BODY_BYTES_MAX
+        };
+        let header = Header::decode(self.header, body_bytes_max)?;
+        self.state = match header.body_bytes {
+            _ if wanted => State::Body { header },
+            0 => State::Header { filled: 0 },
+            left => State::Skip { left },
+        };
+        Ok(Scanned::Header(header))
+    }
+
+    fn take_body<'b, 'c: 'b>(
+        &'b mut self,
+        header: Header,
+        unread: &mut &'c [u8],
+    ) -> Option<Scanned<'b>> {
+        let missing = header.body_bytes - self.held.len();
+        let (taken, rest) = unread.split_at(missing.min(unread.len()));
+        *unread = rest;
+        if taken.len() == missing {
+            self.state = State::Header { filled: 0 };
+            if self.held.is_empty() {
+                return Some(Scanned::Body {
+                    tag: header.tag,
+                    body: taken,
+                });
+            }
+        }
+        // No memory is set aside on the word of a length: `held` grows with what has come.
+        self.held.extend_from_slice(taken);
+        if taken.len() < missing {
+            return None;
+        }
+        self.lent = true;
+        Some(Scanned::Body {
+            tag: header.tag,
+            body: &self.held,
+        })
+    }
+
+    #[cold]
+    fn forget_held(&mut self) {
+        self.held.clear();
+        self.held.shrink_to(KEPT_BYTES_MAX);
+        self.lent = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &[u8] =
+        b"1\0\0\0\x04D\0\0\0\x0arow456C\0\0\0\x0dSELECT 1\0I\0\0\0\x04Z\0\0\0\x05I";
+
+    /// What a scanner reports for a stream cut into chunks of a size.
+    fn scan(
+        stream: &[u8],
+        chunk_bytes: usize,
+        wanted: TagSet,
+    ) -> Vec<(u8, Result<usize, Vec<u8>>)> {
+        let mut scanner = Scanner::new(wanted, 100);
+        let mut seen = Vec::new();
+        for mut chunk in stream.chunks(chunk_bytes) {
+            while let Some(event) = scanner.next(&mut chunk).unwrap() {
+                seen.push(match event {
+                    Scanned::Header(header) => (header.tag, Ok(header.body_bytes)),
+                    Scanned::Body { tag, body } => (tag, Err(body.to_vec())),
+                });
+            }
+            assert!(chunk.is_empty());
+        }
+        assert!(scanner.is_between_messages());
+        seen
+    }
+
+    #[test]
+    fn events_do_not_depend_on_where_the_stream_is_cut() {
+        let expected = vec![
+            (b'1', Ok(0)),
+            (b'D', Ok(6)),
+            (b'C', Ok(9)),
+            (b'C', Err(b"SELECT 1\0".to_vec())),
+            (b'I', Ok(0)),
+            (b'I', Err(vec![])),
+            (b'Z', Ok(1)),
+            (b'Z', Err(b"I".to_vec())),
+        ];
+        for chunk_bytes in 1..=STREAM.len() {
+            assert_eq!(scan(STREAM, chunk_bytes, TagSet::of(b"CIZ")), expected);
+        }
+    }
+
+    #[test]
+    fn a_header_is_reported_before_its_body_has_come() {
+        let mut scanner = Scanner::new(TagSet::of(b"C"), 100);
+        let mut chunk = &b"D\x40\0\0\0some"[..];
+        assert_eq!(
+            scanner.next(&mut chunk),
+            Ok(Some(Scanned::Header(Header {
+                tag: b'D',
+                body_bytes: 0x4000_0000 - 4
+            })))
+        );
+        assert_eq!(scanner.next(&mut chunk), Ok(None));
+        assert!(!scanner.is_between_messages());
+        assert_eq!(scanner.held.capacity(), 0);
+    }
+
+    #[test]
+    fn a_wanted_body_too_long_ends_the_stream() {
+        let mut scanner = Scanner::new(TagSet::of(b"C"), 100);
+        let mut chunk = &b"C\0\0\0\x69"[..];
+        let error = scanner.next(&mut chunk).unwrap_err();
+        assert!(matches!(error, DecodeError::FrameLength { max: 104, .. }));
+        assert_eq!(scanner.next(&mut &b"Z\0\0\0\x05I"[..]), Err(error));
+    }
+
+    #[test]
+    fn memory_of_a_long_body_is_given_back() {
+        let mut scanner = Scanner::new(TagSet::of(b"E"), 1 << 20);
+        let mut message = b"E\0\x01\0\x04".to_vec();
+        message.resize(5 + 0x1_0000, b'x');
+        for mut chunk in message.chunks(1000) {
+            while scanner.next(&mut chunk).unwrap().is_some() {}
+        }
+        assert!(scanner.held.capacity() <= KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn tags_above_ascii_are_in_no_set() {
+        let set = TagSet::of(&[b'Z', 0xff]);
+        assert!(set.contains(b'Z') && !set.contains(0xff) && !set.contains(b'C'));
+        assert!(!TagSet::NONE.contains(0));
+    }
+}
