@@ -1,0 +1,107 @@
+//! Where a sandbox is reached.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a sandbox is reached, and as whom.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address, `127.0.0.1`, if it listens on TCP.
+    pub host: Option<String>,
+    /// The directory of its Unix socket, if it has one.
+    pub socket_dir: Option<PathBuf>,
+    /// The port, which is also in the name of the socket.
+    pub port: u16,
+    /// The superuser.
+    pub user: String,
+    /// The superuser's password, if one is asked for and known here.
+    pub password: Option<String>,
+}
+
+impl Endpoint {
+    /// A `postgres://` URL of one of its databases, over TCP if it listens there, else over its
+    /// Unix socket. It holds the password if there is one.
+    pub fn url(&self, database: &str) -> String {
+        match (&self.host, &self.socket_dir) {
+            (Some(host), _) => self.url_at(host, database),
+            (None, Some(_)) => self.socket_url(database).unwrap_or_default(),
+            (None, None) => unreachable!("a sandbox listens somewhere"),
+        }
+    }
+
+    /// The same over its Unix socket, if it has one.
+    pub fn socket_url(&self, database: &str) -> Option<String> {
+        let dir = self.socket_dir.as_ref()?;
+        Some(self.url_at(&encode(dir.as_os_str().as_encoded_bytes()), database))
+    }
+
+    fn url_at(&self, host: &str, database: &str) -> String {
+        let password = match &self.password {
+            Some(password) => format!(":{}", encode(password.as_bytes())),
+            None => String::new(),
+        };
+        format!(
+            "postgres://{}{password}@{host}:{}/{}",
+            encode(self.user.as_bytes()),
+            self.port,
+            encode(database.as_bytes())
+        )
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    /// Without the password, which must not end in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("host", &self.host)
+            .field("socket_dir", &self.socket_dir)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "…"))
+            .finish()
+    }
+}
+
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(byte as char);
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_back_as_they_were_meant() {
+        let mut endpoint = Endpoint {
+            host: Some("127.0.0.1".to_owned()),
+            socket_dir: Some("/tmp/a b".into()),
+            port: 6543,
+            user: "postgres".to_owned(),
+            password: Some("p@ss/wörd".to_owned()),
+        };
+        let config: postgres::Config = endpoint.url("my db").parse().unwrap();
+        assert_eq!(
+            config.get_hosts(),
+            [postgres::config::Host::Tcp("127.0.0.1".to_owned())]
+        );
+        assert_eq!(config.get_ports(), [6543]);
+        assert_eq!(config.get_dbname(), Some("my db"));
+        assert_eq!(config.get_password(), Some("p@ss/wörd".as_bytes()));
+
+        endpoint.host = None;
+        let config: postgres::Config = endpoint.url("postgres").parse().unwrap();
+        assert_eq!(
+            config.get_hosts(),
+            [postgres::config::Host::Unix("/tmp/a b".into())]
+        );
+        assert!(!format!("{endpoint:?}").contains("p@ss"));
+    }
+}

@@ -1,0 +1,223 @@
+//! `sandbox.json`: what makes a directory a sandbox. Directories without it are never deleted,
+//! and it is what a later process knows about the sandbox.
+
+use crate::error::{Doing, Error, Result};
+use crate::places::Places;
+use crate::postmaster::Identity;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "sandbox.json";
+const LOCK: &str = "owner.lock";
+const KIND: &str = "rehearse sandbox";
+
+/// What is recorded. A password is not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Marker {
+    kind: String,
+    pub(crate) name: Option<String>,
+    /// It outlives its owner; otherwise it is to be deleted once its owner is gone.
+    pub(crate) lasting: bool,
+    pub(crate) bin_dir: PathBuf,
+    pub(crate) version: String,
+    pub(crate) major: u16,
+    pub(crate) tcp: bool,
+    pub(crate) port: Option<u16>,
+    pub(crate) socket_dir: Option<PathBuf>,
+    pub(crate) wants_password: bool,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) server: Option<Identity>,
+    pub(crate) watchdog: Option<i32>,
+}
+
+impl Marker {
+    pub(crate) fn new(installation: &crate::Installation) -> Self {
+        Self {
+            kind: KIND.to_owned(),
+            name: None,
+            lasting: false,
+            bin_dir: installation.bin_dir.clone(),
+            version: installation.version.clone(),
+            major: installation.major,
+            tcp: true,
+            port: None,
+            socket_dir: None,
+            wants_password: false,
+            settings: Vec::new(),
+            server: None,
+            watchdog: None,
+        }
+    }
+
+    pub(crate) fn read(root: &Path) -> Option<Self> {
+        let text = fs::read(root.join(FILE)).ok()?;
+        serde_json::from_slice::<Self>(&text)
+            .ok()
+            .filter(|marker| marker.kind == KIND)
+    }
+
+    /// Written whole or not at all. Settings may hold secrets, so it is for the owner's eyes.
+    pub(crate) fn write(&self, root: &Path) -> Result<()> {
+        let path = root.join(FILE);
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(io::Error::other)
+            .doing("describe the sandbox in", &path)?;
+        let fresh = root.join(".sandbox.json");
+        fs::write(&fresh, text).doing("write", &fresh)?;
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
+            .doing("set the permissions of", &fresh)?;
+        fs::rename(&fresh, &path).doing("rename to", &path)
+    }
+}
+
+/// Marks the sandbox as owned for as long as the file is open. The kernel lets go of it when the
+/// owner ends, however it ends; no process number can be mistaken, not even across containers.
+pub(crate) fn try_own(root: &Path) -> Result<Option<File>> {
+    let path = root.join(LOCK);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .doing("open", &path)?;
+    Ok(file.try_lock().is_ok().then_some(file))
+}
+
+/// The same, where it is an error if somebody else owns it.
+pub(crate) fn own(root: &Path) -> Result<File> {
+    try_own(root)?.ok_or_else(|| Error::Busy {
+        root: root.to_owned(),
+    })
+}
+
+/// All sandboxes there are.
+pub(crate) fn all(places: &Places) -> Vec<(PathBuf, Marker)> {
+    let Ok(entries) = fs::read_dir(places.sandboxes()) else {
+        return Vec::new();
+    };
+    let mut all: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| Some((entry.path(), Marker::read(&entry.path())?)))
+        .collect();
+    all.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+    all
+}
+
+/// Deletes a sandbox's directory, and its socket's if that is elsewhere.
+pub(crate) fn delete(root: &Path, marker: &Marker) -> Result<()> {
+    if Marker::read(root).is_none() {
+        return Ok(());
+    }
+    if let Some(dir) = marker
+        .socket_dir
+        .as_deref()
+        .filter(|dir| !dir.starts_with(root))
+    {
+        delete_sockets(dir);
+    }
+    // The marker goes last: what is left of a deletion that was cut short stays recognisable;
+    // and so does the lock, which tells others that somebody is at it.
+    for entry in fs::read_dir(root).doing("read", root)?.flatten() {
+        if entry.file_name() != FILE && entry.file_name() != LOCK {
+            delete_any(&entry.path())?;
+        }
+    }
+    delete_any(root)
+}
+
+/// Only what a server leaves there; the directory itself goes only if nothing else is in it.
+fn delete_sockets(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(b".s.PGSQL.")
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_dir(dir);
+}
+
+/// Deletes a file, a link or a whole directory; it need not be there any more.
+pub(crate) fn delete_any(path: &Path) -> Result<()> {
+    let deleted = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match deleted {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.doing("delete", path),
+    }
+}
+
+/// Names are parts of paths and of what the user types.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let fine = (1..=40).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    fine.then_some(()).ok_or_else(|| Error::Name {
+        name: name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_folder() {
+        for name in ["a", "before-17.2", "9_x"] {
+            check_name(name).unwrap();
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "-x",
+            "a b",
+            "é",
+            &"x".repeat(41),
+        ] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_marked_directories_are_deleted() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("s");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("precious"), "x").unwrap();
+        fs::write(root.join(FILE), r#"{"kind":"something else"}"#).unwrap();
+        let marker = Marker::new(&crate::Installation {
+            bin_dir: "/x".into(),
+            major: 17,
+            version: "17.0".to_owned(),
+            source: crate::Source::Given,
+        });
+        delete(&root, &marker).unwrap();
+        assert!(root.join("precious").exists());
+        marker.write(&root).unwrap();
+        delete(&root, &marker).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn there_is_one_owner_at_a_time() {
+        let root = tempfile::tempdir().unwrap();
+        let owner = try_own(root.path()).unwrap();
+        assert!(owner.is_some());
+        assert!(matches!(own(root.path()), Err(Error::Busy { .. })));
+        drop(owner);
+        own(root.path()).unwrap();
+    }
+}

@@ -1,0 +1,279 @@
+//! The server's programs, run: `initdb` once, `postgres` at each start.
+
+use crate::error::{Doing, Error, Result};
+use crate::installation::Installation;
+use crate::postmaster::{POLL, PidFile};
+use crate::privileges::RunAs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The superuser of every sandbox.
+pub(crate) const SUPERUSER: &str = "postgres";
+
+/// How much of the log's end an error quotes.
+const QUOTED_LINES: usize = 15;
+const QUOTED_BYTES: u64 = 8 * 1024;
+
+/// Who may connect.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Everybody on this machine, as any role.
+    #[default]
+    Trust,
+    /// Who knows the superuser's password (SCRAM-SHA-256).
+    Password(String),
+}
+
+impl std::fmt::Debug for Auth {
+    /// Without the password, which must not end in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Trust => "Trust",
+            Self::Password(_) => "Password(…)",
+        })
+    }
+}
+
+/// What a cluster is made with.
+pub(crate) struct Cluster<'a> {
+    pub(crate) installation: &'a Installation,
+    pub(crate) run_as: &'a RunAs,
+    pub(crate) root: &'a Path,
+    pub(crate) data: &'a Path,
+}
+
+impl Cluster<'_> {
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.installation.program(program));
+        command.current_dir(self.root).stdin(Stdio::null());
+        // PGDATA, PGPORT, PGOPTIONS and their like are meant for other servers; and messages are
+        // read here, so they are in English.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"PG") {
+                command.env_remove(name);
+            }
+        }
+        command.env("LC_ALL", "C");
+        self.run_as.apply(&mut command);
+        command
+    }
+
+    /// Runs `initdb`.
+    pub(crate) fn init(&self, auth: &Auth, locale: &str, further: &[String]) -> Result<()> {
+        let mut command = self.command("initdb");
+        command
+            .arg("-D")
+            .arg(self.data)
+            .args([
+                "-U",
+                SUPERUSER,
+                "-E",
+                "UTF8",
+                "--no-sync",
+                "--lc-messages=C",
+            ])
+            .arg(format!("--locale={locale}"));
+        let password_file = self.root.join(".password");
+        match auth {
+            Auth::Trust => command.args(["-A", "trust"]),
+            Auth::Password(password) => {
+                write_private(&password_file, password)?;
+                self.run_as.own(&password_file)?;
+                command
+                    .args(["-A", "scram-sha-256", "--pwfile"])
+                    .arg(&password_file)
+            }
+        };
+        command.args(further);
+        let output = command.output();
+        crate::marker::delete_any(&password_file)?;
+        let output = output.doing("run", &self.installation.program("initdb"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Error::Initdb {
+            version: self.installation.version.clone(),
+            data: self.data.to_owned(),
+            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
+    /// Starts the postmaster, with its log appended to the file.
+    pub(crate) fn launch(&self, tcp: bool, port: u16, sockets: &Path, log: &Path) -> Result<Start> {
+        let open = || {
+            File::options()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(log)
+                .doing("open", log)
+        };
+        let file = open()?;
+        let log_start = file.metadata().doing("look at", log)?.len();
+        let mut setting = std::ffi::OsString::from("unix_socket_directories=");
+        setting.push(sockets);
+        let mut command = self.command("postgres");
+        command
+            .arg("-D")
+            .arg(self.data)
+            .args([
+                "-c",
+                if tcp {
+                    "listen_addresses=127.0.0.1"
+                } else {
+                    "listen_addresses="
+                },
+            ])
+            .args(["-c", &format!("port={port}")])
+            .arg("-c")
+            .arg(setting)
+            .stdout(open()?)
+            .stderr(file);
+        let child = command
+            .spawn()
+            .doing("run", &self.installation.program("postgres"))?;
+        Ok(Start {
+            child,
+            log: log.to_owned(),
+            log_start,
+        })
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    File::options()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| writeln!(file, "{text}"))
+        .doing("write", path)
+}
+
+/// A server that was launched and is not known to be ready.
+pub(crate) struct Start {
+    child: Child,
+    log: PathBuf,
+    log_start: u64,
+}
+
+/// Why a server did not start.
+pub(crate) enum Failure {
+    /// It could not have the port.
+    Port,
+    Other(Error),
+}
+
+impl Start {
+    /// Waits until it takes connections, by the sign that `pg_ctl` waits for as well. Connecting
+    /// instead would leave a session in the log that no client made, and might reach another
+    /// server that has the port.
+    pub(crate) fn wait(
+        mut self,
+        data: &Path,
+        version: &str,
+        patience: Duration,
+    ) -> Result<Child, Failure> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) => return Err(self.ended(status, version)),
+                Err(source) => {
+                    return Err(Failure::Other(Error::Io {
+                        what: "wait for the server in",
+                        path: data.to_owned(),
+                        source,
+                    }));
+                }
+            }
+            let pid = self.child.id() as i32;
+            if PidFile::read(data).is_some_and(|file| file.ready && file.pid == pid) {
+                return Ok(self.child);
+            }
+            if Instant::now() > deadline {
+                quit(&mut self.child);
+                return Err(Failure::Other(Error::NotReady {
+                    version: version.to_owned(),
+                    seconds: patience.as_secs(),
+                    said: self.last_lines(),
+                    log: self.log,
+                }));
+            }
+            sleep(POLL);
+        }
+    }
+
+    fn ended(self, status: ExitStatus, version: &str) -> Failure {
+        let said = self.last_lines();
+        if said.contains("could not create any TCP/IP sockets")
+            || said.contains("Address already in use")
+        {
+            return Failure::Port;
+        }
+        Failure::Other(Error::Start {
+            version: version.to_owned(),
+            ended: status.to_string(),
+            log: self.log,
+            said,
+        })
+    }
+
+    /// The end of what this start has written to the log.
+    fn last_lines(&self) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut file = File::open(&self.log)?;
+            let end = file.metadata()?.len();
+            let from = self.log_start.max(end.saturating_sub(QUOTED_BYTES));
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let text = read().unwrap_or_else(|error| format!("(the log cannot be read: {error})"));
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
+    }
+}
+
+/// Ends a server of ours without ceremony, in a way in which its children end, too.
+pub(crate) fn quit(child: &mut Child) {
+    // SAFETY: the child has not been waited for, so the number is still its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGQUIT) };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        sleep(POLL);
+    }
+}
+
+/// Makes the server's configuration include a file of ours.
+pub(crate) fn include(data: &Path, file: &Path) -> Result<()> {
+    let conf = data.join("postgresql.conf");
+    let quoted = file.display().to_string().replace('\'', "''");
+    File::options()
+        .append(true)
+        .open(&conf)
+        .and_then(|mut conf| writeln!(conf, "\ninclude '{quoted}'"))
+        .doing("write", &conf)
+}
+
+/// Writes a file for the server alone to read.
+pub(crate) fn write_for(run_as: &RunAs, path: &Path, text: &str) -> Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    crate::marker::delete_any(&fresh)?;
+    write_private(&fresh, text)?;
+    run_as.own(&fresh)?;
+    fs::rename(&fresh, path).doing("rename to", path)
+}
