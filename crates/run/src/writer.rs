@@ -8,7 +8,7 @@ use archive::{
 };
 use workload::StatementText;
 
-use crate::execution::Execution;
+use crate::execution::{Execution, SkipReason};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tally::Tally;
@@ -82,12 +82,20 @@ impl RunWriter {
     }
 
     /// Writes the manifest, syncs and renames. The counts and spans in `info` are replaced by
-    /// those of what was taken.
+    /// those of what was taken. `unreached` statements of the workload were not come to before a
+    /// stop: they have no rows, and count as skipped for that reason.
     ///
     /// # Errors
     /// Where the disk refuses; the partial stays.
-    pub fn finish(mut self, mut info: RunInfo) -> Result<RunInfo, ArchiveError> {
+    pub fn finish(mut self, mut info: RunInfo, unreached: u64) -> Result<RunInfo, ArchiveError> {
         self.tally.fill(&mut info);
+        if unreached > 0 {
+            info.statements += unreached;
+            *info
+                .skipped
+                .entry(SkipReason::Stopped.name().to_owned())
+                .or_default() += unreached;
+        }
         let mut files = self.executions.finish()?;
         files.append(&mut self.files);
         let body = serde_json::to_value(&info).expect("plain data");

@@ -1,6 +1,7 @@
 //! Writes a workload.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use archive::{
@@ -161,14 +162,11 @@ impl WorkloadWriter {
             self.by_text.clear();
         }
         self.by_text.insert(text_hash, fingerprint);
-        if !self.known.contains_key(&fingerprint) {
+        if let Entry::Vacant(unknown) = self.known.entry(fingerprint) {
             let class = classify(sql);
-            self.known.insert(
-                fingerprint,
-                Known {
-                    may_write: class.may_write(),
-                },
-            );
+            unknown.insert(Known {
+                may_write: class.may_write(),
+            });
             StatementText {
                 fingerprint,
                 sql: self.fingerprinter.normalise(sql).to_owned(),

@@ -107,7 +107,12 @@ fn a_statement_of_two_hours_is_placed_at_its_start() {
         .map(|n| statement(1, n, NINE_O_CLOCK_US + n as i64 * 1_000_000, "select short"))
         .collect();
     // Known only when it ended, after all the others, and begun before all of them.
-    events.push(statement(2, 0, NINE_O_CLOCK_US - 3_600_000_000, "select long"));
+    events.push(statement(
+        2,
+        0,
+        NINE_O_CLOCK_US - 3_600_000_000,
+        "select long",
+    ));
     let info = write(&path, &events, 40_000);
     let back = read(&path);
     assert_eq!(back, sorted(events));
@@ -133,7 +138,10 @@ fn a_statement_of_two_hours_is_placed_at_its_start() {
         .next()
         .unwrap()
         .unwrap();
-    assert_eq!((session.start_us, session.end_us), (3_600_000_000, 3_600_000_005));
+    assert_eq!(
+        (session.start_us, session.end_us),
+        (3_600_000_000, 3_600_000_005)
+    );
 }
 
 #[test]
@@ -141,7 +149,13 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     // Parts hold 2^20 rows; small texts keep this quick.
-    let mut writer = WorkloadWriter::create(&path, WriterOptions { memory_bytes: 100_000 }).unwrap();
+    let mut writer = WorkloadWriter::create(
+        &path,
+        WriterOptions {
+            memory_bytes: 100_000,
+        },
+    )
+    .unwrap();
     let total = (1u64 << 20) + 1_000;
     for n in 0..total {
         let mut event = statement(1, n, NINE_O_CLOCK_US + n as i64, "s");
@@ -149,7 +163,12 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
         writer.event(event).unwrap();
     }
     writer
-        .event(statement(2, 0, NINE_O_CLOCK_US + total as i64 - 5_000, "late"))
+        .event(statement(
+            2,
+            0,
+            NINE_O_CLOCK_US + total as i64 - 5_000,
+            "late",
+        ))
         .unwrap();
     let info = writer.finish(Provenance::default()).unwrap();
     assert_eq!(info.events, total + 1);
@@ -179,7 +198,13 @@ fn a_capture_that_is_dropped_leaves_nothing() {
 fn a_capture_that_was_killed_is_recognised_and_recovered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions { memory_bytes: 100_000 }).unwrap();
+    let mut writer = WorkloadWriter::create(
+        &path,
+        WriterOptions {
+            memory_bytes: 100_000,
+        },
+    )
+    .unwrap();
     for n in 0..300_000u64 {
         let mut event = statement(1, n, NINE_O_CLOCK_US + n as i64, "select $1");
         if n == 0 {
@@ -194,7 +219,8 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
     std::mem::forget(writer);
     let error = WorkloadReader::open(&path).unwrap_err().to_string();
     assert!(error.contains("rehearse recover"), "{error}");
-    let (recovered, info) = workload::recover(&directory.path().join("a.workload.partial")).unwrap();
+    let (recovered, info) =
+        workload::recover(&directory.path().join("a.workload.partial")).unwrap();
     assert_eq!(recovered, path);
     // Two row groups of 2^17 rows were complete.
     assert_eq!(info.events, 2 << 17);
@@ -202,7 +228,10 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
     let reader = WorkloadReader::open(&path).unwrap();
     reader.verify().unwrap();
     assert_eq!(reader.events().unwrap().count(), 2 << 17);
-    assert_eq!(reader.events().unwrap().next().unwrap().unwrap().0.due_us, 0);
+    assert_eq!(
+        reader.events().unwrap().next().unwrap().unwrap().0.due_us,
+        0
+    );
     let session = reader.sessions().unwrap().next().unwrap().unwrap();
     assert_eq!(&*session.user, "app");
 }
@@ -235,7 +264,11 @@ fn foreign_cut_and_altered_directories_are_refused() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 99")).unwrap();
     assert!(refused(&path).contains("newer rehearse"));
-    std::fs::write(&manifest, text.replace("\"kind\": \"workload\"", "\"kind\": \"run\"")).unwrap();
+    std::fs::write(
+        &manifest,
+        text.replace("\"kind\": \"workload\"", "\"kind\": \"run\""),
+    )
+    .unwrap();
     assert!(refused(&path).contains("it is a run"));
     std::fs::write(&manifest, "{").unwrap();
     assert!(refused(&path).contains("cannot be read"));

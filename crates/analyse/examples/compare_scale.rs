@@ -1,0 +1,125 @@
+//! Compares two runs of 10 million executions, made up as they are read, and prints time and
+//! memory. `cargo run --release -p analyse --example compare_scale -- [EXECUTIONS] [FINGERPRINTS]`
+//!
+//! The goal: at most 20 s and 500 MiB on two cores, reading the files included; what is measured
+//! here is everything but the files.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use analyse::{CompareOptions, RunProfile, compare};
+use run::{
+    Captured, Execution, Outcome, RunInfo, RunStatus, StatementKind, TargetInfo, WorkloadRef,
+};
+use workload::{Fingerprint, StatementClass, StatementText};
+
+/// An hour of traffic.
+const SPAN_NS: u64 = 3_600_000_000_000;
+
+fn mixed(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution {
+    let random = mixed(number + 1);
+    let noise = mixed(random ^ seed);
+    // Half of the calls are spread over all statements, half fall on the first few.
+    let which = if random & 1 == 0 {
+        (random >> 1) % fingerprints
+    } else {
+        (random >> 1) % fingerprints.min(50)
+    };
+    let due_ns = (u128::from(number) * u128::from(SPAN_NS) / u128::from(count)) as i64;
+    let uniform = (noise >> 11) as f64 / (1u64 << 53) as f64;
+    let service_ns = 100_000.0 * (1 + which % 30) as f64 * (0.5 + 1.5 * uniform * uniform);
+    let sent_ns = due_ns + 60_000;
+    Execution {
+        session: number % 500,
+        sequence: number / 500,
+        fingerprint: Some(Fingerprint(mixed(which))),
+        kind: StatementKind::Execute,
+        outcome: Outcome::Done,
+        due_ns,
+        sent_ns: Some(sent_ns),
+        first_byte_ns: None,
+        done_ns: Some(sent_ns + service_ns as i64),
+        session_lag_ns: 0,
+        rows: 1,
+        bytes: 100,
+        message: None,
+        captured: Captured {
+            duration_us: Some(service_ns as u64 / 1_000),
+            rows: None,
+            sqlstate: None,
+        },
+    }
+}
+
+fn profile(count: u64, fingerprints: u64, seed: u64) -> RunProfile {
+    let info = RunInfo {
+        status: RunStatus::Complete,
+        workload: WorkloadRef::default(),
+        target: TargetInfo::default(),
+        options: BTreeMap::new(),
+        started_wall_us: 0,
+        elapsed_ns: SPAN_NS as i64,
+        span_due_ns: SPAN_NS as i64,
+        span_sent_ns: SPAN_NS as i64,
+        statements: count,
+        done: count,
+        failed: BTreeMap::new(),
+        skipped: BTreeMap::new(),
+        connections_failed: BTreeMap::new(),
+    };
+    let executions =
+        (0..count).map(|number| Ok::<_, String>(execution(number, count, fingerprints, seed)));
+    let texts = (0..fingerprints).map(|which| {
+        Ok(StatementText {
+            fingerprint: Fingerprint(mixed(which)),
+            sql: format!("select * from table_{which} where id = $1 and other = $2 order by third"),
+            class: StatementClass::Select,
+        })
+    });
+    RunProfile::collect(info, executions, texts).expect("made up, so it cannot fail")
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
+    let mut number = |default| arguments.next().map_or(Ok(default), |number| number);
+    let (Ok(count), Ok(fingerprints)) = (number(10_000_000), number(10_000)) else {
+        eprintln!("give two numbers: executions in a run, fingerprints");
+        std::process::exit(2);
+    };
+    let start = Instant::now();
+    let (before, after) = std::thread::scope(|scope| {
+        let before = scope.spawn(|| profile(count, fingerprints, 1));
+        let after = profile(count, fingerprints, 2);
+        (before.join().expect("no panic"), after)
+    });
+    let read = start.elapsed();
+    let options = CompareOptions {
+        threads: 2,
+        ..CompareOptions::default()
+    };
+    let comparison = compare(before, after, options);
+    let all = start.elapsed();
+    let found = |name: &str| {
+        let statements = comparison.statements.iter();
+        statements
+            .filter(|one| one.times.finding.name() == name)
+            .count()
+    };
+    let findings = ["slower", "faster", "same", "not enough data"].map(|name| (name, found(name)));
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!(
+        "2 × {count} executions, {} fingerprints: profiles {:.2} s, comparison {:.2} s, {}; {:?}; {findings:?}",
+        comparison.statements.len(),
+        read.as_secs_f64(),
+        (all - read).as_secs_f64(),
+        peak.unwrap_or("memory unknown"),
+        comparison.verdict,
+    );
+}

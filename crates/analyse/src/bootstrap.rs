@@ -1,0 +1,354 @@
+//! How sure a ratio is: the block bootstrap over time.
+//!
+//! Executions that follow each other are alike (one checkpoint slows a thousand of them), so they
+//! must not be resampled one by one. Whole stretches of time are, with replacement: Künsch, "The
+//! Jackknife and the Bootstrap for General Stationary Observations", Annals of Statistics 17
+//! (1989); here with stretches that do not overlap (Carlstein 1986). The interval is the
+//! percentile interval of the resampled ratios (Efron & Tibshirani, "An Introduction to the
+//! Bootstrap", 1993, chapter 13), which needs no shape and turns into its inverse when before and
+//! after change places.
+//!
+//! Two runs of one workload at one speed did the same things in the same stretches. Then the same
+//! stretches are drawn for both ("paired"), so that a stretch with dear parameters is dear in both
+//! and does not widen the interval. Otherwise each run draws its own.
+//!
+//! What the interval does not know: how much two runs of the *same* server differ. With one run
+//! on either side nothing can; the margin around 1 stands in for it.
+
+use crate::quantile::{self, P50, P99};
+use crate::random::SplitMix64;
+use crate::series::{Series, StretchSums, slot_of, value_of};
+use crate::timeline::STRETCHES_MAX;
+
+/// How often is resampled: ten ratios lie outside the interval at either end.
+pub const RESAMPLES: usize = 400;
+
+/// The share of resampled ratios within an interval, in percent.
+pub const INTERVAL_LEVEL_PERCENT: u32 = 95;
+
+/// Of so many resampled ratios some may not exist (nothing was drawn for one run) and the rest
+/// still make an interval: nine of ten.
+const RESAMPLES_MIN: usize = RESAMPLES * 9 / 10;
+
+/// Samples between two known prefix sums: below it, adding up is as fast as looking up.
+const CHUNK_MIN: usize = 256;
+/// The most prefix sums that are kept for a series.
+const CHUNKS_MAX: usize = 32;
+
+/// The interval that holds a ratio with 95 % confidence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// After divided by before: 2 is twice the time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The ratio of what was measured.
+    pub value: f64,
+    /// Where it lies with 95 % confidence; `None` where there is too little to say.
+    pub interval: Option<Interval>,
+}
+
+/// After / before, `None` where that is no number.
+pub(crate) fn divide(after: f64, before: f64) -> Option<f64> {
+    (before > 0.0 && after > 0.0).then(|| after / before)
+}
+
+/// How often each stretch was drawn.
+type Weights = [u32; STRETCHES_MAX];
+
+/// A series made ready for many weighted quantiles.
+pub(crate) struct Resampler {
+    sorted: Vec<u32>,
+    sums: StretchSums,
+    chunk: usize,
+    /// For each chunk of `sorted`: how many samples of each stretch come before it.
+    before_chunk: Vec<Weights>,
+    /// How many samples of each stretch there are.
+    in_all: Weights,
+}
+
+impl Resampler {
+    pub(crate) fn new(series: &Series) -> Self {
+        let sorted = series.sorted();
+        let chunk = sorted.len().div_ceil(CHUNKS_MAX).max(CHUNK_MIN);
+        let mut counted = [0u32; STRETCHES_MAX];
+        let mut before_chunk = Vec::new();
+        for samples in sorted.chunks(chunk) {
+            before_chunk.push(counted);
+            for sample in samples {
+                counted[slot_of(*sample)] += 1;
+            }
+        }
+        Self {
+            sums: series.stretch_sums(),
+            sorted,
+            chunk,
+            before_chunk,
+            in_all: counted,
+        }
+    }
+
+    pub(crate) fn sorted(&self) -> &[u32] {
+        &self.sorted
+    }
+
+    /// The stretches in which something was done.
+    pub(crate) fn stretches(&self) -> usize {
+        self.sums.iter().filter(|sum| sum.count > 0).count()
+    }
+
+    fn active(&self, slot: usize) -> bool {
+        self.sums[slot].count > 0
+    }
+
+    /// The mean of the drawn stretches.
+    fn mean(&self, weights: &Weights) -> Option<f64> {
+        let mut count = 0.0;
+        let mut total_ns = 0.0;
+        for (sum, weight) in self.sums.iter().zip(weights) {
+            count += sum.count as f64 * f64::from(*weight);
+            total_ns += sum.total_ns * f64::from(*weight);
+        }
+        (count > 0.0).then(|| total_ns / count)
+    }
+
+    /// The quantile of the drawn stretches: the first sample up to which, each counted as often
+    /// as its stretch was drawn, there are as many as the rank says.
+    fn quantile(&self, weights: &Weights, per_mille: u64) -> Option<f64> {
+        let rank = quantile::rank(per_mille, weighted(&self.in_all, weights));
+        if rank == 0 {
+            return None;
+        }
+        let chunk = self
+            .before_chunk
+            .partition_point(|before| weighted(before, weights) < rank)
+            .checked_sub(1)?;
+        let mut seen = weighted(&self.before_chunk[chunk], weights);
+        for sample in &self.sorted[chunk * self.chunk..] {
+            seen += u64::from(weights[slot_of(*sample)]);
+            if seen >= rank {
+                return Some(value_of(*sample));
+            }
+        }
+        None
+    }
+}
+
+fn weighted(counts: &Weights, weights: &Weights) -> u64 {
+    // A series keeps at most 2^16 samples and a stretch is drawn at most 128 times: 32 bits do.
+    let sum: u32 = counts.iter().zip(weights).map(|(c, w)| c * w).sum();
+    u64::from(sum)
+}
+
+/// The three ratios that are looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Ratios {
+    pub(crate) median: Option<Ratio>,
+    pub(crate) mean: Option<Ratio>,
+    pub(crate) p99: Option<Ratio>,
+}
+
+/// What is asked of [`ratios`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// Both runs did the same things in the same stretches.
+    pub(crate) paired: bool,
+    /// There is enough for intervals at all.
+    pub(crate) intervals: bool,
+    /// There is enough for the 99th percentile's.
+    pub(crate) tail: bool,
+    pub(crate) seed: u64,
+}
+
+/// The ratios of two series with their intervals.
+pub(crate) fn ratios(before: &Resampler, after: &Resampler, request: Request) -> Ratios {
+    let once = [1u32; STRETCHES_MAX];
+    let quantile = |per_mille, weights_before: &Weights, weights_after: &Weights| {
+        divide(
+            after.quantile(weights_after, per_mille)?,
+            before.quantile(weights_before, per_mille)?,
+        )
+    };
+    let mean = |weights_before: &Weights, weights_after: &Weights| {
+        divide(after.mean(weights_after)?, before.mean(weights_before)?)
+    };
+
+    let mut medians = Vec::new();
+    let mut means = Vec::new();
+    let mut tails = Vec::new();
+    if request.intervals {
+        let drawn = |active: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            (0..STRETCHES_MAX).filter(|slot| active(*slot)).collect()
+        };
+        let of_both = drawn(&|slot| before.active(slot) || after.active(slot));
+        let of_before = drawn(&|slot| before.active(slot));
+        let of_after = drawn(&|slot| after.active(slot));
+        let mut random = SplitMix64::new(request.seed);
+        for _ in 0..RESAMPLES {
+            let (weights_before, weights_after) = if request.paired {
+                let weights = draw(&of_both, &mut random);
+                (weights, weights)
+            } else {
+                (draw(&of_before, &mut random), draw(&of_after, &mut random))
+            };
+            medians.extend(quantile(P50, &weights_before, &weights_after));
+            means.extend(mean(&weights_before, &weights_after));
+            if request.tail {
+                tails.extend(quantile(P99, &weights_before, &weights_after));
+            }
+        }
+    }
+    let ratio = |value: Option<f64>, resampled| {
+        Some(Ratio {
+            value: value?,
+            interval: percentile_interval(resampled),
+        })
+    };
+    Ratios {
+        median: ratio(quantile(P50, &once, &once), medians),
+        mean: ratio(mean(&once, &once), means),
+        p99: ratio(quantile(P99, &once, &once), tails),
+    }
+}
+
+/// As many stretches as there are, with replacement.
+fn draw(stretches: &[usize], random: &mut SplitMix64) -> Weights {
+    let mut weights = [0u32; STRETCHES_MAX];
+    for _ in stretches {
+        weights[stretches[random.below(stretches.len() as u64) as usize]] += 1;
+    }
+    weights
+}
+
+fn percentile_interval(mut resampled: Vec<f64>) -> Option<Interval> {
+    if resampled.len() < RESAMPLES_MIN {
+        return None;
+    }
+    resampled.sort_unstable_by(f64::total_cmp);
+    // As many beyond the upper end as below the lower one.
+    let beyond = resampled.len() * (100 - INTERVAL_LEVEL_PERCENT as usize) / 200;
+    Some(Interval {
+        low: resampled[beyond],
+        high: resampled[resampled.len() - 1 - beyond],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A series of `count` times around `middle_ns`, skewed, evenly over all stretches; each
+    /// stretch has its own disturbance, so that neighbours are alike.
+    fn series(seed: u64, count: u64, middle_ns: f64) -> Series {
+        let mut random = SplitMix64::new(seed);
+        let mut uniform = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let disturbance: Vec<f64> = (0..STRETCHES_MAX).map(|_| 0.9 + 0.2 * uniform()).collect();
+        let mut series = Series::new(seed);
+        for number in 0..count {
+            let slot = number * STRETCHES_MAX as u64 / count;
+            let skewed = (0.3 * (uniform() + uniform() + uniform() - 1.5) * 2.0).exp();
+            let value = middle_ns * skewed * disturbance[slot as usize];
+            series.record(value as u64, slot as u8);
+        }
+        series
+    }
+
+    fn request(paired: bool) -> Request {
+        Request {
+            paired,
+            intervals: true,
+            tail: true,
+            seed: 3,
+        }
+    }
+
+    #[test]
+    fn the_same_distribution_twice_has_one_in_the_interval_nearly_always() {
+        for paired in [true, false] {
+            let mut within = [0; 3];
+            for seed in 0..100 {
+                let before = Resampler::new(&series(2 * seed, 2_000, 1e6));
+                let after = Resampler::new(&series(2 * seed + 1, 2_000, 1e6));
+                let ratios = ratios(&before, &after, request(paired));
+                for (at, ratio) in [ratios.median, ratios.mean, ratios.p99].iter().enumerate() {
+                    let interval = ratio.unwrap().interval.unwrap();
+                    within[at] += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
+                }
+            }
+            // 95 % of 100 are 95; three standard errors of the binomial are 6.5.
+            assert!(within.iter().all(|count| *count >= 88), "{within:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_that_is_there_is_found() {
+        let before = Resampler::new(&series(1, 20_000, 1e6));
+        let after = Resampler::new(&series(2, 20_000, 2e6));
+        let found = ratios(&before, &after, request(true)).median.unwrap();
+        let interval = found.interval.unwrap();
+        assert!(interval.low < 2.0 && 2.0 < interval.high, "{found:?}");
+        assert!(interval.high - interval.low < 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn paired_ratios_turn_into_their_inverse() {
+        let one = Resampler::new(&series(1, 5_000, 1e6));
+        let other = Resampler::new(&series(2, 4_000, 3e6));
+        let there = ratios(&one, &other, request(true));
+        let back = ratios(&other, &one, request(true));
+        for (there, back) in [
+            (there.median, back.median),
+            (there.mean, back.mean),
+            (there.p99, back.p99),
+        ] {
+            let (there, back) = (there.unwrap(), back.unwrap());
+            let (wide, narrow) = (there.interval.unwrap(), back.interval.unwrap());
+            for (a, b) in [
+                (there.value, back.value),
+                (wide.low, narrow.high),
+                (wide.high, narrow.low),
+            ] {
+                assert!((a * b - 1.0).abs() < 1e-9, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn weighted_quantiles_are_those_of_the_repeated_samples() {
+        let series = series(9, 4_000, 1e6);
+        let resampler = Resampler::new(&series);
+        assert!(resampler.before_chunk.len() > 1);
+        let all: Vec<usize> = (0..STRETCHES_MAX).collect();
+        let mut random = SplitMix64::new(4);
+        for _ in 0..20 {
+            let weights = draw(&all, &mut random);
+            let repeated: Vec<f64> = resampler
+                .sorted()
+                .iter()
+                .flat_map(|sample| {
+                    let times = weights[slot_of(*sample)] as usize;
+                    std::iter::repeat_n(value_of(*sample), times)
+                })
+                .collect();
+            for per_mille in [1, P50, P99, 1_000] {
+                assert_eq!(
+                    resampler.quantile(&weights, per_mille),
+                    quantile::of_sorted(&repeated, per_mille)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_ratio() {
+        let some = Resampler::new(&series(1, 500, 1e6));
+        let none = Resampler::new(&Series::new(1));
+        let ratios = ratios(&none, &some, request(true));
+        assert_eq!(ratios, Ratios::default());
+    }
+}

@@ -1,0 +1,171 @@
+//! Reasons to read a comparison with care.
+
+use run::RunStatus;
+
+use crate::profile::RunProfile;
+
+/// Tool lag whose 99th percentile is above this, in nanoseconds, says that the replaying machine
+/// was too slow: ten times what a replay should keep to (300 µs).
+pub const TOOL_LAG_P99_HIGH_NS: u64 = 3_000_000;
+
+/// A run that ended later than it was due by more than this share of its span, and by more than
+/// [`FELL_BEHIND_NS`], could not keep up.
+const FELL_BEHIND_SHARE: f64 = 0.05;
+/// In nanoseconds; the last statement of a short run may well take a second.
+const FELL_BEHIND_NS: i64 = 2_000_000_000;
+
+/// Fewer statements than this in a run are a try, not a comparison.
+const STATEMENTS_FEW: u64 = 200;
+
+/// One of the two runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The first.
+    Before,
+    /// The second.
+    After,
+}
+
+impl Side {
+    /// The name under which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Before => "before",
+            Side::After => "after",
+        }
+    }
+}
+
+/// A reason to read a comparison with care.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Caution {
+    /// The runs replayed different workloads; differences may be theirs.
+    DifferentWorkloads {
+        /// What was replayed before.
+        before: String,
+        /// What was replayed after.
+        after: String,
+    },
+    /// A run does not hold all of its workload.
+    Partial {
+        /// Which run.
+        side: Side,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// The runs were replayed at different speeds, so under different load.
+    SpeedsDiffer {
+        /// Before.
+        before: String,
+        /// After.
+        after: String,
+    },
+    /// The replaying machine was a bottleneck.
+    ToolLagHigh {
+        /// Which run.
+        side: Side,
+        /// The 99th percentile of tool lag, in nanoseconds.
+        p99_ns: u64,
+    },
+    /// The server could not keep up: the run ended later than it was due.
+    FellBehind {
+        /// Which run.
+        side: Side,
+        /// By how much, in nanoseconds.
+        by_ns: i64,
+    },
+    /// One run skipped more statements than the other.
+    SkippedDiffer {
+        /// Before.
+        before: u64,
+        /// After.
+        after: u64,
+    },
+    /// Statements were never sent because their session had no connection.
+    NoConnection {
+        /// Which run.
+        side: Side,
+        /// How many statements.
+        statements: u64,
+    },
+    /// There is little to compare.
+    FewStatements {
+        /// Done in the run that did less.
+        statements: u64,
+    },
+}
+
+impl Caution {
+    /// The name under which it is written.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Caution::DifferentWorkloads { .. } => "different_workloads",
+            Caution::Partial { .. } => "partial",
+            Caution::SpeedsDiffer { .. } => "speeds_differ",
+            Caution::ToolLagHigh { .. } => "tool_lag_high",
+            Caution::FellBehind { .. } => "fell_behind",
+            Caution::SkippedDiffer { .. } => "skipped_differ",
+            Caution::NoConnection { .. } => "no_connection",
+            Caution::FewStatements { .. } => "few_statements",
+        }
+    }
+}
+
+/// All that hold for two runs.
+pub(crate) fn cautions(before: &RunProfile, after: &RunProfile) -> Vec<Caution> {
+    let mut found = Vec::new();
+    if before.info.workload.id != after.info.workload.id {
+        found.push(Caution::DifferentWorkloads {
+            before: before.info.workload.name.clone(),
+            after: after.info.workload.name.clone(),
+        });
+    }
+    if before.speed() != after.speed() {
+        found.push(Caution::SpeedsDiffer {
+            before: before.speed().to_owned(),
+            after: after.speed().to_owned(),
+        });
+    }
+    for (side, run) in [(Side::Before, before), (Side::After, after)] {
+        of_one(side, run, &mut found);
+    }
+    let (skipped_before, skipped_after) = (before.all.skipped, after.all.skipped);
+    if skipped_before != skipped_after {
+        found.push(Caution::SkippedDiffer {
+            before: skipped_before,
+            after: skipped_after,
+        });
+    }
+    let least = before.all.done.min(after.all.done);
+    if least < STATEMENTS_FEW {
+        found.push(Caution::FewStatements { statements: least });
+    }
+    found
+}
+
+fn of_one(side: Side, run: &RunProfile, found: &mut Vec<Caution>) {
+    let status = run.info.status;
+    if status != RunStatus::Complete {
+        found.push(Caution::Partial { side, status });
+    }
+    if let Some(lag) = run.tool_lag()
+        && lag.p99_ns > TOOL_LAG_P99_HIGH_NS
+    {
+        found.push(Caution::ToolLagHigh {
+            side,
+            p99_ns: lag.p99_ns,
+        });
+    }
+    let by_ns = run.info.elapsed_ns - run.info.span_due_ns;
+    let much_ns = (run.info.span_due_ns as f64 * FELL_BEHIND_SHARE) as i64;
+    if status == RunStatus::Complete && run.speed() != "max" && by_ns > FELL_BEHIND_NS.max(much_ns)
+    {
+        found.push(Caution::FellBehind { side, by_ns });
+    }
+    if run.no_connection > 0 {
+        found.push(Caution::NoConnection {
+            side,
+            statements: run.no_connection,
+        });
+    }
+}

@@ -1,0 +1,208 @@
+//! From ratios with intervals to one word.
+
+use crate::bootstrap::{Interval, Ratio, Ratios};
+
+/// Differences up to this share count as none, unless the user says otherwise: about what two
+/// runs of the same server on the same machine differ by.
+pub const MARGIN_DEFAULT: f64 = 0.10;
+
+/// Fewer calls than this in either run say nothing: a median's interval has no ends to speak of.
+pub const CALLS_MIN: u64 = 20;
+
+/// Fewer calls than this in either run say nothing about the 99th percentile: ten lie beyond it.
+pub const CALLS_P99_MIN: u64 = 1_000;
+
+/// Calls in fewer stretches of the run than this say nothing: one disturbance could be all of
+/// the difference, and a bootstrap over so few blocks is too sure of itself.
+pub const STRETCHES_MIN: usize = 8;
+
+/// What a finding rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The typical call.
+    Median,
+    /// The total at equal calls.
+    Mean,
+    /// The slow ones.
+    P99,
+}
+
+impl Measure {
+    /// The name under which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Median => "median",
+            Measure::Mean => "mean",
+            Measure::P99 => "p99",
+        }
+    }
+}
+
+/// Why nothing can be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// It was done in one of the runs only.
+    OneSided,
+    /// Fewer than [`CALLS_MIN`] calls in one of the runs.
+    Calls,
+    /// Its calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
+    Stretches,
+    /// The interval is neither within the margin nor beyond it.
+    Unclear,
+}
+
+impl Lack {
+    /// The name under which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lack::OneSided => "one_sided",
+            Lack::Calls => "few_calls",
+            Lack::Stretches => "few_stretches",
+            Lack::Unclear => "unclear",
+        }
+    }
+}
+
+/// What is known of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// The whole interval lies above 1 + margin.
+    Slower(Measure),
+    /// The whole interval lies below 1 / (1 + margin).
+    Faster(Measure),
+    /// The median's whole interval lies within the margin, and nothing else is clearly outside.
+    Same,
+    /// None of these could be shown.
+    NotEnoughData(Lack),
+}
+
+impl Finding {
+    /// The name under which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finding::Slower(_) => "slower",
+            Finding::Faster(_) => "faster",
+            Finding::Same => "same",
+            Finding::NotEnoughData(_) => "not enough data",
+        }
+    }
+
+    /// What it rests on, where it says that there is a difference.
+    pub fn measure(self) -> Option<Measure> {
+        match self {
+            Finding::Slower(measure) | Finding::Faster(measure) => Some(measure),
+            Finding::Same | Finding::NotEnoughData(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Slower,
+    Faster,
+    Within,
+}
+
+fn direction(ratio: Option<Ratio>, margin: f64) -> Option<Direction> {
+    let Interval { low, high } = ratio?.interval?;
+    let above = 1.0 + margin;
+    // The inverse and not 1 − margin: before and after may change places.
+    let below = 1.0 / above;
+    if low > above {
+        Some(Direction::Slower)
+    } else if high < below {
+        Some(Direction::Faster)
+    } else if low >= below && high <= above {
+        Some(Direction::Within)
+    } else {
+        None
+    }
+}
+
+/// One word for three ratios. The mean decides where it is clear, since it is what the statement
+/// costs; where only others are clear and they disagree, the bad news is told.
+pub(crate) fn judge(ratios: &Ratios, margin: f64) -> Finding {
+    let seen = [
+        (Measure::Median, direction(ratios.median, margin)),
+        (Measure::Mean, direction(ratios.mean, margin)),
+        (Measure::P99, direction(ratios.p99, margin)),
+    ];
+    let first = |wanted| {
+        seen.iter()
+            .find(|(_, direction)| *direction == Some(wanted))
+            .map(|(measure, _)| *measure)
+    };
+    let slower = first(Direction::Slower);
+    let faster = first(Direction::Faster);
+    let mean_is_faster = seen[1].1 == Some(Direction::Faster);
+    match (slower, faster) {
+        (_, Some(measure)) if mean_is_faster => Finding::Faster(measure),
+        (Some(measure), _) => Finding::Slower(measure),
+        (None, Some(measure)) => Finding::Faster(measure),
+        (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
+        (None, None) => Finding::NotEnoughData(Lack::Unclear),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(low: f64, high: f64) -> Option<Ratio> {
+        Some(Ratio {
+            value: (low * high).sqrt(),
+            interval: Some(Interval { low, high }),
+        })
+    }
+
+    fn judged(median: Option<Ratio>, mean: Option<Ratio>, p99: Option<Ratio>) -> Finding {
+        judge(&Ratios { median, mean, p99 }, MARGIN_DEFAULT)
+    }
+
+    #[test]
+    fn a_difference_must_be_clear_of_the_margin() {
+        let same = ratio(0.98, 1.03);
+        assert_eq!(judged(same, same, None), Finding::Same);
+        assert_eq!(
+            judged(ratio(1.2, 1.4), ratio(1.2, 1.5), None),
+            Finding::Slower(Measure::Median)
+        );
+        assert_eq!(
+            judged(ratio(1.02, 1.3), ratio(0.9, 1.4), None),
+            Finding::NotEnoughData(Lack::Unclear)
+        );
+        assert_eq!(
+            judged(ratio(0.5, 0.6), ratio(0.5, 0.7), same),
+            Finding::Faster(Measure::Median)
+        );
+        assert_eq!(
+            judged(None, None, None),
+            Finding::NotEnoughData(Lack::Unclear)
+        );
+    }
+
+    #[test]
+    fn the_tail_alone_is_a_finding() {
+        let same = ratio(0.98, 1.03);
+        assert_eq!(
+            judged(same, ratio(0.9, 1.3), ratio(2.0, 5.0)),
+            Finding::Slower(Measure::P99)
+        );
+        assert_eq!(
+            judged(same, ratio(1.5, 2.0), None),
+            Finding::Slower(Measure::Mean)
+        );
+    }
+
+    #[test]
+    fn where_they_disagree_the_mean_decides_else_the_bad_news_is_told() {
+        let faster = ratio(0.3, 0.4);
+        let slower = ratio(2.0, 3.0);
+        assert_eq!(judged(slower, faster, None), Finding::Faster(Measure::Mean));
+        assert_eq!(judged(faster, slower, None), Finding::Slower(Measure::Mean));
+        assert_eq!(
+            judged(faster, ratio(0.8, 1.5), slower),
+            Finding::Slower(Measure::P99)
+        );
+    }
+}

@@ -1,0 +1,347 @@
+//! Two runs side by side, from executions made up here.
+
+mod made_up;
+
+use analyse::{
+    Caution, CompareOptions, Comparison, Finding, Lack, Measure, RunProfile, Side, Verdict, compare,
+};
+use made_up::{Chance, done, failed, info, skipped, text};
+use run::{Execution, RunInfo, RunStatus, SkipReason};
+
+/// 60 s of traffic: three statements, whose middle times are 1 ms, 0.2 ms and 5 ms times the
+/// factor given for each.
+fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
+    let mut chance = Chance::new(seed);
+    let mut executions = Vec::new();
+    for number in 0..6_000u64 {
+        let which = (number % 3) as usize;
+        let middle_ns = [1e6, 2e5, 5e6][which] * factors[which];
+        let service_ns = middle_ns * chance.skewed();
+        executions.push(done(
+            which as u64 + 1,
+            number,
+            number as i64 * 10_000_000,
+            service_ns,
+        ));
+    }
+    executions
+}
+
+fn profile(info: RunInfo, executions: Vec<Execution>) -> RunProfile {
+    let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
+    RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap()
+}
+
+fn compared(before: Vec<Execution>, after: Vec<Execution>) -> Comparison {
+    compare(
+        profile(info(), before),
+        profile(info(), after),
+        CompareOptions::default(),
+    )
+}
+
+#[test]
+fn the_same_twice_is_the_same() {
+    let comparison = compared(traffic(1, [1.0; 3]), traffic(2, [1.0; 3]));
+    assert_eq!(comparison.verdict, Verdict::NoRegression { faster: 0 });
+    assert!(!comparison.has_regression());
+    assert!(comparison.paired);
+    assert_eq!(comparison.cautions, []);
+    assert_eq!(comparison.errors, []);
+    assert!(
+        comparison
+            .statements
+            .iter()
+            .all(|one| one.times.finding == Finding::Same)
+    );
+}
+
+#[test]
+fn no_difference_is_hardly_ever_taken_for_one() {
+    let mut alarms = 0;
+    for seed in 0..20 {
+        let comparison = compared(traffic(2 * seed, [1.0; 3]), traffic(2 * seed + 1, [1.0; 3]));
+        alarms += u32::from(comparison.verdict != Verdict::NoRegression { faster: 0 });
+    }
+    assert_eq!(alarms, 0);
+}
+
+#[test]
+fn one_slower_statement_is_found_first_and_by_name() {
+    let comparison = compared(traffic(1, [1.0; 3]), traffic(2, [1.0, 4.0, 1.0]));
+    assert_eq!(
+        comparison.verdict,
+        Verdict::Regression {
+            slower: 1,
+            errors: 0,
+            overall: false
+        }
+    );
+    let worst = &comparison.statements[0];
+    assert_eq!(worst.fingerprint.0, 2);
+    assert_eq!(worst.sql.as_deref(), Some("select 2 from t where id = $1"));
+    assert_eq!(worst.times.finding, Finding::Slower(Measure::Median));
+    assert!(worst.regression);
+    let median = worst.times.median.unwrap();
+    let interval = median.interval.unwrap();
+    assert!(interval.low < 4.0 && 4.0 < interval.high, "{median:?}");
+    // 2,000 calls, each about 0.6 ms longer (times the mean of the skew, above its median).
+    let added_ns = worst.times.added_ns.unwrap();
+    assert!((1.2e9..1.5e9).contains(&added_ns), "{added_ns}");
+}
+
+#[test]
+fn before_and_after_change_places() {
+    let (one, other) = (traffic(1, [1.0; 3]), traffic(2, [0.5, 4.0, 1.0]));
+    let there = compared(one.clone(), other.clone());
+    let back = compared(other, one);
+    for forth in &there.statements {
+        let found = back
+            .statements
+            .iter()
+            .find(|one| one.fingerprint == forth.fingerprint);
+        let found = found.unwrap();
+        for (a, b) in [
+            (forth.times.median, found.times.median),
+            (forth.times.mean, found.times.mean),
+            (forth.times.p99, found.times.p99),
+        ] {
+            let (a, b) = (a.unwrap(), b.unwrap());
+            assert!((a.value * b.value - 1.0).abs() < 1e-9);
+            let (a, b) = (a.interval.unwrap(), b.interval.unwrap());
+            assert!((a.low * b.high - 1.0).abs() < 1e-9);
+            assert!((a.high * b.low - 1.0).abs() < 1e-9);
+        }
+        let turned = match forth.times.finding {
+            Finding::Slower(measure) => Finding::Faster(measure),
+            Finding::Faster(measure) => Finding::Slower(measure),
+            other => other,
+        };
+        assert_eq!(found.times.finding, turned);
+    }
+}
+
+#[test]
+fn a_tail_alone_is_found() {
+    let calls = |seed, tail_factor: f64| -> Vec<Execution> {
+        let mut chance = Chance::new(seed);
+        (0..6_000)
+            .map(|number| {
+                let slow = if number % 50 == 7 { tail_factor } else { 1.0 };
+                done(
+                    1,
+                    number,
+                    number as i64 * 10_000_000,
+                    1e6 * slow * chance.skewed(),
+                )
+            })
+            .collect()
+    };
+    let comparison = compared(calls(1, 1.0), calls(2, 6.0));
+    assert_eq!(
+        comparison.statements[0].times.finding,
+        Finding::Slower(Measure::P99)
+    );
+    assert!(comparison.has_regression());
+}
+
+#[test]
+fn a_slower_statement_that_costs_nothing_is_no_regression() {
+    let mut before = traffic(1, [1.0; 3]);
+    let mut after = traffic(2, [1.0; 3]);
+    for number in 0..100u64 {
+        let due_ns = number as i64 * 600_000_000;
+        before.push(done(9, number, due_ns, 5_000.0));
+        after.push(done(9, number, due_ns, 10_000.0));
+    }
+    let comparison = compared(before, after);
+    let tiny = comparison
+        .statements
+        .iter()
+        .find(|one| one.fingerprint.0 == 9)
+        .unwrap();
+    assert_eq!(tiny.times.finding, Finding::Slower(Measure::Median));
+    assert!(!tiny.regression);
+    assert!(!comparison.has_regression());
+}
+
+#[test]
+fn too_little_is_called_too_little() {
+    let few = |count: u64, step_ns: i64| -> Vec<Execution> {
+        (0..count)
+            .map(|number| done(1, number, number as i64 * step_ns, 1e6))
+            .collect()
+    };
+    let finding = |before, after| compared(before, after).statements[0].times.finding;
+    let lack = Finding::NotEnoughData;
+    assert_eq!(
+        finding(few(19, 1_000_000_000), few(500, 1_000_000_000)),
+        lack(Lack::Calls)
+    );
+    assert_eq!(
+        finding(few(0, 1), few(500, 1_000_000_000)),
+        lack(Lack::OneSided)
+    );
+    assert_eq!(finding(few(500, 1), few(500, 1)), lack(Lack::Stretches));
+    assert_eq!(compared(vec![], vec![]).verdict, Verdict::NotEnoughData);
+    assert_eq!(compared(vec![], vec![]).all.median, None);
+}
+
+#[test]
+fn new_errors_are_a_regression_and_failed_calls_no_improvement() {
+    let before = traffic(1, [1.0; 3]);
+    let mut after = traffic(2, [1.0; 3]);
+    for execution in after
+        .iter_mut()
+        .filter(|one| one.fingerprint.unwrap().0 == 3)
+    {
+        *execution = failed(execution, "42P01", 1_000.0);
+    }
+    let comparison = compared(before, after);
+    assert!(comparison.has_regression());
+    let change = &comparison.errors[0];
+    assert_eq!(
+        (change.before, change.after, change.captured),
+        (0, 2_000, 0)
+    );
+    assert_eq!(change.message.as_deref(), Some("it failed with 42P01"));
+    assert_eq!(change.sql.as_deref(), Some("select 3 from t where id = $1"));
+    let broken = comparison
+        .statements
+        .iter()
+        .find(|one| one.fingerprint.0 == 3)
+        .unwrap();
+    assert_eq!(broken.times.finding, Finding::NotEnoughData(Lack::OneSided));
+    assert_eq!((broken.calls_before, broken.calls_after), (2_000, 2_000));
+    assert_eq!((broken.errors_before, broken.errors_after), (0, 2_000));
+}
+
+#[test]
+fn errors_that_were_captured_are_none_of_the_change() {
+    let mut before = traffic(1, [1.0; 3]);
+    for execution in before.iter_mut().step_by(10) {
+        *execution = failed(execution, "23505", 1_000.0);
+        execution.captured.sqlstate = workload::Sqlstate::parse("23505");
+    }
+    let comparison = compared(before.clone(), before);
+    assert_eq!(comparison.errors, []);
+    assert!(!comparison.has_regression());
+}
+
+#[test]
+fn what_was_done_in_one_run_only_makes_not_all_slower() {
+    // The cheap statements fail after: the mean of the others is higher, no time is.
+    let mut after = traffic(2, [1.0; 3]);
+    for execution in after
+        .iter_mut()
+        .filter(|one| one.fingerprint.unwrap().0 != 3)
+    {
+        *execution = failed(execution, "42P01", 1_000.0);
+    }
+    let comparison = compared(traffic(1, [1.0; 3]), after);
+    let expected = Verdict::Regression {
+        slower: 0,
+        errors: 2,
+        overall: false,
+    };
+    assert_eq!(comparison.verdict, expected);
+    let slower = compared(traffic(1, [1.0; 3]), traffic(2, [1.5; 3]));
+    let expected = Verdict::Regression {
+        slower: 3,
+        errors: 0,
+        overall: true,
+    };
+    assert_eq!(slower.verdict, expected);
+}
+
+#[test]
+fn counts_add_up() {
+    let mut after = traffic(2, [1.0; 3]);
+    after[0] = failed(&after[0], "57014", 5e6);
+    after[1] = skipped(&after[1], SkipReason::NoConnection);
+    let comparison = compared(traffic(1, [1.0; 3]), after);
+    let facts = &comparison.after;
+    assert_eq!((facts.done, facts.failed, facts.skipped), (5_998, 1, 1));
+    let calls: u64 = comparison
+        .statements
+        .iter()
+        .map(|one| one.calls_after)
+        .sum();
+    let skipped: u64 = comparison
+        .statements
+        .iter()
+        .map(|one| one.skipped_after)
+        .sum();
+    assert_eq!((calls, skipped), (5_999, 1));
+    assert_eq!(comparison.all.after.unwrap().count, 5_998);
+}
+
+#[test]
+fn what_calls_for_care_is_said() {
+    let mut before_info = info();
+    before_info.status = RunStatus::Stopped;
+    let mut after_info = info();
+    after_info.workload.id = "another".to_owned();
+    after_info.workload.name = "other.workload".to_owned();
+    after_info
+        .options
+        .insert("speed".to_owned(), "2".to_owned());
+    after_info.elapsed_ns += 10_000_000_000;
+    let mut after = traffic(2, [1.0; 3]);
+    for execution in &mut after {
+        execution.due_ns -= 5_000_000;
+    }
+    after[5] = skipped(&after[5], SkipReason::NoConnection);
+    let comparison = compare(
+        profile(before_info, traffic(1, [1.0; 3])),
+        profile(after_info, after),
+        CompareOptions::default(),
+    );
+    assert!(!comparison.paired);
+    let names: Vec<&str> = comparison.cautions.iter().map(Caution::name).collect();
+    assert_eq!(
+        names,
+        [
+            "different_workloads",
+            "speeds_differ",
+            "partial",
+            "tool_lag_high",
+            "fell_behind",
+            "no_connection",
+            "skipped_differ"
+        ]
+    );
+    assert!(comparison.cautions.contains(&Caution::NoConnection {
+        side: Side::After,
+        statements: 1
+    }));
+    let few = compared(
+        traffic(1, [1.0; 3])[..150].to_vec(),
+        traffic(2, [1.0; 3])[..150].to_vec(),
+    );
+    assert_eq!(few.cautions, [Caution::FewStatements { statements: 150 }]);
+}
+
+#[test]
+fn threads_do_not_change_the_result() {
+    let (before, after) = (traffic(1, [1.0; 3]), traffic(2, [1.5, 1.0, 0.4]));
+    let with = |threads| {
+        let options = CompareOptions {
+            threads,
+            ..CompareOptions::default()
+        };
+        compare(
+            profile(info(), before.clone()),
+            profile(info(), after.clone()),
+            options,
+        )
+    };
+    assert_eq!(with(0), with(3));
+}
+
+#[test]
+fn an_error_of_the_reader_is_handed_back() {
+    let broken = vec![Ok(done(1, 0, 0, 1.0)), Err("the file ends early")];
+    let result = RunProfile::collect(info(), broken, Vec::new());
+    assert_eq!(result.err(), Some("the file ends early"));
+}

@@ -1,0 +1,90 @@
+//! Threads that open connections, so that neither a slow handshake nor SCRAM's arithmetic delays
+//! any other session.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use clock::Clock;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::connect::{ConnectError, Connection, connect};
+use crate::login::Login;
+use crate::target::Target;
+use crate::worker::{Inbox, ToWorker};
+
+/// Each waits for a server most of its time; more at once would only queue at the server.
+const CONNECTORS_MAX: usize = 32;
+
+/// A connection that is wanted.
+pub(crate) struct Wanted {
+    pub(crate) slot: usize,
+    pub(crate) generation: u32,
+    pub(crate) login: Login,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+/// What came of it.
+pub(crate) struct Opened {
+    pub(crate) slot: usize,
+    pub(crate) generation: u32,
+    pub(crate) sent_ns: i64,
+    pub(crate) result: Result<Connection, ConnectError>,
+}
+
+/// The threads.
+pub(crate) struct Connectors {
+    wanted: Sender<Wanted>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Connectors {
+    pub(crate) fn start(
+        target: &Target,
+        sessions_at_once: u64,
+        clock: &Arc<dyn Clock>,
+        start_ns: i64,
+    ) -> Self {
+        let (wanted, requests): (Sender<Wanted>, Receiver<Wanted>) = unbounded();
+        let count = (sessions_at_once as usize).clamp(1, CONNECTORS_MAX);
+        let threads = (0..count)
+            .map(|_| {
+                let (requests, target, clock) = (requests.clone(), target.clone(), clock.clone());
+                std::thread::Builder::new()
+                    .name("connector".to_owned())
+                    .spawn(move || {
+                        for Wanted {
+                            slot,
+                            generation,
+                            login,
+                            inbox,
+                        } in requests
+                        {
+                            let sent_ns = clock.now_ns() - start_ns;
+                            let result = connect(&target, &login);
+                            inbox.send(ToWorker::Opened(Opened {
+                                slot,
+                                generation,
+                                sent_ns,
+                                result,
+                            }));
+                        }
+                    })
+                    .expect("the system can start a thread")
+            })
+            .collect();
+        Connectors { wanted, threads }
+    }
+
+    /// Where workers ask for connections.
+    pub(crate) fn requests(&self) -> Sender<Wanted> {
+        self.wanted.clone()
+    }
+
+    /// Ends the threads, once every worker has let go of its sender.
+    pub(crate) fn finish(self) {
+        drop(self.wanted);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Events become messages.
+//!
+//! A Describe of the portal stands before each Execute, as libpq and the drivers on top of it
+//! send it: without it the server would not send the rows' description, which is part of the
+//! answer that clients paid for.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pgwire::frontend::{Close, Describe, Execute, Query, Sync};
+use pgwire::frontend::{bind, parse, target::Target as Of};
+use pgwire::{EncodeError, Format};
+use run::{Captured, SkipReason, StatementKind};
+use workload::{Event, EventKind, Fingerprint, Sqlstate, Unreplayable};
+
+use crate::job::{Action, Job, Messages, NamedStatement};
+use crate::login::LoginMap;
+use crate::target::Target;
+
+/// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
+const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
+
+/// What is to be done for an event.
+pub(crate) fn job(
+    event: Event,
+    fingerprint: Option<Fingerprint>,
+    due_ns: i64,
+    target: &Target,
+    logins: &LoginMap,
+) -> Job {
+    let kind = StatementKind::from(&event.kind);
+    let action = match (event.unreplayable, &event.kind) {
+        (Some(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
+        (
+            None,
+            EventKind::Connect {
+                database,
+                user,
+                application,
+            },
+        ) => Action::Connect(Box::new(logins.login(target, user, database, application))),
+        (None, EventKind::Simple { sql }) => send(simple(sql)),
+        (None, EventKind::Prepare { statement, sql }) => send(prepare(statement, sql)),
+        (
+            None,
+            EventKind::Execute {
+                statement,
+                portal,
+                sql,
+                parameters,
+            },
+        ) => send(execute(statement, portal, sql, parameters)),
+        (None, EventKind::Fetch { .. }) => {
+            Action::Skip(SkipReason::Unreplayable(Unreplayable::PortalFetch))
+        }
+        (None, EventKind::Cancel) => Action::Skip(SkipReason::CancelNotReplayed),
+        (None, EventKind::Disconnect) => Action::Disconnect,
+    };
+    Job {
+        session: event.session,
+        sequence: event.sequence,
+        due_ns,
+        kind,
+        fingerprint,
+        captured: Captured {
+            duration_us: event.outcome.duration_us,
+            rows: event.outcome.rows,
+            sqlstate: event.outcome.sqlstate,
+        },
+        action,
+    }
+}
+
+fn send(messages: Result<Messages, EncodeError>) -> Action {
+    match messages {
+        Ok(messages) => Action::Send(messages),
+        Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+    }
+}
+
+fn simple(sql: &str) -> Result<Messages, EncodeError> {
+    let mut messages = Messages {
+        bytes: Vec::with_capacity(sql.len() + 6),
+        ..Messages::default()
+    };
+    Query {
+        sql: sql.as_bytes(),
+    }
+    .encode(&mut messages.bytes)?;
+    Ok(messages)
+}
+
+fn prepare(statement: &str, sql: &str) -> Result<Messages, EncodeError> {
+    let mut messages = begin(statement, sql)?;
+    // Drivers that prepare ask what the parameters and rows are.
+    Describe {
+        target: Of::Statement(statement.as_bytes()),
+    }
+    .encode(&mut messages.bytes)?;
+    Sync.encode(&mut messages.bytes);
+    Ok(messages)
+}
+
+fn execute(
+    statement: &str,
+    portal: &str,
+    sql: &str,
+    parameters: &[Option<Box<str>>],
+) -> Result<Messages, EncodeError> {
+    let mut messages = begin(statement, sql)?;
+    let out = &mut messages.bytes;
+    bind::encode(
+        portal.as_bytes(),
+        statement.as_bytes(),
+        std::iter::empty::<Format>(),
+        parameters
+            .iter()
+            .map(|value| value.as_ref().map(|text| text.as_bytes())),
+        std::iter::empty::<Format>(),
+        out,
+    )?;
+    Describe {
+        target: Of::Portal(portal.as_bytes()),
+    }
+    .encode(out)?;
+    Execute {
+        portal: portal.as_bytes(),
+        rows_max: 0,
+    }
+    .encode(out)?;
+    Sync.encode(out);
+    Ok(messages)
+}
+
+/// Close and Parse. The unnamed statement needs no Close, and is parsed each time.
+fn begin(statement: &str, sql: &str) -> Result<Messages, EncodeError> {
+    let mut messages = Messages {
+        extended: true,
+        ..Messages::default()
+    };
+    let out = &mut messages.bytes;
+    if !statement.is_empty() {
+        Close {
+            target: Of::Statement(statement.as_bytes()),
+        }
+        .encode(out)?;
+        messages.close_bytes = out.len() as u32;
+        messages.named = Some(NamedStatement {
+            name: hash(statement),
+            sql: hash(sql),
+        });
+    }
+    parse::encode(
+        statement.as_bytes(),
+        sql.as_bytes(),
+        std::iter::empty(),
+        out,
+    )?;
+    messages.parse_bytes = out.len() as u32 - messages.close_bytes;
+    Ok(messages)
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}

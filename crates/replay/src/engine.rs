@@ -1,0 +1,255 @@
+//! Puts the parts together, and takes them apart again in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clock::{Clock, Speed};
+use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use workload::WorkloadReader;
+
+use crate::connect::{self, ConnectError};
+use crate::connector::Connectors;
+use crate::login::{Login, LoginMap};
+use crate::options::Options;
+use crate::plan::Planner;
+use crate::progress::{Counters, Observer};
+use crate::record::{Recorded, record};
+use crate::target::Target;
+use crate::worker::{Inbox, Parts, ToWorker, Worker};
+
+/// The first statements are made ready before time starts.
+const LEAD_NS: i64 = 100_000_000;
+/// How often the observer is asked.
+const OBSERVE_EVERY: Duration = Duration::from_millis(100);
+/// Batches of records that may wait for the disk before workers wait for it too: at 512 records
+/// a batch, half a million statements.
+const RECORD_BATCHES_MAX: usize = 1_024;
+
+/// Why there is no run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The target does not take a login that the workload needs.
+    #[error(
+        "cannot replay against {address} as user \"{user}\" on database \"{database}\": {source}"
+    )]
+    Refused {
+        /// Host and port.
+        address: String,
+        /// The role.
+        user: String,
+        /// The database.
+        database: String,
+        /// What the target said.
+        source: ConnectError,
+    },
+    /// A workload or run cannot be read or written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The system refuses what a replay cannot do without.
+    #[error("the system refuses what a replay needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Tries every login of the workload once, so that a target that is down or lacks a role or a
+/// database is found before anything is sent. Returns what it is.
+///
+/// # Errors
+/// With the first login that is refused.
+pub fn check_target(
+    reader: &WorkloadReader,
+    target: &Target,
+    logins: &LoginMap,
+) -> Result<TargetInfo, ReplayError> {
+    let mut needed: BTreeSet<Login> = BTreeSet::new();
+    for session in reader.sessions()? {
+        let session = session?;
+        needed.insert(logins.login(target, &session.user, &session.database, ""));
+    }
+    let mut info = TargetInfo {
+        address: target.address(),
+        server_version: String::new(),
+    };
+    for login in needed {
+        info.server_version =
+            connect::try_out(target, &login).map_err(|source| ReplayError::Refused {
+                address: target.address(),
+                user: login.user.to_string(),
+                database: login.database.to_string(),
+                source,
+            })?;
+    }
+    Ok(info)
+}
+
+/// Replays a workload and writes the run to `path`. `target_info` is what [`check_target`] found.
+///
+/// # Errors
+/// Where the run cannot be begun or written, or the workload not read. What happens at the target
+/// is never an error here: it is in the run.
+pub fn replay(
+    reader: &WorkloadReader,
+    target: &Target,
+    target_info: TargetInfo,
+    options: &Options,
+    path: &Path,
+    clock: &Arc<dyn Clock>,
+    observer: &mut dyn Observer,
+) -> Result<RunInfo, ReplayError> {
+    let mut info = RunInfo {
+        status: RunStatus::Complete,
+        workload: WorkloadRef {
+            name: reader.path().display().to_string(),
+            id: reader.id().to_owned(),
+            statements: reader.info().statements,
+        },
+        target: target_info,
+        options: describe(options),
+        started_wall_us: clock.wall_us(),
+        elapsed_ns: 0,
+        span_due_ns: 0,
+        span_sent_ns: 0,
+        statements: 0,
+        done: 0,
+        failed: BTreeMap::new(),
+        skipped: BTreeMap::new(),
+        connections_failed: BTreeMap::new(),
+    };
+    let writer = RunWriter::create(path, &info, reader.statements()?)?;
+    let spill_directory = writer.directory().to_owned();
+
+    let start_ns = clock.now_ns()
+        + match options.speed {
+            Speed::Max => 0,
+            Speed::Times { .. } => LEAD_NS,
+        };
+    let counters = Arc::new(Counters::default());
+    let connectors = Connectors::start(target, reader.info().sessions_at_once, clock, start_ns);
+    let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
+    let mut inboxes = Vec::new();
+    let mut workers = Vec::new();
+    for number in 0..options.workers.max(1) {
+        let (inbox, messages) = Inbox::new()?;
+        inboxes.push(inbox.clone());
+        let parts = Parts {
+            inbox,
+            messages,
+            connectors: connectors.requests(),
+            recorder: recorder.clone(),
+            clock: clock.clone(),
+            counters: counters.clone(),
+            start_ns,
+            number,
+            spin_ns: i64::from(options.spin_us) * 1_000,
+            at_full_speed: options.speed == Speed::Max,
+            queue_statements_max: options.queue_statements_max.max(1),
+        };
+        workers.push(Worker::new(parts, &spill_directory)?);
+    }
+    drop(recorder);
+
+    let stop = AtomicBool::new(false);
+    let finished = AtomicBool::new(false);
+    let count = workers.len();
+    let (writer, planned, worked) = std::thread::scope(|scope| {
+        let recording = {
+            let (stop, inboxes, recorded) = (&stop, &inboxes, recorded);
+            scope.spawn(move || {
+                let result = record(writer, &recorded, count, clock);
+                if result.is_err() {
+                    // A run that cannot be written is not worth the load on the target.
+                    stop_all(stop, inboxes);
+                }
+                result
+            })
+        };
+        let working: Vec<_> = workers
+            .into_iter()
+            .map(|worker| scope.spawn(move || worker.work()))
+            .collect();
+        let planning = {
+            let planner = Planner {
+                reader,
+                target,
+                options,
+                inboxes: inboxes.clone(),
+                counters: counters.clone(),
+                clock: clock.clone(),
+                start_ns,
+                stop: &stop,
+            };
+            scope.spawn(move || planner.plan())
+        };
+        let ending = {
+            let finished = &finished;
+            scope.spawn(move || {
+                let results: Vec<io::Result<()>> = working
+                    .into_iter()
+                    .map(|thread| join(thread.join()))
+                    .collect();
+                finished.store(true, Ordering::Release);
+                results.into_iter().collect::<io::Result<()>>()
+            })
+        };
+        while !finished.load(Ordering::Acquire) {
+            std::thread::sleep(OBSERVE_EVERY);
+            let elapsed_ns = clock.now_ns() - start_ns;
+            observer.progress(&counters.snapshot(elapsed_ns, reader.info().statements));
+            if !stop.load(Ordering::Relaxed) && observer.should_stop() {
+                stop_all(&stop, &inboxes);
+            }
+        }
+        (
+            join(recording.join()),
+            join(planning.join()),
+            join(ending.join()),
+        )
+    });
+    connectors.finish();
+    worked?;
+    let writer = writer?;
+    let planned = planned?;
+    if stop.load(Ordering::Relaxed) {
+        info.status = RunStatus::Stopped;
+    }
+    let unplanned = reader.info().statements.saturating_sub(planned);
+    Ok(writer.finish(info, unplanned)?)
+}
+
+fn stop_all(stop: &AtomicBool, inboxes: &[Arc<Inbox>]) {
+    stop.store(true, Ordering::Relaxed);
+    for inbox in inboxes {
+        inbox.send(ToWorker::Stop);
+    }
+}
+
+/// A panic of a thread of ours is a panic of ours.
+fn join<T>(result: std::thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn describe(options: &Options) -> BTreeMap<String, String> {
+    let mut described = BTreeMap::from([
+        ("speed".to_owned(), options.speed.to_string()),
+        ("workers".to_owned(), options.workers.to_string()),
+        ("spin_us".to_owned(), options.spin_us.to_string()),
+    ]);
+    let LoginMap {
+        user,
+        database,
+        users,
+        databases,
+    } = &options.logins;
+    for (name, one, map) in [("user", user, users), ("database", database, databases)] {
+        if let Some(one) = one {
+            described.insert(name.to_owned(), one.clone());
+        }
+        for (from, to) in map {
+            described.insert(format!("map_{name} {from}"), to.clone());
+        }
+    }
+    described
+}

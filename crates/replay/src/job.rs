@@ -1,0 +1,100 @@
+//! What a worker does for one event of the workload, made ready ahead of its time.
+
+use run::{Captured, SkipReason, StatementKind};
+use workload::{Fingerprint, Sqlstate};
+
+use crate::login::Login;
+
+/// One event, ready to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) session: u64,
+    pub(crate) sequence: u64,
+    /// From the replay's start; without meaning under `--speed max`.
+    pub(crate) due_ns: i64,
+    pub(crate) kind: StatementKind,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) captured: Captured,
+    pub(crate) action: Action,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    Connect(Box<Login>),
+    Send(Messages),
+    Skip(SkipReason),
+    /// It cannot be put into messages; counted as failed with this code.
+    Refuse(Sqlstate, String),
+    Disconnect,
+}
+
+/// The messages of one statement, encoded. For a named statement they are, in this order, Close
+/// (where the name stands for other SQL), Parse (where the server does not have it), and Bind,
+/// Describe, Execute, Sync: what is sent begins where the session's state asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Messages {
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes of the Close at the front; 0 if there is none.
+    pub(crate) close_bytes: u32,
+    /// Bytes of the Parse behind it; 0 if there is none.
+    pub(crate) parse_bytes: u32,
+    /// Which named statement this is of, as hashes; `None` for simple and unnamed.
+    pub(crate) named: Option<NamedStatement>,
+    /// Whether it ends in a Sync.
+    pub(crate) extended: bool,
+}
+
+/// A named statement: hashes of its name and of its SQL. 64 bits each: within one session a
+/// collision is not to be feared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamedStatement {
+    pub(crate) name: u64,
+    pub(crate) sql: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod test_jobs {
+    use super::*;
+    use workload::Unreplayable;
+
+    pub(crate) fn some_of_each_kind() -> Vec<Job> {
+        let actions = [
+            Action::Connect(Box::new(Login {
+                user: "app".into(),
+                database: "shop".into(),
+                application: "".into(),
+            })),
+            Action::Send(Messages {
+                bytes: b"Q\0\0\0\x05;\0".to_vec(),
+                ..Messages::default()
+            }),
+            Action::Send(Messages {
+                bytes: vec![7; 100],
+                close_bytes: 10,
+                parse_bytes: 20,
+                named: Some(NamedStatement { name: 1, sql: 2 }),
+                extended: true,
+            }),
+            Action::Skip(SkipReason::Unreplayable(Unreplayable::ParametersCut)),
+            Action::Refuse(Sqlstate(*b"22021"), "a NUL".to_owned()),
+            Action::Disconnect,
+        ];
+        (0..)
+            .zip(actions)
+            .map(|(sequence, action)| Job {
+                session: 9,
+                sequence,
+                due_ns: -5,
+                kind: StatementKind::Simple,
+                fingerprint: (sequence % 2 == 0).then_some(Fingerprint(sequence)),
+                captured: Captured {
+                    duration_us: Some(3),
+                    rows: None,
+                    sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
+                },
+                action,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! A workload becomes a run: every session on a connection of its own, every statement at its time.
+//!
+//! ```text
+//! workload ─► plan (reads ahead, encodes) ─► workers (epoll; each owns its sessions) ─► record ─► run
+//!                                               │    ▲
+//!                                               ▼    │
+//!                                            connectors (open and authenticate)
+//! ```
+//!
+//! Who drives: the program calls [`replay`] with typed [`Options`] and gets progress through an
+//! [`Observer`]. Nothing is awaited but a session's own previous statement: a slow statement
+//! delays its own session only.
+//!
+//! Deliberately absent: printing, async, reading logs, and any judgement of what happened.
+
+mod connect;
+mod connector;
+mod encode;
+mod engine;
+mod epoll;
+mod job;
+mod login;
+mod options;
+mod pace;
+mod plan;
+mod progress;
+mod queue;
+mod record;
+mod session;
+mod spill;
+mod target;
+mod worker;
+
+pub use connect::ConnectError;
+pub use engine::{ReplayError, check_target, replay};
+pub use login::{Login, LoginMap};
+pub use options::Options;
+pub use progress::{Observer, Snapshot};
+pub use target::{Host, PasswordFile, Target, TargetError};

@@ -1,0 +1,86 @@
+//! Who connects where: the logged user on the logged database, unless mapped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::target::Target;
+
+/// What a session says when it connects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Login {
+    /// The role.
+    pub user: Arc<str>,
+    /// The database.
+    pub database: Arc<str>,
+    /// `application_name`; empty: not said.
+    pub application: Arc<str>,
+}
+
+/// Changes to the logged users and databases.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoginMap {
+    /// One role for all sessions.
+    pub user: Option<String>,
+    /// One database for all sessions.
+    pub database: Option<String>,
+    /// From logged role to role.
+    pub users: BTreeMap<String, String>,
+    /// From logged database to database.
+    pub databases: BTreeMap<String, String>,
+}
+
+impl LoginMap {
+    /// What a session of this logged user and database says to the target. What the log did not
+    /// know (empty) comes from the target's own user and database; a database that nobody names
+    /// is that of the user's name, as for libpq.
+    pub fn login(&self, target: &Target, user: &str, database: &str, application: &str) -> Login {
+        let choose = |one: &Option<String>,
+                      map: &BTreeMap<String, String>,
+                      logged: &str,
+                      fallback: &Option<String>|
+         -> Option<String> {
+            if let Some(mapped) = map.get(logged) {
+                return Some(mapped.clone());
+            }
+            if let Some(one) = one {
+                return Some(one.clone());
+            }
+            if !logged.is_empty() {
+                return Some(logged.to_owned());
+            }
+            fallback.clone()
+        };
+        let user = choose(&self.user, &self.users, user, &target.user)
+            .unwrap_or_else(|| "postgres".to_owned());
+        let database = choose(&self.database, &self.databases, database, &target.database)
+            .unwrap_or_else(|| user.clone());
+        Login {
+            user: user.into(),
+            database: database.into(),
+            application: application.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_is_stronger_than_one_for_all_and_that_than_the_log() {
+        let target = Target::parse("postgres://fallback@h/spare", |_| None).unwrap();
+        let mut map = LoginMap::default();
+        let said = |map: &LoginMap, user, database| {
+            let login = map.login(&target, user, database, "");
+            (login.user.to_string(), login.database.to_string())
+        };
+        let pair = |user: &str, database: &str| (user.to_owned(), database.to_owned());
+        assert_eq!(said(&map, "app", "shop"), pair("app", "shop"));
+        assert_eq!(said(&map, "", ""), pair("fallback", "spare"));
+        map.user = Some("one".to_owned());
+        map.users.insert("app".to_owned(), "app2".to_owned());
+        map.databases.insert("shop".to_owned(), "copy".to_owned());
+        assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
+        assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+    }
+}

@@ -1,0 +1,65 @@
+//! How far a replay is, for whoever watches.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// How far a replay is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Since the replay's start, in nanoseconds.
+    pub elapsed_ns: i64,
+    /// Due time of what was planned last, in nanoseconds from the start; how far the replay has
+    /// got in the workload is the lesser of this and the elapsed time.
+    pub planned_ns: i64,
+    /// Statements of the workload.
+    pub statements: u64,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed.
+    pub failed: u64,
+    /// Statements that were never sent.
+    pub skipped: u64,
+    /// Connections open now.
+    pub sessions_open: u64,
+    /// The largest tool lag since the snapshot before, in nanoseconds.
+    pub tool_lag_ns: i64,
+}
+
+/// Watches a replay, on the thread that called it, about ten times a second.
+pub trait Observer {
+    /// Is told how far it is.
+    fn progress(&mut self, snapshot: &Snapshot);
+
+    /// Is asked whether to stop in order: nothing more is sent, what is in flight may end within
+    /// a few seconds, and the run says that it was stopped.
+    fn should_stop(&mut self) -> bool;
+}
+
+/// What the threads count together.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) planned_ns: AtomicI64,
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) skipped: AtomicU64,
+    pub(crate) sessions_open: AtomicU64,
+    pub(crate) tool_lag_ns: AtomicI64,
+    /// Sessions whose connect was handed out and that have not ended.
+    pub(crate) sessions_live: AtomicI64,
+    /// Jobs given to workers and not yet done, for a planner that need not keep time.
+    pub(crate) waiting: AtomicI64,
+}
+
+impl Counters {
+    pub(crate) fn snapshot(&self, elapsed_ns: i64, statements: u64) -> Snapshot {
+        Snapshot {
+            elapsed_ns,
+            planned_ns: self.planned_ns.load(Ordering::Relaxed),
+            statements,
+            done: self.done.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
+            sessions_open: self.sessions_open.load(Ordering::Relaxed),
+            tool_lag_ns: self.tool_lag_ns.swap(0, Ordering::Relaxed),
+        }
+    }
+}

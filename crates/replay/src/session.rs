@@ -1,0 +1,346 @@
+//! One connection's state machine: what the server has said of the statement in flight.
+//!
+//! ```text
+//! Fresh ──connect──► Connecting ──► Idle ◄──────────────┐
+//!                        │           │ send             │ ReadyForQuery
+//!                        │           ▼                  │
+//!                        │        Running ──────────────┘
+//!                        ▼           ▼ connection lost
+//!                       Gone ◄───────┴── disconnect
+//! ```
+//!
+//! Without I/O: the worker reads and writes, and feeds what it read.
+
+use std::collections::HashMap;
+
+use pgwire::backend::{CommandComplete, ErrorNotice, Report, tag};
+use pgwire::{DecodeError, Scanned, Scanner, TagSet};
+use workload::Sqlstate;
+
+use crate::job::{Job, Messages, NamedStatement};
+use crate::queue::Queue;
+
+/// Bodies that are looked into; all others are only counted.
+const WANTED: TagSet = TagSet::of(&[
+    tag::COMMAND_COMPLETE,
+    tag::ERROR_RESPONSE,
+    tag::READY_FOR_QUERY,
+]);
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Fresh,
+    Connecting,
+    Idle,
+    Running,
+    Gone,
+}
+
+/// The statement in flight.
+pub(crate) struct InFlight {
+    /// The job, without its bytes.
+    pub(crate) job: Job,
+    pub(crate) due_ns: i64,
+    pub(crate) sent_ns: i64,
+    pub(crate) session_lag_ns: u64,
+    pub(crate) first_byte_ns: Option<i64>,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) error: Option<(Sqlstate, String)>,
+    pub(crate) named: Option<NamedStatement>,
+    pub(crate) extended: bool,
+}
+
+/// What came of feeding bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// All was taken in; nothing to do.
+    Nothing,
+    /// The statement in flight is done.
+    Done,
+    /// The server waits for COPY data, which nobody has.
+    WantsCopyData,
+}
+
+/// One session of the workload.
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    pub(crate) phase: Phase,
+    pub(crate) queue: Queue,
+    /// When the previous statement was done.
+    pub(crate) free_ns: i64,
+    /// It has a deadline in the worker's heap.
+    pub(crate) scheduled: bool,
+    pub(crate) in_flight: Option<Box<InFlight>>,
+    /// What the socket had no room for.
+    pub(crate) unsent: Vec<u8>,
+    pub(crate) unsent_from: usize,
+    /// Why the connection went, if the server said so.
+    pub(crate) farewell: Option<(Sqlstate, String)>,
+    scanner: Scanner,
+    prepared: Prepared,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64) -> Self {
+        Session {
+            id,
+            phase: Phase::Fresh,
+            queue: Queue::default(),
+            free_ns: 0,
+            scheduled: false,
+            in_flight: None,
+            unsent: Vec::new(),
+            unsent_from: 0,
+            farewell: None,
+            scanner: Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX),
+            prepared: Prepared::default(),
+        }
+    }
+
+    /// The part of a statement's messages that this session must send now.
+    pub(crate) fn needed<'m>(&self, messages: &'m Messages) -> &'m [u8] {
+        let Some(named) = messages.named else {
+            return &messages.bytes;
+        };
+        let skip = match self.prepared.state(named) {
+            NameState::Same => messages.close_bytes + messages.parse_bytes,
+            NameState::Free => messages.close_bytes,
+            NameState::Taken => 0,
+        };
+        &messages.bytes[skip as usize..]
+    }
+
+    /// Takes in what was read, up to the next thing to do. `unread` is what is left.
+    ///
+    /// # Errors
+    /// Where the bytes are no messages: the connection cannot be followed any more.
+    pub(crate) fn hear(&mut self, unread: &mut &[u8], now_ns: i64) -> Result<Heard, DecodeError> {
+        while let Some(scanned) = self.scanner.next(unread)? {
+            match scanned {
+                Scanned::Header(header) => {
+                    let Some(flight) = &mut self.in_flight else {
+                        continue;
+                    };
+                    flight.first_byte_ns.get_or_insert(now_ns);
+                    flight.bytes += header.message_bytes() as u64;
+                    match header.tag {
+                        tag::PARSE_COMPLETE => {
+                            if let Some(named) = flight.named {
+                                self.prepared.insert(named);
+                            }
+                        }
+                        tag::CLOSE_COMPLETE => {
+                            if let Some(named) = flight.named {
+                                self.prepared.remove(named);
+                            }
+                        }
+                        tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => {
+                            return Ok(Heard::WantsCopyData);
+                        }
+                        _ => {}
+                    }
+                }
+                Scanned::Body { tag, body } => match tag {
+                    tag::COMMAND_COMPLETE => {
+                        let complete = CommandComplete::decode(body)?;
+                        self.prepared.after(complete.tag);
+                        if let Some(flight) = &mut self.in_flight {
+                            flight.rows += complete.rows().unwrap_or(0);
+                        }
+                    }
+                    tag::ERROR_RESPONSE => {
+                        let error = ErrorNotice::decode(Report::Error, body)?;
+                        let sqlstate = error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate);
+                        let said = (sqlstate, error.message().unwrap_or_default().into_owned());
+                        let fatal = error
+                            .severity()
+                            .is_some_and(|severity| severity == "FATAL" || severity == "PANIC");
+                        if fatal {
+                            self.farewell = Some(said.clone());
+                        }
+                        if let Some(flight) = &mut self.in_flight {
+                            flight.error.get_or_insert(said);
+                        }
+                    }
+                    _ => {
+                        if self.in_flight.is_some() {
+                            return Ok(Heard::Done);
+                        }
+                    }
+                },
+            }
+        }
+        Ok(Heard::Nothing)
+    }
+}
+
+/// What a statement's name stands for at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameState {
+    /// Nothing.
+    Free,
+    /// This very SQL.
+    Same,
+    /// Other SQL, or it is not known: Close it first, which is no error where it is free.
+    Taken,
+}
+
+/// The names that the server has prepared statements for, as far as they went through messages.
+#[derive(Debug, Default)]
+struct Prepared {
+    sql_by_name: HashMap<u64, u64>,
+    /// After a `DEALLOCATE name` it is not known which went.
+    uncertain: bool,
+}
+
+impl Prepared {
+    fn state(&self, named: NamedStatement) -> NameState {
+        if self.uncertain {
+            return NameState::Taken;
+        }
+        match self.sql_by_name.get(&named.name) {
+            None => NameState::Free,
+            Some(&sql) if sql == named.sql => NameState::Same,
+            Some(_) => NameState::Taken,
+        }
+    }
+
+    fn insert(&mut self, named: NamedStatement) {
+        self.sql_by_name.insert(named.name, named.sql);
+    }
+
+    fn remove(&mut self, named: NamedStatement) {
+        self.sql_by_name.remove(&named.name);
+    }
+
+    /// Takes in a command tag that says that statements went.
+    fn after(&mut self, command_tag: &[u8]) {
+        match command_tag {
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
+                self.sql_by_name.clear();
+                self.uncertain = false;
+            }
+            b"DEALLOCATE" if !self.sql_by_name.is_empty() => self.uncertain = true,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::{Captured, StatementKind};
+
+    fn session_in_flight(named: Option<NamedStatement>) -> Session {
+        let mut session = Session::new(1);
+        fly(&mut session, named);
+        session
+    }
+
+    fn fly(session: &mut Session, named: Option<NamedStatement>) {
+        session.in_flight = Some(Box::new(InFlight {
+            job: Job {
+                session: 1,
+                sequence: 0,
+                due_ns: 0,
+                kind: StatementKind::Execute,
+                fingerprint: None,
+                captured: Captured::default(),
+                action: crate::job::Action::Disconnect,
+            },
+            due_ns: 0,
+            sent_ns: 0,
+            session_lag_ns: 0,
+            first_byte_ns: None,
+            rows: 0,
+            bytes: 0,
+            error: None,
+            named,
+            extended: true,
+        }));
+    }
+
+    fn tagged(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut message = vec![tag];
+        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        message.extend_from_slice(body);
+        message
+    }
+
+    const NAMED: NamedStatement = NamedStatement { name: 1, sql: 10 };
+    const CHANGED: NamedStatement = NamedStatement { name: 1, sql: 11 };
+
+    fn messages(named: NamedStatement) -> Messages {
+        Messages {
+            bytes: b"CloseParseBind".to_vec(),
+            close_bytes: 5,
+            parse_bytes: 5,
+            named: Some(named),
+            extended: true,
+        }
+    }
+
+    #[test]
+    fn an_answer_cut_anywhere_is_heard_alike() {
+        let mut answer = tagged(b'2', b"");
+        answer.extend(tagged(b'D', b"\0\x01\0\0\0\x01x"));
+        answer.extend(tagged(b'C', b"SELECT 1\0"));
+        answer.extend(tagged(b'C', b"UPDATE 5\0"));
+        answer.extend(tagged(b'Z', b"I"));
+        for cut in 0..answer.len() {
+            let mut session = session_in_flight(None);
+            let mut heard = Vec::new();
+            for mut part in [&answer[..cut], &answer[cut..]] {
+                heard.push(session.hear(&mut part, 7).unwrap());
+                assert!(part.is_empty());
+            }
+            assert_eq!(heard, [Heard::Nothing, Heard::Done]);
+            let flight = session.in_flight.unwrap();
+            assert_eq!((flight.rows, flight.bytes), (6, answer.len() as u64));
+            assert_eq!(flight.first_byte_ns, Some(7));
+        }
+    }
+
+    #[test]
+    fn a_named_statement_is_prepared_once_and_anew_when_its_sql_changed() {
+        let mut session = session_in_flight(Some(NAMED));
+        assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
+        let hear = |session: &mut Session, bytes: &[u8]| session.hear(&mut &bytes[..], 0).unwrap();
+        hear(&mut session, &tagged(b'1', b""));
+        assert_eq!(session.needed(&messages(NAMED)), b"Bind");
+        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        fly(&mut session, Some(CHANGED));
+        hear(&mut session, &tagged(b'3', b""));
+        hear(&mut session, &tagged(b'1', b""));
+        assert_eq!(session.needed(&messages(CHANGED)), b"Bind");
+        fly(&mut session, None);
+        hear(&mut session, &tagged(b'C', b"DEALLOCATE\0"));
+        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        hear(&mut session, &tagged(b'C', b"DISCARD ALL\0"));
+        assert_eq!(session.needed(&messages(CHANGED)), b"ParseBind");
+    }
+
+    #[test]
+    fn a_parse_that_failed_prepares_nothing() {
+        let mut session = session_in_flight(Some(NAMED));
+        let error = tagged(b'E', b"SERROR\0C42P01\0Mno such table\0\0");
+        session.hear(&mut &error[..], 0).unwrap();
+        assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
+        let flight = session.in_flight.unwrap();
+        assert_eq!(
+            flight.error,
+            Some((Sqlstate(*b"42P01"), "no such table".to_owned()))
+        );
+        assert_eq!(session.farewell, None);
+    }
+
+    #[test]
+    fn a_farewell_is_kept_also_when_nothing_is_in_flight() {
+        let mut session = Session::new(1);
+        let error = tagged(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating\0\0");
+        assert_eq!(session.hear(&mut &error[..], 0).unwrap(), Heard::Nothing);
+        assert_eq!(session.farewell.unwrap().0, Sqlstate(*b"57P01"));
+    }
+}

@@ -1,0 +1,255 @@
+//! Jobs on disk: what waits for a slow session past what memory holds.
+//!
+//! One unlinked file a worker. Chunks are appended; a chunk that was read back is punched out, so
+//! that the disk holds what waits and no more.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use run::{Captured, SkipReason, StatementKind};
+use workload::{Fingerprint, Sqlstate};
+
+use crate::job::{Action, Job, Messages, NamedStatement};
+use crate::login::Login;
+
+/// Where a chunk lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    offset: u64,
+    bytes: u64,
+}
+
+/// The file. It is made when the first chunk comes.
+pub(crate) struct Spill {
+    directory: PathBuf,
+    file: Option<File>,
+    end: u64,
+    live: u64,
+    buffer: Vec<u8>,
+}
+
+impl Spill {
+    pub(crate) fn new(directory: &Path) -> Self {
+        Spill {
+            directory: directory.to_owned(),
+            file: None,
+            end: 0,
+            live: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Writes jobs as one chunk.
+    pub(crate) fn write<'j>(&mut self, jobs: impl Iterator<Item = &'j Job>) -> io::Result<Chunk> {
+        self.buffer.clear();
+        for job in jobs {
+            encode(job, &mut self.buffer);
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile_in(&self.directory)?),
+        };
+        file.write_all_at(&self.buffer, self.end)?;
+        let chunk = Chunk {
+            offset: self.end,
+            bytes: self.buffer.len() as u64,
+        };
+        self.end += chunk.bytes;
+        self.live += 1;
+        Ok(chunk)
+    }
+
+    /// Reads a chunk back and gives its space up.
+    pub(crate) fn take(&mut self, chunk: Chunk) -> io::Result<Vec<Job>> {
+        let file = self.file.as_mut().expect("a chunk was written to it");
+        self.buffer.resize(chunk.bytes as usize, 0);
+        file.read_exact_at(&mut self.buffer, chunk.offset)?;
+        self.live -= 1;
+        if self.live == 0 {
+            file.set_len(0)?;
+            self.end = 0;
+        } else {
+            punch(file, chunk);
+        }
+        let mut jobs = Vec::new();
+        let mut rest = &self.buffer[..];
+        while !rest.is_empty() {
+            let job = decode(&mut rest)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a spilled job"))?;
+            jobs.push(job);
+        }
+        Ok(jobs)
+    }
+}
+
+/// Where the file system cannot punch holes, the space comes back with the last chunk.
+fn punch(file: &File, chunk: Chunk) {
+    // SAFETY: no pointers; the descriptor is open.
+    unsafe {
+        libc::fallocate(
+            file.as_raw_fd(),
+            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            chunk.offset as libc::off_t,
+            chunk.bytes as libc::off_t,
+        );
+    }
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
+    out.push(u8::from(number.is_some()));
+    put_number(out, number.unwrap_or(0));
+}
+
+fn encode(job: &Job, out: &mut Vec<u8>) {
+    put_number(out, job.session);
+    put_number(out, job.sequence);
+    put_number(out, job.due_ns as u64);
+    put(out, job.kind.name().as_bytes());
+    put_option(out, job.fingerprint.map(|fingerprint| fingerprint.0));
+    put_option(out, job.captured.duration_us);
+    put_option(out, job.captured.rows);
+    put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
+    out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
+    match &job.action {
+        Action::Connect(login) => {
+            out.push(0);
+            for text in [&login.user, &login.database, &login.application] {
+                put(out, text.as_bytes());
+            }
+        }
+        Action::Send(messages) => {
+            out.push(1);
+            put(out, &messages.bytes);
+            put_number(out, u64::from(messages.close_bytes));
+            put_number(out, u64::from(messages.parse_bytes));
+            put_option(out, messages.named.map(|named| named.name));
+            put_option(out, messages.named.map(|named| named.sql));
+            out.push(u8::from(messages.extended));
+        }
+        Action::Skip(reason) => {
+            out.push(2);
+            put(out, reason.name().as_bytes());
+        }
+        Action::Refuse(sqlstate, message) => {
+            out.push(3);
+            out.extend_from_slice(&sqlstate.0);
+            put(out, message.as_bytes());
+        }
+        Action::Disconnect => out.push(4),
+    }
+}
+
+fn decode(rest: &mut &[u8]) -> Option<Job> {
+    let session = number(rest)?;
+    let sequence = number(rest)?;
+    let due_ns = number(rest)? as i64;
+    let kind = StatementKind::from_name(&text(rest)?)?;
+    let fingerprint = option(rest)?.map(Fingerprint);
+    let duration_us = option(rest)?;
+    let rows = option(rest)?;
+    let has_sqlstate = !bytes(rest)?.is_empty();
+    let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
+    let action = match take(rest, 1)?[0] {
+        0 => Action::Connect(Box::new(Login {
+            user: text(rest)?.into(),
+            database: text(rest)?.into(),
+            application: text(rest)?.into(),
+        })),
+        1 => {
+            let bytes = bytes(rest)?.to_vec();
+            let close_bytes = number(rest)? as u32;
+            let parse_bytes = number(rest)? as u32;
+            let name = option(rest)?;
+            let sql = option(rest)?;
+            Action::Send(Messages {
+                bytes,
+                close_bytes,
+                parse_bytes,
+                named: name
+                    .zip(sql)
+                    .map(|(name, sql)| NamedStatement { name, sql }),
+                extended: take(rest, 1)?[0] == 1,
+            })
+        }
+        2 => Action::Skip(SkipReason::from_name(&text(rest)?)?),
+        3 => {
+            let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
+            Action::Refuse(code, text(rest)?)
+        }
+        4 => Action::Disconnect,
+        _ => return None,
+    };
+    Some(Job {
+        session,
+        sequence,
+        due_ns,
+        kind,
+        fingerprint,
+        captured: Captured {
+            duration_us,
+            rows,
+            sqlstate: has_sqlstate.then_some(code),
+        },
+        action,
+    })
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(count)?;
+    *rest = after;
+    Some(taken)
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(take(rest, 8)?.try_into().ok()?))
+}
+
+fn option(rest: &mut &[u8]) -> Option<Option<u64>> {
+    let some = take(rest, 1)?[0] == 1;
+    let value = number(rest)?;
+    Some(some.then_some(value))
+}
+
+fn bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(number(rest)?).ok()?;
+    take(rest, length)
+}
+
+fn text(rest: &mut &[u8]) -> Option<String> {
+    String::from_utf8(bytes(rest)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::test_jobs::some_of_each_kind;
+
+    #[test]
+    fn what_was_spilled_comes_back_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(directory.path());
+        let jobs = some_of_each_kind();
+        let first = spill.write(jobs.iter()).unwrap();
+        let second = spill.write(jobs.iter().rev()).unwrap();
+        assert_eq!(spill.take(first).unwrap(), jobs);
+        let third = spill.write(jobs.iter().take(1)).unwrap();
+        let reversed: Vec<Job> = jobs.iter().rev().cloned().collect();
+        assert_eq!(spill.take(second).unwrap(), reversed);
+        assert_eq!(spill.take(third).unwrap(), jobs[..1]);
+        assert_eq!(spill.end, 0);
+        // Unlinked from the start: nothing is left by a crash.
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,290 @@
+//! A thread that owns some of the sessions: it sends what is due, reads what comes, and records.
+//!
+//! The loop: what is due is sent; then one wait, for answers or for the next deadline, whichever
+//! comes first; then answers are read and the sessions that became free go on. Nothing in it
+//! blocks: connections are opened elsewhere, what a session is not ready for waits in its queue,
+//! and the recorder's channel is wide.
+
+mod stopping;
+mod turns;
+mod wire;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clock::Clock;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use run::{Execution, Outcome, StatementKind};
+
+use crate::connector::{Opened, Wanted};
+use crate::epoll::{self, Bell, Epoll, Interest};
+use crate::job::{Job, Messages};
+use crate::pace::{self, Wait};
+use crate::progress::Counters;
+use crate::record::Recorded;
+use crate::session::{InFlight, Session};
+use crate::spill::Spill;
+
+/// The longest sleep: the recorder hears from a worker at least this often.
+const SLEEP_NS_MAX: i64 = 50_000_000;
+/// Records are handed over when there are this many, or after [`SLEEP_NS_MAX`].
+const RECORDS_AT_ONCE: usize = 512;
+/// One read of a socket takes at most this much; sessions share the buffer.
+const READ_BYTES: usize = 128 << 10;
+/// How long what is in flight may take after a stop.
+const GRACE_NS: i64 = 3_000_000_000;
+/// The bell's token; slots count from 0.
+const BELL: u64 = u64::MAX;
+
+/// What others tell a worker.
+pub(crate) enum ToWorker {
+    Jobs(Vec<Job>),
+    Opened(Opened),
+    /// No jobs will follow.
+    End,
+    /// Send nothing more.
+    Stop,
+}
+
+/// Where others leave what they tell.
+pub(crate) struct Inbox {
+    sender: Sender<ToWorker>,
+    bell: Bell,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> io::Result<(Arc<Inbox>, Receiver<ToWorker>)> {
+        let (sender, receiver) = unbounded();
+        let bell = Bell::new()?;
+        Ok((Arc::new(Inbox { sender, bell }), receiver))
+    }
+
+    pub(crate) fn send(&self, message: ToWorker) {
+        // A worker that has ended needs nothing more.
+        if self.sender.send(message).is_ok() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// What a worker is made of.
+pub(crate) struct Parts {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) messages: Receiver<ToWorker>,
+    pub(crate) connectors: Sender<Wanted>,
+    pub(crate) recorder: Sender<Recorded>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) start_ns: i64,
+    pub(crate) number: usize,
+    pub(crate) spin_ns: i64,
+    pub(crate) at_full_speed: bool,
+    pub(crate) queue_statements_max: usize,
+}
+
+struct Slot {
+    session: Session,
+    socket: Option<OwnedFd>,
+    generation: u32,
+    waits_for_room: bool,
+}
+
+/// A deadline: when, which slot, and which of the slot's sessions.
+type Deadline = Reverse<(i64, usize, u32)>;
+
+pub(crate) struct Worker {
+    parts: Parts,
+    epoll: Epoll,
+    slots: Vec<Slot>,
+    free_slots: Vec<usize>,
+    by_session: HashMap<u64, usize>,
+    deadlines: BinaryHeap<Deadline>,
+    spill: Spill,
+    buffer: Vec<u8>,
+    records: Vec<(i64, Execution)>,
+    handed_over_ns: i64,
+    ended: bool,
+    stopped_ns: Option<i64>,
+    /// Sessions that have something waiting, in flight or being opened.
+    busy: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(parts: Parts, spill_directory: &Path) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(parts.inbox.bell.fd(), BELL, Interest::Read)?;
+        Ok(Worker {
+            parts,
+            epoll,
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            by_session: HashMap::new(),
+            deadlines: BinaryHeap::new(),
+            spill: Spill::new(spill_directory),
+            buffer: vec![0; READ_BYTES],
+            records: Vec::new(),
+            handed_over_ns: 0,
+            ended: false,
+            stopped_ns: None,
+            busy: 0,
+        })
+    }
+
+    /// Works until all is done, or stopped.
+    ///
+    /// # Errors
+    /// Where the system refuses what no replay can do without.
+    pub(crate) fn work(mut self) -> io::Result<()> {
+        epoll::wake_precisely();
+        loop {
+            let now_ns = self.send_due();
+            if self.is_finished(now_ns) {
+                break;
+            }
+            self.hand_over(now_ns, false);
+            let next_due_ns = self.deadlines.peek().map(|Reverse((due_ns, _, _))| *due_ns);
+            let timeout_ns = match pace::wait(now_ns, next_due_ns, self.parts.spin_ns, SLEEP_NS_MAX)
+            {
+                Wait::None | Wait::Spin => 0,
+                Wait::Sleep(ns) => ns,
+            };
+            self.epoll.wait(timeout_ns)?;
+            let mut told = false;
+            for place in 0..self.epoll.ready_count() {
+                let ready = self.epoll.ready(place);
+                if ready.token == BELL {
+                    told = true;
+                    continue;
+                }
+                let slot = ready.token as usize;
+                if ready.writable {
+                    self.write_rest(slot);
+                }
+                self.read(slot);
+            }
+            if told {
+                self.parts.inbox.bell.silence();
+                while let Ok(message) = self.parts.messages.try_recv() {
+                    self.take(message)?;
+                }
+            }
+        }
+        for slot in 0..self.slots.len() {
+            self.close(slot, true);
+        }
+        let now_ns = self.now_ns();
+        self.hand_over(now_ns, true);
+        Ok(())
+    }
+
+    fn now_ns(&self) -> i64 {
+        self.parts.clock.now_ns() - self.parts.start_ns
+    }
+
+    fn is_finished(&mut self, now_ns: i64) -> bool {
+        if let Some(stopped_ns) = self.stopped_ns {
+            if self.busy > 0 && now_ns - stopped_ns > GRACE_NS {
+                self.give_up(now_ns);
+            }
+            return self.busy == 0 && self.ended;
+        }
+        self.ended && self.busy == 0
+    }
+
+    fn take(&mut self, message: ToWorker) -> io::Result<()> {
+        match message {
+            ToWorker::Jobs(jobs) => {
+                let now_ns = self.now_ns();
+                for job in jobs {
+                    self.queue(job, now_ns);
+                }
+            }
+            ToWorker::Opened(opened) => self.opened(opened)?,
+            ToWorker::End => self.ended = true,
+            ToWorker::Stop => {
+                self.stopped_ns
+                    .get_or_insert(self.parts.clock.now_ns() - self.parts.start_ns);
+                self.drop_waiting();
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, now_ns: i64, execution: Execution) {
+        let counters = &self.parts.counters;
+        counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        if execution.is_statement() {
+            match execution.outcome {
+                Outcome::Done => &counters.done,
+                Outcome::Failed(_) => &counters.failed,
+                Outcome::Skipped(_) => &counters.skipped,
+            }
+            .fetch_add(1, Ordering::Relaxed);
+        }
+        self.records.push((now_ns, execution));
+    }
+
+    fn hand_over(&mut self, now_ns: i64, last: bool) {
+        let full = self.records.len() >= RECORDS_AT_ONCE;
+        if !full && !last && now_ns - self.handed_over_ns < SLEEP_NS_MAX {
+            return;
+        }
+        self.handed_over_ns = now_ns;
+        // Records of one moment are in the order in which they were made; those of later moments
+        // come later, but a moment looked at before a read may be recorded after one behind it.
+        self.records.sort_by_key(|(at_ns, _)| *at_ns);
+        let recorded = Recorded {
+            worker: self.parts.number,
+            records: std::mem::take(&mut self.records),
+            until_ns: if last { i64::MAX } else { now_ns },
+        };
+        let _ = self.parts.recorder.send(recorded);
+    }
+}
+
+fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> InFlight {
+    InFlight {
+        due_ns: job.due_ns,
+        job,
+        sent_ns,
+        session_lag_ns,
+        first_byte_ns: None,
+        rows: 0,
+        bytes: 0,
+        error: None,
+        named: None,
+        extended: messages.extended,
+    }
+}
+
+/// A record of a job that ended, without the times that only an answer has.
+fn done(
+    job: &Job,
+    outcome: Outcome,
+    message: Option<String>,
+    sent_ns: Option<i64>,
+    session_lag_ns: u64,
+) -> Execution {
+    let is_disconnect = job.kind == StatementKind::Disconnect;
+    Execution {
+        session: job.session,
+        sequence: job.sequence,
+        fingerprint: job.fingerprint,
+        kind: job.kind,
+        outcome,
+        due_ns: job.due_ns,
+        sent_ns,
+        first_byte_ns: None,
+        done_ns: if is_disconnect { sent_ns } else { None },
+        session_lag_ns,
+        rows: 0,
+        bytes: 0,
+        message,
+        captured: job.captured,
+    }
+}

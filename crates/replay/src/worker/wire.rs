@@ -1,0 +1,246 @@
+//! Bytes out and in: a statement is sent, its answer read, a connection lost or closed.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use pgwire::frontend::{CopyFail, Sync, Terminate};
+use run::Outcome;
+use workload::Sqlstate;
+
+use super::{Slot, Worker, done, flight};
+use crate::epoll::{self, Interest};
+use crate::job::{Job, Messages};
+use crate::session::{Heard, Phase};
+
+/// `connection_failure`
+const LOST: Sqlstate = Sqlstate(*b"08006");
+
+impl Worker {
+    pub(super) fn send(
+        &mut self,
+        slot: usize,
+        mut job: Job,
+        messages: Messages,
+        session_lag_ns: u64,
+    ) {
+        let Slot {
+            session, socket, ..
+        } = &mut self.slots[slot];
+        let Some(socket) = socket else { return };
+        let needed = session.needed(&messages);
+        let sent_ns = self.parts.clock.now_ns() - self.parts.start_ns;
+        if self.parts.at_full_speed {
+            job.due_ns = sent_ns;
+        }
+        let result = epoll::write(socket.as_raw_fd(), needed);
+        let mut in_flight = flight(job, sent_ns, session_lag_ns, &messages);
+        in_flight.named = messages.named;
+        session.in_flight = Some(Box::new(in_flight));
+        session.phase = Phase::Running;
+        let written = match result {
+            Ok(written) => written,
+            Err(error) if is_transient(&error) => 0,
+            Err(error) => {
+                // The session's caller goes on with what waits: it will be skipped.
+                self.lost(slot, &error.to_string());
+                return;
+            }
+        };
+        let lag_ns = sent_ns
+            - session.in_flight.as_ref().map_or(0, |flight| flight.due_ns)
+            - session_lag_ns as i64;
+        self.parts
+            .counters
+            .tool_lag_ns
+            .fetch_max(lag_ns, Ordering::Relaxed);
+        if written < needed.len() {
+            let rest = needed[written..].to_vec();
+            self.write_later(slot, rest);
+        }
+    }
+
+    pub(super) fn write_later(&mut self, slot: usize, rest: Vec<u8>) {
+        let Slot {
+            session,
+            socket,
+            waits_for_room,
+            ..
+        } = &mut self.slots[slot];
+        session.unsent.extend_from_slice(&rest);
+        if let Some(socket) = socket
+            && !*waits_for_room
+        {
+            *waits_for_room = true;
+            let fd = socket.as_raw_fd();
+            let _ = self.epoll.change(fd, slot as u64, Interest::ReadAndWrite);
+        }
+    }
+
+    pub(super) fn write_rest(&mut self, slot: usize) {
+        let Slot {
+            session,
+            socket,
+            waits_for_room,
+            ..
+        } = &mut self.slots[slot];
+        let Some(socket) = socket else { return };
+        let fd = socket.as_raw_fd();
+        while session.unsent_from < session.unsent.len() {
+            match epoll::write(fd, &session.unsent[session.unsent_from..]) {
+                Ok(written) => session.unsent_from += written,
+                Err(error) if is_transient(&error) => return,
+                Err(error) => {
+                    if self.lost(slot, &error.to_string()) {
+                        let now_ns = self.now_ns();
+                        self.go_on(slot, now_ns);
+                    }
+                    return;
+                }
+            }
+        }
+        session.unsent = Vec::new();
+        session.unsent_from = 0;
+        *waits_for_room = false;
+        let _ = self.epoll.change(fd, slot as u64, Interest::Read);
+    }
+
+    /// Reads all that is there; then, if it became free, the session goes on.
+    pub(super) fn read(&mut self, slot: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut became_free = false;
+        while let Some(socket) = &self.slots[slot].socket {
+            let read = match epoll::read(socket.as_raw_fd(), &mut buffer) {
+                Ok(0) => {
+                    became_free |= self.lost(slot, "the server closed the connection");
+                    break;
+                }
+                Ok(read) => read,
+                Err(error) if is_transient(&error) => break,
+                Err(error) => {
+                    became_free |= self.lost(slot, &error.to_string());
+                    break;
+                }
+            };
+            let now_ns = self.now_ns();
+            let mut unread = &buffer[..read];
+            while !unread.is_empty() {
+                match self.slots[slot].session.hear(&mut unread, now_ns) {
+                    Ok(Heard::Nothing) => {}
+                    Ok(Heard::Done) => {
+                        self.finish_statement(slot, now_ns, None);
+                        became_free = true;
+                    }
+                    Ok(Heard::WantsCopyData) => self.refuse_copy(slot),
+                    Err(error) => {
+                        became_free |= self.lost(slot, &error.to_string());
+                        break;
+                    }
+                }
+            }
+            if read < buffer.len() {
+                break;
+            }
+        }
+        self.buffer = buffer;
+        if became_free {
+            let now_ns = self.now_ns();
+            self.go_on(slot, now_ns);
+        }
+    }
+
+    /// The data of a COPY is not in the workload: it fails cleanly.
+    pub(super) fn refuse_copy(&mut self, slot: usize) {
+        let mut refusal = Vec::new();
+        CopyFail {
+            reason: b"the data is not in the workload",
+        }
+        .encode(&mut refusal)
+        .expect("without a NUL");
+        if let Some(flight) = &self.slots[slot].session.in_flight
+            && flight.extended
+        {
+            // The Sync that was sent with the Execute was taken as part of the data.
+            Sync.encode(&mut refusal);
+        }
+        self.write_later(slot, refusal);
+    }
+
+    pub(super) fn finish_statement(
+        &mut self,
+        slot: usize,
+        now_ns: i64,
+        lost: Option<(Sqlstate, String)>,
+    ) {
+        let session = &mut self.slots[slot].session;
+        let Some(flight) = session.in_flight.take() else {
+            return;
+        };
+        session.free_ns = now_ns;
+        if session.phase == Phase::Running {
+            session.phase = Phase::Idle;
+        }
+        let (outcome, message) = match lost.or(flight.error) {
+            Some((sqlstate, message)) => (Outcome::Failed(sqlstate), Some(message)),
+            None => (Outcome::Done, None),
+        };
+        let sent_ns = Some(flight.sent_ns);
+        let mut execution = done(
+            &flight.job,
+            outcome,
+            message,
+            sent_ns,
+            flight.session_lag_ns,
+        );
+        execution.due_ns = flight.due_ns;
+        execution.first_byte_ns = flight.first_byte_ns;
+        execution.done_ns = Some(now_ns);
+        execution.rows = flight.rows;
+        execution.bytes = flight.bytes;
+        self.record(now_ns, execution);
+    }
+
+    /// The connection is gone, by no wish of the workload's. True if a statement was in flight:
+    /// it has failed, and the session is to go on with what waits.
+    pub(super) fn lost(&mut self, slot: usize, reason: &str) -> bool {
+        let now_ns = self.now_ns();
+        let session = &mut self.slots[slot].session;
+        if session.farewell.is_none() {
+            session.farewell = Some((LOST, reason.to_owned()));
+        }
+        let was_running = session.phase == Phase::Running;
+        let farewell = session.farewell.clone();
+        self.close(slot, false);
+        if was_running {
+            self.finish_statement(slot, now_ns, farewell);
+        }
+        was_running
+    }
+
+    /// Closes the socket; the session is gone.
+    pub(super) fn close(&mut self, slot: usize, say_goodbye: bool) {
+        let Slot {
+            session, socket, ..
+        } = &mut self.slots[slot];
+        session.phase = Phase::Gone;
+        session.unsent = Vec::new();
+        session.unsent_from = 0;
+        if let Some(socket) = socket.take() {
+            if say_goodbye {
+                let mut goodbye = Vec::new();
+                Terminate.encode(&mut goodbye);
+                let _ = epoll::write(socket.as_raw_fd(), &goodbye);
+            }
+            let counters = &self.parts.counters;
+            counters.sessions_open.fetch_sub(1, Ordering::Relaxed);
+            counters.sessions_live.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,31 @@
+//! Results on a page: views, then one renderer a file.
+//!
+//! A view is what is shown of a result: plain types of their own, apart from the domain, which may
+//! change while what is written out must not. Each says its `schema`, and its field names carry
+//! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
+//! [`inspect_text`], [`capture_text`], [`run_text`] and [`compare_text`] one for people.
+//!
+//! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
+//! writes the text. Deliberately absent: printing, files, knowledge of a terminal (the program
+//! says how wide it is and whether it has colours), and any computing of results.
+//!
+//! SQL is shown in its normal form. Messages of a server may hold values of the user's data; they
+//! are masked in the views, so in texts and in JSON alike, unless the program was asked for them.
+
+mod json;
+mod text;
+mod view;
+
+pub use json::to_json;
+pub use text::{TextStyle, capture_text, compare_text, inspect_text, run_text};
+pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
+pub use view::compare::{
+    CautionView, CompareView, ErrorChangeView, RatioView, RunSideView, StatementCompareView,
+    TimesView, VerdictView,
+};
+pub use view::inspect::{ArrivalsView, InspectStatementView, InspectView, NameCountView};
+pub use view::latency::LatencyView;
+pub use view::message::Literals;
+pub use view::run_summary::{
+    ErrorExampleView, ErrorsVersusCaptureView, ReasonCountView, RunSummaryView,
+};

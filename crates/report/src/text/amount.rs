@@ -1,0 +1,144 @@
+//! Numbers with their units, as people read them.
+
+use clock::duration_text;
+
+/// A count with a comma at every thousand: `12,345`.
+pub(crate) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count with its word: `1 session`, `2 sessions`. The plural takes an `s`.
+pub(crate) fn counted(number: u64, word: &str) -> String {
+    format!(
+        "{} {word}{}",
+        count(number),
+        if number == 1 { "" } else { "s" }
+    )
+}
+
+/// Microseconds as a duration.
+pub(crate) fn duration(us: f64) -> String {
+    duration_text((us * 1e3).round() as i64)
+}
+
+/// A duration before and after: `1.20 → 3.40 ms`, `850 µs → 1.20 s`.
+pub(crate) fn duration_change(before: Option<f64>, after: Option<f64>) -> String {
+    let text = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), duration);
+    let (before, after) = (text(before), text(after));
+    let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_owned());
+    match (before.split_once(' '), unit(&after)) {
+        (Some((number, unit)), Some(other)) if unit == other && !unit.contains(' ') => {
+            format!("{number} → {after}")
+        }
+        _ => format!("{before} → {after}"),
+    }
+}
+
+/// A duration that was added: `+1.20 s`, `−3.40 ms`.
+pub(crate) fn added(us: f64) -> String {
+    let sign = if us < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", duration(us.abs()))
+}
+
+/// A share with the digits that matter: `41.2 %`, `0.3 %`, `100 %`.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    if whole <= 0.0 {
+        return "–".to_owned();
+    }
+    let percent = 100.0 * part / whole;
+    // Neither none nor all is claimed where it is not so.
+    if percent > 0.0 && percent < 0.05 {
+        "<0.1 %".to_owned()
+    } else if percent >= 99.95 && part < whole {
+        ">99.9 %".to_owned()
+    } else if percent >= 99.95 {
+        "100 %".to_owned()
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+/// A ratio with three digits: `1.04`, `12.4`, `250`.
+pub(crate) fn ratio(ratio: f64) -> String {
+    let decimals = match ratio {
+        r if r < 9.995 => 2,
+        r if r < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{ratio:.decimals$}")
+}
+
+/// A rate a second, with three digits.
+pub(crate) fn rate(per_s: f64) -> String {
+    if per_s >= 99.95 {
+        count(per_s.round() as u64)
+    } else {
+        ratio(per_s)
+    }
+}
+
+/// Bytes in powers of 1024: `512 B`, `12.3 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut at = 0;
+    while value >= 1023.5 && at + 1 < UNITS.len() {
+        value /= 1024.0;
+        at += 1;
+    }
+    format!("{} {}", ratio(value), UNITS[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_carry_their_units() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(counted(1, "session"), "1 session");
+        assert_eq!(counted(0, "session"), "0 sessions");
+        assert_eq!(duration(1_234.5), "1.23 ms");
+        assert_eq!(added(-3_400.0), "−3.40 ms");
+        assert_eq!(bytes(1_023), "1023 B");
+        assert_eq!(bytes(12_897_484), "12.3 MiB");
+        assert_eq!(rate(1_234.6), "1,235");
+        assert_eq!(rate(0.5), "0.50");
+    }
+
+    #[test]
+    fn a_change_names_its_unit_once_where_it_can() {
+        assert_eq!(
+            duration_change(Some(1_200.0), Some(3_400.0)),
+            "1.20 → 3.40 ms"
+        );
+        assert_eq!(duration_change(Some(850.0), Some(1.2e6)), "850 µs → 1.20 s");
+        assert_eq!(duration_change(None, Some(1.2e6)), "– → 1.20 s");
+        assert_eq!(
+            duration_change(Some(61e6), Some(62e6)),
+            "1 min 01 s → 1 min 02 s"
+        );
+    }
+
+    #[test]
+    fn a_share_never_claims_none_or_all() {
+        assert_eq!(percent(1.0, 100_000.0), "<0.1 %");
+        assert_eq!(percent(99_999.0, 100_000.0), ">99.9 %");
+        assert_eq!(percent(5.0, 5.0), "100 %");
+        assert_eq!(percent(0.0, 5.0), "0.0 %");
+        assert_eq!(percent(1.0, 0.0), "–");
+    }
+}

@@ -1,0 +1,73 @@
+//! A capture's reconciliation for people: every line is somewhere.
+
+use crate::text::amount::{count, counted, duration};
+use crate::text::line::one_line;
+use crate::text::style::{TextStyle, Tone};
+use crate::text::table::{Align, Table};
+use crate::view::capture::CaptureView;
+
+/// The most unreadable lines that are shown.
+const UNREADABLE_MAX: usize = 5;
+
+/// The reconciliation as text, ending with a line feed.
+pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
+    let width = style.columns();
+    let mut lines = vec![style.paint(
+        Tone::Heading,
+        &format!(
+            "{}: {} of {} over {}",
+            one_line(&view.workload, 60),
+            counted(view.statements, "statement"),
+            counted(view.sessions, "session"),
+            duration(view.span_us as f64)
+        ),
+    )];
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
+    let mut row = |name: &str, lines: u64, what: String| {
+        table.row([format!("  {name}"), count(lines), what]);
+    };
+    row("lines read", view.lines, String::new());
+    row(
+        "became events",
+        view.lines_in_events,
+        counted(view.events, "event"),
+    );
+    row("skipped", view.skipped_lines(), String::new());
+    let mut reasons: Vec<_> = view.skipped.iter().collect();
+    reasons.sort_by_key(|(_, skipped)| std::cmp::Reverse(skipped.lines));
+    for (reason, skipped) in reasons {
+        let words = match skipped.explanation.as_str() {
+            "" => reason.replace('_', " "),
+            explanation => explanation.to_owned(),
+        };
+        row("", skipped.lines, words);
+    }
+    row("unreadable", view.unreadable.lines, String::new());
+    lines.extend(table.lines().iter().map(|line| cut(line, width)));
+    for line in view.unreadable.first.iter().take(UNREADABLE_MAX) {
+        let text = format!("{}:{}: {}", line.file, line.line, line.reason);
+        lines.push(format!("    {}", one_line(&text, width - 4)));
+    }
+    let shown = view.unreadable.first.len().min(UNREADABLE_MAX) as u64;
+    if view.unreadable.lines > shown && shown > 0 {
+        lines.push(format!(
+            "    and {} more",
+            count(view.unreadable.lines - shown)
+        ));
+    }
+    if !view.adds_up() {
+        let text = "  the lines do not add up: this is an error of ours, please report it";
+        lines.push(style.paint(Tone::Bad, text));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A line of a table, which is ours, but for words at its end.
+fn cut(line: &str, width: usize) -> String {
+    let indent = line.len() - line.trim_start().len();
+    if line.chars().count() <= width && !line.chars().any(char::is_control) {
+        return line.to_owned();
+    }
+    format!("{}{}", &line[..indent], one_line(line, width - indent))
+}

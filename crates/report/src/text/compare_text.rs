@@ -1,0 +1,419 @@
+//! The comparison for people: verdict, cautions, what changed by cost, errors, what it all means.
+
+use crate::text::amount::{added, count, counted, duration, duration_change, ratio};
+use crate::text::line::one_line;
+use crate::text::style::{TextStyle, Tone};
+use crate::text::table::{Align, Table};
+use crate::view::compare::{
+    CautionView, CompareView, ErrorChangeView, RunSideView, StatementCompareView, TimesView,
+};
+use crate::view::latency::LatencyView;
+
+/// The most statements in the table: with them the page has about 40 lines.
+const STATEMENTS_MAX: usize = 8;
+/// The table is filled up to so many with statements that did not change.
+const STATEMENTS_MIN: usize = 3;
+/// The most errors that are shown.
+const ERRORS_MAX: usize = 6;
+/// Columns that an error's direction and code take, with the gaps after them and its counts.
+const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
+
+/// The comparison as text, ending with a line feed.
+pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
+    let mut lines = vec![verdict(view, *style)];
+    lines.extend(worst(view, *style));
+    lines.push(String::new());
+    lines.extend(header(view, *style));
+    lines.extend(cautions(view, *style));
+    lines.push(String::new());
+    lines.extend(table(view, *style));
+    lines.extend(errors(view, *style));
+    lines.push(String::new());
+    lines.extend(legend(view, *style));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn verdict(view: &CompareView, style: TextStyle) -> String {
+    let verdict = &view.verdict;
+    match verdict.word {
+        "regression" => {
+            let mut reasons = Vec::new();
+            if verdict.slower > 0 {
+                reasons.push(format!(
+                    "{} got slower",
+                    counted(verdict.slower as u64, "statement")
+                ));
+            }
+            if verdict.errors > 0 {
+                let are = if verdict.errors == 1 { "is" } else { "are" };
+                let errors = counted(verdict.errors as u64, "error");
+                reasons.push(format!("{errors} {are} new or more frequent"));
+            }
+            if verdict.overall {
+                reasons.push("all statements together take longer".to_owned());
+            }
+            style.paint(Tone::Bad, &format!("REGRESSION: {}.", reasons.join("; ")))
+        }
+        "no_regression" => {
+            let faster = match verdict.faster {
+                0 => String::new(),
+                faster => format!(" {} got faster.", counted(faster as u64, "statement")),
+            };
+            style.paint(Tone::Good, &format!("No regression was found.{faster}"))
+        }
+        _ => style.paint(Tone::Care, "Not enough data to say anything."),
+    }
+}
+
+/// The statement that the verdict is about most, by name.
+fn worst(view: &CompareView, style: TextStyle) -> Option<String> {
+    let worst = view.statements.iter().find(|one| one.regression)?;
+    let (measure, get): (&str, fn(&LatencyView) -> f64) = match worst.service.measure? {
+        "mean" => ("mean", |latency| latency.mean_us),
+        "p99" => ("p99", |latency| latency.p99_us),
+        _ => ("p50", |latency| latency.p50_us),
+    };
+    let change = duration_change(
+        worst.service.before.as_ref().map(get),
+        worst.service.after.as_ref().map(get),
+    );
+    let cost = worst
+        .service
+        .added_us
+        .map_or_else(String::new, |us| format!(", {} in all", added(us)));
+    let text = format!("the dearest: {measure} {change}{cost}: {}", name_of(worst));
+    Some(format!("  {}", one_line(&text, style.columns() - 2)))
+}
+
+fn name_of(statement: &StatementCompareView) -> &str {
+    match statement.sql.as_str() {
+        "" => &statement.fingerprint,
+        sql => sql,
+    }
+}
+
+fn header(view: &CompareView, style: TextStyle) -> Vec<String> {
+    let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
+    for (side, run) in [("before", &view.before), ("after", &view.after)] {
+        table.row([
+            format!("  {side}"),
+            one_line(&run.run, 40),
+            one_line(&side_facts(run), style.columns().saturating_sub(20)),
+        ]);
+    }
+    table.lines()
+}
+
+fn side_facts(run: &RunSideView) -> String {
+    let mut facts = vec![
+        format!("{} done", count(run.done)),
+        format!("{} failed", count(run.failed)),
+        format!("{} skipped", count(run.skipped)),
+        format!("in {}", duration(run.elapsed_us)),
+    ];
+    if !run.server_version.is_empty() {
+        facts.push(format!("PostgreSQL {}", run.server_version));
+    }
+    if run.connects_failed > 0 {
+        facts.push(format!(
+            "{} failed to connect",
+            counted(run.connects_failed, "session")
+        ));
+    }
+    facts.join(", ")
+}
+
+fn cautions(view: &CompareView, style: TextStyle) -> Vec<String> {
+    if view.cautions.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), style.paint(Tone::Care, "Read with care:")];
+    for caution in &view.cautions {
+        lines.push(format!("  ! {}", one_line(&caution_text(caution), 400)));
+    }
+    lines
+}
+
+fn caution_text(caution: &CautionView) -> String {
+    match caution {
+        CautionView::DifferentWorkloads { before, after } => {
+            format!(
+                "the runs replayed different workloads, {before} and {after}; differences may be theirs"
+            )
+        }
+        CautionView::Partial { run, status } => {
+            format!("the run {run} is partial: it was {status} before its end")
+        }
+        CautionView::SpeedsDiffer { before, after } => {
+            format!("the speeds differ, {before} and {after}, and so did the load")
+        }
+        CautionView::ToolLagHigh { run, p99_us } => format!(
+            "the replaying machine was a bottleneck in the run {run}: tool lag p99 is {}",
+            duration(*p99_us)
+        ),
+        CautionView::FellBehind { run, by_us } => format!(
+            "the server did not keep up in the run {run}: it ended {} late",
+            duration(*by_us)
+        ),
+        CautionView::SkippedDiffer { before, after } => format!(
+            "{} before and {} after were never sent",
+            counted(*before, "statement"),
+            count(*after)
+        ),
+        CautionView::NoConnection { run, statements } => format!(
+            "{} of the run {run} had no connection to go to",
+            counted(*statements, "statement")
+        ),
+        CautionView::FewStatements { statements } => {
+            format!("only {} to compare", counted(*statements, "statement"))
+        }
+    }
+}
+
+/// One entry of the table: its first line, and the numbers of its second.
+struct Entry {
+    finding: String,
+    tone: Option<Tone>,
+    ratio: String,
+    name: String,
+    numbers: [String; 6],
+}
+
+fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
+    let mut entries = vec![Entry::heading()];
+    entries.push(Entry::of(
+        "ALL STATEMENTS",
+        &view.all,
+        None,
+        view.captured.as_ref(),
+    ));
+    if view.connects.before.is_some() || view.connects.after.is_some() {
+        entries.push(Entry::of("CONNECTING", &view.connects, None, None));
+    }
+    let shown = picked(&view.statements);
+    for statement in &shown {
+        let name = name_of(statement);
+        let calls = Some((statement.calls_before, statement.calls_after));
+        entries.push(Entry::of(
+            name,
+            &statement.service,
+            calls,
+            statement.captured.as_ref(),
+        ));
+    }
+
+    let mut firsts = Table::new(&[Align::Left, Align::Left]);
+    let mut seconds = Table::new(&[Align::Right; 6]);
+    for entry in &entries {
+        firsts.row([entry.finding.clone(), entry.ratio.clone()]);
+        seconds.row(entry.numbers.clone());
+    }
+    let (firsts, seconds) = (firsts.lines(), seconds.lines());
+    let left = firsts
+        .iter()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0);
+    let title = "Service time (sent → done), before → after; what adds most time first";
+    let mut lines = vec![style.paint(Tone::Heading, title)];
+    for ((entry, first), second) in entries.iter().zip(firsts).zip(seconds) {
+        let blanks = " ".repeat(left - first.chars().count());
+        let painted = match entry.tone {
+            Some(tone) => first.replacen(&entry.finding, &style.paint(tone, &entry.finding), 1),
+            None => first,
+        };
+        let name = one_line(&entry.name, style.columns().saturating_sub(left + 2));
+        lines.push(format!("{painted}{blanks}  {name}"));
+        lines.push(format!("    {second}"));
+    }
+    lines.extend(others(view, &shown));
+    lines
+}
+
+/// What is shown: all that changed, the dearest first, filled up with what did not, in the order
+/// of the view.
+fn picked(statements: &[StatementCompareView]) -> Vec<&StatementCompareView> {
+    let cost = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0).abs();
+    let changed = |one: &StatementCompareView| one.service.measure.is_some();
+    let mut ranked: Vec<usize> = (0..statements.len()).collect();
+    ranked.sort_by(|a, b| {
+        let key = |at: usize| (statements[at].regression, changed(&statements[at]));
+        let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
+        key(*b).cmp(&key(*a)).then_with(by_cost)
+    });
+    let interesting = statements.iter().filter(|one| changed(one)).count();
+    ranked.truncate(interesting.clamp(STATEMENTS_MIN, STATEMENTS_MAX));
+    ranked.sort_unstable();
+    ranked.into_iter().map(|at| &statements[at]).collect()
+}
+
+fn others(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
+    let of = |finding: &str| {
+        let hit = |one: &StatementCompareView| one.service.finding == finding;
+        let all = view.statements.iter().filter(|one| hit(one)).count();
+        all - shown.iter().filter(|one| hit(one)).count()
+    };
+    let parts: Vec<String> = ["slower", "faster", "same", "not enough data"]
+        .into_iter()
+        .filter(|finding| of(finding) > 0)
+        .map(|finding| format!("{} {finding}", count(of(finding) as u64)))
+        .collect();
+    let rest = view.statements.len() - shown.len();
+    (rest > 0).then(|| {
+        format!(
+            "and {}: {}",
+            counted(rest as u64, "more statement"),
+            parts.join(", ")
+        )
+    })
+}
+
+impl Entry {
+    fn heading() -> Self {
+        Self {
+            finding: "finding".to_owned(),
+            tone: None,
+            ratio: "ratio [95 %]".to_owned(),
+            name: "statement".to_owned(),
+            numbers: ["added", "calls", "p50", "p95", "p99", "captured p50"].map(String::from),
+        }
+    }
+
+    fn of(
+        name: &str,
+        times: &TimesView,
+        calls: Option<(u64, u64)>,
+        captured: Option<&LatencyView>,
+    ) -> Self {
+        let of = |get: fn(&LatencyView) -> f64| {
+            duration_change(
+                times.before.as_ref().map(get),
+                times.after.as_ref().map(get),
+            )
+        };
+        let done = |side: Option<LatencyView>| side.map_or(0, |latency| latency.count);
+        let (before, after) = calls.unwrap_or((done(times.before), done(times.after)));
+        let calls = if before == after {
+            count(before)
+        } else {
+            format!("{} → {}", count(before), count(after))
+        };
+        let shown_ratio = match times.measure {
+            Some("mean") => times.mean_ratio,
+            Some("p99") => times.p99_ratio,
+            _ => times.median_ratio,
+        };
+        let interval = shown_ratio.and_then(|shown| Some((shown.ratio, shown.low?, shown.high?)));
+        let finding = match times.measure {
+            Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", times.finding),
+            _ => times.finding.to_owned(),
+        };
+        Self {
+            finding,
+            tone: match times.finding {
+                "slower" => Some(Tone::Bad),
+                "faster" => Some(Tone::Good),
+                _ => None,
+            },
+            // A ratio that nothing is known of is not shown.
+            ratio: interval.map_or_else(
+                || "–".to_owned(),
+                |(value, low, high)| format!("{} [{} – {}]", ratio(value), ratio(low), ratio(high)),
+            ),
+            name: name.to_owned(),
+            numbers: [
+                times.added_us.map_or_else(|| "–".to_owned(), added),
+                calls,
+                of(|latency| latency.p50_us),
+                of(|latency| latency.p95_us),
+                of(|latency| latency.p99_us),
+                captured.map_or_else(|| "–".to_owned(), |latency| duration(latency.p50_us)),
+            ],
+        }
+    }
+}
+
+fn errors(view: &CompareView, style: TextStyle) -> Vec<String> {
+    if view.errors.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![
+        String::new(),
+        style.paint(Tone::Heading, "Errors that changed, before → after"),
+    ];
+    let mut table = Table::new(&[Align::Left, Align::Left, Align::Right, Align::Left]);
+    let shown = &view.errors[..view.errors.len().min(ERRORS_MAX)];
+    for change in shown {
+        let counts = format!("{} → {}", count(change.before), count(change.after));
+        let taken = ERROR_COLUMNS + counts.chars().count();
+        table.row([
+            change.direction.to_owned(),
+            change.sqlstate.clone(),
+            counts,
+            error_text(change, style.columns().saturating_sub(taken)),
+        ]);
+    }
+    for (line, change) in table.lines().into_iter().zip(shown) {
+        lines.push(if change.regression {
+            style.paint(Tone::Bad, &line)
+        } else {
+            line
+        });
+    }
+    let rest = view.errors.len() - shown.len();
+    if rest > 0 {
+        lines.push(format!("and {} more", count(rest as u64)));
+    }
+    lines
+}
+
+fn error_text(change: &ErrorChangeView, width: usize) -> String {
+    let mut parts = Vec::new();
+    if change.captured > 0 {
+        parts.push(format!("(captured {})", count(change.captured)));
+    }
+    if !change.message.is_empty() {
+        parts.push(format!("{}:", change.message));
+    }
+    parts.push(match (change.sql.as_str(), &change.fingerprint) {
+        ("", None) => "connecting".to_owned(),
+        ("", Some(fingerprint)) => fingerprint.clone(),
+        (sql, _) => sql.to_owned(),
+    });
+    one_line(&parts.join(" "), width)
+}
+
+fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
+    let margin = view.margin * 100.0;
+    let response = match (&view.before.response, &view.after.response) {
+        (Some(before), Some(after)) => format!(
+            "Response time (due → done): p50 {}, p99 {}. Tool lag p99 {}.",
+            duration_change(Some(before.p50_us), Some(after.p50_us)),
+            duration_change(Some(before.p99_us), Some(after.p99_us)),
+            duration_change(
+                view.before.tool_lag.map(|lag| lag.p99_us),
+                view.after.tool_lag.map(|lag| lag.p99_us)
+            ),
+        ),
+        _ => "Response time (due → done): not known of both runs.".to_owned(),
+    };
+    let meanings = [
+        "added     difference of the mean times the calls before: what the change costs in all"
+            .to_owned(),
+        format!(
+            "ratio     after / before of the median (or of what the finding names), with its {} % interval",
+            view.interval_level_percent
+        ),
+        format!(
+            "finding   slower, faster: the interval is clear of ±{margin:.0} %; same: it is within; else not enough data"
+        ),
+        "captured  another machine, another day; server time only".to_owned(),
+        "Failed and skipped statements are in no time. One run on each side: how much two runs of"
+            .to_owned(),
+        "the same server differ is not in the intervals.".to_owned(),
+    ];
+    let mut lines = vec![response];
+    lines.extend(meanings.iter().map(|line| style.paint(Tone::Aside, line)));
+    lines
+}

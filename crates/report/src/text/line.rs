@@ -1,0 +1,90 @@
+//! Text from outside on one line of ours.
+
+/// The text on one line of at most `width` columns: white space folded, control characters (which
+/// a terminal would obey) shown as `·`, the rest cut with `…`. A character is taken as one column.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut columns = 0;
+    let mut blank = false;
+    for character in text.chars() {
+        if character.is_whitespace() {
+            blank = columns > 0;
+            continue;
+        }
+        let needed = 1 + usize::from(blank);
+        if columns + needed > width {
+            while columns >= width && out.pop().is_some() {
+                columns -= 1;
+            }
+            out.truncate(out.trim_end().len());
+            out.push('…');
+            return out;
+        }
+        if blank {
+            out.push(' ');
+            blank = false;
+        }
+        out.push(if is_harmless(character) {
+            character
+        } else {
+            '·'
+        });
+        columns += needed;
+    }
+    out
+}
+
+/// Neither a control character nor one that turns the direction of the text round.
+fn is_harmless(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Names with counts, as many as fit: `shop 12,000 · stock 345 · 3 more`.
+pub(crate) fn listed(items: &[String], width: usize) -> String {
+    const SEPARATOR: &str = " · ";
+    let mut out = String::new();
+    for (at, item) in items.iter().enumerate() {
+        let left = items.len() - at;
+        let more = format!("{SEPARATOR}{left} more");
+        let room_for_more = if left > 1 { more.chars().count() } else { 0 };
+        let needed = item.chars().count() + if at > 0 { 3 } else { 0 };
+        if at > 0 && out.chars().count() + needed + room_for_more > width {
+            out.push_str(&more);
+            break;
+        }
+        if at > 0 {
+            out.push_str(SEPARATOR);
+        }
+        out.push_str(item);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_fits_and_says_where_it_was_cut() {
+        assert_eq!(one_line("select  1\n from\tt", 20), "select 1 from t");
+        assert_eq!(one_line("select 1 from t", 15), "select 1 from t");
+        assert_eq!(one_line("select 1 from t", 14), "select 1 from…");
+        assert_eq!(one_line("select 1 from t", 9), "select 1…");
+        assert_eq!(one_line("größer ≥ 5", 8), "größer…");
+    }
+
+    #[test]
+    fn a_terminal_is_given_nothing_to_obey() {
+        assert_eq!(one_line("a\x1b[31mb\u{202e}c", 20), "a·[31mb·c");
+    }
+
+    #[test]
+    fn a_list_shows_as_many_as_fit() {
+        let items: Vec<String> = ["shop 12", "stock 3", "x 1"].map(String::from).to_vec();
+        assert_eq!(listed(&items, 40), "shop 12 · stock 3 · x 1");
+        assert_eq!(listed(&items, 18), "shop 12 · 2 more");
+        assert_eq!(listed(&items, 3), "shop 12 · 2 more");
+        assert_eq!(listed(&[], 3), "");
+    }
+}

@@ -1,0 +1,90 @@
+//! How a capture went: what became of every line.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What became of every line of a capture's sources, and what was made of them. The part that the
+/// capture itself counts is read from its own JSON; the rest the program fills in.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CaptureView {
+    /// `rehearse/capture/1`.
+    #[serde(default = "schema")]
+    pub schema: String,
+    /// The workload that was made.
+    #[serde(default)]
+    pub workload: String,
+    /// From its first event to its last, in microseconds.
+    #[serde(default)]
+    pub span_us: i64,
+    /// Sessions in it.
+    #[serde(default)]
+    pub sessions: u64,
+    /// Statements in it.
+    #[serde(default)]
+    pub statements: u64,
+    /// Lines read. `lines_in_events` + those skipped + those unreadable.
+    pub lines: u64,
+    /// Lines that became events.
+    pub lines_in_events: u64,
+    /// Events made of them.
+    pub events: u64,
+    /// What was left out on purpose, by reason.
+    #[serde(default)]
+    pub skipped: BTreeMap<String, SkippedView>,
+    /// What could not be read.
+    #[serde(default)]
+    pub unreadable: UnreadableView,
+}
+
+/// What was left out for one reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedView {
+    /// Lines.
+    pub lines: u64,
+    /// The reason in words; empty where its name says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub explanation: String,
+}
+
+/// What could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableView {
+    /// Lines.
+    pub lines: u64,
+    /// The first of them.
+    #[serde(default)]
+    pub first: Vec<UnreadableLineView>,
+}
+
+/// One line that could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableLineView {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// Why.
+    pub reason: String,
+}
+
+fn schema() -> String {
+    "rehearse/capture/1".to_owned()
+}
+
+impl CaptureView {
+    /// Reads the capture's own count. What the program fills in is empty or 0 after it.
+    pub fn from_reconciliation(json: &serde_json::Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(json)
+    }
+
+    /// Lines left out on purpose.
+    pub fn skipped_lines(&self) -> u64 {
+        self.skipped.values().map(|skipped| skipped.lines).sum()
+    }
+
+    /// Whether every line is accounted for exactly once.
+    pub fn adds_up(&self) -> bool {
+        self.lines_in_events + self.skipped_lines() + self.unreadable.lines == self.lines
+    }
+}

@@ -1,0 +1,8 @@
+//! What is shown, apart from how.
+
+pub(crate) mod capture;
+pub(crate) mod compare;
+pub(crate) mod inspect;
+pub(crate) mod latency;
+pub(crate) mod message;
+pub(crate) mod run_summary;

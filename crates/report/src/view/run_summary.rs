@@ -1,0 +1,200 @@
+//! How one run went.
+
+use std::collections::BTreeMap;
+
+use analyse::{ErrorExample, Summary};
+use run::{RunInfo, RunStatus};
+use serde::Serialize;
+use workload::Sqlstate;
+
+use crate::view::latency::LatencyView;
+use crate::view::message::{Literals, shown};
+
+/// How one run went. `done` + those failed + those skipped = `statements`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummaryView {
+    /// `rehearse/run/1`.
+    pub schema: &'static str,
+    /// The run's name, as the user gave it.
+    pub run: String,
+    /// The workload's name.
+    pub workload: String,
+    /// `complete`, `stopped` or `recovered`.
+    pub status: &'static str,
+    /// The server's address.
+    pub target: String,
+    /// The server's version; empty if unknown.
+    pub server_version: String,
+    /// The replay's speed.
+    pub speed: String,
+    /// From the replay's start to the last event done, in microseconds.
+    pub elapsed_us: f64,
+    /// From the replay's start to the last event due, in microseconds.
+    pub span_due_us: f64,
+    /// Statements.
+    pub statements: u64,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed, by SQLSTATE.
+    pub failed: BTreeMap<String, u64>,
+    /// Statements that were never sent, by reason.
+    pub skipped: Vec<ReasonCountView>,
+    /// Connections opened.
+    pub connects: u64,
+    /// Connections that could not be opened, by SQLSTATE.
+    pub connects_failed: BTreeMap<String, u64>,
+    /// Statements answered a second; `null` of a run without time.
+    pub throughput_per_s: Option<f64>,
+    /// Rows returned or affected.
+    pub rows: u64,
+    /// Bytes of the answers.
+    pub bytes: u64,
+    /// Sent → done, of what was done.
+    pub service: Option<LatencyView>,
+    /// Due → done, of what was done.
+    pub response: Option<LatencyView>,
+    /// Opening a connection.
+    pub connecting: Option<LatencyView>,
+    /// The part of due → sent that is the tool's fault, of what was sent.
+    pub tool_lag: Option<LatencyView>,
+    /// The part of due → sent in which the session's previous statement was not done.
+    pub session_lag: Option<LatencyView>,
+    /// Sessions that were once later than `session_lag_notable_us` for that reason.
+    pub sessions_held_up: u64,
+    /// In microseconds.
+    pub session_lag_notable_us: f64,
+    /// The errors beside the captured ones; `null` where nothing was captured of any.
+    pub versus_capture: Option<ErrorsVersusCaptureView>,
+    /// The first of each error.
+    pub examples: Vec<ErrorExampleView>,
+}
+
+/// A reason and how many statements it holds for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReasonCountView {
+    /// The reason's name.
+    pub reason: &'static str,
+    /// The reason in words.
+    pub explanation: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
+/// Errors of statements that were sent, beside those captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorsVersusCaptureView {
+    /// Failed both times with the same error.
+    pub same: u64,
+    /// Failed both times with different errors: by the one here.
+    pub different: BTreeMap<String, u64>,
+    /// Failed here only.
+    pub new: BTreeMap<String, u64>,
+    /// Failed where it was captured only.
+    pub gone: BTreeMap<String, u64>,
+}
+
+/// The first execution that ended in an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorExampleView {
+    /// The error.
+    pub sqlstate: String,
+    /// The session's number in the workload.
+    pub session: u64,
+    /// The event's sequence in the session, from 0.
+    pub sequence: u64,
+    /// What was done.
+    pub kind: &'static str,
+    /// The statement, as 16 hexadecimal digits; `null` for connecting.
+    pub fingerprint: Option<String>,
+    /// The server's message; empty where there is none.
+    pub message: String,
+}
+
+impl RunSummaryView {
+    /// The view of a run. `run` is the name to show.
+    pub fn new(run: &str, info: &RunInfo, summary: &Summary, literals: Literals) -> Self {
+        Self {
+            schema: "rehearse/run/1",
+            run: run.to_owned(),
+            workload: info.workload.name.clone(),
+            status: status_name(info.status),
+            target: info.target.address.clone(),
+            server_version: info.target.server_version.clone(),
+            speed: info
+                .options
+                .get("speed")
+                .map_or("1", String::as_str)
+                .to_owned(),
+            elapsed_us: summary.elapsed_ns as f64 / 1e3,
+            span_due_us: info.span_due_ns as f64 / 1e3,
+            statements: summary.statements,
+            done: summary.done,
+            failed: by_code(&summary.failed),
+            skipped: summary
+                .skipped
+                .iter()
+                .map(|(reason, count)| ReasonCountView {
+                    reason: reason.name(),
+                    explanation: reason.explanation(),
+                    count: *count,
+                })
+                .collect(),
+            connects: summary.connects,
+            connects_failed: by_code(&summary.connects_failed),
+            throughput_per_s: summary.throughput_per_s(),
+            rows: summary.rows,
+            bytes: summary.bytes,
+            service: summary.service.map(LatencyView::from),
+            response: summary.response.map(LatencyView::from),
+            connecting: summary.connecting.map(LatencyView::from),
+            tool_lag: summary.tool_lag.map(LatencyView::from),
+            session_lag: summary.session_lag.map(LatencyView::from),
+            sessions_held_up: summary.sessions_held_up,
+            session_lag_notable_us: analyse::SESSION_LAG_NOTABLE_NS as f64 / 1e3,
+            versus_capture: summary
+                .versus_capture
+                .as_ref()
+                .map(|versus| ErrorsVersusCaptureView {
+                    same: versus.same,
+                    different: by_code(&versus.different),
+                    new: by_code(&versus.new),
+                    gone: by_code(&versus.gone),
+                }),
+            examples: summary
+                .examples
+                .iter()
+                .map(|one| example(one, literals))
+                .collect(),
+        }
+    }
+}
+
+pub(crate) fn status_name(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Complete => "complete",
+        RunStatus::Stopped => "stopped",
+        RunStatus::Recovered => "recovered",
+    }
+}
+
+fn by_code(counts: &BTreeMap<Sqlstate, u64>) -> BTreeMap<String, u64> {
+    let named = counts
+        .iter()
+        .map(|(code, count)| (code.to_string(), *count));
+    named.collect()
+}
+
+fn example(example: &ErrorExample, literals: Literals) -> ErrorExampleView {
+    let sqlstate = example.sqlstate.to_string();
+    let message = example.message.as_deref().unwrap_or_default();
+    ErrorExampleView {
+        message: shown(&sqlstate, message, literals),
+        sqlstate,
+        session: example.session,
+        sequence: example.sequence,
+        kind: example.kind.name(),
+        fingerprint: example
+            .fingerprint
+            .map(|fingerprint| fingerprint.to_string()),
+    }
+}

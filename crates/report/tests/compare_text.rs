@@ -1,0 +1,214 @@
+//! The comparison as a reader sees it.
+
+#[path = "../../analyse/tests/made_up/mod.rs"]
+mod made_up;
+
+use analyse::{CompareOptions, Comparison, RunProfile, compare};
+use made_up::{Chance, connect, done, failed, info, skipped, text};
+use report::{CompareView, Literals, TextStyle, compare_text, to_json};
+use run::{Execution, RunStatus, SkipReason};
+
+fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
+    let mut chance = Chance::new(seed);
+    let mut executions: Vec<Execution> = (0..30)
+        .map(|session| connect(session, session as i64))
+        .collect();
+    for number in 0..6_000u64 {
+        let which = (number % 3) as usize;
+        let service_ns = [1e6, 2e5, 5e6][which] * factors[which] * chance.skewed();
+        executions.push(done(
+            which as u64 + 1,
+            number,
+            number as i64 * 10_000_000,
+            service_ns,
+        ));
+    }
+    executions
+}
+
+fn profile(executions: Vec<Execution>, status: RunStatus) -> RunProfile {
+    let texts = [
+        text(1, "select * from customers where id = $1"),
+        text(
+            2,
+            "select o.id, o.total, o.placed_at from orders o where o.customer_id = $1 and o.placed_at > $2 order by o.placed_at desc limit $3",
+        ),
+        text(3, "insert into orders (customer_id, total) values ($1, $2)"),
+    ];
+    let mut info = info();
+    info.status = status;
+    RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts.map(Ok)).unwrap()
+}
+
+fn compared(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> Comparison {
+    compare(
+        profile(before, RunStatus::Complete),
+        profile(after, status),
+        CompareOptions::default(),
+    )
+}
+
+fn regressed() -> CompareView {
+    let mut after = traffic(2, [1.0, 4.0, 0.5]);
+    after[132] = failed(&after[132], "22P02", 1e5);
+    after[132].message = Some("invalid input syntax for type integer: \"jane\"".to_owned());
+    after[133] = skipped(&after[133], SkipReason::Stopped);
+    let comparison = compared(traffic(1, [1.0; 3]), after, RunStatus::Stopped);
+    CompareView::new("before.run", "after.run", &comparison, Literals::Hidden)
+}
+
+#[test]
+fn a_regression_is_told_first_and_by_name() {
+    let text = compare_text::render_text(&regressed(), &TextStyle::default());
+    assert_eq!(text, REGRESSED);
+}
+
+#[test]
+fn the_same_twice_says_so() {
+    let comparison = compared(
+        traffic(1, [1.0; 3]),
+        traffic(2, [1.0; 3]),
+        RunStatus::Complete,
+    );
+    let view = CompareView::new("a.run", "b.run", &comparison, Literals::Hidden);
+    let text = compare_text::render_text(&view, &TextStyle::default());
+    assert_eq!(text, THE_SAME);
+}
+
+#[test]
+fn nothing_is_not_enough() {
+    let comparison = compared(vec![], vec![], RunStatus::Complete);
+    let view = CompareView::new("a.run", "b.run", &comparison, Literals::Hidden);
+    let text = compare_text::render_text(&view, &TextStyle::default());
+    assert!(
+        text.starts_with("Not enough data to say anything.\n"),
+        "{text}"
+    );
+    assert!(text.contains("! only 0 statements to compare"), "{text}");
+}
+
+#[test]
+fn colours_only_where_asked_and_never_alone() {
+    let view = regressed();
+    let plain = compare_text::render_text(&view, &TextStyle::default());
+    let style = TextStyle {
+        colour: true,
+        ..TextStyle::default()
+    };
+    let coloured = compare_text::render_text(&view, &style);
+    assert!(!plain.contains('\x1b'));
+    assert!(coloured.contains("\x1b[1;31mREGRESSION"));
+    let mut stripped = String::new();
+    for piece in coloured.split('\x1b') {
+        let text = piece
+            .split_once('m')
+            .filter(|_| piece.starts_with('['))
+            .map_or(piece, |(_, text)| text);
+        stripped.push_str(text);
+    }
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn a_narrow_terminal_shortens_the_statements_only() {
+    let style = TextStyle {
+        width: 60,
+        colour: false,
+    };
+    let text = compare_text::render_text(&regressed(), &style);
+    let line = text
+        .lines()
+        .find(|line| line.contains("select o.id"))
+        .unwrap();
+    assert!(line.ends_with('…') && line.chars().count() <= 60, "{line}");
+}
+
+#[test]
+fn a_page_has_about_forty_lines() {
+    let text = compare_text::render_text(&regressed(), &TextStyle::default());
+    assert!(text.lines().count() <= 40);
+}
+
+#[test]
+fn machines_are_told_the_same() {
+    let json: serde_json::Value = serde_json::from_str(&to_json(&regressed())).unwrap();
+    assert_eq!(json["schema"], "rehearse/compare/1");
+    assert_eq!(json["verdict"]["word"], "regression");
+    assert_eq!(json["verdict"]["slower"], 1);
+    assert_eq!(json["statements"][0]["fingerprint"], "0000000000000002");
+    assert_eq!(json["statements"][0]["service"]["finding"], "slower");
+    assert_eq!(json["statements"][0]["service"]["before"]["count"], 2_000);
+    assert!(
+        json["statements"][0]["service"]["median_ratio"]["low"]
+            .as_f64()
+            .unwrap()
+            > 3.5
+    );
+    assert_eq!(json["cautions"][0]["caution"], "partial");
+    assert_eq!(json["cautions"][0]["status"], "stopped");
+    let message = json["errors"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "invalid input syntax for type integer: \"…\"");
+}
+
+const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent.
+  the dearest: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orders o wh…
+
+  before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
+  after   after.run   5,998 done, 1 failed, 1 skipped, in 60.0 s, PostgreSQL 17.2
+
+Read with care:
+  ! the run after is partial: it was stopped before its end
+  ! 0 statements before and 1 after were never sent
+
+Service time (sent → done), before → after; what adds most time first
+finding          ratio [95 %]        statement
+       added          calls               p50               p95               p99  captured p50
+faster (mean)    0.69 [0.68 – 0.70]  ALL STATEMENTS
+     −4.00 s  6,000 → 5,998  993 µs → 1.11 ms    6.95 → 3.46 ms    8.82 → 4.45 ms        700 µs
+not enough data  –                   CONNECTING
+       +0 ns             30    2.00 → 2.00 ms    2.00 → 2.00 ms    2.00 → 2.00 ms             –
+slower           4.07 [3.95 – 4.16]  select o.id, o.total, o.placed_at from orders o where o.custom…
+     +1.27 s  2,000 → 1,999      201 → 817 µs  330 µs → 1.33 ms  393 µs → 1.57 ms        700 µs
+same             1.00 [0.98 – 1.03]  select * from customers where id = $1
+    −10.7 ms          2,000      993 → 996 µs    1.63 → 1.60 ms    1.99 → 1.94 ms        700 µs
+faster           0.49 [0.48 – 0.51]  insert into orders (customer_id, total) values ($1, $2)
+     −5.26 s          2,000    5.04 → 2.49 ms    8.29 → 4.16 ms    10.1 → 5.01 ms        700 µs
+
+Errors that changed, before → after
+new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from customers where id =…
+
+Response time (due → done): p50 1.04 → 1.16 ms, p99 8.85 → 4.49 ms. Tool lag p99 49.9 → 49.9 µs.
+added     difference of the mean times the calls before: what the change costs in all
+ratio     after / before of the median (or of what the finding names), with its 95 % interval
+finding   slower, faster: the interval is clear of ±10 %; same: it is within; else not enough data
+captured  another machine, another day; server time only
+Failed and skipped statements are in no time. One run on each side: how much two runs of
+the same server differ is not in the intervals.
+"#;
+const THE_SAME: &str = r#"No regression was found.
+
+  before  a.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
+  after   b.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
+
+Service time (sent → done), before → after; what adds most time first
+finding          ratio [95 %]        statement
+       added  calls             p50             p95             p99  captured p50
+same             1.00 [0.98 – 1.03]  ALL STATEMENTS
+    −6.99 ms  6,000    993 → 996 µs  6.95 → 6.91 ms  8.82 → 8.87 ms        700 µs
+not enough data  –                   CONNECTING
+       +0 ns     30  2.00 → 2.00 ms  2.00 → 2.00 ms  2.00 → 2.00 ms             –
+same             1.02 [0.99 – 1.04]  select o.id, o.total, o.placed_at from orders o where o.custom…
+    +2.46 ms  2,000    201 → 204 µs    330 → 331 µs    393 → 391 µs        700 µs
+same             0.99 [0.97 – 1.01]  insert into orders (customer_id, total) values ($1, $2)
+    +1.39 ms  2,000  5.04 → 4.99 ms  8.29 → 8.31 ms  10.1 → 10.0 ms        700 µs
+same             1.00 [0.98 – 1.03]  select * from customers where id = $1
+    −10.8 ms  2,000    993 → 996 µs  1.63 → 1.60 ms  1.99 → 1.93 ms        700 µs
+
+Response time (due → done): p50 1.04 → 1.04 ms, p99 8.85 → 8.98 ms. Tool lag p99 49.9 → 49.9 µs.
+added     difference of the mean times the calls before: what the change costs in all
+ratio     after / before of the median (or of what the finding names), with its 95 % interval
+finding   slower, faster: the interval is clear of ±10 %; same: it is within; else not enough data
+captured  another machine, another day; server time only
+Failed and skipped statements are in no time. One run on each side: how much two runs of
+the same server differ is not in the intervals.
+"#;

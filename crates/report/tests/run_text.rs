@@ -1,0 +1,86 @@
+//! A run's summary as a reader sees it.
+
+#[path = "../../analyse/tests/made_up/mod.rs"]
+mod made_up;
+
+use analyse::Summary;
+use made_up::{connect, done, failed, info, skipped};
+use report::{Literals, RunSummaryView, TextStyle, run_text, to_json};
+use run::{RunStatus, SkipReason};
+use workload::Unreplayable;
+
+fn view() -> RunSummaryView {
+    let mut executions = vec![
+        connect(1, 0),
+        connect(2, 0),
+        failed(&connect(3, 0), "53300", 1e6),
+    ];
+    for number in 0..1_000u64 {
+        let mut one = done(
+            1,
+            number,
+            number as i64 * 60_000_000,
+            1e6 + number as f64 * 1e3,
+        );
+        if number == 500 {
+            one.session_lag_ns = 40_000_000;
+            one.due_ns -= 40_000_000;
+        }
+        executions.push(match number {
+            10..=12 => failed(&one, "23505", 1e6),
+            13 => failed(&one, "22P02", 1e6),
+            20 => skipped(&one, SkipReason::Unreplayable(Unreplayable::ParametersCut)),
+            30..=39 => skipped(&one, SkipReason::NoConnection),
+            _ => one,
+        });
+    }
+    let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
+    let mut info = info();
+    info.status = RunStatus::Stopped;
+    RunSummaryView::new("before.run", &info, &summary, Literals::Hidden)
+}
+
+#[test]
+fn a_run_tells_what_became_of_every_statement() {
+    let text = run_text::render_text(&view(), &TextStyle::default());
+    assert_eq!(text, RUN);
+}
+
+#[test]
+fn machines_are_told_the_same() {
+    let json: serde_json::Value = serde_json::from_str(&to_json(&view())).unwrap();
+    assert_eq!(json["schema"], "rehearse/run/1");
+    assert_eq!(json["status"], "stopped");
+    assert_eq!(json["failed"]["23505"], 3);
+    assert_eq!(json["skipped"][1]["reason"], "no_connection");
+    assert_eq!(json["service"]["count"], 985);
+}
+
+const RUN: &str = r#"before.run: partial, it was stopped. shop.workload at speed 1 against localhost:5432, PostgreSQL 17.2
+  statements   1,000  in 59.9 s, 16.5 a second (due over 1 min 00 s)
+  done           985  985 rows, 96.9 KiB
+  failed           4  23505 × 3 · 22P02 × 1
+  skipped         11
+                   1  its parameters were cut in the log; set log_parameter_max_length = -1
+                  10  its session had no connection
+  connections      2  opened; 1 failed: 53300 × 1
+
+Times                                            p50      p95      p99      max
+  service time (sent → done)                 1.50 ms  1.96 ms  1.99 ms  2.00 ms
+  response time (due → done)                 1.56 ms  2.01 ms  2.04 ms  41.5 ms
+  tool lag (ours)                            49.9 µs  49.9 µs  49.9 µs  50.0 µs
+  session lag (previous statement not done)     0 ns     0 ns     0 ns  40.0 ms
+  opening a connection                       2.00 ms  2.00 ms  2.00 ms  2.00 ms
+  1 session was once more than 10.0 ms late, because the previous statement was not done
+
+Errors beside the capture
+  same as captured                 0
+  another than captured            0
+  new: failed only here            4  23505 × 3 · 22P02 × 1
+  gone: failed only when captured  0
+
+First of each error
+  53300 session 3, event 0 (connect): it failed with 53300
+  23505 session 10, event 10 (execute): it failed with 23505
+  22P02 session 13, event 13 (execute): it failed with #P0#
+"#;
