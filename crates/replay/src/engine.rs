@@ -168,7 +168,17 @@ pub fn replay(
         };
         let working: Vec<_> = workers
             .into_iter()
-            .map(|worker| scope.spawn(move || worker.work()))
+            .map(|worker| {
+                let (stop, inboxes) = (&stop, &inboxes);
+                scope.spawn(move || {
+                    let result = worker.work();
+                    if result.is_err() {
+                        // Its sessions are gone from the replay: the others' times mean little.
+                        stop_all(stop, inboxes);
+                    }
+                    result
+                })
+            })
             .collect();
         let planning = {
             let planner = Planner {
@@ -186,12 +196,10 @@ pub fn replay(
         let ending = {
             let finished = &finished;
             scope.spawn(move || {
-                let results: Vec<io::Result<()>> = working
-                    .into_iter()
-                    .map(|thread| join(thread.join()))
-                    .collect();
+                // All are waited for before a panic of one goes on: the observer's loop must end.
+                let results: Vec<_> = working.into_iter().map(|thread| thread.join()).collect();
                 finished.store(true, Ordering::Release);
-                results.into_iter().collect::<io::Result<()>>()
+                results.into_iter().try_for_each(join)
             })
         };
         while !finished.load(Ordering::Acquire) {

@@ -110,6 +110,8 @@ pub(crate) struct Worker {
     handed_over_ns: i64,
     ended: bool,
     stopped_ns: Option<i64>,
+    /// What was spilled could not be read back: statements would be lost.
+    broken: Option<io::Error>,
     /// Sessions that have something waiting, in flight or being opened.
     busy: usize,
 }
@@ -131,6 +133,7 @@ impl Worker {
             handed_over_ns: 0,
             ended: false,
             stopped_ns: None,
+            broken: None,
             busy: 0,
         })
     }
@@ -143,6 +146,9 @@ impl Worker {
         epoll::wake_precisely();
         loop {
             let now_ns = self.send_due();
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
             if self.is_finished(now_ns) {
                 break;
             }

@@ -98,10 +98,9 @@ impl Worker {
                     }
                     return;
                 }
-                Err(_) => {
-                    // What was spilled cannot be read: the session cannot go on as it was.
-                    self.close(slot, false);
-                    continue;
+                Err(error) => {
+                    self.broken = Some(error);
+                    return;
                 }
             };
             if due_ns > now_ns && session.phase != Phase::Gone {

@@ -1,0 +1,186 @@
+//! What is written into a run is what is read from it, and its counts add up.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use run::{
+    Captured, Execution, Outcome, RunInfo, RunReader, RunStatus, RunWriter, SkipReason,
+    StatementKind, TargetInfo, WorkloadRef,
+};
+use workload::{Fingerprint, Sqlstate, StatementClass, StatementText, Unreplayable};
+
+fn info() -> RunInfo {
+    RunInfo {
+        status: RunStatus::Complete,
+        workload: WorkloadRef::default(),
+        target: TargetInfo::default(),
+        options: BTreeMap::new(),
+        started_wall_us: 0,
+        elapsed_ns: 0,
+        span_due_ns: 0,
+        span_sent_ns: 0,
+        statements: 0,
+        done: 0,
+        failed: BTreeMap::new(),
+        skipped: BTreeMap::new(),
+        connections_failed: BTreeMap::new(),
+    }
+}
+
+fn statement() -> StatementText {
+    StatementText {
+        fingerprint: Fingerprint(u64::MAX),
+        sql: "select $1".to_owned(),
+        class: StatementClass::Select,
+    }
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    let skips = [
+        SkipReason::NoConnection,
+        SkipReason::Stopped,
+        SkipReason::CancelNotReplayed,
+    ]
+    .into_iter()
+    .chain(Unreplayable::ALL.map(SkipReason::Unreplayable))
+    .collect::<Vec<_>>();
+    prop_oneof![
+        Just(Outcome::Done),
+        prop::sample::select(vec![*b"42P01", *b"?????", *b"08006"])
+            .prop_map(|code| Outcome::Failed(Sqlstate(code))),
+        prop::sample::select(skips).prop_map(Outcome::Skipped),
+    ]
+}
+
+fn executions() -> impl Strategy<Value = Execution> {
+    let times = (
+        any::<i64>(),
+        any::<Option<i64>>(),
+        any::<Option<i64>>(),
+        any::<Option<i64>>(),
+    );
+    let numbers = (
+        any::<u64>(),
+        any::<u64>(),
+        any::<Option<u64>>(),
+        any::<u64>(),
+        any::<u64>(),
+    );
+    let captured = (any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>());
+    let kind = prop::sample::select(StatementKind::ALL.to_vec());
+    let message = prop::option::of(".{0,20}");
+    (
+        numbers,
+        times,
+        captured,
+        kind,
+        outcomes(),
+        message,
+        any::<u64>(),
+    )
+        .prop_map(
+            |(
+                (session, sequence, fingerprint, rows, bytes),
+                (due_ns, sent_ns, first_byte_ns, done_ns),
+                (duration_us, captured_rows, captured_failed),
+                kind,
+                outcome,
+                message,
+                session_lag_ns,
+            )| Execution {
+                session,
+                sequence,
+                fingerprint: fingerprint.map(Fingerprint),
+                kind,
+                outcome,
+                due_ns,
+                sent_ns,
+                first_byte_ns,
+                done_ns,
+                session_lag_ns,
+                rows,
+                bytes,
+                message,
+                captured: Captured {
+                    duration_us,
+                    rows: captured_rows,
+                    sqlstate: captured_failed.then_some(Sqlstate(*b"23505")),
+                },
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn executions_come_back_as_they_were_and_the_counts_add_up(
+        executions in prop::collection::vec(executions(), 0..200),
+        unreached in 0u64..5,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.run");
+        let statements = std::iter::once(Ok(statement()));
+        let mut writer = RunWriter::create(&path, &info(), statements).unwrap();
+        for execution in &executions {
+            writer.execution(execution).unwrap();
+        }
+        let told = writer.finish(info(), unreached).unwrap();
+        let reader = RunReader::open(&path).unwrap();
+        reader.verify().unwrap();
+        prop_assert_eq!(reader.info(), &told);
+        let back: Vec<Execution> = reader.executions().unwrap().collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(&back, &executions);
+        let texts: Vec<_> = reader.statements().unwrap().collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(texts, vec![statement()]);
+        let written = executions.iter().filter(|execution| execution.is_statement()).count() as u64;
+        prop_assert_eq!(told.statements, written + unreached);
+        let failed: u64 = told.failed.values().sum();
+        let skipped: u64 = told.skipped.values().sum();
+        prop_assert_eq!(told.statements, told.done + failed + skipped);
+    }
+}
+
+#[test]
+fn a_killed_replay_is_recovered_up_to_its_last_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.run");
+    let statements = std::iter::once(Ok(statement()));
+    let mut writer = RunWriter::create(&path, &info(), statements).unwrap();
+    let execution = |sequence| Execution {
+        session: 1,
+        sequence,
+        fingerprint: Some(Fingerprint(u64::MAX)),
+        kind: StatementKind::Simple,
+        outcome: Outcome::Done,
+        due_ns: 0,
+        sent_ns: Some(1),
+        first_byte_ns: Some(2),
+        done_ns: Some(3),
+        session_lag_ns: 0,
+        rows: 1,
+        bytes: 10,
+        message: None,
+        captured: Captured::default(),
+    };
+    for sequence in 0..100 {
+        writer.execution(&execution(sequence)).unwrap();
+    }
+    writer.flush().unwrap();
+    for sequence in 100..150 {
+        writer.execution(&execution(sequence)).unwrap();
+    }
+    // A kill: nothing is closed, nothing dropped.
+    std::mem::forget(writer);
+    let error = RunReader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("rehearse recover"), "{error}");
+    let partial = directory.path().join("a.run.partial");
+    let (recovered, told) = run::recover(&partial).unwrap();
+    assert_eq!(recovered, path);
+    assert_eq!((told.status, told.statements), (RunStatus::Recovered, 100));
+    let reader = RunReader::open(&path).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.executions().unwrap().count(), 100);
+    assert_eq!(reader.statements().unwrap().count(), 1);
+    assert!(run::recover(&partial).is_err());
+}
