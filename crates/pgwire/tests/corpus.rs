@@ -1,27 +1,13 @@
 //! The laws over the fuzzers' corpus and over many damaged copies of it, without a fuzzer.
 
-use std::path::{Path, PathBuf};
+use corpus_files::{TARGETS, corpus, expected};
 
+mod corpus_files;
 mod laws;
 mod samples;
 
 /// Damaged copies of each file besides the systematic ones.
 const RANDOM_COPIES: usize = 2_000;
-
-fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target)
-}
-
-/// Every file that belongs in the corpus of a target.
-fn expected(target: &str) -> Vec<samples::Sample> {
-    match target {
-        "pgwire_frontend" => [samples::startup(), samples::frontend()].concat(),
-        "pgwire_backend" => samples::backend(),
-        other => panic!("no target {other}"),
-    }
-}
 
 /// Marsaglia's xorshift64: the same bytes in every run.
 struct Xorshift(u64);
@@ -106,27 +92,15 @@ fn the_laws_hold_for_the_corpus() {
 
 #[test]
 fn the_corpus_has_the_samples() {
-    for target in ["pgwire_frontend", "pgwire_backend"] {
+    for target in TARGETS {
         for (name, bytes) in expected(target) {
             let file = corpus(target).join(name);
             let found = std::fs::read(&file).unwrap_or_default();
             assert!(
                 found == bytes,
-                "{} is not the sample; write it by `cargo test -p pgwire --test corpus -- \
-                 --ignored write_the_corpus`",
+                "{} is not the sample; write it by `cargo run -p pgwire --example write_corpus`",
                 file.display()
             );
-        }
-    }
-}
-
-#[test]
-#[ignore = "writes the files that the_corpus_has_the_samples compares"]
-fn write_the_corpus() {
-    for target in ["pgwire_frontend", "pgwire_backend"] {
-        std::fs::create_dir_all(corpus(target)).unwrap();
-        for (name, bytes) in expected(target) {
-            std::fs::write(corpus(target).join(name), bytes).unwrap();
         }
     }
 }

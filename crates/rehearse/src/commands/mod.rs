@@ -1,0 +1,9 @@
+//! One command a file: what was typed becomes what the engines take, and what they give is shown.
+
+pub mod capture;
+pub mod compare;
+pub mod inspect;
+pub mod recover;
+pub mod replay;
+pub mod sandbox;
+pub mod summary;

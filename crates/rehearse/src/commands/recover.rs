@@ -1,0 +1,34 @@
+//! `rehearse recover`: what is complete of an unfinished workload or run.
+
+use crate::ending::{Ending, Failure};
+use crate::options::Recover;
+use crate::terminal;
+
+/// Recovers a workload or a run, told by its name.
+pub fn run(options: &Recover) -> Result<Ending, Failure> {
+    let name = options.partial.to_string_lossy();
+    let name = name.trim_end_matches('/');
+    let partial = std::path::Path::new(name);
+    if name.ends_with(".run.partial") {
+        let (path, info) = run::recover(partial)?;
+        terminal::say_line(&format!(
+            "{}: {} statements recovered of {}; the run says that it was",
+            path.display(),
+            info.statements,
+            info.workload.statements
+        ));
+    } else if name.ends_with(".workload.partial") {
+        let (path, info) = workload::recover(partial)?;
+        terminal::say_line(&format!(
+            "{}: {} statements of {} sessions recovered; where the source is still there, capture it again instead",
+            path.display(),
+            info.statements,
+            info.sessions
+        ));
+    } else {
+        return Err(Failure::usage(format!(
+            "{name} is nothing to recover; give a NAME.workload.partial or NAME.run.partial"
+        )));
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,119 @@
+//! `rehearse sandbox`: private servers of the user's.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ::sandbox::{Auth, Installation, Named, Options, Places, Port, Wanted};
+
+use crate::ending::{Ending, Failure};
+use crate::options::{Sandbox, SandboxAction, SandboxUp, Server};
+use crate::terminal;
+
+/// Up, down or list.
+pub fn run(options: Sandbox) -> Result<Ending, Failure> {
+    let places = Places::from_environment()?;
+    match options.action {
+        SandboxAction::Up(up) => bring_up(&up, &places)?,
+        SandboxAction::Down { name } => {
+            ::sandbox::down(&name, &places)?;
+            terminal::say_line(&format!("{name} is stopped and its data deleted"));
+        }
+        SandboxAction::List { json } => list(&places, json),
+    }
+    Ok(Ending::Done)
+}
+
+fn bring_up(options: &SandboxUp, places: &Places) -> Result<(), Failure> {
+    let settings = options
+        .settings
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(Failure::usage(format!(
+                "--set '{pair}' is no setting; give NAME=VALUE, such as --set work_mem=64MB"
+            ))),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let server = find(&options.server, places)?;
+    let named = ::sandbox::up(
+        &options.name,
+        &server,
+        Options {
+            port: options.port.map_or(Port::Free, Port::Fixed),
+            // Any user of this machine may connect over loopback: it is a sandbox, and says so.
+            auth: Auth::Trust,
+            settings,
+            ..Options::default()
+        },
+        places,
+    )?;
+    terminal::say_line(&format!(
+        "{} is up: PostgreSQL {}\n  {}\nAnyone on this machine can connect. `rehearse sandbox down {}` deletes it.",
+        named.name,
+        named.version,
+        named.endpoint.url("postgres"),
+        named.name,
+    ));
+    Ok(())
+}
+
+fn list(places: &Places, json: bool) {
+    let all = ::sandbox::list(places);
+    if json {
+        let rows: Vec<serde_json::Value> = all
+            .iter()
+            .map(|named| {
+                serde_json::json!({
+                    "name": named.name,
+                    "version": named.version,
+                    "url": named.endpoint.url("postgres"),
+                    "running": named.is_running(),
+                    "data_dir": named.data_dir,
+                    "log": named.log,
+                })
+            })
+            .collect();
+        terminal::say_line(&serde_json::Value::from(rows).to_string());
+        return;
+    }
+    if all.is_empty() {
+        terminal::say_line("no sandbox; `rehearse sandbox up` makes one");
+    }
+    for named in all {
+        let state = if named.is_running() { "running" } else { "stopped" };
+        let Named {
+            name,
+            version,
+            endpoint,
+            data_dir,
+            ..
+        } = &named;
+        terminal::say_line(&format!(
+            "{name}  {state}  PostgreSQL {version}  {}  {}",
+            endpoint.url("postgres"),
+            data_dir.display()
+        ));
+    }
+}
+
+/// Finds a server, or fetches one with a sign of life.
+///
+/// # Errors
+/// Where there is none and it cannot be fetched.
+pub fn find(server: &Server, places: &Places) -> Result<Installation, Failure> {
+    let wanted = Wanted {
+        major: server.version,
+        dir: server.directory.clone(),
+        offline: false,
+    };
+    let spinner = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
+    spinner.set_style(style);
+    let found = ::sandbox::find(&wanted, places, &mut |progress| {
+        spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+        spinner.set_message(progress.to_string());
+        if spinner.is_hidden() {
+            terminal::note(&progress.to_string());
+        }
+    });
+    spinner.finish_and_clear();
+    Ok(found?)
+}

@@ -1,0 +1,287 @@
+//! `rehearse demo`: the whole road in about a minute, on private servers.
+//!
+//! A small shop is built and driven, its log captured, its traffic replayed twice, the second time
+//! without an index that it needs, and the two runs compared. All of it is done by the same code
+//! as the commands that it names at the end; nothing of the result is written down here.
+
+mod shop;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
+use postgres::{Client, NoTls};
+use replay::{Options, Target};
+use report::{CompareView, InspectView, compare_text, inspect_text};
+use workload::WorkloadReader;
+
+use crate::commands::{capture, compare, replay as replaying, sandbox};
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::Demo;
+use crate::terminal;
+
+/// More than the twenty that make a server's concurrency felt, fewer than it has connections.
+const SESSIONS: usize = 24;
+const SEED: u64 = 20_260_301;
+const LOADED: &str = "loaded";
+/// Differences up to this share count as none.
+const MARGIN: f64 = 0.10;
+
+/// Everything a replay needs, in the log's CSV form.
+const LOGGING: [(&str, &str); 8] = [
+    ("logging_collector", "on"),
+    ("log_destination", "csvlog"),
+    ("log_statement", "none"),
+    ("log_min_duration_statement", "0"),
+    ("log_connections", "on"),
+    ("log_disconnections", "on"),
+    ("log_directory", "log"),
+    ("log_filename", "postgresql.log"),
+];
+
+/// Runs the demo.
+pub fn run(options: &Demo) -> Result<Ending, Failure> {
+    let started = Instant::now();
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let directory = make_directory(&options.dir)?;
+    let places = Places::from_environment()?;
+    step(1, "A private PostgreSQL, with logging on");
+    let found = sandbox::find(&options.server, &places)?;
+    let mut server = Sandbox::create(&found, SandboxOptions::default(), &places)?;
+    let endpoint = server.start()?;
+    tell(&format!(
+        "PostgreSQL {} listens on {}; it is deleted when the demo ends.",
+        found.version,
+        endpoint.url("shop")
+    ));
+
+    step(2, "A small shop");
+    let sizes = load(&endpoint)?;
+    tell(&format!("{sizes}"));
+    server.stop(Stop::Fast)?;
+    server.snapshot(LOADED)?;
+    server.set(LOGGING.map(|(name, value)| (name.to_owned(), value.to_owned())).into())?;
+    let endpoint = server.start()?;
+    stop_if_asked(&interrupt)?;
+
+    step(3, "Its customers");
+    tell(&format!(
+        "{SESSIONS} sessions at once for {} s: they browse, order, pay, make mistakes.",
+        options.seconds
+    ));
+    let driven = drive(&endpoint, options.seconds)?;
+    tell(&format!("{driven}"));
+    server.stop(Stop::Fast)?;
+    let log = directory.join("postgresql.csv");
+    copy(&server.data_dir().join("log/postgresql.csv"), &log)?;
+    stop_if_asked(&interrupt)?;
+
+    step(4, "rehearse capture log: the server's log becomes a workload");
+    let workload = directory.join("shop.workload");
+    capture::capture_files(vec![log.clone()], &workload, &interrupt)?;
+    let reader = WorkloadReader::open(&workload)?;
+
+    step(5, "rehearse inspect: what is in it");
+    let inspection = analyse::Inspection::collect(
+        reader.info(),
+        reader.events()?,
+        reader.sessions()?,
+        reader.statements()?,
+    )?;
+    let view = InspectView::new(&workload.display().to_string(), &inspection);
+    terminal::say(&inspect_text::render_text(&view, &terminal::style()));
+    stop_if_asked(&interrupt)?;
+
+    step(6, "rehearse replay: the same traffic against the shop as it was");
+    // The replays' server does not log: what that costs is not what is measured.
+    server.set(Vec::new())?;
+    let before = directory.join("before.run");
+    replay_from_snapshot(&mut server, &reader, &before, None, &interrupt)?;
+    stop_if_asked(&interrupt)?;
+
+    step(7, "The same again, without an index that the traffic needs");
+    let after = directory.join("after.run");
+    let drop_index = format!("DROP INDEX {}", shop::INDEX_TO_DROP);
+    tell(&format!("{drop_index};"));
+    replay_from_snapshot(&mut server, &reader, &after, Some(&drop_index), &interrupt)?;
+    stop_if_asked(&interrupt)?;
+    server.close()?;
+
+    step(8, "rehearse compare: what got slower, and how sure that is");
+    let comparison = compare::compare(&before, &after, MARGIN)?;
+    let view = CompareView::new(
+        &before.display().to_string(),
+        &after.display().to_string(),
+        &comparison,
+        replaying::HIDDEN,
+    );
+    terminal::say(&compare_text::render_text(&view, &terminal::style()));
+    end(&directory, &comparison, started.elapsed());
+    Ok(Ending::Done)
+}
+
+fn step(number: u32, title: &str) {
+    terminal::say_line(&format!("\n{number}. {title}"));
+}
+
+fn tell(text: &str) {
+    terminal::say_line(&format!("   {text}"));
+}
+
+fn stop_if_asked(interrupt: &Interrupt) -> Result<(), Failure> {
+    if interrupt.is_asked() {
+        return Err(Failure::could_not(
+            "the demo was stopped; its server is deleted, what it made so far is left",
+        ));
+    }
+    Ok(())
+}
+
+/// A folder for what is made. One from an earlier demo is replaced; anything else is left alone.
+fn make_directory(wanted: &Path) -> Result<PathBuf, Failure> {
+    const OURS: [&str; 4] = ["postgresql.csv", "shop.workload", "before.run", "after.run"];
+    let failed = |error: std::io::Error| {
+        Failure::could_not(format!("cannot make {}: {error}", wanted.display()))
+    };
+    if let Ok(listing) = std::fs::read_dir(wanted) {
+        let foreign = listing.flatten().find(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            !OURS.contains(&name.trim_end_matches(".partial"))
+        });
+        if let Some(entry) = foreign {
+            return Err(Failure::usage(format!(
+                "{} holds {}, which is not the demo's; give another folder with --dir",
+                wanted.display(),
+                entry.file_name().to_string_lossy()
+            )));
+        }
+        std::fs::remove_dir_all(wanted).map_err(failed)?;
+    }
+    std::fs::create_dir_all(wanted).map_err(failed)?;
+    Ok(wanted.to_owned())
+}
+
+fn failed(what: &str) -> impl Fn(postgres::Error) -> Failure {
+    move |error| {
+        let reason = match error.as_db_error() {
+            Some(said) => said.message().to_owned(),
+            None => error.to_string(),
+        };
+        Failure::could_not(format!("{what}: {reason}"))
+    }
+}
+
+fn connect(endpoint: &Endpoint, database: &str, application: &str) -> Result<Client, postgres::Error> {
+    let mut config: postgres::Config = endpoint.url(database).parse()?;
+    config.application_name(application);
+    config.connect(NoTls)
+}
+
+fn load(endpoint: &Endpoint) -> Result<shop::Sizes, Failure> {
+    let mut admin = connect(endpoint, "postgres", "demo").map_err(failed("cannot connect"))?;
+    admin
+        .batch_execute("CREATE DATABASE shop")
+        .map_err(failed("cannot create the shop's database"))?;
+    let mut client = connect(endpoint, "shop", "demo").map_err(failed("cannot connect"))?;
+    shop::create(&mut client).map_err(failed("cannot fill the shop"))
+}
+
+fn drive(endpoint: &Endpoint, seconds: u64) -> Result<traffic::Driven, Failure> {
+    let options = traffic::Traffic {
+        sessions: SESSIONS,
+        duration: Duration::from_secs(seconds),
+        seed: SEED,
+    };
+    traffic::drive(
+        &|application| connect(endpoint, "shop", application),
+        options,
+    )
+    .map_err(|error| Failure::could_not(format!("the shop's traffic broke off: {error}")))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::copy(from, to).map_err(|error| {
+        Failure::could_not(format!(
+            "cannot copy the log {} to {}: {error}",
+            from.display(),
+            to.display()
+        ))
+    })?;
+    Ok(())
+}
+
+/// Restores the snapshot, makes the change, replays.
+fn replay_from_snapshot(
+    server: &mut Sandbox,
+    reader: &WorkloadReader,
+    output: &Path,
+    change: Option<&str>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    server.restore(LOADED)?;
+    let endpoint = server.start()?;
+    let mut client = connect(&endpoint, "shop", "demo").map_err(failed("cannot connect"))?;
+    if let Some(change) = change {
+        client
+            .batch_execute(change)
+            .map_err(failed("cannot make the change"))?;
+    }
+    // Both replays begin with the tables in memory, and none with the work of the loading.
+    client
+        .batch_execute("CHECKPOINT")
+        .map_err(failed("cannot checkpoint"))?;
+    shop::warm(&mut client).map_err(failed("cannot read the tables"))?;
+    drop(client);
+    let target = Target::parse(&endpoint.url("shop"), |_| None)?;
+    let info = replaying::replay_with_progress(
+        reader,
+        &target,
+        &Options::default(),
+        output,
+        interrupt,
+    )?;
+    let failures: u64 = info.failed.values().sum();
+    tell(&format!(
+        "{} of {} statements done, {failures} failed (the customers' mistakes among them), in {}.",
+        info.done,
+        info.statements,
+        clock::duration_text(info.elapsed_ns),
+    ));
+    server.stop(Stop::Fast)?;
+    Ok(())
+}
+
+fn end(directory: &Path, comparison: &analyse::Comparison, took: Duration) {
+    let slower: Vec<&str> = comparison
+        .statements
+        .iter()
+        .filter(|statement| statement.regression)
+        .map(|statement| statement.sql.as_str())
+        .collect();
+    terminal::say_line("");
+    match slower.as_slice() {
+        [] => terminal::say_line("No regression was found, though an index was dropped: this machine may be too busy to tell."),
+        found => {
+            terminal::say_line(&format!(
+                "Without {} this got slower, found without being told where to look:",
+                shop::INDEX_TO_DROP
+            ));
+            for sql in found {
+                terminal::say_line(&format!("  {sql}"));
+            }
+        }
+    }
+    let directory = directory.display();
+    terminal::say_line(&format!(
+        "\nAll of it is in {directory}/. Go on with:\n  \
+         rehearse inspect {directory}/shop.workload\n  \
+         rehearse summary {directory}/after.run\n  \
+         rehearse compare {directory}/before.run {directory}/after.run --fail-on regression\n  \
+         rehearse sandbox up, then rehearse replay {directory}/shop.workload --target URL -o mine.run\n\
+         The demo took {:.0} s.",
+        took.as_secs_f64()
+    ));
+}

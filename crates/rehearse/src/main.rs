@@ -1,0 +1,43 @@
+//! `rehearse`: replays a PostgreSQL database's real traffic against a change before it ships.
+//!
+//! The pipeline on one screen: options are parsed, a command is run, its ending becomes the exit
+//! code. This crate is the only one that prints or exits; each command lies in a file of
+//! [`commands`], takes its own typed options and leaves all work to the crates below.
+
+mod commands;
+mod demo;
+mod ending;
+mod interrupt;
+mod options;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::ending::{Ending, Failure};
+use crate::options::{Command, Program};
+
+fn main() -> ExitCode {
+    let program = Program::parse();
+    match run(program.command) {
+        Ok(ending) => ending.into(),
+        Err(failure) => {
+            terminal::complain(&failure.message);
+            failure.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Ending, Failure> {
+    match command {
+        Command::Capture(options) => commands::capture::run(options),
+        Command::Inspect(options) => commands::inspect::run(&options),
+        Command::Replay(options) => commands::replay::run(&options),
+        Command::Summary(options) => commands::summary::run(&options),
+        Command::Compare(options) => commands::compare::run(&options),
+        Command::Recover(options) => commands::recover::run(&options),
+        Command::Sandbox(options) => commands::sandbox::run(options),
+        Command::Demo(options) => demo::run(&options),
+    }
+}

@@ -1,0 +1,264 @@
+//! What can be typed. Commands turn it into what the engines take, which never see clap.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clock::Speed;
+
+/// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
+/// got slower.
+#[derive(Debug, Parser)]
+#[command(name = "rehearse", version, arg_required_else_help = true)]
+#[command(after_help = "Start with `rehearse demo`. Exit codes: 0 done, 1 something found, 2 usage, 3 could not do it.")]
+pub struct Program {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a workload of what clients did.
+    Capture(Capture),
+    /// Say what is in a workload.
+    Inspect(Inspect),
+    /// Replay a workload against a server, session by session.
+    Replay(Replay),
+    /// Say what happened in a run.
+    Summary(Summary),
+    /// Compare two runs, statement by statement.
+    Compare(Compare),
+    /// Keep what is complete of a capture or replay that was killed.
+    Recover(Recover),
+    /// A private PostgreSQL of your own.
+    Sandbox(Sandbox),
+    /// See it all in a minute, on private servers.
+    Demo(Demo),
+}
+
+/// `rehearse capture`
+#[derive(Debug, Args)]
+pub struct Capture {
+    /// From what.
+    #[command(subcommand)]
+    pub source: Source,
+}
+
+/// From what a workload is made.
+#[derive(Debug, Subcommand)]
+pub enum Source {
+    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog; plain, .gz or .zst.
+    Log(CaptureLog),
+}
+
+/// `rehearse capture log`
+#[derive(Debug, Args)]
+pub struct CaptureLog {
+    /// Log files, in any order; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The workload to make, NAME.workload.
+    #[arg(short, long, value_name = "NAME.workload", required_unless_present = "check")]
+    pub output: Option<PathBuf>,
+    /// The server's log_line_prefix; recognised from the file where it is not given.
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
+    pub prefix: Option<String>,
+    /// What the files are; told by looking where it is not given.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Read and account for every line, and write nothing.
+    #[arg(long, conflicts_with = "output")]
+    pub check: bool,
+    /// Print the account as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a log file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Lines with a log_line_prefix (log_destination = stderr).
+    Stderr,
+    /// log_destination = csvlog.
+    Csv,
+    /// log_destination = jsonlog.
+    Json,
+}
+
+/// `rehearse inspect`
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The workload.
+    #[arg(value_name = "NAME.workload")]
+    pub workload: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Compare every file with its checksum first.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// `rehearse replay`
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The workload.
+    #[arg(value_name = "NAME.workload")]
+    pub workload: PathBuf,
+    /// The server: postgres://HOST:PORT or 'host=… port=…'. There is no default: a replay writes
+    /// what the workload writes. A password may stand in it, in PGPASSWORD or in the password file.
+    #[arg(long, value_name = "URL")]
+    pub target: String,
+    /// The run to make, NAME.run.
+    #[arg(short, long, value_name = "NAME.run")]
+    pub output: PathBuf,
+    /// How fast: 2 is twice as fast as captured, 0.5 half; `max` waits only for the session's
+    /// previous statement.
+    #[arg(long, default_value = "1")]
+    pub speed: Speed,
+    /// Connect every session as this role.
+    #[arg(long)]
+    pub user: Option<String>,
+    /// Connect every session to this database.
+    #[arg(long)]
+    pub database: Option<String>,
+    /// Connect the sessions of role FROM as TO; can be given again.
+    #[arg(long, value_name = "FROM=TO")]
+    pub map_user: Vec<String>,
+    /// Connect the sessions of database FROM to TO; can be given again.
+    #[arg(long, value_name = "FROM=TO")]
+    pub map_database: Vec<String>,
+    /// Threads that send and receive [default: a quarter of the cores].
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// How many microseconds before a statement is due to watch the clock instead of sleeping.
+    #[arg(long, default_value_t = 0)]
+    pub spin_us: u32,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show the values in messages of the server.
+    #[arg(long)]
+    pub show_literals: bool,
+}
+
+/// `rehearse summary`
+#[derive(Debug, Args)]
+pub struct Summary {
+    /// The run.
+    #[arg(value_name = "NAME.run")]
+    pub run: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show the values in messages of the server.
+    #[arg(long)]
+    pub show_literals: bool,
+}
+
+/// `rehearse compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The run before the change.
+    #[arg(value_name = "BEFORE.run")]
+    pub before: PathBuf,
+    /// The run after the change.
+    #[arg(value_name = "AFTER.run")]
+    pub after: PathBuf,
+    /// Differences up to this many percent count as none.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub margin: f64,
+    /// What makes the exit code 1.
+    #[arg(long, value_enum)]
+    pub fail_on: Option<FailOn>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show the values in messages of the server.
+    #[arg(long)]
+    pub show_literals: bool,
+}
+
+/// What makes the exit code of a comparison 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// A statement got clearly slower, or fails where it did not.
+    Regression,
+}
+
+/// `rehearse recover`
+#[derive(Debug, Args)]
+pub struct Recover {
+    /// NAME.workload.partial or NAME.run.partial.
+    #[arg(value_name = "NAME.partial")]
+    pub partial: PathBuf,
+}
+
+/// `rehearse sandbox`
+#[derive(Debug, Args)]
+pub struct Sandbox {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: SandboxAction,
+}
+
+/// What to do with sandboxes.
+#[derive(Debug, Subcommand)]
+pub enum SandboxAction {
+    /// Make a private server and leave it running.
+    Up(SandboxUp),
+    /// Stop a private server and delete its data.
+    Down {
+        /// Its name.
+        name: String,
+    },
+    /// List the private servers.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `rehearse sandbox up`
+#[derive(Debug, Args)]
+pub struct SandboxUp {
+    /// Its name.
+    #[arg(default_value = "rehearse")]
+    pub name: String,
+    /// Which PostgreSQL.
+    #[command(flatten)]
+    pub server: Server,
+    /// The TCP port on loopback; a free one where it is not given.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// A setting, as in postgresql.conf; can be given again.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// Which PostgreSQL a private server is made of.
+#[derive(Debug, Clone, Args)]
+pub struct Server {
+    /// The major version; any where it is not given. Fetched once where it is not installed.
+    #[arg(long = "postgres-version", value_name = "MAJOR")]
+    pub version: Option<u16>,
+    /// The folder of a PostgreSQL installation (or its bin folder).
+    #[arg(long = "postgres", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+/// `rehearse demo`
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to leave what it makes.
+    #[arg(long, value_name = "DIR", default_value = "rehearse-demo")]
+    pub dir: PathBuf,
+    /// Which PostgreSQL.
+    #[command(flatten)]
+    pub server: Server,
+    /// How long to drive the shop, in seconds.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=600))]
+    pub seconds: u64,
+}

@@ -1,0 +1,56 @@
+//! What is written to the terminal: results to standard output, all else to standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use report::TextStyle;
+
+/// Wider lines are hard to follow.
+const COLUMNS_MAX: usize = 140;
+/// Where nothing is known of the terminal, or it is none.
+const COLUMNS: usize = 100;
+
+/// Writes a result. Nobody reading any more (`| head`) is no error.
+pub fn say(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Writes a result and ends the line.
+pub fn say_line(text: &str) {
+    say(text);
+    say("\n");
+}
+
+/// Tells what is being done, beside the results.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Tells why a command failed.
+pub fn complain(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "rehearse: {message}");
+}
+
+/// How texts for people are rendered here.
+pub fn style() -> TextStyle {
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
+    // https://no-color.org: any value but an empty one.
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    TextStyle {
+        width: columns().min(COLUMNS_MAX),
+        colour: is_terminal && !wants_none,
+    }
+}
+
+fn columns() -> usize {
+    if let Some(columns) = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        return columns;
+    }
+    match terminal_size::terminal_size() {
+        Some((terminal_size::Width(columns), _)) if io::stdout().is_terminal() => columns.into(),
+        _ => COLUMNS,
+    }
+}
