@@ -25,12 +25,14 @@ use crate::terminal;
 /// More than the twenty that make a server's concurrency felt, fewer than it has connections.
 const SESSIONS: usize = 24;
 const SEED: u64 = 20_260_301;
+/// Statements are named at the end until they make up this share of the time that was added.
+const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
 /// Differences up to this share count as none.
 const MARGIN: f64 = 0.10;
 
 /// Everything a replay needs, in the log's CSV form.
-const LOGGING: [(&str, &str); 8] = [
+const LOGGING: [(&str, &str); 9] = [
     ("logging_collector", "on"),
     ("log_destination", "csvlog"),
     ("log_statement", "none"),
@@ -39,6 +41,8 @@ const LOGGING: [(&str, &str); 8] = [
     ("log_disconnections", "on"),
     ("log_directory", "log"),
     ("log_filename", "postgresql.log"),
+    // Without it the values of a statement that failed are not in the log (PostgreSQL 13 and on).
+    ("log_parameter_max_length_on_error", "-1"),
 ];
 
 /// Runs the demo.
@@ -62,7 +66,11 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     tell(&format!("{sizes}"));
     server.stop(Stop::Fast)?;
     server.snapshot(LOADED)?;
-    server.set(LOGGING.map(|(name, value)| (name.to_owned(), value.to_owned())).into())?;
+    server.set(
+        LOGGING
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+    )?;
     let endpoint = server.start()?;
     stop_if_asked(&interrupt)?;
 
@@ -78,9 +86,12 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     copy(&server.data_dir().join("log/postgresql.csv"), &log)?;
     stop_if_asked(&interrupt)?;
 
-    step(4, "rehearse capture log: the server's log becomes a workload");
+    step(
+        4,
+        "rehearse capture log: the server's log becomes a workload",
+    );
     let workload = directory.join("shop.workload");
-    capture::capture_files(vec![log.clone()], &workload, &interrupt)?;
+    capture::capture_files(&[log], &workload, &interrupt)?;
     let reader = WorkloadReader::open(&workload)?;
 
     step(5, "rehearse inspect: what is in it");
@@ -94,7 +105,10 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     terminal::say(&inspect_text::render_text(&view, &terminal::style()));
     stop_if_asked(&interrupt)?;
 
-    step(6, "rehearse replay: the same traffic against the shop as it was");
+    step(
+        6,
+        "rehearse replay: the same traffic against the shop as it was",
+    );
     // The replays' server does not log: what that costs is not what is measured.
     server.set(Vec::new())?;
     let before = directory.join("before.run");
@@ -174,7 +188,11 @@ fn failed(what: &str) -> impl Fn(postgres::Error) -> Failure {
     }
 }
 
-fn connect(endpoint: &Endpoint, database: &str, application: &str) -> Result<Client, postgres::Error> {
+fn connect(
+    endpoint: &Endpoint,
+    database: &str,
+    application: &str,
+) -> Result<Client, postgres::Error> {
     let mut config: postgres::Config = endpoint.url(database).parse()?;
     config.application_name(application);
     config.connect(NoTls)
@@ -236,13 +254,8 @@ fn replay_from_snapshot(
     shop::warm(&mut client).map_err(failed("cannot read the tables"))?;
     drop(client);
     let target = Target::parse(&endpoint.url("shop"), |_| None)?;
-    let info = replaying::replay_with_progress(
-        reader,
-        &target,
-        &Options::default(),
-        output,
-        interrupt,
-    )?;
+    let info =
+        replaying::replay_with_progress(reader, &target, &Options::default(), output, interrupt)?;
     let failures: u64 = info.failed.values().sum();
     tell(&format!(
         "{} of {} statements done, {failures} failed (the customers' mistakes among them), in {}.",
@@ -254,25 +267,43 @@ fn replay_from_snapshot(
     Ok(())
 }
 
+/// The statements that make up most of the time that the change added, found by the comparison
+/// alone; the rest were slowed because they share the machine with these.
 fn end(directory: &Path, comparison: &analyse::Comparison, took: Duration) {
-    let slower: Vec<&str> = comparison
+    let added: Vec<(&str, f64)> = comparison
         .statements
         .iter()
         .filter(|statement| statement.regression)
-        .map(|statement| statement.sql.as_str())
+        .map(|statement| {
+            let sql = statement
+                .sql
+                .as_deref()
+                .unwrap_or("a statement without text");
+            (sql, statement.times.added_ns.unwrap_or(0.0).max(0.0))
+        })
         .collect();
+    let all: f64 = added.iter().map(|(_, added_ns)| added_ns).sum();
     terminal::say_line("");
-    match slower.as_slice() {
-        [] => terminal::say_line("No regression was found, though an index was dropped: this machine may be too busy to tell."),
-        found => {
-            terminal::say_line(&format!(
-                "Without {} this got slower, found without being told where to look:",
-                shop::INDEX_TO_DROP
-            ));
-            for sql in found {
-                terminal::say_line(&format!("  {sql}"));
+    if added.is_empty() {
+        terminal::say_line(
+            "No regression was found, though an index was dropped: this machine may be too busy to tell.",
+        );
+    } else {
+        terminal::say_line(&format!(
+            "Found without being told where to look: without {}, this got slower.",
+            shop::INDEX_TO_DROP
+        ));
+        let mut told = 0.0;
+        for (sql, added_ns) in &added {
+            if told > all * MOST {
+                break;
             }
+            told += added_ns;
+            terminal::say_line(&format!("  {:3.0} %  {sql}", 100.0 * added_ns / all));
         }
+        terminal::say_line(
+            "(the share of the time that was added; what else got slower shares the machine with it)",
+        );
     }
     let directory = directory.display();
     terminal::say_line(&format!(

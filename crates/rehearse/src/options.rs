@@ -9,7 +9,9 @@ use clock::Speed;
 /// got slower.
 #[derive(Debug, Parser)]
 #[command(name = "rehearse", version, arg_required_else_help = true)]
-#[command(after_help = "Start with `rehearse demo`. Exit codes: 0 done, 1 something found, 2 usage, 3 could not do it.")]
+#[command(
+    after_help = "Start with `rehearse demo`. Exit codes: 0 done, 1 something found, 2 usage, 3 could not do it."
+)]
 pub struct Program {
     /// What to do.
     #[command(subcommand)]
@@ -59,7 +61,12 @@ pub struct CaptureLog {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The workload to make, NAME.workload.
-    #[arg(short, long, value_name = "NAME.workload", required_unless_present = "check")]
+    #[arg(
+        short,
+        long,
+        value_name = "NAME.workload",
+        required_unless_present = "check"
+    )]
     pub output: Option<PathBuf>,
     /// The server's log_line_prefix; recognised from the file where it is not given.
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]

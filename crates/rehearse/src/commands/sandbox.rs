@@ -1,7 +1,7 @@
 //! `rehearse sandbox`: private servers of the user's.
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ::sandbox::{Auth, Installation, Named, Options, Places, Port, Wanted};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::ending::{Ending, Failure};
 use crate::options::{Sandbox, SandboxAction, SandboxUp, Server};
@@ -78,7 +78,11 @@ fn list(places: &Places, json: bool) {
         terminal::say_line("no sandbox; `rehearse sandbox up` makes one");
     }
     for named in all {
-        let state = if named.is_running() { "running" } else { "stopped" };
+        let state = if named.is_running() {
+            "running"
+        } else {
+            "stopped"
+        };
         let Named {
             name,
             version,

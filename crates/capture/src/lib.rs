@@ -1,0 +1,14 @@
+//! Sources of real traffic become a workload.
+//!
+//! Who drives: the program gives a source and an [`EventSink`]; the source pushes every
+//! [`workload::Event`] and [`workload::Session`] into it in the order in which it meets them, and
+//! hands back an account of all that it read. The sink is a [`workload::WorkloadWriter`], or
+//! something that only counts.
+//!
+//! Today's one source is [`log`]: the server's own log. Deliberately absent: sorting by time (the
+//! writer's), and any knowledge of what a replay will do with an event.
+
+pub mod log;
+mod sink;
+
+pub use sink::{Collected, Counted, EventSink, SinkError};

@@ -1,0 +1,531 @@
+//! What a client does, put together from the lines that the server writes about it.
+//!
+//! ```text
+//! log_statement = all, log_min_duration_statement = 0        durations only
+//!   LOG:  statement: …              ┐ one Simple               LOG:  duration: … statement: …
+//!   LOG:  duration: … ms            ┘
+//!   LOG:  duration: … parse S: …    ┐                          LOG:  duration: … parse S: …
+//!   LOG:  duration: … bind S: …     │ one Execute              LOG:  duration: … bind S: …
+//!   LOG:  execute S: …              │                          LOG:  duration: … execute S: …
+//!   LOG:  duration: … ms            ┘
+//! ```
+//!
+//! Policy:
+//! - An exchange is due when its first step began: for a line written at the end, that is its time
+//!   less its duration. A parse belongs to the first bind of its name, however much later; but it
+//!   dates the exchange only where the bind follows within [`SAME_MESSAGE_US`], since a client may
+//!   prepare at its start what it uses an hour later. Its duration counts in any case: a replay
+//!   prepares at the first execution, too.
+//! - The duration is known where the execution's own is. A slow parse or bind whose execution fell
+//!   under the threshold is an execution of unknown duration.
+//! - A finished exchange is held until its session does something else: a deferred constraint may
+//!   still fail it.
+
+use std::sync::Arc;
+
+use workload::{EventKind, Outcome, Sqlstate, Unreplayable};
+
+use super::super::entry::{Entry, Place};
+use super::super::message::Step;
+use super::super::parameters::{Parameter, list_in_detail, parse_parameters};
+use super::super::reconcile::SkipReason;
+use super::super::statement::{Named, copies_from_client, placeholders, split_name};
+use super::Output;
+use super::session::Live;
+use crate::sink::SinkError;
+
+/// Steps that are this near to each other were sent as one: longer than a server under load
+/// takes between two messages of a pipeline, shorter than a pause that a replay should keep.
+const SAME_MESSAGE_US: i64 = 10_000;
+
+/// How many statement names of a session are remembered. A driver that never reuses a name must
+/// not fill the memory; Close is never logged.
+const KNOWN_MAX: usize = 4_096;
+
+/// How many bound and unexecuted portals of a session are held.
+const BOUND_MAX: usize = 16;
+
+/// Parse and bind: how many bare durations can precede an execution.
+const LOOSE_MAX: u64 = 2;
+
+/// How far an exchange has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Parsed,
+    Bound,
+    /// Its duration or failure may follow.
+    Running,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Simple,
+    Extended,
+    /// A further fetch from a portal.
+    Fetch,
+}
+
+/// One thing that a client does, as far as it was told.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub protocol: Protocol,
+    pub stage: Stage,
+    pub statement: Arc<str>,
+    pub portal: Arc<str>,
+    pub sql: Arc<str>,
+    pub parameters: Option<Vec<Parameter>>,
+    pub due_us: i64,
+    /// When its last line was written.
+    pub seen_us: i64,
+    pub duration_us: u64,
+    /// The execution's own duration is in it.
+    pub timed: bool,
+    pub sqlstate: Option<Sqlstate>,
+    pub lines: u64,
+    pub place: Place,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        protocol: Protocol,
+        stage: Stage,
+        (statement, portal, sql): (Arc<str>, Arc<str>, Arc<str>),
+        entry: &Entry<'_>,
+        duration_us: Option<u64>,
+    ) -> Self {
+        Exchange {
+            protocol,
+            stage,
+            statement,
+            portal,
+            sql,
+            parameters: None,
+            due_us: began(entry, duration_us),
+            seen_us: entry.wall_us,
+            duration_us: duration_us.unwrap_or(0),
+            timed: false,
+            sqlstate: None,
+            lines: entry.lines,
+            place: entry.place,
+        }
+    }
+
+    fn add(&mut self, entry: &Entry<'_>, duration_us: Option<u64>) {
+        self.lines += entry.lines;
+        self.seen_us = entry.wall_us;
+        self.duration_us += duration_us.unwrap_or(0);
+        if self.parameters.is_none() {
+            self.parameters = parameters(entry);
+        }
+    }
+
+    fn ran(&mut self, duration_us: Option<u64>) {
+        self.timed = duration_us.is_some();
+        self.stage = match self.timed {
+            true => Stage::Done,
+            false => Stage::Running,
+        };
+    }
+}
+
+/// A statement that the session prepared under a name.
+#[derive(Debug)]
+pub(super) struct KnownStatement {
+    sql: Arc<str>,
+    /// Its parse, while nothing has used it.
+    unused: Option<Parse>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parse {
+    due_us: i64,
+    duration_us: u64,
+    lines: u64,
+    place: Place,
+}
+
+/// Bare durations that nothing explains yet: `log_duration` times parse and bind before the line
+/// of the execution comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loose {
+    count: u64,
+    began_us: i64,
+    seen_us: i64,
+    duration_us: u64,
+    lines: u64,
+    place: Place,
+}
+
+fn began(entry: &Entry<'_>, duration_us: Option<u64>) -> i64 {
+    let duration_us = i64::try_from(duration_us.unwrap_or(0)).unwrap_or(i64::MAX);
+    entry.wall_us.saturating_sub(duration_us)
+}
+
+fn parameters(entry: &Entry<'_>) -> Option<Vec<Parameter>> {
+    list_in_detail(entry.detail).and_then(|list| parse_parameters(list).ok())
+}
+
+impl Live {
+    /// A simple query.
+    pub(super) fn simple(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        sql: &str,
+        duration_us: Option<u64>,
+    ) -> Result<(), SinkError> {
+        self.open(output, entry, began(entry, duration_us))?;
+        self.displace(output)?;
+        self.drop_loose(output);
+        let names = (output.empty.clone(), output.empty.clone(), sql.into());
+        let mut exchange =
+            Exchange::new(Protocol::Simple, Stage::Running, names, entry, duration_us);
+        exchange.ran(duration_us);
+        self.pending = Some(exchange);
+        Ok(())
+    }
+
+    /// A bare duration: of what is running, or of a step that is not logged itself.
+    pub(super) fn duration(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        duration_us: u64,
+    ) {
+        match &mut self.pending {
+            Some(pending) if pending.stage == Stage::Running => {
+                pending.add(entry, Some(duration_us));
+                pending.ran(Some(duration_us));
+            }
+            _ => {
+                let mut loose = self.loose.take().unwrap_or(Loose {
+                    count: 0,
+                    began_us: began(entry, Some(duration_us)),
+                    seen_us: 0,
+                    duration_us: 0,
+                    lines: 0,
+                    place: entry.place,
+                });
+                loose.count += 1;
+                loose.seen_us = entry.wall_us;
+                loose.duration_us += duration_us;
+                loose.lines += entry.lines;
+                self.loose = Some(loose);
+                if loose.count > LOOSE_MAX {
+                    self.drop_loose(output);
+                }
+            }
+        }
+    }
+
+    /// A step of the extended protocol.
+    pub(super) fn extended(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        step: Step,
+        named: &str,
+        duration_us: Option<u64>,
+    ) -> Result<(), SinkError> {
+        let known = |name: &str| self.known.get(name).map(|known| &*known.sql);
+        let Some(named) = split_name(named, step != Step::Parse, known) else {
+            output.skip(SkipReason::ServerMessage, entry);
+            return Ok(());
+        };
+        self.open(output, entry, began(entry, duration_us))?;
+        if step != Step::Execute {
+            self.drop_loose(output);
+        }
+        let stage = match step {
+            Step::Parse => Stage::Parsed,
+            Step::Bind => Stage::Bound,
+            Step::Execute | Step::Fetch => Stage::Running,
+        };
+        if self.continues(&named, step) {
+            let mut exchange = self.pending.take().expect("it continues");
+            let pause_us = began(entry, duration_us) - exchange.seen_us;
+            if exchange.stage == Stage::Parsed && pause_us > SAME_MESSAGE_US {
+                exchange.due_us = began(entry, duration_us);
+            }
+            if exchange.stage == Stage::Parsed {
+                exchange.portal = self.portal(output, named.portal);
+            }
+            exchange.stage = stage;
+            exchange.add(entry, duration_us);
+            if step == Step::Execute {
+                exchange.ran(duration_us);
+            }
+            self.pending = Some(exchange);
+            return Ok(());
+        }
+        self.displace(output)?;
+        if step == Step::Execute
+            && let Some(at) = self.bound.iter().position(|bound| is_of(bound, &named))
+        {
+            let mut exchange = self.bound.remove(at);
+            exchange.add(entry, duration_us);
+            exchange.ran(duration_us);
+            self.pending = Some(exchange);
+            return Ok(());
+        }
+        let (statement, sql) = self.learn(output, named.statement, named.sql)?;
+        let portal = self.portal(output, named.portal);
+        let protocol = match step {
+            Step::Fetch => Protocol::Fetch,
+            _ => Protocol::Extended,
+        };
+        let names = (statement, portal, sql);
+        let mut exchange = Exchange::new(protocol, stage, names, entry, duration_us);
+        exchange.parameters = parameters(entry);
+        if matches!(step, Step::Bind | Step::Execute) {
+            self.use_parse(&mut exchange);
+        }
+        if matches!(step, Step::Execute | Step::Fetch) {
+            exchange.ran(duration_us);
+            self.use_loose(&mut exchange);
+            self.drop_loose(output);
+        }
+        self.pending = Some(exchange);
+        Ok(())
+    }
+
+    /// Whether a step goes on with what is pending.
+    fn continues(&self, named: &Named<'_>, step: Step) -> bool {
+        let Some(pending) = &self.pending else {
+            return false;
+        };
+        let same_statement = *pending.statement == *named.statement && *pending.sql == *named.sql;
+        same_statement
+            && pending.protocol == Protocol::Extended
+            && match step {
+                Step::Parse | Step::Fetch => false,
+                Step::Bind => pending.stage == Stage::Parsed,
+                Step::Execute => {
+                    pending.stage == Stage::Parsed
+                        || (pending.stage == Stage::Bound && *pending.portal == *named.portal)
+                }
+            }
+    }
+
+    fn portal(&self, output: &Output<'_>, name: &str) -> Arc<str> {
+        match name {
+            "" => output.empty.clone(),
+            name => name.into(),
+        }
+    }
+
+    /// The shared texts of a statement's name and SQL. A name that had another text is prepared
+    /// anew.
+    pub(super) fn learn(
+        &mut self,
+        output: &mut Output<'_>,
+        name: &str,
+        sql: &str,
+    ) -> Result<(Arc<str>, Arc<str>), SinkError> {
+        if let Some((name, known)) = self.known.get_key_value(name)
+            && *known.sql == *sql
+        {
+            return Ok((name.clone(), known.sql.clone()));
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.forget_statements(output)?;
+        }
+        let sql: Arc<str> = sql.into();
+        let (name, before) = match self.known.remove_entry(name) {
+            Some((name, before)) => (name, Some(before)),
+            None if name.is_empty() => (output.empty.clone(), None),
+            None => (name.into(), None),
+        };
+        let known = KnownStatement {
+            sql: sql.clone(),
+            unused: None,
+        };
+        self.known.insert(name.clone(), known);
+        if let Some(KnownStatement {
+            sql,
+            unused: Some(parse),
+        }) = before
+        {
+            self.prepared(output, name.clone(), sql, parse)?;
+        }
+        Ok((name, sql))
+    }
+
+    /// A name of the session's under which it has this text.
+    pub(super) fn name_of(&self, sql: &str) -> Option<Arc<str>> {
+        self.known
+            .iter()
+            .find(|(_, known)| *known.sql == *sql)
+            .map(|(name, _)| name.clone())
+    }
+
+    /// What was parsed and never used is a Prepare of its own.
+    fn prepared(
+        &mut self,
+        output: &mut Output<'_>,
+        statement: Arc<str>,
+        sql: Arc<str>,
+        parse: Parse,
+    ) -> Result<(), SinkError> {
+        output.account.lines_in_events += parse.lines;
+        let outcome = Outcome {
+            duration_us: Some(parse.duration_us),
+            ..Outcome::default()
+        };
+        let kind = EventKind::Prepare { statement, sql };
+        self.emit(output, kind, outcome, None, parse.due_us, parse.place)
+    }
+
+    fn forget_statements(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        let mut unused: Vec<_> = self
+            .known
+            .drain()
+            .filter_map(|(name, known)| Some((name, known.sql, known.unused?)))
+            .collect();
+        unused.sort_by(|a, b| (a.2.due_us, &a.0).cmp(&(b.2.due_us, &b.0)));
+        unused
+            .into_iter()
+            .try_for_each(|(name, sql, parse)| self.prepared(output, name, sql, parse))
+    }
+
+    /// The parse that this exchange is the first to use.
+    pub(super) fn use_parse(&mut self, exchange: &mut Exchange) {
+        if let Some(known) = self.known.get_mut(&exchange.statement)
+            && *known.sql == *exchange.sql
+            && let Some(parse) = known.unused.take()
+        {
+            exchange.lines += parse.lines;
+            exchange.duration_us += parse.duration_us;
+        }
+    }
+
+    fn use_loose(&mut self, exchange: &mut Exchange) {
+        if let Some(loose) = self.loose.take() {
+            exchange.lines += loose.lines;
+            exchange.duration_us += loose.duration_us;
+            if exchange.due_us - loose.seen_us <= SAME_MESSAGE_US {
+                exchange.due_us = exchange.due_us.min(loose.began_us);
+            }
+        }
+    }
+
+    fn drop_loose(&mut self, output: &mut Output<'_>) {
+        if let Some(loose) = self.loose.take() {
+            let reason = SkipReason::DurationWithoutStatement;
+            output.account.skip(reason, loose.lines, loose.place);
+        }
+    }
+
+    /// Something else begins: what was pending is an event, or waits for its use.
+    pub(super) fn displace(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        let Some(exchange) = self.pending.take() else {
+            return Ok(());
+        };
+        match exchange.stage {
+            Stage::Parsed if exchange.sqlstate.is_none() => {
+                let parse = Parse {
+                    due_us: exchange.due_us,
+                    duration_us: exchange.duration_us,
+                    lines: exchange.lines,
+                    place: exchange.place,
+                };
+                let (name, sql) = self.learn(output, &exchange.statement, &exchange.sql)?;
+                let known = self.known.get_mut(&name).expect("just learnt");
+                match known.unused.replace(parse) {
+                    Some(before) => self.prepared(output, name, sql, before),
+                    None => Ok(()),
+                }
+            }
+            Stage::Bound if !exchange.portal.is_empty() => {
+                let oldest = (self.bound.len() == BOUND_MAX).then(|| self.bound.remove(0));
+                self.bound.push(exchange);
+                oldest.map_or(Ok(()), |oldest| self.done(output, oldest))
+            }
+            _ => self.done(output, exchange),
+        }
+    }
+
+    /// All that is held becomes events: the session ends.
+    pub(super) fn settle(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        self.displace(output)?;
+        for exchange in std::mem::take(&mut self.bound) {
+            self.done(output, exchange)?;
+        }
+        self.forget_statements(output)?;
+        self.drop_loose(output);
+        Ok(())
+    }
+
+    /// An exchange becomes an event.
+    pub(super) fn done(
+        &mut self,
+        output: &mut Output<'_>,
+        exchange: Exchange,
+    ) -> Result<(), SinkError> {
+        output.account.lines_in_events += exchange.lines;
+        let outcome = Outcome {
+            duration_us: exchange.timed.then_some(exchange.duration_us),
+            sqlstate: exchange.sqlstate,
+            ..Outcome::default()
+        };
+        let (statement, portal, sql) = (exchange.statement, exchange.portal, exchange.sql);
+        let mut unreplayable = copies_from_client(&sql).then_some(Unreplayable::CopyDataMissing);
+        let kind = match (exchange.protocol, exchange.stage) {
+            (Protocol::Simple, _) => EventKind::Simple { sql },
+            (Protocol::Fetch, _) => {
+                unreplayable = Some(Unreplayable::PortalFetch);
+                EventKind::Fetch {
+                    statement,
+                    portal,
+                    sql,
+                }
+            }
+            (Protocol::Extended, Stage::Parsed) => {
+                unreplayable = None;
+                EventKind::Prepare { statement, sql }
+            }
+            (Protocol::Extended, _) => {
+                match &exchange.parameters {
+                    Some(parameters) if output.cuts.any(parameters) => {
+                        unreplayable = Some(Unreplayable::ParametersCut);
+                    }
+                    None if placeholders(&sql) > 0 => {
+                        unreplayable = Some(Unreplayable::ParametersMissing);
+                    }
+                    _ => (),
+                }
+                let parameters = exchange.parameters.unwrap_or_default();
+                EventKind::Execute {
+                    statement,
+                    portal,
+                    sql,
+                    parameters,
+                }
+            }
+        };
+        self.emit(
+            output,
+            kind,
+            outcome,
+            unreplayable,
+            exchange.due_us,
+            exchange.place,
+        )
+    }
+
+    /// A line that shows the pending exchange to be forged came late: takes it back, and returns
+    /// how many lines it had and where.
+    pub(super) fn take_back(&mut self) -> Option<(u64, Place)> {
+        let forged = self.pending.take_if(|pending| {
+            matches!(pending.stage, Stage::Running | Stage::Done) && pending.sqlstate.is_none()
+        })?;
+        Some((forged.lines, forged.place))
+    }
+}
+
+fn is_of(exchange: &Exchange, named: &Named<'_>) -> bool {
+    *exchange.statement == *named.statement
+        && *exchange.portal == *named.portal
+        && *exchange.sql == *named.sql
+}

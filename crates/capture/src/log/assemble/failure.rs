@@ -1,0 +1,135 @@
+//! Errors: which statement failed.
+//!
+//! Policy:
+//! - An error of what is running belongs to it. Its STATEMENT says so; where
+//!   `log_min_error_statement` hides that, what is running is taken.
+//! - An error behind a finished execution that names no statement is a deferred constraint's: it
+//!   belongs to that execution.
+//! - Any other error with a STATEMENT is an event of its own: a syntax error, or anything where only
+//!   durations are logged. It is `Execute` where its CONTEXT shows a portal or its text has `$n`;
+//!   but `Prepare` where it has `$n` and the error points into the text, which is what a failed parse
+//!   does; else `Simple`. So a failed parse of a text without parameters counts as `Simple`: the log
+//!   does not tell, and the target fails in the same way.
+//! - `canceling statement due to user request` is also a `Cancel`, right behind the statement.
+
+use workload::{EventKind, Outcome, Sqlstate};
+
+use super::super::entry::Entry;
+use super::super::parameters::{Parameter, is_extended, list_in_context, parse_parameters};
+use super::super::reconcile::SkipReason;
+use super::super::severity::Severity;
+use super::super::statement::placeholders;
+use super::Output;
+use super::exchange::{Exchange, Protocol, Stage};
+use super::session::Live;
+use crate::sink::SinkError;
+
+/// What `pg_cancel_backend` and a client's cancel request lead to; time-outs say another thing.
+const CANCELED: &str = "canceling statement due to user request";
+
+impl Live {
+    /// Takes an ERROR, FATAL or PANIC.
+    pub(super) fn failed(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+    ) -> Result<(), SinkError> {
+        let sqlstate = entry.sqlstate.unwrap_or(Sqlstate::UNKNOWN);
+        let fits = self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| belongs(pending, entry));
+        if fits {
+            let pending = self.pending.as_mut().expect("it fits");
+            pending.lines += entry.lines;
+            pending.sqlstate = Some(sqlstate);
+            if pending.protocol == Protocol::Extended {
+                // Bind or execute failed: parsing had succeeded.
+                pending.parameters = pending
+                    .parameters
+                    .take()
+                    .or_else(|| context_parameters(entry));
+            }
+            pending.stage = Stage::Done;
+        } else if !entry.statement.is_empty() {
+            self.open(output, entry, entry.wall_us)?;
+            self.displace(output)?;
+            let exchange = self.failed_alone(output, entry, sqlstate)?;
+            self.pending = Some(exchange);
+        } else if entry.severity != Severity::Error {
+            // The server ended an idle session: its going.
+            output.account.lines_in_events += entry.lines;
+            return self.displace(output);
+        } else {
+            output.skip(SkipReason::ErrorOutsideStatement, entry);
+            return Ok(());
+        }
+        if entry.message.starts_with(CANCELED) {
+            self.displace(output)?;
+            self.emit(
+                output,
+                EventKind::Cancel,
+                Outcome::default(),
+                None,
+                entry.wall_us,
+                entry.place,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn failed_alone(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        sqlstate: Sqlstate,
+    ) -> Result<Exchange, SinkError> {
+        let sql = entry.statement;
+        let empty = output.empty.clone();
+        let parameters = context_parameters(entry);
+        let shows_portal = parameters.is_some() || is_extended(entry.context);
+        let (protocol, stage) = if !shows_portal && placeholders(sql) == 0 {
+            (Protocol::Simple, Stage::Done)
+        } else if !shows_portal && entry.positioned {
+            (Protocol::Extended, Stage::Parsed)
+        } else {
+            (Protocol::Extended, Stage::Done)
+        };
+        let (statement, sql) = match (protocol, stage) {
+            (Protocol::Extended, Stage::Done) => {
+                let name = self.name_of(sql).unwrap_or_else(|| empty.clone());
+                self.learn(output, &name, sql)?
+            }
+            _ => (empty.clone(), sql.into()),
+        };
+        let portal = list_in_context(entry.context).map_or(empty, |(portal, _)| portal.into());
+        let mut exchange = Exchange::new(protocol, stage, (statement, portal, sql), entry, None);
+        exchange.parameters = parameters;
+        exchange.sqlstate = Some(sqlstate);
+        if protocol == Protocol::Extended && stage == Stage::Done {
+            self.use_parse(&mut exchange);
+        }
+        Ok(exchange)
+    }
+}
+
+/// Whether an error is of what is pending.
+fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
+    if pending.sqlstate.is_some() {
+        return false;
+    }
+    let named = !entry.statement.is_empty();
+    match pending.stage {
+        Stage::Done => {
+            !named && pending.protocol == Protocol::Extended && entry.severity == Severity::Error
+        }
+        _ if named => *pending.sql == *entry.statement,
+        // An idle session that the server ends names no statement either.
+        _ => entry.severity == Severity::Error,
+    }
+}
+
+fn context_parameters(entry: &Entry<'_>) -> Option<Vec<Parameter>> {
+    let (_, list) = list_in_context(entry.context)?;
+    parse_parameters(list).ok()
+}

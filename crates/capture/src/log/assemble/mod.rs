@@ -1,0 +1,324 @@
+//! Entries become events.
+//!
+//! Who drives: the capture hands over every entry, in the order of the log; events go to the sink
+//! as soon as nothing that may still come can change them. What is held is one [`session::Live`]
+//! for each session that may go on.
+//!
+//! How connections are told from sessions: a connection is `received`, and a session once it is
+//! `authorized` or does anything. One that never gets there (a cancel request, a health check, a
+//! wrong password) is skipped. A session ends with its `disconnection`, where its process number
+//! comes back as another's, where the server starts anew, or with the input; after FATAL nothing
+//! more than its `disconnection` is waited for.
+
+mod exchange;
+mod failure;
+mod session;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::entry::{Backend, Entry, Place};
+use super::message::{Message, classify};
+use super::parameters::CutValues;
+use super::reconcile::{Reconciliation, SkipReason};
+use super::severity::Severity;
+use crate::sink::{EventSink, SinkError};
+use session::{Arriving, Live};
+
+/// How long after its last sign a connection that is no session, or a session that FATAL ended, is
+/// still remembered: longer than the longest `authentication_timeout` (10 min).
+const FADE_US: i64 = 11 * 60 * 1_000_000;
+
+/// What all sessions share: where events go, and the account.
+pub(super) struct Output<'s> {
+    sink: &'s mut dyn EventSink,
+    account: Reconciliation,
+    cuts: CutValues,
+    sessions: u64,
+    empty: Arc<str>,
+}
+
+/// Assembles events. See the module's text.
+pub(super) struct Assembler<'s> {
+    output: Output<'s>,
+    live: HashMap<u32, Live>,
+    /// What is forgotten at a time, unless it became something else.
+    fading: VecDeque<(i64, u32, u64)>,
+    serials: u64,
+}
+
+impl<'s> Assembler<'s> {
+    pub(super) fn new(sink: &'s mut dyn EventSink) -> Self {
+        Assembler {
+            output: Output {
+                sink,
+                account: Reconciliation::default(),
+                cuts: CutValues::default(),
+                sessions: 0,
+                empty: "".into(),
+            },
+            live: HashMap::new(),
+            fading: VecDeque::new(),
+            serials: 0,
+        }
+    }
+
+    /// The account, for lines that never become an entry.
+    pub(super) fn account(&mut self) -> &mut Reconciliation {
+        &mut self.output.account
+    }
+
+    /// How many sessions were met so far.
+    pub(super) fn sessions(&self) -> u64 {
+        self.output.sessions
+    }
+
+    /// Takes the next entry.
+    pub(super) fn entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
+        self.fade(entry.wall_us)?;
+        match entry.severity {
+            Severity::Log => self.log(entry),
+            Severity::Notice => {
+                // "terminating connection because of crash of another server process"
+                if entry.sqlstate.is_some_and(|code| code.as_str() == "57P02") {
+                    self.ended(entry);
+                }
+                self.output.skip(SkipReason::Notice, entry);
+                Ok(())
+            }
+            Severity::Error | Severity::Fatal | Severity::Panic => self.failure(entry),
+        }
+    }
+
+    /// Takes a line that belongs to an earlier entry of `pid` but did not follow it. Where it
+    /// shows that a RAISE wrote that entry, what the entry began is taken back.
+    pub(super) fn detached(&mut self, pid: u32, betrays: bool, lines: u64, place: Place) {
+        let forged = match self.live.get_mut(&pid) {
+            Some(live) if betrays => live.take_back(),
+            _ => None,
+        };
+        match forged {
+            Some((lines_before, place_before)) => {
+                self.output
+                    .account
+                    .skip(SkipReason::Forged, lines_before, place_before);
+                self.output.account.skip(SkipReason::Forged, lines, place);
+            }
+            None => self.output.account.skip(SkipReason::Detached, lines, place),
+        }
+    }
+
+    /// The input has ended: settles all that was open, and returns the account.
+    pub(super) fn finish(mut self) -> Result<Reconciliation, SinkError> {
+        self.end_all()?;
+        Ok(self.output.account)
+    }
+
+    fn log(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
+        let message = classify(entry.message);
+        if message == Message::ServerStarts
+            && entry.statement.is_empty()
+            && entry.context.is_empty()
+        {
+            self.output.skip(SkipReason::ServerMessage, entry);
+            return self.end_all();
+        }
+        match (message, entry.backend) {
+            (Message::Other(SkipReason::ServerMessage), Backend::Background) => {
+                self.output.skip(SkipReason::BackgroundProcess, entry);
+                return Ok(());
+            }
+            (Message::Other(reason), _) => {
+                self.output.skip(reason, entry);
+                return Ok(());
+            }
+            _ => (),
+        }
+        // What the server says of a statement's progress hides the statement and has no context.
+        if !entry.statement.is_empty() || !entry.context.is_empty() {
+            self.output.skip(SkipReason::Forged, entry);
+            return Ok(());
+        }
+        if let Some(reason) = skipped_backend(entry.backend) {
+            self.output.skip(reason, entry);
+            return Ok(());
+        }
+        if let Message::Received { host, port } = message {
+            return self.received(entry, host, port);
+        }
+        let live = self.find(entry)?;
+        if live.replication || message == Message::Replication {
+            live.replication = true;
+            let lines = live.arriving.take().map_or(0, |arriving| arriving.lines);
+            self.output.skip(SkipReason::Replication, entry);
+            self.output
+                .account
+                .skip(SkipReason::Replication, lines, entry.place);
+            return Ok(());
+        }
+        let (live, output) = (
+            self.live.get_mut(&entry.pid).expect("just found"),
+            &mut self.output,
+        );
+        match message {
+            Message::Simple { sql, duration_us } => live.simple(output, entry, sql, duration_us),
+            Message::Extended {
+                step,
+                named,
+                duration_us,
+            } => live.extended(output, entry, step, named, duration_us),
+            Message::Duration { duration_us } => {
+                live.duration(output, entry, duration_us);
+                Ok(())
+            }
+            Message::Arriving => {
+                live.arriving(output, entry);
+                Ok(())
+            }
+            Message::Authorized {
+                user,
+                database,
+                application,
+            } => live.authorized(output, entry, user, database, application),
+            Message::Disconnected { user, database } => {
+                let mut live = self.live.remove(&entry.pid).expect("just found");
+                live.disconnected(&mut self.output, entry, user, database)
+            }
+            Message::Received { .. }
+            | Message::Replication
+            | Message::ServerStarts
+            | Message::Other(_) => {
+                unreachable!("taken above")
+            }
+        }
+    }
+
+    fn failure(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
+        if let Some(reason) = skipped_backend(entry.backend) {
+            self.output.skip(reason, entry);
+            return Ok(());
+        }
+        if entry.statement.is_empty() && !self.live.contains_key(&entry.pid) {
+            self.output.skip(SkipReason::ErrorOutsideStatement, entry);
+            return Ok(());
+        }
+        let fatal = entry.severity != Severity::Error;
+        let live = self.find(entry)?;
+        if live.replication {
+            self.output.skip(SkipReason::Replication, entry);
+            return Ok(());
+        }
+        let refused = fatal && !live.is_open() && entry.statement.is_empty();
+        if refused {
+            self.output
+                .skip(SkipReason::ConnectionWithoutSession, entry);
+            return self.end(entry.pid);
+        }
+        let live = self.live.get_mut(&entry.pid).expect("just found");
+        live.failed(&mut self.output, entry)?;
+        if fatal {
+            self.ended(entry);
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, entry: &Entry<'_>, host: &str, port: &str) -> Result<(), SinkError> {
+        self.end(entry.pid)?;
+        let mut live = self.new_live(entry);
+        live.client = session::client(host, port);
+        live.arriving = Some(Arriving {
+            wall_us: entry.wall_us,
+            lines: entry.lines,
+            place: entry.place,
+        });
+        self.fading
+            .push_back((entry.wall_us + FADE_US, entry.pid, live.serial));
+        self.live.insert(entry.pid, live);
+        Ok(())
+    }
+
+    fn new_live(&mut self, entry: &Entry<'_>) -> Live {
+        self.serials += 1;
+        Live::new(self.serials, entry, &self.output.empty)
+    }
+
+    /// The session that an entry is of; another one that had the same process number is ended.
+    fn find(&mut self, entry: &Entry<'_>) -> Result<&mut Live, SinkError> {
+        let reused = self
+            .live
+            .get(&entry.pid)
+            .is_some_and(|live| live.is_other(entry));
+        if reused {
+            self.end(entry.pid)?;
+        }
+        if !self.live.contains_key(&entry.pid) {
+            let live = self.new_live(entry);
+            self.live.insert(entry.pid, live);
+        }
+        let live = self.live.get_mut(&entry.pid).expect("just made");
+        live.line_number = entry.line_number;
+        live.started = live.started.max(entry.started);
+        live.seen_us = live.seen_us.max(entry.wall_us);
+        Ok(live)
+    }
+
+    /// FATAL: the server ended the session.
+    fn ended(&mut self, entry: &Entry<'_>) {
+        if let Some(live) = self.live.get_mut(&entry.pid) {
+            live.ended = Some((entry.wall_us, entry.place));
+            self.fading
+                .push_back((entry.wall_us + FADE_US, entry.pid, live.serial));
+        }
+    }
+
+    fn fade(&mut self, now_us: i64) -> Result<(), SinkError> {
+        while let Some(&(until_us, pid, serial)) = self.fading.front() {
+            if until_us > now_us {
+                break;
+            }
+            self.fading.pop_front();
+            let fades = self
+                .live
+                .get(&pid)
+                .is_some_and(|live| live.serial == serial && live.fades());
+            if fades {
+                self.end(pid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes of the session with that process number.
+    fn end(&mut self, pid: u32) -> Result<(), SinkError> {
+        match self.live.remove(&pid) {
+            Some(mut live) => live.close(&mut self.output),
+            None => Ok(()),
+        }
+    }
+
+    fn end_all(&mut self) -> Result<(), SinkError> {
+        let mut all: Vec<Live> = self.live.drain().map(|(_, live)| live).collect();
+        all.sort_by_key(|live| live.serial);
+        self.fading.clear();
+        all.iter_mut()
+            .try_for_each(|live| live.close(&mut self.output))
+    }
+}
+
+fn skipped_backend(backend: Backend) -> Option<SkipReason> {
+    match backend {
+        Backend::Client => None,
+        Backend::Walsender => Some(SkipReason::Replication),
+        Backend::ParallelWorker => Some(SkipReason::ParallelWorker),
+        Backend::Background => Some(SkipReason::BackgroundProcess),
+    }
+}
+
+impl Output<'_> {
+    fn skip(&mut self, reason: SkipReason, entry: &Entry<'_>) {
+        self.account.skip(reason, entry.lines, entry.place);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! csvlog: 23 columns up to version 12, 24 in 13 (`backend_type`), 26 from 14 on (`leader_pid`,
+//! `query_id`). Values hold raw newlines within quotes, and doubled quotes.
+//!
+//! A record starts at a line that starts with a timestamp and a comma. Where one does not parse,
+//! only its first line is given up, and the next line is tried.
+
+use workload::Sqlstate;
+
+use super::UnreadableReason;
+use super::entry::{
+    Backend, Entry, Found, Place, Reader, host_and_port, line_end, session_id, trimmed,
+};
+use super::severity::{Severity, is_foreign_label};
+use super::timestamp::Timestamps;
+
+/// Columns of the versions that there are.
+const COLUMNS: [usize; 3] = [23, 24, 26];
+const COLUMNS_MAX: usize = 26;
+
+mod column {
+    pub const USER: usize = 1;
+    pub const DATABASE: usize = 2;
+    pub const PID: usize = 3;
+    pub const CLIENT: usize = 4;
+    pub const SESSION: usize = 5;
+    pub const LINE_NUMBER: usize = 6;
+    pub const SEVERITY: usize = 11;
+    pub const SQLSTATE: usize = 12;
+    pub const MESSAGE: usize = 13;
+    pub const DETAIL: usize = 14;
+    pub const CONTEXT: usize = 18;
+    pub const STATEMENT: usize = 19;
+    pub const POSITION: usize = 20;
+    pub const APPLICATION: usize = 22;
+    pub const BACKEND_TYPE: usize = 23;
+    pub const LEADER_PID: usize = 24;
+}
+
+/// Reads csvlog.
+#[derive(Debug, Default)]
+pub(super) struct CsvReader {
+    times: Timestamps,
+    /// Values with doubled quotes, made single.
+    unquoted: String,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Value {
+    start: usize,
+    end: usize,
+    doubled: bool,
+}
+
+enum Failure {
+    More,
+    Reason(UnreadableReason),
+}
+
+impl Reader for CsvReader {
+    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+        let mut values = [Value::default(); COLUMNS_MAX];
+        let parsed = self.start(bytes, complete).and_then(|wall_us| {
+            let (count, end) = split(bytes, complete, &mut values)?;
+            if !COLUMNS.contains(&count) {
+                return Err(Failure::Reason(UnreadableReason::Columns));
+            }
+            Ok((wall_us, end))
+        });
+        let (wall_us, end) = match parsed {
+            Ok(found) => found,
+            Err(Failure::More) => return (Found::More, 0),
+            Err(Failure::Reason(reason)) => return first_line(bytes, complete, reason),
+        };
+        let Ok(text) = std::str::from_utf8(&bytes[..end]) else {
+            let lines = memchr::memchr_iter(b'\n', &bytes[..end]).count() as u64;
+            let reason = UnreadableReason::Encoding;
+            return (Found::Unreadable { lines, reason }, end);
+        };
+        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
+        match self.entry(text, &values, wall_us, lines, place) {
+            Ok(entry) => (Found::Entry(entry), end),
+            Err(reason) => (Found::Unreadable { lines, reason }, end),
+        }
+    }
+}
+
+impl CsvReader {
+    /// The timestamp and comma that a record starts with.
+    fn start(&mut self, bytes: &[u8], complete: bool) -> Result<i64, Failure> {
+        match self.times.read(bytes) {
+            Some(stamp) if bytes.get(stamp.length) == Some(&b',') => Ok(stamp.wall_us),
+            _ if !complete && line_end(bytes, 0).is_none() => Err(Failure::More),
+            _ => Err(Failure::Reason(UnreadableReason::NoRecord)),
+        }
+    }
+
+    fn entry<'a>(
+        &'a mut self,
+        text: &'a str,
+        values: &[Value; COLUMNS_MAX],
+        wall_us: i64,
+        lines: u64,
+        place: Place,
+    ) -> Result<Entry<'a>, UnreadableReason> {
+        self.unquoted.clear();
+        let mut singled = [(0, 0); COLUMNS_MAX];
+        for (value, place) in values.iter().zip(&mut singled) {
+            if value.doubled {
+                let start = self.unquoted.len();
+                single_quotes(&text[value.start..value.end], &mut self.unquoted);
+                *place = (start, self.unquoted.len());
+            }
+        }
+        let unquoted = &self.unquoted;
+        let value = |column: usize| {
+            let Value {
+                start,
+                end,
+                doubled,
+            } = values[column];
+            match doubled {
+                true => &unquoted[singled[column].0..singled[column].1],
+                false => &text[start..end],
+            }
+        };
+        let severity = Severity::parse(value(column::SEVERITY)).ok_or_else(|| {
+            match is_foreign_label(value(column::SEVERITY)) {
+                true => UnreadableReason::Translated,
+                false => UnreadableReason::NoRecord,
+            }
+        })?;
+        let (started, session_pid) = session_id(value(column::SESSION).as_bytes())
+            .map_or((0, 0), |(start, pid, _)| (start, pid));
+        let backend = match value(column::LEADER_PID) {
+            "" => Backend::parse(value(column::BACKEND_TYPE)),
+            _ => Backend::ParallelWorker,
+        };
+        Ok(Entry {
+            wall_us,
+            pid: value(column::PID).parse().unwrap_or(session_pid),
+            started,
+            line_number: value(column::LINE_NUMBER).parse().unwrap_or(0),
+            backend,
+            user: value(column::USER),
+            database: value(column::DATABASE),
+            application: value(column::APPLICATION),
+            client: host_and_port(value(column::CLIENT)),
+            severity,
+            sqlstate: Sqlstate::parse(value(column::SQLSTATE)),
+            message: value(column::MESSAGE),
+            detail: value(column::DETAIL),
+            context: value(column::CONTEXT),
+            statement: value(column::STATEMENT),
+            positioned: !value(column::POSITION).is_empty(),
+            place,
+            lines,
+        })
+    }
+}
+
+fn first_line(bytes: &[u8], complete: bool, reason: UnreadableReason) -> (Found<'static>, usize) {
+    let Some(end) = line_end(bytes, 0).or(complete.then_some(bytes.len())) else {
+        return (Found::More, 0);
+    };
+    if trimmed(&bytes[..end]).is_empty() {
+        let reason = super::SkipReason::Blank;
+        return (Found::Skipped { lines: 1, reason }, end);
+    }
+    let reason = match std::str::from_utf8(&bytes[..end]) {
+        Err(_) => UnreadableReason::Encoding,
+        Ok(_) => reason,
+    };
+    (Found::Unreadable { lines: 1, reason }, end)
+}
+
+/// Finds the values of the record at the start of `bytes`: how many, and where it ends.
+fn split(
+    bytes: &[u8],
+    complete: bool,
+    values: &mut [Value; COLUMNS_MAX],
+) -> Result<(usize, usize), Failure> {
+    let short = || match complete {
+        true => Failure::Reason(UnreadableReason::CutAtEnd),
+        false => Failure::More,
+    };
+    let (mut at, mut count) = (0, 0);
+    loop {
+        let mut value = Value::default();
+        if bytes.get(at) == Some(&b'"') {
+            value.start = at + 1;
+            let mut from = at + 1;
+            loop {
+                let quote = from + memchr::memchr(b'"', &bytes[from..]).ok_or_else(short)?;
+                match bytes.get(quote + 1) {
+                    None => return Err(short()),
+                    Some(b'"') => {
+                        value.doubled = true;
+                        from = quote + 2;
+                    }
+                    Some(_) => {
+                        value.end = quote;
+                        at = quote + 1;
+                        break;
+                    }
+                }
+            }
+            if bytes[at] == b'\r' && bytes.get(at + 1) == Some(&b'\n') {
+                at += 1;
+            }
+        } else {
+            value.start = at;
+            at += memchr::memchr3(b',', b'\n', b'"', &bytes[at..]).ok_or_else(short)?;
+            value.end = at;
+            if bytes[at] == b'\n' && bytes[value.start..at].ends_with(b"\r") {
+                value.end -= 1;
+            }
+        }
+        match values.get_mut(count) {
+            Some(slot) => *slot = value,
+            None => return Err(Failure::Reason(UnreadableReason::Columns)),
+        }
+        count += 1;
+        match bytes[at] {
+            b',' => at += 1,
+            b'\n' => return Ok((count, at + 1)),
+            _ => return Err(Failure::Reason(UnreadableReason::NoRecord)),
+        }
+    }
+}
+
+fn single_quotes(text: &str, into: &mut String) {
+    let mut from = 0;
+    while let Some(quote) = memchr::memchr(b'"', &text.as_bytes()[from..]) {
+        into.push_str(&text[from..=from + quote]);
+        from += quote + 2;
+    }
+    into.push_str(text.get(from..).unwrap_or(""));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = "2026-03-01 09:30:05.123 UTC,\"app\",\"shop\",77,\"10.0.0.1:5432\",68b1a2c3.4d,3,\"SELECT\",2026-03-01 09:30:00 UTC,3/14,0,LOG,00000,\"statement: select \"\"a\"\"\nfrom t\",,,,,,,,,\"psql\",\"client backend\",,0\n";
+
+    fn read(text: &str) -> (String, usize) {
+        let mut reader = CsvReader::default();
+        let (found, length) = reader.next(text.as_bytes(), true, Place::default());
+        (format!("{found:?}"), length)
+    }
+
+    #[test]
+    fn fact_13_a_record_keeps_raw_newlines_and_doubled_quotes() {
+        let mut reader = CsvReader::default();
+        let (Found::Entry(entry), length) = reader.next(RECORD.as_bytes(), false, Place::default())
+        else {
+            panic!("no entry");
+        };
+        assert_eq!(length, RECORD.len());
+        assert_eq!(entry.message, "statement: select \"a\"\nfrom t");
+        assert_eq!(
+            (entry.user, entry.database, entry.application),
+            ("app", "shop", "psql")
+        );
+        assert_eq!(
+            (entry.pid, entry.started, entry.line_number),
+            (77, 0x68b1_a2c3, 3)
+        );
+        assert_eq!(entry.client, ("10.0.0.1", "5432"));
+        assert_eq!(entry.lines, 2);
+        assert_eq!(entry.sqlstate, Sqlstate::parse("00000"));
+    }
+
+    #[test]
+    fn fact_18_every_column_count_is_read() {
+        let upto_12 = RECORD.replace(",\"client backend\",,0\n", "\n");
+        let in_13 = RECORD.replace(",,0\n", "\n");
+        for record in [&upto_12, &in_13, RECORD] {
+            assert!(read(record).0.starts_with("Entry"), "{record}");
+        }
+        let odd = RECORD.replace(",,0\n", ",\n");
+        assert!(read(&odd).0.contains("Columns"), "{odd}");
+    }
+
+    #[test]
+    fn an_incomplete_record_asks_for_more_and_a_cut_one_says_so() {
+        let mut reader = CsvReader::default();
+        for cut in 1..RECORD.len() {
+            let part = &RECORD.as_bytes()[..cut];
+            assert_eq!(
+                reader.next(part, false, Place::default()).0,
+                Found::More,
+                "{cut}"
+            );
+            let found = reader.next(part, true, Place::default()).0;
+            assert!(
+                matches!(found, Found::Unreadable { .. }),
+                "{cut}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_open_quote_loses_one_line() {
+        let damaged = format!(
+            "{}{RECORD}",
+            RECORD.split_once("\nfrom").unwrap().0.to_owned() + "\n"
+        );
+        let (found, length) = read(&damaged);
+        assert!(found.contains("NoRecord"), "{found}");
+        assert!(read(&damaged[length..]).0.starts_with("Entry"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a log could not be captured at all. Single lines that cannot be read are no reason; they
+//! are in the account.
+
+use crate::sink::SinkError;
+
+/// Why a log could not be captured.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Nothing was given.
+    #[error("no log was given; name one or more files, or - for standard input")]
+    NoInput,
+    /// It cannot be opened or read.
+    #[error("cannot read {name}: {error}")]
+    Read {
+        /// As the user gave it.
+        name: String,
+        /// What the system said.
+        #[source]
+        error: std::io::Error,
+    },
+    /// It has no bytes.
+    #[error("{name} is empty: there is nothing to capture; give a server log that has lines")]
+    Empty {
+        /// As the user gave it.
+        name: String,
+    },
+    /// Compressed in a way that is not read.
+    #[error(
+        "{name} is compressed as {compression}, and only gzip and zstd are read here; decompress it first, or pipe it in: {command} {name} | rehearse capture log -"
+    )]
+    Compression {
+        /// As the user gave it.
+        name: String,
+        /// The compression's name.
+        compression: &'static str,
+        /// What decompresses it to standard output.
+        command: &'static str,
+    },
+    /// No format was recognised.
+    #[error(
+        "{name} is no PostgreSQL log that can be recognised: no line of its beginning is one of a stderr log, a csvlog or a jsonlog; if it is a stderr log, give its log_line_prefix (SHOW log_line_prefix)"
+    )]
+    NotALog {
+        /// As the user gave it.
+        name: String,
+    },
+    /// The prefix that was given matches no line.
+    #[error(
+        "no line at the beginning of {name} starts with the prefix '{prefix}' and a severity such as 'LOG:  '; the first line is '{line}'; give the server's log_line_prefix as SHOW log_line_prefix prints it, or none to have it recognised"
+    )]
+    PrefixMatchesNothing {
+        /// As the user gave it.
+        name: String,
+        /// As the user gave it.
+        prefix: String,
+        /// The first line, or its beginning.
+        line: String,
+    },
+    /// The prefix lacks what is needed.
+    #[error(
+        "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %q%u@%d ' can be captured"
+    )]
+    PrefixLacks {
+        /// As given or recognised.
+        prefix: String,
+        /// The escapes, one of which is needed.
+        what: &'static str,
+        /// What cannot be done without.
+        why: &'static str,
+    },
+    /// Its times are in a zone that is not known.
+    #[error(
+        "the times in {name} are in the time zone '{zone}', which is not known here; log_timezone = 'UTC' on the server avoids it"
+    )]
+    Zone {
+        /// As the user gave it.
+        name: String,
+        /// As the log prints it.
+        zone: String,
+    },
+    /// It was written with another `lc_messages`.
+    #[error(
+        "{name} is written in another language than English (it says '{word}'), in which statements cannot be told from other messages; set lc_messages = 'C' on the server (it needs no restart) and capture a log written after that"
+    )]
+    Translated {
+        /// As the user gave it.
+        name: String,
+        /// A word of that language in the log.
+        word: String,
+    },
+    /// The events could not be kept.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}

@@ -1,0 +1,206 @@
+//! jsonlog: one object a line, from version 15 on. Unset keys are left out; unknown ones are
+//! passed over.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use workload::Sqlstate;
+
+use super::entry::{Backend, Entry, Found, Place, Reader, line_end, session_id, trimmed};
+use super::severity::{Severity, is_foreign_label};
+use super::timestamp::Timestamps;
+use super::{SkipReason, UnreadableReason};
+
+/// The keys that are used.
+#[derive(Debug, Deserialize)]
+struct Row<'a> {
+    #[serde(borrow)]
+    timestamp: Cow<'a, str>,
+    #[serde(borrow, default)]
+    user: Cow<'a, str>,
+    #[serde(borrow, default)]
+    dbname: Cow<'a, str>,
+    pid: u32,
+    #[serde(borrow, default)]
+    remote_host: Cow<'a, str>,
+    #[serde(default)]
+    remote_port: Option<u32>,
+    #[serde(borrow, default)]
+    session_id: Cow<'a, str>,
+    #[serde(default)]
+    line_num: u64,
+    #[serde(borrow)]
+    error_severity: Cow<'a, str>,
+    #[serde(borrow, default)]
+    state_code: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+    #[serde(borrow, default)]
+    detail: Cow<'a, str>,
+    #[serde(borrow, default)]
+    context: Cow<'a, str>,
+    #[serde(borrow, default)]
+    statement: Cow<'a, str>,
+    #[serde(default)]
+    cursor_position: Option<u32>,
+    #[serde(borrow, default)]
+    application_name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    backend_type: Cow<'a, str>,
+    #[serde(default)]
+    leader_pid: Option<u32>,
+}
+
+/// Reads jsonlog.
+#[derive(Debug, Default)]
+pub(super) struct JsonReader {
+    times: Timestamps,
+    /// Values that had escapes, without them.
+    unescaped: String,
+}
+
+impl Reader for JsonReader {
+    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+        let end = match line_end(bytes, 0) {
+            Some(end) => end,
+            None if complete => {
+                let reason = UnreadableReason::CutAtEnd;
+                return (Found::Unreadable { lines: 1, reason }, bytes.len());
+            }
+            None => return (Found::More, 0),
+        };
+        let line = trimmed(&bytes[..end]);
+        if line.is_empty() {
+            return (
+                Found::Skipped {
+                    lines: 1,
+                    reason: SkipReason::Blank,
+                },
+                end,
+            );
+        }
+        let unreadable = |reason| Found::Unreadable { lines: 1, reason };
+        let Ok(text) = std::str::from_utf8(line) else {
+            return (unreadable(UnreadableReason::Encoding), end);
+        };
+        let Ok(row) = serde_json::from_str::<Row>(text) else {
+            return (unreadable(UnreadableReason::NoRecord), end);
+        };
+        match self.entry(row, place) {
+            Ok(entry) => (Found::Entry(entry), end),
+            Err(reason) => (unreadable(reason), end),
+        }
+    }
+}
+
+impl JsonReader {
+    fn entry<'a>(&'a mut self, row: Row<'a>, place: Place) -> Result<Entry<'a>, UnreadableReason> {
+        let stamp = self
+            .times
+            .read(row.timestamp.as_bytes())
+            .ok_or(UnreadableReason::NoRecord)?;
+        let severity =
+            Severity::parse(&row.error_severity).ok_or_else(|| {
+                match is_foreign_label(&row.error_severity) {
+                    true => UnreadableReason::Translated,
+                    false => UnreadableReason::NoRecord,
+                }
+            })?;
+        let started = session_id(row.session_id.as_bytes()).map_or(0, |(started, _, _)| started);
+        let sqlstate = Sqlstate::parse(&row.state_code);
+        let backend = match row.leader_pid {
+            Some(_) => Backend::ParallelWorker,
+            None => Backend::parse(&row.backend_type),
+        };
+        let port = row.remote_port.map(|port| Cow::Owned(port.to_string()));
+        let texts = [
+            row.user,
+            row.dbname,
+            row.application_name,
+            row.remote_host,
+            port.unwrap_or_default(),
+            row.message,
+            row.detail,
+            row.context,
+            row.statement,
+        ];
+        self.unescaped.clear();
+        let places = texts.each_ref().map(|text| match text {
+            Cow::Borrowed(_) => (0, 0),
+            Cow::Owned(owned) => {
+                let start = self.unescaped.len();
+                self.unescaped.push_str(owned);
+                (start, self.unescaped.len())
+            }
+        });
+        let unescaped = &self.unescaped;
+        let mut index = 0;
+        let [
+            user,
+            database,
+            application,
+            host,
+            port,
+            message,
+            detail,
+            context,
+            statement,
+        ] = texts.map(|text| {
+            let (start, end) = places[index];
+            index += 1;
+            match text {
+                Cow::Borrowed(text) => text,
+                Cow::Owned(_) => &unescaped[start..end],
+            }
+        });
+        Ok(Entry {
+            wall_us: stamp.wall_us,
+            pid: row.pid,
+            started,
+            line_number: row.line_num,
+            backend,
+            user,
+            database,
+            application,
+            client: (host, port),
+            severity,
+            sqlstate,
+            message,
+            detail,
+            context,
+            statement,
+            positioned: row.cursor_position.is_some(),
+            place,
+            lines: 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fact_18_unset_keys_are_left_out_and_new_ones_passed_over() {
+        let line = "{\"timestamp\":\"2026-03-01 09:30:05.123 UTC\",\"pid\":77,\"session_id\":\"68b1a2c3.4d\",\"line_num\":3,\"error_severity\":\"LOG\",\"message\":\"statement: select \\\"a\\\"\\n from t\",\"new_in_30\":[1]}\n";
+        let mut reader = JsonReader::default();
+        let (Found::Entry(entry), length) = reader.next(line.as_bytes(), false, Place::default())
+        else {
+            panic!("no entry");
+        };
+        assert_eq!(length, line.len());
+        assert_eq!(entry.message, "statement: select \"a\"\n from t");
+        assert_eq!(
+            (entry.user, entry.client, entry.line_number),
+            ("", ("", ""), 3)
+        );
+        for cut in 1..line.len() {
+            let part = &line.as_bytes()[..cut];
+            assert_eq!(reader.next(part, false, Place::default()).0, Found::More);
+            assert!(matches!(
+                reader.next(part, true, Place::default()).0,
+                Found::Unreadable { .. }
+            ));
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What an entry of severity LOG says, from its text.
+
+use super::SkipReason;
+
+/// A step of the extended protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Parse,
+    Bind,
+    Execute,
+    Fetch,
+}
+
+/// What a message says. Borrows its text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Message<'a> {
+    /// `statement: …`, or `duration: … ms  statement: …`
+    Simple {
+        sql: &'a str,
+        duration_us: Option<u64>,
+    },
+    /// `execute NAME: …`, or with a duration, where parse and bind stand too. `named` is the text
+    /// from the name on.
+    Extended {
+        step: Step,
+        named: &'a str,
+        duration_us: Option<u64>,
+    },
+    /// A bare `duration: … ms`.
+    Duration { duration_us: u64 },
+    /// A connection came in.
+    Received { host: &'a str, port: &'a str },
+    /// `connection authenticated`, and `connection ready` from 18 on.
+    Arriving,
+    /// The session begins.
+    Authorized {
+        user: &'a str,
+        database: &'a str,
+        application: &'a str,
+    },
+    /// `replication connection authorized`, or a command of the replication protocol.
+    Replication,
+    /// The session ended.
+    Disconnected { user: &'a str, database: &'a str },
+    /// The server starts, or lost all its processes: no session goes on.
+    ServerStarts,
+    /// Nothing a client did.
+    Other(SkipReason),
+}
+
+impl Message<'_> {
+    /// It would be an event or part of one; so a RAISE that forges it matters.
+    pub(super) fn is_clients(&self) -> bool {
+        !matches!(self, Message::Other(_))
+    }
+}
+
+/// Tells what a message is.
+#[inline]
+pub(super) fn classify(text: &str) -> Message<'_> {
+    if let Some(rest) = text.strip_prefix("duration: ") {
+        return timed(rest).unwrap_or(Message::Other(SkipReason::ServerMessage));
+    }
+    if let Some(sql) = text.strip_prefix("statement: ") {
+        return Message::Simple {
+            sql,
+            duration_us: None,
+        };
+    }
+    if let Some(rest) = text.strip_prefix("execute ") {
+        return extended(rest, None);
+    }
+    if let Some(rest) = text.strip_prefix("connection ") {
+        return connection(rest);
+    }
+    if let Some(rest) = text.strip_prefix("disconnection: ") {
+        return Message::Disconnected {
+            user: between(rest, " user=", &[" database="]),
+            database: between(rest, " database=", &[" host="]),
+        };
+    }
+    other(text)
+}
+
+fn extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
+    let (step, named) = match rest.strip_prefix("fetch from ") {
+        // A statement may be called `fetch from x`, but then its SQL follows all the same.
+        Some(named) => (Step::Fetch, named),
+        None => (Step::Execute, rest),
+    };
+    Message::Extended {
+        step,
+        named,
+        duration_us,
+    }
+}
+
+/// What follows `duration: `.
+fn timed(rest: &str) -> Option<Message<'_>> {
+    let (number, rest) = rest.split_once(" ms")?;
+    let duration_us = microseconds(number)?;
+    if rest.is_empty() {
+        return Some(Message::Duration { duration_us });
+    }
+    let what = rest.strip_prefix("  ")?;
+    let duration_us = Some(duration_us);
+    Some(if let Some(sql) = what.strip_prefix("statement: ") {
+        Message::Simple { sql, duration_us }
+    } else if let Some(named) = what.strip_prefix("parse ") {
+        Message::Extended {
+            step: Step::Parse,
+            named,
+            duration_us,
+        }
+    } else if let Some(named) = what.strip_prefix("bind ") {
+        Message::Extended {
+            step: Step::Bind,
+            named,
+            duration_us,
+        }
+    } else if let Some(rest) = what.strip_prefix("execute ") {
+        extended(rest, duration_us)
+    } else if what.starts_with("plan:") {
+        Message::Other(SkipReason::Plan)
+    } else if what.starts_with("fastpath function call: ") {
+        Message::Other(SkipReason::FastPath)
+    } else {
+        return None;
+    })
+}
+
+/// Milliseconds with decimals, as microseconds.
+fn microseconds(text: &str) -> Option<u64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let mut value: u64 = whole.parse().ok()?;
+    for index in 0..3 {
+        let digit = match decimals.as_bytes().get(index) {
+            None => 0,
+            Some(byte) if byte.is_ascii_digit() => u64::from(byte - b'0'),
+            Some(_) => return None,
+        };
+        value = value.checked_mul(10)?.checked_add(digit)?;
+    }
+    Some(value)
+}
+
+fn connection(rest: &str) -> Message<'_> {
+    if let Some(rest) = rest.strip_prefix("received: host=") {
+        let (host, port) = rest.rsplit_once(" port=").unwrap_or((rest, ""));
+        return Message::Received { host, port };
+    }
+    if let Some(rest) = rest.strip_prefix("authorized: user=") {
+        // Names may hold blanks, but hardly the next key.
+        const NEXT: [&str; 3] = [" application_name=", " SSL enabled (", " GSS ("];
+        let (user, _) = rest.split_once(" database=").unwrap_or((rest, ""));
+        return Message::Authorized {
+            user,
+            database: between(rest, " database=", &NEXT),
+            application: between(rest, " application_name=", &NEXT[1..]),
+        };
+    }
+    match rest.starts_with("authenticated: ") || rest.starts_with("ready: ") {
+        true => Message::Arriving,
+        false => Message::Other(SkipReason::ServerMessage),
+    }
+}
+
+/// What stands behind `key`, up to the first of the `ends`.
+fn between<'a>(text: &'a str, key: &str, ends: &[&str]) -> &'a str {
+    let Some((_, rest)) = text.split_once(key) else {
+        return "";
+    };
+    let end = ends.iter().filter_map(|end| rest.find(end)).min();
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+fn other(text: &str) -> Message<'_> {
+    let starts = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
+    if starts(&[
+        "replication connection authorized: ",
+        "received replication command: ",
+    ]) {
+        return Message::Replication;
+    }
+    if starts(&[
+        "starting PostgreSQL ",
+        "database system was ",
+        "all server processes terminated",
+    ]) {
+        return Message::ServerStarts;
+    }
+    Message::Other(if starts(&["AUDIT: "]) {
+        SkipReason::Audit
+    } else if starts(&["checkpoint ", "checkpoints ", "restartpoint "]) {
+        SkipReason::Checkpoint
+    } else if starts(&["automatic "]) {
+        SkipReason::Autovacuum
+    } else if starts(&["temporary file: "]) {
+        SkipReason::TemporaryFile
+    } else if starts(&["process "])
+        && (text.contains(" still waiting for ") || text.contains(" acquired "))
+    {
+        SkipReason::LockWait
+    } else if starts(&["fastpath function call: "]) {
+        SkipReason::FastPath
+    } else {
+        SkipReason::ServerMessage
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fact_03_durations_stand_alone_or_before_what_they_time() {
+        for (text, message) in [
+            ("duration: 0.123 ms", Message::Duration { duration_us: 123 }),
+            (
+                "duration: 12345.6 ms",
+                Message::Duration {
+                    duration_us: 12_345_600,
+                },
+            ),
+            (
+                "duration: 1.000 ms  statement: select 1",
+                Message::Simple {
+                    sql: "select 1",
+                    duration_us: Some(1_000),
+                },
+            ),
+            (
+                "statement: ",
+                Message::Simple {
+                    sql: "",
+                    duration_us: None,
+                },
+            ),
+            (
+                "duration: 1.000 ms  parse <unnamed>: x",
+                Message::Extended {
+                    step: Step::Parse,
+                    named: "<unnamed>: x",
+                    duration_us: Some(1_000),
+                },
+            ),
+            (
+                "duration: 1.000 ms  execute fetch from a/b: x",
+                Message::Extended {
+                    step: Step::Fetch,
+                    named: "a/b: x",
+                    duration_us: Some(1_000),
+                },
+            ),
+            (
+                "execute S_1: x",
+                Message::Extended {
+                    step: Step::Execute,
+                    named: "S_1: x",
+                    duration_us: None,
+                },
+            ),
+            ("duration: fast", Message::Other(SkipReason::ServerMessage)),
+            (
+                "duration: 1.000 ms  fastpath function call: \"f\" (OID 1)",
+                Message::Other(SkipReason::FastPath),
+            ),
+        ] {
+            assert_eq!(classify(text), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn fact_05_noise_is_told_by_its_reason() {
+        for (text, reason) in [
+            (
+                "duration: 1.000 ms  plan:\nQuery Text: select 1",
+                SkipReason::Plan,
+            ),
+            (
+                "AUDIT: SESSION,1,1,READ,SELECT,,,select 1,<none>",
+                SkipReason::Audit,
+            ),
+            ("checkpoint starting: time", SkipReason::Checkpoint),
+            (
+                "automatic vacuum of table \"a.b.c\": index scans: 0",
+                SkipReason::Autovacuum,
+            ),
+            (
+                "temporary file: path \"x\", size 1",
+                SkipReason::TemporaryFile,
+            ),
+            (
+                "process 1 still waiting for ShareLock on transaction 2 after 1000.1 ms",
+                SkipReason::LockWait,
+            ),
+            (
+                "could not receive data from client: Connection reset by peer",
+                SkipReason::ServerMessage,
+            ),
+        ] {
+            assert_eq!(classify(text), Message::Other(reason), "{text}");
+        }
+    }
+
+    #[test]
+    fn fact_21_who_connects() {
+        for (text, message) in [
+            (
+                "connection received: host=::1 port=51234",
+                Message::Received {
+                    host: "::1",
+                    port: "51234",
+                },
+            ),
+            (
+                "connection received: host=[local]",
+                Message::Received {
+                    host: "[local]",
+                    port: "",
+                },
+            ),
+            (
+                "connection authorized: user=a b database=shop",
+                Message::Authorized {
+                    user: "a b",
+                    database: "shop",
+                    application: "",
+                },
+            ),
+            (
+                "connection authorized: user=app database=shop application_name=my app SSL enabled (protocol=TLSv1.3, cipher=x, bits=256)",
+                Message::Authorized {
+                    user: "app",
+                    database: "shop",
+                    application: "my app",
+                },
+            ),
+            (
+                "connection authenticated: identity=\"app\" method=md5 (/x/pg_hba.conf:1)",
+                Message::Arriving,
+            ),
+            (
+                "connection ready: setup total=1.2 ms, fork=0.1 ms, authentication=0.2 ms",
+                Message::Arriving,
+            ),
+            (
+                "replication connection authorized: user=r",
+                Message::Replication,
+            ),
+            (
+                "disconnection: session time: 0:00:00.005 user=app database=shop host=[local]",
+                Message::Disconnected {
+                    user: "app",
+                    database: "shop",
+                },
+            ),
+        ] {
+            assert_eq!(classify(text), message, "{text}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The list of a statement's parameters, as it stands in a DETAIL or CONTEXT:
+//! `$1 = 'it''s', $2 = NULL`. Values bound in binary are printed as text; types are never said.
+
+/// Why a list does not parse: where, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParametersError {
+    /// Bytes that were read before it.
+    pub at: usize,
+}
+
+/// A value; `None` is NULL.
+pub type Parameter = Option<Box<str>>;
+
+/// Reads a list. Values may hold anything, also newlines and text such as `', $2 = '`: quotes in
+/// them are doubled.
+///
+/// # Errors
+/// Where it is no such list, as a whole.
+pub fn parse_parameters(list: &str) -> Result<Vec<Parameter>, ParametersError> {
+    let bytes = list.as_bytes();
+    let mut values = Vec::new();
+    let mut at = 0;
+    loop {
+        let fail = ParametersError { at };
+        let rest = &list[at..];
+        let digits = rest.strip_prefix('$').ok_or(fail)?;
+        let (number, _) = digits.split_once(" = ").ok_or(fail)?;
+        if number.parse() != Ok(values.len() + 1) {
+            return Err(fail);
+        }
+        at += 1 + number.len() + 3;
+        if list[at..].starts_with("NULL") {
+            values.push(None);
+            at += 4;
+        } else {
+            let (value, end) = quoted(list, at).ok_or(ParametersError { at })?;
+            values.push(Some(value));
+            at = end;
+        }
+        if at == bytes.len() {
+            return Ok(values);
+        }
+        if !list[at..].starts_with(", ") {
+            return Err(ParametersError { at });
+        }
+        at += 2;
+    }
+}
+
+/// The quoted value that starts at `at`, and where it ends.
+fn quoted(list: &str, at: usize) -> Option<(Box<str>, usize)> {
+    let bytes = list.as_bytes();
+    if bytes.get(at) != Some(&b'\'') {
+        return None;
+    }
+    let start = at + 1;
+    let mut end = start + memchr::memchr(b'\'', &bytes[start..])?;
+    if bytes.get(end + 1) != Some(&b'\'') {
+        return Some((list[start..end].into(), end + 1));
+    }
+    let mut value = String::new();
+    let mut from = start;
+    while bytes.get(end + 1) == Some(&b'\'') {
+        value.push_str(&list[from..=end]);
+        from = end + 2;
+        end = from + memchr::memchr(b'\'', &bytes[from..])?;
+    }
+    value.push_str(&list[from..end]);
+    Some((value.into(), end + 1))
+}
+
+/// The list within a DETAIL: `parameters: ` up to version 16, `Parameters: ` from 17 on.
+pub(super) fn list_in_detail(detail: &str) -> Option<&str> {
+    detail
+        .strip_prefix("parameters: ")
+        .or_else(|| detail.strip_prefix("Parameters: "))
+}
+
+/// The list within an error's CONTEXT (`log_parameter_max_length_on_error`):
+/// `unnamed portal with parameters: …`, `portal "p" with parameters: …`, and in version 13
+/// `extended query with parameters: …`. Returns the portal with it.
+pub(super) fn list_in_context(context: &str) -> Option<(&str, &str)> {
+    context.lines().find_map(|line| {
+        let (before, _) = line.split_once(" with parameters: ")?;
+        let portal = match before {
+            "unnamed portal" | "extended query" => "",
+            named => named.strip_prefix("portal \"")?.strip_suffix('"')?,
+        };
+        // Values may hold newlines: the list goes on to the end.
+        let start = line.as_ptr() as usize - context.as_ptr() as usize + before.len();
+        Some((portal, &context[start + " with parameters: ".len()..]))
+    })
+}
+
+/// Whether an error's CONTEXT shows the extended protocol: a portal's name, or a parameter's.
+pub(super) fn is_extended(context: &str) -> bool {
+    context.lines().any(|line| {
+        line.starts_with("unnamed portal ")
+            || line.starts_with("portal \"")
+            || line.starts_with("extended query with parameters: ")
+    })
+}
+
+/// Tells values that `log_parameter_max_length` cut from those that really end in `...`.
+///
+/// A cut value is the first N bytes (less up to three where a character would be split) and
+/// `...`; a whole one has at most N bytes. So `V...` can be a cut one only if no value so far was
+/// longer than `V`. What remains is flagged: a long value that really ends in `...` and is the
+/// longest so far is taken for a cut one, which loses a replayed statement but never sends a
+/// wrong one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CutValues {
+    /// The limit, if there is one, is at least this.
+    least_limit: usize,
+}
+
+/// A character has up to four bytes; a cut falls before one that does not fit.
+const CHARACTER_SLACK_BYTES: usize = 3;
+
+impl CutValues {
+    /// Whether a statement's values hold one that was cut.
+    pub(super) fn any(&mut self, values: &[Parameter]) -> bool {
+        let mut suspect = None;
+        for value in values.iter().flatten() {
+            let kept = value.strip_suffix("...").map(str::len);
+            self.least_limit = self.least_limit.max(kept.unwrap_or(value.len()));
+            suspect = suspect.max(kept);
+        }
+        // An empty rest is no sign: log_parameter_max_length = 0 leaves no list at all.
+        suspect.is_some_and(|kept| kept > 0 && kept + CHARACTER_SLACK_BYTES >= self.least_limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(values: &[Parameter]) -> String {
+        let one = |(index, value): (usize, &Parameter)| match value {
+            None => format!("${} = NULL", index + 1),
+            Some(value) => format!("${} = '{}'", index + 1, value.replace('\'', "''")),
+        };
+        values
+            .iter()
+            .enumerate()
+            .map(one)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    proptest! {
+        #[test]
+        fn fact_08_what_the_server_writes_is_read_back(
+            values in prop::collection::vec(
+                prop::option::of(prop_oneof![
+                    ".*",
+                    "[', $12=NUL\n\t.]{0,20}",
+                    Just("', $2 = 'x".to_owned()),
+                ]),
+                1..12,
+            )
+        ) {
+            let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
+            prop_assert_eq!(parse_parameters(&list(&values)), Ok(values));
+        }
+
+        #[test]
+        fn a_cut_list_is_refused(
+            values in prop::collection::vec(prop::option::of("[a', $1=]{0,9}"), 1..4), cut in 0usize..60
+        ) {
+            let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
+            let whole = list(&values);
+            let cut = cut % whole.len();
+            if let Ok(fewer) = parse_parameters(&whole[..cut]) {
+                // A cut behind a whole value, or where a doubled quote looks like the last one.
+                prop_assert!(fewer.len() <= values.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_list() {
+        for (text, at) in [
+            ("", 0),
+            ("$2 = 'a'", 0),
+            ("$1 = a", 5),
+            ("$1 = 'a", 5),
+            ("$1 = 'a';", 8),
+            ("$1 = NULLx", 9),
+        ] {
+            assert_eq!(
+                parse_parameters(text),
+                Err(ParametersError { at }),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn fact_04_both_spellings_of_the_detail() {
+        assert_eq!(list_in_detail("parameters: $1 = '1'"), Some("$1 = '1'"));
+        assert_eq!(list_in_detail("Parameters: $1 = '1'"), Some("$1 = '1'"));
+        assert_eq!(list_in_detail("prepare: prepare p as select 1"), None);
+    }
+
+    #[test]
+    fn fact_10_parameters_of_a_failure_stand_in_its_context() {
+        for (context, found) in [
+            (
+                "unnamed portal with parameters: $1 = 'a\nb'",
+                Some(("", "$1 = 'a\nb'")),
+            ),
+            (
+                "PL/pgSQL function f()\nportal \"C_3\" with parameters: $1 = NULL",
+                Some(("C_3", "$1 = NULL")),
+            ),
+            (
+                "extended query with parameters: $1 = '1'",
+                Some(("", "$1 = '1'")),
+            ),
+            ("unnamed portal parameter $1 = 'x'", None),
+        ] {
+            assert_eq!(list_in_context(context), found, "{context}");
+            assert!(is_extended(context));
+        }
+        assert!(!is_extended("PL/pgSQL function f() line 3"));
+    }
+
+    #[test]
+    fn fact_09_a_cut_value_is_told_from_one_that_ends_in_dots() {
+        let values = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| Some((*text).into()))
+                .collect::<Vec<Parameter>>()
+        };
+        let mut cuts = CutValues::default();
+        assert!(!cuts.any(&values(&["short", "..."])));
+        assert!(
+            cuts.any(&values(&["longlong..."])),
+            "eight bytes are the longest so far"
+        );
+        assert!(
+            cuts.any(&values(&["longlon...", "12345678"])),
+            "a character of two bytes was split"
+        );
+        assert!(
+            !cuts.any(&values(&["and so on and on..", "wait..."])),
+            "longer values were whole"
+        );
+        assert!(!cuts.any(&values(&["longlong..."])));
+    }
+}

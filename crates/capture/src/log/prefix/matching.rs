@@ -1,0 +1,375 @@
+//! Matches one line against a compiled prefix.
+
+use super::{Escape, Piece, Prefix};
+use crate::log::entry::session_id;
+use crate::log::severity::{Label, label};
+use crate::log::timestamp::Timestamps;
+
+/// A part of a line, counted from the line's start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::log) struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    fn new(start: usize, end: usize) -> Self {
+        Span {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    /// The part itself.
+    pub(in crate::log) fn of(self, line: &[u8]) -> &[u8] {
+        &line[self.start as usize..self.end as usize]
+    }
+}
+
+/// What a prefix said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::log) struct Fields {
+    pub wall_us: Option<i64>,
+    pub pid: Option<u32>,
+    pub started: u64,
+    pub line_number: u64,
+    pub user: Span,
+    pub database: Span,
+    pub application: Span,
+    pub host: Span,
+    pub port: Span,
+    pub backend: Span,
+    pub sqlstate: Option<[u8; 5]>,
+    /// `%P` was there: a parallel worker.
+    pub has_leader: bool,
+    /// The line stopped at `%q`: no client's.
+    pub quit: bool,
+}
+
+/// A line that has the prefix and a severity or label behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::log) struct Matched {
+    pub fields: Fields,
+    pub label: Label,
+    /// Where the text behind the label starts.
+    pub text: usize,
+}
+
+/// Names are no longer than this: an address may be 1,025 bytes, all others are shorter.
+const FREE_BYTES_MAX: usize = 1_100;
+
+impl Prefix {
+    /// Matches the start of a line.
+    #[inline]
+    pub(in crate::log) fn matches(&self, line: &[u8], times: &mut Timestamps) -> Option<Matched> {
+        let mut fields = Fields::default();
+        let (label, text) = step(&self.pieces, line, 0, &mut fields, times)?;
+        Some(Matched {
+            fields,
+            label,
+            text,
+        })
+    }
+}
+
+fn step(
+    mut pieces: &[Piece],
+    line: &[u8],
+    mut at: usize,
+    fields: &mut Fields,
+    times: &mut Timestamps,
+) -> Option<(Label, usize)> {
+    loop {
+        let Some((piece, rest)) = pieces.split_first() else {
+            let (label, length) = label(&line[at..])?;
+            return Some((label, at + length));
+        };
+        match piece {
+            Piece::Literal(text) => {
+                if !line[at..].starts_with(text) {
+                    return None;
+                }
+                at += text.len();
+            }
+            Piece::Quit => {
+                let before = *fields;
+                if let Some(found) = step(rest, line, at, fields, times) {
+                    return Some(found);
+                }
+                *fields = before;
+                fields.quit = true;
+                let (label, length) = label(&line[at..])?;
+                return Some((label, at + length));
+            }
+            &Piece::Field { escape, width } => {
+                let start = if width > 0 {
+                    skip_blanks(line, at, width)
+                } else {
+                    at
+                };
+                if escape.is_free() {
+                    return free(escape, width, rest, line, (at, start), fields, times);
+                }
+                if escape == Escape::Host {
+                    return host(width, rest, line, (at, start), fields, times);
+                }
+                let end = typed(escape, line, start, fields, times)?;
+                at = padded(line, at, end, width)?;
+            }
+        }
+        pieces = rest;
+    }
+}
+
+/// Blanks that pad before a value, at most so many that the value is not wider than its width.
+fn skip_blanks(line: &[u8], at: usize, width: i32) -> usize {
+    let blanks = line[at..]
+        .iter()
+        .take(width.unsigned_abs() as usize)
+        .take_while(|byte| **byte == b' ')
+        .count();
+    at + blanks
+}
+
+/// Where a padded field ends whose value ends at `end`.
+fn padded(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
+    if width >= 0 {
+        return Some(end);
+    }
+    let least = at + width.unsigned_abs() as usize;
+    if end >= least {
+        return Some(end);
+    }
+    line.get(end..least)?
+        .iter()
+        .all(|byte| *byte == b' ')
+        .then_some(least)
+}
+
+/// A field of any text: the fewest bytes with which the rest matches.
+fn free(
+    escape: Escape,
+    width: i32,
+    rest: &[Piece],
+    line: &[u8],
+    (at, start): (usize, usize),
+    fields: &mut Fields,
+    times: &mut Timestamps,
+) -> Option<(Label, usize)> {
+    let least = (at + width.unsigned_abs() as usize).max(start);
+    let last = line.len().min(at + FREE_BYTES_MAX);
+    let mut end = least;
+    while end <= last {
+        if let Some(Piece::Literal(text)) = rest.first() {
+            // Go on to where the literal could begin.
+            end += memchr::memchr(text[0], &line[end..last])?;
+        }
+        let before = *fields;
+        if let Some(found) = step(rest, line, end, fields, times) {
+            let value = if width < 0 {
+                let padding = line[start..end]
+                    .iter()
+                    .rev()
+                    .take_while(|byte| **byte == b' ')
+                    .count();
+                Span::new(start, end - padding)
+            } else {
+                Span::new(start, end)
+            };
+            match escape {
+                Escape::Application => fields.application = value,
+                Escape::User => fields.user = value,
+                Escape::Database => fields.database = value,
+                Escape::BackendType => fields.backend = value,
+                _ => (),
+            }
+            return Some(found);
+        }
+        *fields = before;
+        end += 1;
+    }
+    None
+}
+
+/// A host name or address: the most bytes with which the rest matches, since an IPv6 address may
+/// hold the colon that follows it.
+fn host(
+    width: i32,
+    rest: &[Piece],
+    line: &[u8],
+    (at, start): (usize, usize),
+    fields: &mut Fields,
+    times: &mut Timestamps,
+) -> Option<(Label, usize)> {
+    let run = if line[start..].starts_with(b"[local]") {
+        7
+    } else {
+        line[start..]
+            .iter()
+            .take(FREE_BYTES_MAX)
+            .take_while(|byte| is_host_byte(**byte))
+            .count()
+    };
+    for end in (start..=start + run).rev() {
+        let before = *fields;
+        if let Some(after) = padded(line, at, end, width)
+            && let Some(found) = step(rest, line, after, fields, times)
+        {
+            fields.host = Span::new(start, end);
+            return Some(found);
+        }
+        *fields = before;
+    }
+    None
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-' | b'_' | b'%' | b'/')
+}
+
+/// A field that has a form of its own; returns where it ends.
+#[inline]
+fn typed(
+    escape: Escape,
+    line: &[u8],
+    at: usize,
+    fields: &mut Fields,
+    times: &mut Timestamps,
+) -> Option<usize> {
+    let rest = &line[at..];
+    Some(match escape {
+        Escape::TimeMilliseconds | Escape::Time => {
+            let stamp = times.read(rest)?;
+            if stamp.milliseconds != (escape == Escape::TimeMilliseconds) {
+                return None;
+            }
+            // The finest of several times counts.
+            if fields.wall_us.is_none() || stamp.milliseconds {
+                fields.wall_us = Some(stamp.wall_us);
+            }
+            at + stamp.length
+        }
+        Escape::SessionStart => match times.read(rest) {
+            Some(stamp) if !stamp.milliseconds => at + stamp.length,
+            _ => at,
+        },
+        Escape::Epoch => {
+            let (seconds, length) = number(rest)?;
+            let decimals = rest.get(length..length + 4)?;
+            if decimals[0] != b'.' {
+                return None;
+            }
+            let (milliseconds, 3) = number(&decimals[1..])? else {
+                return None;
+            };
+            fields.wall_us = i64::try_from(seconds)
+                .ok()?
+                .checked_mul(1_000_000)?
+                .checked_add(milliseconds as i64 * 1_000);
+            at + length + 4
+        }
+        Escape::Pid => {
+            let (pid, length) = number(rest)?;
+            fields.pid = Some(u32::try_from(pid).ok()?);
+            at + length
+        }
+        Escape::LeaderPid => match number(rest) {
+            Some((_, length)) => {
+                fields.has_leader = true;
+                at + length
+            }
+            None => at,
+        },
+        Escape::LineNumber => {
+            let (value, length) = number(rest)?;
+            fields.line_number = value;
+            at + length
+        }
+        Escape::Transaction => at + number(rest)?.1,
+        Escape::QueryId => {
+            let sign = usize::from(rest.first() == Some(&b'-'));
+            at + sign + number(&rest[sign..])?.1
+        }
+        Escape::VirtualTransaction => match number(rest) {
+            None => at,
+            Some((_, length)) => {
+                if rest.get(length) != Some(&b'/') {
+                    return None;
+                }
+                at + length + 1 + number(&rest[length + 1..])?.1
+            }
+        },
+        Escape::Session => {
+            let (started, pid, length) = session_id(rest)?;
+            fields.started = started;
+            fields.pid = Some(pid);
+            at + length
+        }
+        Escape::Sqlstate => {
+            let code = rest.first_chunk::<5>()?;
+            if !code
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+            {
+                return None;
+            }
+            fields.sqlstate = Some(*code);
+            at + 5
+        }
+        Escape::Remote => remote(line, at, fields),
+        Escape::Application
+        | Escape::User
+        | Escape::Database
+        | Escape::BackendType
+        | Escape::CommandTag
+        | Escape::Host => unreachable!("matched by what follows"),
+    })
+}
+
+/// `host(port)`, `[local]`, or nothing for a process without a client.
+fn remote(line: &[u8], at: usize, fields: &mut Fields) -> usize {
+    let rest = &line[at..];
+    for whole in [&b"[local]"[..], b"[unknown]"] {
+        if rest.starts_with(whole) {
+            fields.host = Span::new(at, at + whole.len());
+            return at + whole.len();
+        }
+    }
+    let host = rest
+        .iter()
+        .take(FREE_BYTES_MAX)
+        .take_while(|byte| is_host_byte(**byte))
+        .count();
+    if host > 0
+        && rest.get(host) == Some(&b'(')
+        && let Some((_, digits)) = number(&rest[host + 1..])
+        && rest.get(host + 1 + digits) == Some(&b')')
+    {
+        fields.host = Span::new(at, at + host);
+        fields.port = Span::new(at + host + 1, at + host + 1 + digits);
+        return at + host + digits + 2;
+    }
+    at
+}
+
+#[inline]
+fn number(text: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    let mut length = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        // 20 digits do not fit, and no escape prints them.
+        if length == 19 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+        length += 1;
+    }
+    (length > 0).then_some((value, length))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! `log_line_prefix`, turned round: from what it printed to what it was given.
+//!
+//! A prefix is compiled into pieces once; a line is matched piece by piece. Pieces whose text has
+//! a form of its own (times, numbers, addresses) take exactly that; names take the fewest bytes
+//! with which the rest of the prefix and a severity still match. What that cannot tell apart
+//! ([`Prefix::doubts`]) is told to the user.
+
+mod guess;
+mod matching;
+
+pub(super) use guess::guess;
+pub(super) use matching::{Matched, Span};
+
+/// What an escape stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Escape {
+    Application,
+    User,
+    Database,
+    /// `host(port)`
+    Remote,
+    Host,
+    BackendType,
+    Pid,
+    LeaderPid,
+    /// `%t` and `%s` have whole seconds, `%m` has milliseconds.
+    Time,
+    TimeMilliseconds,
+    Epoch,
+    CommandTag,
+    Sqlstate,
+    Session,
+    LineNumber,
+    SessionStart,
+    VirtualTransaction,
+    Transaction,
+    QueryId,
+}
+
+impl Escape {
+    fn from_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b'a' => Escape::Application,
+            b'u' => Escape::User,
+            b'd' => Escape::Database,
+            b'r' => Escape::Remote,
+            b'h' => Escape::Host,
+            b'b' => Escape::BackendType,
+            b'p' => Escape::Pid,
+            b'P' => Escape::LeaderPid,
+            b't' => Escape::Time,
+            b'm' => Escape::TimeMilliseconds,
+            b'n' => Escape::Epoch,
+            b'i' => Escape::CommandTag,
+            b'e' => Escape::Sqlstate,
+            b'c' => Escape::Session,
+            b'l' => Escape::LineNumber,
+            b's' => Escape::SessionStart,
+            b'v' => Escape::VirtualTransaction,
+            b'x' => Escape::Transaction,
+            b'Q' => Escape::QueryId,
+            _ => return None,
+        })
+    }
+
+    /// It may hold any text, so only what follows it ends it.
+    fn is_free(self) -> bool {
+        matches!(
+            self,
+            Escape::Application
+                | Escape::User
+                | Escape::Database
+                | Escape::BackendType
+                | Escape::CommandTag
+        )
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<[u8]>),
+    Field {
+        escape: Escape,
+        /// The least width; negative pads behind.
+        width: i32,
+    },
+    /// `%q`: processes without a client stop here.
+    Quit,
+}
+
+/// A compiled `log_line_prefix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prefix {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+/// The widest padding that is believed.
+const WIDTH_MAX: i32 = 1_000;
+
+impl Prefix {
+    /// Compiles a prefix as it stands in the server's configuration. Escapes that the server does
+    /// not know print nothing there, and match nothing here.
+    pub(super) fn compile(text: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut literal = Vec::new();
+        let mut bytes = text.bytes().peekable();
+        while let Some(byte) = bytes.next() {
+            if byte != b'%' {
+                literal.push(byte);
+                continue;
+            }
+            let mut number = String::new();
+            while let Some(digit) =
+                bytes.next_if(|b| b.is_ascii_digit() || (*b == b'-' && number.is_empty()))
+            {
+                number.push(char::from(digit));
+            }
+            let width = number.parse().unwrap_or(0).clamp(-WIDTH_MAX, WIDTH_MAX);
+            let piece = match bytes.next() {
+                None => break,
+                Some(b'%') => {
+                    literal.push(b'%');
+                    continue;
+                }
+                Some(b'q') => Piece::Quit,
+                Some(letter) => match Escape::from_letter(letter) {
+                    Some(escape) => Piece::Field { escape, width },
+                    None => continue,
+                },
+            };
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
+            }
+            pieces.push(piece);
+        }
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal.into()));
+        }
+        Prefix {
+            text: text.to_owned(),
+            pieces,
+        }
+    }
+
+    /// As it was given.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn has(&self, wanted: &[Escape]) -> bool {
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Field { escape, .. } if wanted.contains(escape)))
+    }
+
+    /// Lines can be dated.
+    pub(super) fn has_time(&self) -> bool {
+        self.has(&[Escape::Time, Escape::TimeMilliseconds, Escape::Epoch])
+    }
+
+    /// Sessions can be told apart.
+    pub(super) fn has_process(&self) -> bool {
+        self.has(&[Escape::Pid, Escape::Session])
+    }
+
+    /// What cannot be told from lines with this prefix, each a sentence for the user.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for pair in self.pieces.windows(2) {
+            let [Piece::Field { escape: first, .. }, next] = pair else {
+                continue;
+            };
+            match next {
+                Piece::Field { .. } | Piece::Quit if first.is_free() => doubts.push(format!(
+                    "nothing stands between {first:?} and what follows it, so where it ends is guessed"
+                )),
+                Piece::Literal(text) if *first == Escape::Application => doubts.push(format!(
+                    "an application name that holds '{}' is cut there",
+                    String::from_utf8_lossy(text)
+                )),
+                _ => (),
+            }
+        }
+        if !self.has(&[Escape::Session]) && !self.has(&[Escape::LineNumber]) {
+            doubts.push(
+                "without %c, sessions are told apart by process number: one that reuses a number is \
+                 seen only where connections are logged"
+                    .to_owned(),
+            );
+        }
+        if !self.has(&[Escape::TimeMilliseconds, Escape::Epoch]) {
+            doubts.push("times have whole seconds; %m has milliseconds".to_owned());
+        }
+        if !self.has(&[Escape::Sqlstate]) {
+            doubts.push(
+                "errors have no code unless log_error_verbosity is verbose; %e has it".to_owned(),
+            );
+        }
+        doubts
+    }
+}

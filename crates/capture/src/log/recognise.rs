@@ -1,0 +1,192 @@
+//! What a log is, by looking at its beginning. Lines are judged one by one, so that a beginning
+//! within an entry, or an entry larger than the sample, does not matter.
+
+use super::entry::trimmed;
+use super::prefix::{self, Prefix};
+use super::severity::{Severity, foreign_word, is_foreign_label};
+use super::timestamp::Timestamps;
+use super::{LogError, LogFormat};
+
+/// How many lines are looked at.
+const LINES_MAX: usize = 2_000;
+
+/// How much of the first line an error shows.
+const LINE_SHOWN_MAX: usize = 120;
+
+/// What was recognised.
+#[derive(Debug, Clone)]
+pub(super) struct Recognised {
+    pub format: LogFormat,
+    /// For stderr.
+    pub prefix: Option<Prefix>,
+    /// The first time in it, in microseconds since 1970-01-01 UTC.
+    pub first_us: i64,
+}
+
+/// Looks at a log's first bytes.
+pub(super) fn recognise(
+    name: &str,
+    sample: &[u8],
+    format: Option<LogFormat>,
+    prefix: Option<&str>,
+) -> Result<Recognised, LogError> {
+    let name = || name.to_owned();
+    let lines = || {
+        sample
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(trimmed)
+            .take(LINES_MAX)
+    };
+    let mut times = Timestamps::default();
+    let translated = |word: String| LogError::Translated { name: name(), word };
+
+    if let Some(prefix) = prefix {
+        let prefix = usable(Prefix::compile(prefix))?;
+        let first = lines().find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
+        return match first {
+            Some(first_us) => Ok(Recognised {
+                format: LogFormat::Stderr,
+                prefix: Some(prefix),
+                first_us,
+            }),
+            None => Err(match (foreign(lines()), times.unknown_zone()) {
+                (Some(word), _) => translated(word),
+                (None, Some(zone)) => LogError::Zone {
+                    name: name(),
+                    zone: zone.to_owned(),
+                },
+                (None, None) => LogError::PrefixMatchesNothing {
+                    name: name(),
+                    prefix: prefix.text().to_owned(),
+                    line: shown(lines().next().unwrap_or_default()),
+                },
+            }),
+        };
+    }
+
+    let (mut json, mut csv) = ((0, None), (0, None));
+    let mut word = None;
+    for line in lines() {
+        if let Some(found) = json_line(line, &mut times) {
+            json.0 += 1;
+            json.1 = json.1.or(Some(found.0));
+            word = word.or(found.1);
+        } else if let Some(found) = csv_line(line, &mut times) {
+            csv.0 += 1;
+            csv.1 = csv.1.or(Some(found.0));
+            word = word.or(found.1);
+        }
+    }
+    let allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
+    let guessed = match allowed(LogFormat::Stderr) {
+        true => prefix::guess(lines()),
+        false => None,
+    };
+    let stderr_lines = guessed.as_ref().map_or(0, |guessed| guessed.lines);
+    for (found, (count, first_us)) in [(LogFormat::Json, json), (LogFormat::Csv, csv)] {
+        if let Some(first_us) = first_us
+            && allowed(found)
+            && count >= stderr_lines
+        {
+            return match word {
+                Some(word) => Err(translated(word)),
+                None => Ok(Recognised {
+                    format: found,
+                    prefix: None,
+                    first_us,
+                }),
+            };
+        }
+    }
+    if let Some(guessed) = guessed {
+        // A foreign log has some severities that are the same in both languages.
+        if let Some(word) = foreign(lines()) {
+            return Err(translated(word));
+        }
+        return Ok(Recognised {
+            format: LogFormat::Stderr,
+            prefix: Some(usable(guessed.prefix)?),
+            first_us: guessed.first_us,
+        });
+    }
+    Err(match (foreign(lines()), times.unknown_zone()) {
+        (Some(word), _) => translated(word),
+        (None, Some(zone)) => LogError::Zone {
+            name: name(),
+            zone: zone.to_owned(),
+        },
+        (None, None) => LogError::NotALog { name: name() },
+    })
+}
+
+fn usable(prefix: Prefix) -> Result<Prefix, LogError> {
+    let lacks = |what, why| LogError::PrefixLacks {
+        prefix: prefix.text().to_owned(),
+        what,
+        why,
+    };
+    if !prefix.has_time() {
+        return Err(lacks(
+            "time (%m, %t or %n)",
+            "nothing can be replayed when it was due",
+        ));
+    }
+    if !prefix.has_process() {
+        return Err(lacks(
+            "process (%p) or session (%c)",
+            "sessions cannot be told apart",
+        ));
+    }
+    Ok(prefix)
+}
+
+/// A translated word, unless English ones are more: a statement may hold anything.
+fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
+    let (mut first, mut foreign, mut all) = (None, 0usize, 0usize);
+    for line in lines.filter(|line| !line.starts_with(b"\t")) {
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        all += usize::from(line.contains(":  "));
+        if let Some(word) = foreign_word(line) {
+            foreign += 1;
+            first.get_or_insert_with(|| word.to_owned());
+        }
+    }
+    first.filter(|_| foreign * 4 >= all)
+}
+
+fn shown(line: &[u8]) -> String {
+    String::from_utf8_lossy(&line[..line.len().min(LINE_SHOWN_MAX)]).into_owned()
+}
+
+/// The time of a csvlog line, and its severity where it is translated.
+fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
+    let stamp = times.read(line).filter(|stamp| stamp.milliseconds)?;
+    let rest = line.get(stamp.length..)?;
+    if rest.first() != Some(&b',') {
+        return None;
+    }
+    // Eleven columns stand before the severity, and only quoted ones hold commas.
+    let rest = String::from_utf8_lossy(rest);
+    rest.split(',').skip(10).take(30).find_map(|column| {
+        if Severity::parse(column).is_some() {
+            return Some((stamp.wall_us, None));
+        }
+        is_foreign_label(column).then(|| (stamp.wall_us, Some(column.to_owned())))
+    })
+}
+
+/// The time of a jsonlog line, and its severity where it is translated.
+fn json_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
+    let rest = line.strip_prefix(b"{\"timestamp\":\"")?;
+    let stamp = times.read(rest)?;
+    let rest = String::from_utf8_lossy(rest);
+    let (_, after) = rest.split_once("\"error_severity\":\"")?;
+    let (severity, _) = after.split_once('"')?;
+    let word = is_foreign_label(severity).then(|| severity.to_owned());
+    (word.is_some() || Severity::parse(severity).is_some()).then_some((stamp.wall_us, word))
+}
+
+#[cfg(test)]
+mod tests;

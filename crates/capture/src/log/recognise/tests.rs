@@ -1,0 +1,60 @@
+use super::*;
+
+fn look(text: &str, prefix: Option<&str>) -> Result<Recognised, LogError> {
+    recognise("x.log", text.as_bytes(), None, prefix)
+}
+
+const CSV: &str = "2026-03-01 09:30:05.123 UTC,\"app\",\"shop\",77,\"[local]\",68b1a2c3.4d,3,\"SELECT\",2026-03-01 09:30:00 UTC,3/14,0,LOG,00000,\"statement: select 1\",,,,,,,,,\"psql\",\"client backend\",,0\n";
+const JSON: &str = "{\"timestamp\":\"2026-03-01 09:30:05.123 UTC\",\"pid\":7,\"error_severity\":\"LOG\",\"message\":\"x\"}\n";
+const STDERR: &str = "2026-03-01 09:30:05.123 UTC [7] LOG:  statement: select 1\n";
+
+#[test]
+fn formats_are_told_apart_by_looking() {
+    for (text, format) in [
+        (CSV.to_owned(), LogFormat::Csv),
+        (JSON.to_owned(), LogFormat::Json),
+        (STDERR.to_owned(), LogFormat::Stderr),
+        // A beginning within an entry, and one that does not end within the sample.
+        (format!("from t\"\"\n{CSV}"), LogFormat::Csv),
+        (CSV[..CSV.len() - 60].to_owned(), LogFormat::Csv),
+        (format!("half a line\n\tand more\n{STDERR}"), LogFormat::Stderr),
+        // A stderr log whose prefix looks like the beginning of a record.
+        ("2026-03-01 09:30:05.123 UTC,7,LOG:  x\n".to_owned(), LogFormat::Stderr),
+    ] {
+        let found = look(&text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(found.format, format, "{text}");
+        assert_eq!(found.first_us, 1_772_357_405_123_000);
+    }
+}
+
+#[test]
+fn fact_19_a_translated_log_is_refused_with_the_setting_to_change() {
+    for text in [
+        "2026-03-01 09:30:05.123 CET [7] LOG:  Dauer: 0.1 ms  Anweisung: select 1\n".to_owned(),
+        "2026-03-01 09:30:05.123 CET [7] FEHLER:  Division durch Null\n2026-03-01 09:30:05.123 CET [7] ANWEISUNG:  select 1/0\n".to_owned(),
+        "2026-03-01 09:30:05.123 CET [7] ERREUR:  division par zéro\n".to_owned(),
+        CSV.replace(",LOG,", ",FEHLER,"),
+        JSON.replace("\"LOG\"", "\"ОШИБКА\""),
+    ] {
+        let error = look(&text, None).unwrap_err();
+        assert!(matches!(error, LogError::Translated { .. }), "{text}: {error}");
+        assert!(error.to_string().contains("lc_messages = 'C'"));
+    }
+    let given = look("2026-03-01 09:30:05.123 CET [7] FEHLER:  x\n", Some("%m [%p] "));
+    assert!(matches!(given, Err(LogError::Translated { .. })));
+}
+
+#[test]
+fn what_cannot_be_captured_is_one_sentence() {
+    for (text, prefix, part) in [
+        ("hello\nworld\n", None, "no PostgreSQL log"),
+        (STDERR, Some("%t [%p] "), "SHOW log_line_prefix"),
+        (STDERR, Some("[%p] "), "has no time"),
+        (STDERR, Some("%m "), "has no process"),
+        ("2026-03-01 09:30:05.123 XYZ [7] LOG:  x\n", Some("%m [%p] "), "time zone 'XYZ'"),
+    ] {
+        let error = look(text, prefix).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+        assert!(!error.contains('\n'));
+    }
+}

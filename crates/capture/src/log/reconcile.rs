@@ -1,0 +1,230 @@
+//! The account: every physical line that was read is in an event, skipped with a reason, or
+//! unreadable. The three add up to the whole.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::Place;
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $words:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// The reason in words, with what to change next time where that helps.
+            pub fn explanation(self) -> &'static str {
+                match self { $($name::$variant => $words,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a line that was understood is no part of an event.
+    SkipReason {
+        /// An empty line.
+        Blank = "empty lines",
+        /// LOG messages that are about no client's statement.
+        ServerMessage = "other messages of the server",
+        /// Warnings, notices and debug messages.
+        Notice = "warnings and notices to clients",
+        /// Checkpoints and restartpoints.
+        Checkpoint = "checkpoints",
+        /// Automatic vacuum and analyze.
+        Autovacuum = "autovacuum",
+        /// Lock waits.
+        LockWait = "lock waits",
+        /// Temporary files.
+        TemporaryFile = "temporary files",
+        /// Plans of auto_explain.
+        Plan = "plans written by auto_explain",
+        /// pgAudit's lines.
+        Audit = "audit lines of pgAudit",
+        /// Replication connections.
+        Replication = "replication connections; they are no clients' traffic",
+        /// Parallel workers.
+        ParallelWorker = "parallel workers; their leader's statement counts",
+        /// The server's own processes.
+        BackgroundProcess = "the server's own processes",
+        /// Connections that never became a session.
+        ConnectionWithoutSession = "connections that never became a session: cancel requests, health checks, failed logins",
+        /// Bare durations.
+        DurationWithoutStatement = "durations without a statement, which cannot be replayed; set log_min_duration_statement = 0 instead of log_duration",
+        /// Texts that look like the server's but came from a statement.
+        Forged = "messages that statements wrote with RAISE and that look like the server's own",
+        /// Fast-path calls.
+        FastPath = "fast-path function calls; their arguments are not in a log",
+        /// Failures of no statement.
+        ErrorOutsideStatement = "errors without their statement; set log_min_error_statement = error",
+        /// DETAIL, CONTEXT or STATEMENT without the line that they belong to.
+        Detached = "lines that belong to a message which does not stand before them",
+    }
+}
+
+reasons! {
+    /// Why a line could not be read.
+    UnreadableReason {
+        /// It does not match the prefix.
+        NoPrefix = "it does not start with the log_line_prefix",
+        /// It continues an entry that is not there.
+        LooseContinuation = "it continues an entry whose beginning is not there",
+        /// No record of the format.
+        NoRecord = "it is no record of this format",
+        /// Not a known count of columns.
+        Columns = "it has another number of columns than any csvlog",
+        /// Not UTF-8.
+        Encoding = "it is not in UTF-8; databases of other encodings cannot be replayed yet",
+        /// Another language.
+        Translated = "it is in another language; set lc_messages = 'C'",
+        /// The input ends within it.
+        CutAtEnd = "the input ends within it",
+    }
+}
+
+/// Where something was met.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// Index into the sources.
+    pub source: u32,
+    /// The physical line, from 1.
+    pub line: u64,
+}
+
+impl From<Place> for Location {
+    fn from(place: Place) -> Self {
+        Location {
+            source: place.source,
+            line: place.line,
+        }
+    }
+}
+
+/// How much was skipped for one reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Physical lines.
+    pub lines: u64,
+    /// Where it was met first.
+    pub first: Location,
+}
+
+/// One line that could not be read, kept as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableLine {
+    /// Where it stands; where several lines belong together, the first.
+    pub at: Location,
+    /// How many lines belong together.
+    pub lines: u64,
+    /// Why.
+    pub reason: UnreadableReason,
+    /// Its first bytes.
+    pub excerpt: String,
+}
+
+/// What could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// Physical lines.
+    pub lines: u64,
+    /// Lines by reason.
+    pub reasons: BTreeMap<UnreadableReason, u64>,
+    /// The first of them, at most [`UNREADABLE_KEPT_MAX`].
+    pub first: Vec<UnreadableLine>,
+}
+
+/// How many unreadable lines are kept as they were; the rest is only counted.
+pub const UNREADABLE_KEPT_MAX: usize = 100;
+
+/// How many bytes of an unreadable line are kept.
+const EXCERPT_BYTES_MAX: usize = 200;
+
+/// The account of a capture. `lines` = `lines_in_events` + all skipped + unreadable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconciliation {
+    /// Physical lines read.
+    pub lines: u64,
+    /// Those that became events, or a session's coming and going.
+    pub lines_in_events: u64,
+    /// Events.
+    pub events: u64,
+    /// Lines left out, by reason.
+    pub skipped: BTreeMap<SkipReason, Skipped>,
+    /// Lines that could not be read.
+    pub unreadable: Unreadable,
+}
+
+impl Reconciliation {
+    /// Lines that were skipped, for all reasons.
+    pub fn lines_skipped(&self) -> u64 {
+        self.skipped.values().map(|skipped| skipped.lines).sum()
+    }
+
+    /// Whether every line is accounted for. It must be; the caller may assert it.
+    pub fn adds_up(&self) -> bool {
+        self.lines == self.lines_in_events + self.lines_skipped() + self.unreadable.lines
+    }
+
+    pub(super) fn skip(&mut self, reason: SkipReason, lines: u64, place: Place) {
+        let skipped = self.skipped.entry(reason).or_insert(Skipped {
+            lines: 0,
+            first: place.into(),
+        });
+        skipped.lines += lines;
+    }
+
+    pub(super) fn unreadable(
+        &mut self,
+        reason: UnreadableReason,
+        lines: u64,
+        place: Place,
+        bytes: &[u8],
+    ) {
+        self.unreadable.lines += lines;
+        *self.unreadable.reasons.entry(reason).or_default() += lines;
+        if self.unreadable.first.len() < UNREADABLE_KEPT_MAX {
+            let excerpt = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
+            self.unreadable.first.push(UnreadableLine {
+                at: place.into(),
+                lines,
+                reason,
+                excerpt: String::from_utf8_lossy(super::entry::trimmed(excerpt)).into_owned(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_is_written_and_read_back() {
+        let mut account = Reconciliation {
+            lines: 8,
+            lines_in_events: 5,
+            ..Reconciliation::default()
+        };
+        account.skip(SkipReason::Checkpoint, 2, Place { source: 1, line: 7 });
+        account.unreadable(
+            UnreadableReason::NoPrefix,
+            1,
+            Place::default(),
+            &[b'x'; 1_000],
+        );
+        assert!(account.adds_up());
+        assert_eq!(account.unreadable.first[0].excerpt.len(), EXCERPT_BYTES_MAX);
+        let json = serde_json::to_string(&account).unwrap();
+        assert!(json.contains("\"checkpoint\":{\"lines\":2"), "{json}");
+        assert_eq!(
+            serde_json::from_str::<Reconciliation>(&json).unwrap(),
+            account
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The word before the message: a severity that begins an entry, or the label of a line that
+//! belongs to the entry before it. Also the words of other languages, to refuse them by name.
+
+/// How bad an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Severity {
+    Log,
+    Error,
+    Fatal,
+    Panic,
+    /// DEBUG1 to DEBUG5, INFO, NOTICE, WARNING: told to the client, not done by it.
+    Notice,
+}
+
+impl Severity {
+    /// Reads a severity as the server writes it in English.
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "LOG" => Severity::Log,
+            "ERROR" => Severity::Error,
+            "FATAL" => Severity::Fatal,
+            "PANIC" => Severity::Panic,
+            "WARNING" | "NOTICE" | "INFO" | "DEBUG" | "DEBUG1" | "DEBUG2" | "DEBUG3" | "DEBUG4"
+            | "DEBUG5" => Severity::Notice,
+            _ => return None,
+        })
+    }
+}
+
+/// What a stderr line is, from the word before its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Label {
+    Head(Severity),
+    Detail,
+    Context,
+    Statement,
+    Location,
+    /// HINT, QUERY, BACKTRACE: of no use here.
+    Aside,
+}
+
+/// The longest label with its colon and two blanks.
+const LABEL_BYTES_MAX: usize = "BACKTRACE:  ".len();
+
+/// Reads `WORD:  ` at the start of `line`; returns the label and the length of it all.
+#[inline]
+pub(super) fn label(line: &[u8]) -> Option<(Label, usize)> {
+    // The hot case first.
+    if line.starts_with(b"LOG:  ") {
+        return Some((Label::Head(Severity::Log), 6));
+    }
+    if !line.first()?.is_ascii_uppercase() {
+        return None;
+    }
+    let window = &line[..line.len().min(LABEL_BYTES_MAX)];
+    let colon = memchr::memchr(b':', window)?;
+    // An empty message loses its blanks in some editors' hands; the server always writes two.
+    if window.get(colon + 1..colon + 3)? != b"  " {
+        return None;
+    }
+    let word = std::str::from_utf8(&window[..colon]).ok()?;
+    let label = match word {
+        "DETAIL" => Label::Detail,
+        "CONTEXT" => Label::Context,
+        "STATEMENT" => Label::Statement,
+        "LOCATION" => Label::Location,
+        "HINT" | "QUERY" | "BACKTRACE" => Label::Aside,
+        word => Label::Head(Severity::parse(word)?),
+    };
+    Some((label, colon + 3))
+}
+
+/// Severities and labels as servers with another `lc_messages` write them.
+const FOREIGN_LABELS: &[&str] = &[
+    "FEHLER",
+    "WARNUNG",
+    "HINWEIS",
+    "ANWEISUNG",
+    "ZUSAMMENHANG",
+    "TIPP", // German
+    "ERREUR",
+    "ATTENTION",
+    "INSTRUCTION",
+    "CONTEXTE",
+    "ASTUCE",
+    "DÉTAIL", // French
+    "ADVERTENCIA",
+    "SENTENCIA",
+    "DETALLE",
+    "CONTEXTO",
+    "SUGERENCIA",
+    "REGISTRO", // Spanish
+    "ERRO",
+    "AVISO",
+    "COMANDO",
+    "DETALHE",
+    "DICA", // Portuguese
+    "ERRORE",
+    "ATTENZIONE",
+    "ISTRUZIONE",
+    "DETTAGLI",
+    "CONTESTO",
+    "SUGGERIMENTO", // Italian
+    "СООБЩЕНИЕ",
+    "ОШИБКА",
+    "ВАЖНО",
+    "ПРЕДУПРЕЖДЕНИЕ",
+    "ОПЕРАТОР",
+    "ПОДРОБНОСТИ",
+    "ЗАМЕЧАНИЕ", // Russian
+    "ЗАПИС",
+    "ПОМИЛКА",
+    "ОПЕРАТОР", // Ukrainian
+    "DZIENNIK",
+    "BŁĄD",
+    "OSTRZEŻENIE",
+    "WYRAŻENIE", // Polish
+    "LOGG",
+    "FEL",
+    "VARNING",
+    "SATS", // Swedish
+    "HATA",
+    "UYARI",
+    "AYRINTI",
+    "İFADE",
+    "DEYİM", // Turkish
+    "CHYBA",
+    "VAROVÁNÍ",
+    "PŘÍKAZ", // Czech
+    "日志",
+    "错误",
+    "语句",
+    "警告",
+    "致命错误", // Chinese
+    "エラー",
+    "文",
+    "詳細", // Japanese
+    "로그",
+    "오류",
+    "경고",
+    "명령 구문",
+    "상세정보", // Korean
+];
+
+/// How the messages that matter begin in other languages, where the severity stays `LOG`.
+const FOREIGN_MESSAGES: &[&str] = &[
+    "Dauer: ",
+    "Anweisung: ",
+    "Verbindung empfangen",
+    "Verbindung autorisiert",
+    "Verbindungsende",
+    "durée : ",
+    "durée :",
+    "instruction : ",
+    "instruction :",
+    "connexion reçue",
+    "connexion autorisée",
+    "déconnexion",
+    "duración: ",
+    "sentencia: ",
+    "conexión recibida",
+    "conexión autorizada",
+    "desconexión",
+    "duração: ",
+    "comando: ",
+    "conexão recebida",
+    "conexão autorizada",
+    "desconexão",
+    "durata: ",
+    "istruzione: ",
+    "connessione ricevuta",
+    "connessione autorizzata",
+    "disconnessione",
+    "продолжительность: ",
+    "оператор: ",
+    "подключение ",
+    "отключение",
+    "соединение",
+    "czas trwania: ",
+    "wyrażenie: ",
+    "varaktighet: ",
+    "sats: ",
+    "süre: ",
+    "trvání: ",
+    "期間: ",
+    "文: ",
+    "接続",
+    "执行时间: ",
+    "语句: ",
+    "连接",
+    "실행시간: ",
+    "명령 구문: ",
+];
+
+/// Whether a severity or label column is a translated one.
+pub(super) fn is_foreign_label(word: &str) -> bool {
+    FOREIGN_LABELS.contains(&word)
+}
+
+/// Whether a message begins as a translated one of those that matter here.
+pub(super) fn is_foreign_message(message: &str) -> bool {
+    FOREIGN_MESSAGES
+        .iter()
+        .any(|start| message.starts_with(start))
+}
+
+/// The translated word of a stderr line, if it has one: `FEHLER:  `, `ERREUR:  ` or, after `LOG:  `,
+/// a translated message.
+pub(super) fn foreign_word(line: &str) -> Option<&str> {
+    let mut from = 0;
+    while let Some(colon) = line[from..].find(":  ").map(|at| at + from) {
+        let before = line[..colon].trim_end();
+        let start = before
+            .char_indices()
+            .rev()
+            .take_while(|(_, c)| c.is_alphabetic())
+            .last()
+            .map_or(before.len(), |(at, _)| at);
+        let word = &before[start..];
+        if is_foreign_label(word)
+            || line[colon + 3..]
+                .lines()
+                .next()
+                .is_some_and(is_foreign_message)
+        {
+            return Some(if is_foreign_label(word) {
+                word
+            } else {
+                line[colon + 3..]
+                    .split(':')
+                    .next()
+                    .unwrap_or(word)
+                    .trim_end()
+            });
+        }
+        if Severity::parse(word).is_some() {
+            return None;
+        }
+        from = colon + 3;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_a_known_word_a_colon_and_two_blanks() {
+        assert_eq!(label(b"LOG:  x"), Some((Label::Head(Severity::Log), 6)));
+        assert_eq!(label(b"PANIC:  x"), Some((Label::Head(Severity::Panic), 8)));
+        assert_eq!(label(b"STATEMENT:  select"), Some((Label::Statement, 12)));
+        assert_eq!(label(b"BACKTRACE:  "), Some((Label::Aside, 12)));
+        for not in [
+            &b"LOG: x"[..],
+            b"log:  x",
+            b"LOGS:  x",
+            b"",
+            b"LOG:",
+            b"FEHLER:  x",
+        ] {
+            assert_eq!(label(not), None);
+        }
+    }
+
+    #[test]
+    fn fact_19_a_translated_line_is_told_by_its_word() {
+        for (line, word) in [
+            (
+                "2026-01-01 10:00:00 CET [1] FEHLER:  Relation »x« existiert nicht",
+                Some("FEHLER"),
+            ),
+            (
+                "2026-01-01 10:00:00 CET [1] LOG:  Dauer: 0.1 ms  Anweisung: select 1",
+                Some("Dauer"),
+            ),
+            (
+                "2026-01-01 10:00:00 CET [1] LOG:  durée : 0.1 ms",
+                Some("durée"),
+            ),
+            ("2026-01-01 10:00:00 MSK [1] ОШИБКА:  нет", Some("ОШИБКА")),
+            (
+                "2026-01-01 10:00:00 CET [1] LOG:  duration: 0.1 ms  statement: select 'FEHLER:  '",
+                None,
+            ),
+            ("nothing", None),
+        ] {
+            assert_eq!(foreign_word(line), word, "{line}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The plain server log: a prefix, a severity, a text; more text behind a tab; then lines such as
+//! DETAIL, CONTEXT and STATEMENT, each with a prefix of its own.
+//!
+//! The server writes all lines of one report at once, so an entry is what starts with a severity,
+//! up to the next line that does. One that comes alone is [`Found::Detached`].
+
+use workload::Sqlstate;
+
+use super::entry::{Backend, Entry, Found, Place, Reader, line_end, trimmed};
+use super::prefix::{Matched, Prefix};
+use super::severity::{Label, Severity, foreign_word};
+use super::timestamp::Timestamps;
+use super::{SkipReason, UnreadableReason};
+
+/// Reads stderr logs with one prefix.
+#[derive(Debug)]
+pub(super) struct StderrReader {
+    prefix: Prefix,
+    times: Timestamps,
+    /// The line behind the last entry was matched to find the entry's end; not to be done twice.
+    ahead: Option<Matched>,
+    /// Texts of several lines, without the tabs.
+    unfolded: String,
+}
+
+/// The text of a line and those that continue it, in the bytes of the entry.
+#[derive(Debug, Clone, Copy, Default)]
+struct Text {
+    start: usize,
+    end: usize,
+    folded: bool,
+}
+
+impl Text {
+    fn present(&self) -> bool {
+        self.end > self.start
+    }
+}
+
+impl StderrReader {
+    pub(super) fn new(prefix: Prefix) -> Self {
+        StderrReader {
+            prefix,
+            times: Timestamps::default(),
+            ahead: None,
+            unfolded: String::new(),
+        }
+    }
+
+    fn unmatched(&self, line: &[u8]) -> UnreadableReason {
+        if line.starts_with(b"\t") {
+            return UnreadableReason::LooseContinuation;
+        }
+        match std::str::from_utf8(line) {
+            Err(_) => UnreadableReason::Encoding,
+            Ok(text) if foreign_word(text).is_some() => UnreadableReason::Translated,
+            Ok(_) => UnreadableReason::NoPrefix,
+        }
+    }
+}
+
+impl Reader for StderrReader {
+    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+        let ahead = self.ahead.take();
+        let Some(first_end) = line_end(bytes, 0).or(complete.then_some(bytes.len())) else {
+            return (Found::More, 0);
+        };
+        let first = trimmed(&bytes[..first_end]);
+        let Some(head) = ahead.or_else(|| self.prefix.matches(first, &mut self.times)) else {
+            if first.is_empty() {
+                return (
+                    Found::Skipped {
+                        lines: 1,
+                        reason: SkipReason::Blank,
+                    },
+                    first_end,
+                );
+            }
+            let reason = self.unmatched(first);
+            return (Found::Unreadable { lines: 1, reason }, first_end);
+        };
+        let mut texts = [Text::default(); 5];
+        let slot = |label: Label| match label {
+            Label::Head(_) => 0,
+            Label::Detail => 1,
+            Label::Context => 2,
+            Label::Statement => 3,
+            Label::Location | Label::Aside => 4,
+        };
+        let mut current = slot(head.label);
+        texts[current] = Text {
+            start: head.text,
+            end: first.len().max(head.text),
+            folded: false,
+        };
+        let (mut end, mut lines, mut located) = (first_end, 1u64, false);
+        let mut aside_current = matches!(head.label, Label::Location | Label::Aside);
+        loop {
+            if end == bytes.len() {
+                if !complete {
+                    self.ahead = None;
+                    return (Found::More, 0);
+                }
+                break;
+            }
+            let Some(next_end) = line_end(bytes, end).or(complete.then_some(bytes.len())) else {
+                return (Found::More, 0);
+            };
+            let line = trimmed(&bytes[end..next_end]);
+            if line.first() == Some(&b'\t') {
+                if !aside_current {
+                    texts[current].end = end + line.len();
+                    texts[current].folded = true;
+                }
+            } else {
+                match self.prefix.matches(line, &mut self.times) {
+                    Some(next) if matches!(next.label, Label::Head(_)) => {
+                        self.ahead = Some(next);
+                        break;
+                    }
+                    Some(next) if next.fields.pid == head.fields.pid => {
+                        current = slot(next.label);
+                        aside_current = current == 4;
+                        located |= next.label == Label::Location;
+                        texts[current] = Text {
+                            start: end + next.text,
+                            end: end + line.len().max(next.text),
+                            folded: false,
+                        };
+                    }
+                    // Another process's, or no line of the log's.
+                    other => {
+                        self.ahead = other;
+                        break;
+                    }
+                }
+            }
+            lines += 1;
+            end = next_end;
+        }
+        let whole = &bytes[..end];
+        if complete && end == bytes.len() && !whole.ends_with(b"\n") {
+            return (
+                Found::Unreadable {
+                    lines,
+                    reason: UnreadableReason::CutAtEnd,
+                },
+                end,
+            );
+        }
+        let Ok(text) = std::str::from_utf8(whole) else {
+            return (
+                Found::Unreadable {
+                    lines,
+                    reason: UnreadableReason::Encoding,
+                },
+                end,
+            );
+        };
+        let fields = &head.fields;
+        let Label::Head(severity) = head.label else {
+            let betrays = matches!(head.label, Label::Context | Label::Statement);
+            return (
+                Found::Detached {
+                    pid: fields.pid.unwrap_or(0),
+                    betrays,
+                    lines,
+                },
+                end,
+            );
+        };
+        // Asides are not needed, and their slot is left empty.
+        texts[4] = Text::default();
+        let unfolded = &mut self.unfolded;
+        unfolded.clear();
+        let mut places = [(0, 0); 4];
+        for (folded, unfolded_at) in texts.iter().zip(&mut places) {
+            if folded.folded {
+                let start = unfolded.len();
+                unfold(&text[folded.start..folded.end], unfolded);
+                *unfolded_at = (start, unfolded.len());
+            }
+        }
+        let unfolded: &str = unfolded;
+        let part = |index: usize| {
+            let Text { start, end, folded } = texts[index];
+            match folded {
+                true => &unfolded[places[index].0..places[index].1],
+                false if texts[index].present() => &text[start..end],
+                false => "",
+            }
+        };
+        // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
+        // character by a literal that is none.
+        let name = |span: super::prefix::Span| std::str::from_utf8(span.of(first)).unwrap_or("");
+        let mut message = part(0);
+        let mut sqlstate = fields.sqlstate.map(Sqlstate);
+        if (located || message.starts_with("00000: "))
+            && let Some((code, rest)) = message.split_once(": ")
+            && let Some(code) = Sqlstate::parse(code)
+        {
+            sqlstate = sqlstate.or(Some(code));
+            message = rest;
+        }
+        let backend = if fields.has_leader {
+            Backend::ParallelWorker
+        } else if fields.quit {
+            Backend::Background
+        } else {
+            Backend::parse(name(fields.backend))
+        };
+        let positioned = !matches!(severity, Severity::Log) && ends_in_position(message);
+        let entry = Entry {
+            wall_us: fields.wall_us.unwrap_or(0),
+            pid: fields.pid.unwrap_or(0),
+            started: fields.started,
+            line_number: fields.line_number,
+            backend,
+            user: name(fields.user),
+            database: name(fields.database),
+            application: name(fields.application),
+            client: (name(fields.host), name(fields.port)),
+            severity,
+            sqlstate,
+            message,
+            detail: part(1),
+            context: part(2),
+            statement: part(3),
+            positioned,
+            place,
+            lines,
+        };
+        (Found::Entry(entry), end)
+    }
+}
+
+/// Takes the tab from behind each newline.
+fn unfold(text: &str, into: &mut String) {
+    let mut from = 0;
+    for newline in memchr::memchr_iter(b'\n', text.as_bytes()) {
+        into.push_str(&text[from..=newline]);
+        from = newline + 1 + usize::from(text.as_bytes().get(newline + 1) == Some(&b'\t'));
+    }
+    into.push_str(&text[from..]);
+}
+
+/// `… at character 15`: how stderr writes the place in the statement.
+fn ends_in_position(message: &str) -> bool {
+    message
+        .rsplit_once(" at character ")
+        .is_some_and(|(_, number)| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+#[cfg(test)]
+mod tests;

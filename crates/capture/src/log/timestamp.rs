@@ -1,0 +1,323 @@
+//! The server's timestamps: `2026-03-01 09:30:05.123 CET`, and with whole seconds.
+//!
+//! The zone is what `log_timezone` prints: an abbreviation, or an offset such as `+02`. Every
+//! line carries its own, so a log that crosses a change of daylight saving time stays in order.
+//! Abbreviations that several countries use are read as PostgreSQL's own default set reads them.
+
+const US_PER_SECOND: i64 = 1_000_000;
+const US_PER_DAY: i64 = 86_400 * US_PER_SECOND;
+
+/// Minutes east of UTC of the zones' abbreviations, winter and summer.
+const ZONES: &[(&str, i32)] = &[
+    ("UTC", 0),
+    ("GMT", 0),
+    ("UCT", 0),
+    ("Z", 0),
+    ("WET", 0),
+    ("WEST", 60),
+    ("BST", 60),
+    ("CET", 60),
+    ("CEST", 120),
+    ("MET", 60),
+    ("MEST", 120),
+    ("MEZ", 60),
+    ("MESZ", 120),
+    ("EET", 120),
+    ("EEST", 180),
+    ("MSK", 180),
+    ("MSD", 240),
+    ("TRT", 180),
+    ("IST", 120),
+    ("IDT", 180),
+    ("SAST", 120),
+    ("CAT", 120),
+    ("WAT", 60),
+    ("EAT", 180),
+    ("GST", 240),
+    ("PKT", 300),
+    ("NPT", 345),
+    ("WIB", 420),
+    ("ICT", 420),
+    ("WITA", 480),
+    ("WIT", 540),
+    ("HKT", 480),
+    ("SGT", 480),
+    ("AWST", 480),
+    ("JST", 540),
+    ("KST", 540),
+    ("ACST", 570),
+    ("ACDT", 630),
+    ("AEST", 600),
+    ("AEDT", 660),
+    ("ChST", 600),
+    ("CHST", 600),
+    ("NZST", 720),
+    ("NZDT", 780),
+    ("SST", -660),
+    ("HST", -600),
+    ("HDT", -540),
+    ("AKST", -540),
+    ("AKDT", -480),
+    ("PST", -480),
+    ("PDT", -420),
+    ("MST", -420),
+    ("MDT", -360),
+    ("CST", -360),
+    ("CDT", -300),
+    ("EST", -300),
+    ("EDT", -240),
+    ("AST", -240),
+    ("ADT", -180),
+    ("NST", -210),
+    ("NDT", -150),
+    ("ART", -180),
+    ("BRT", -180),
+    ("BRST", -120),
+    ("CLT", -240),
+    ("CLST", -180),
+    ("COT", -300),
+    ("PET", -300),
+    ("UYT", -180),
+    ("VET", -240),
+];
+
+/// The longest zone that is looked at.
+const ZONE_BYTES_MAX: usize = 8;
+
+/// Reads timestamps; remembers the last date and the last zone, which seldom change.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Timestamps {
+    date: [u8; 10],
+    date_us: i64,
+    zone: [u8; ZONE_BYTES_MAX],
+    zone_length: usize,
+    offset_us: i64,
+    unknown_zone: Option<String>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Microseconds since 1970-01-01 UTC.
+    pub wall_us: i64,
+    /// Bytes taken, with the zone.
+    pub length: usize,
+    /// It had milliseconds.
+    pub milliseconds: bool,
+}
+
+impl Timestamps {
+    /// The last zone that no table knows, if there was one.
+    pub(super) fn unknown_zone(&self) -> Option<&str> {
+        self.unknown_zone.as_deref()
+    }
+
+    /// Reads a timestamp at the start of `text`.
+    #[inline]
+    pub(super) fn read(&mut self, text: &[u8]) -> Option<Stamp> {
+        let fixed = text.first_chunk::<19>()?;
+        if fixed[10] != b' ' || fixed[13] != b':' || fixed[16] != b':' {
+            return None;
+        }
+        if fixed[..10] != self.date {
+            self.date_us = days(&fixed[..10])? * US_PER_DAY;
+            self.date.copy_from_slice(&fixed[..10]);
+        }
+        let hours = two_digits(fixed[11], fixed[12])?;
+        let minutes = two_digits(fixed[14], fixed[15])?;
+        let seconds = two_digits(fixed[17], fixed[18])?;
+        if hours > 24 || minutes > 59 || seconds > 60 {
+            return None;
+        }
+        let mut wall_us = self.date_us
+            + ((i64::from(hours) * 60 + i64::from(minutes)) * 60 + i64::from(seconds))
+                * US_PER_SECOND;
+        let mut length = 19;
+        let milliseconds = text.get(19) == Some(&b'.');
+        if milliseconds {
+            let digits = text[20..]
+                .iter()
+                .take(6)
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
+            if digits == 0 {
+                return None;
+            }
+            let mut fraction = text[20..20 + digits]
+                .iter()
+                .fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+            for _ in digits..6 {
+                fraction *= 10;
+            }
+            wall_us += fraction;
+            length = 20 + digits;
+        }
+        if text.get(length) != Some(&b' ') {
+            return None;
+        }
+        let zone = zone_length(&text[length + 1..])?;
+        let zone_text = &text[length + 1..length + 1 + zone];
+        if *zone_text != self.zone[..self.zone_length] {
+            self.learn_zone(zone_text)?;
+        }
+        Some(Stamp {
+            wall_us: wall_us - self.offset_us,
+            length: length + 1 + zone,
+            milliseconds,
+        })
+    }
+
+    fn learn_zone(&mut self, zone: &[u8]) -> Option<()> {
+        let text = std::str::from_utf8(zone).ok()?;
+        let Some(minutes) = offset_minutes(text) else {
+            self.unknown_zone = Some(text.to_owned());
+            return None;
+        };
+        self.offset_us = i64::from(minutes) * 60 * US_PER_SECOND;
+        self.zone[..zone.len()].copy_from_slice(zone);
+        self.zone_length = zone.len();
+        Some(())
+    }
+}
+
+/// How long the zone at the start of `text` is.
+fn zone_length(text: &[u8]) -> Option<usize> {
+    let first = *text.first()?;
+    let length = if first == b'+' || first == b'-' {
+        1 + text[1..]
+            .iter()
+            .take(ZONE_BYTES_MAX - 1)
+            .take_while(|byte| byte.is_ascii_digit())
+            .count()
+    } else {
+        text.iter()
+            .take(ZONE_BYTES_MAX)
+            .take_while(|byte| byte.is_ascii_alphabetic())
+            .count()
+    };
+    // `+2` is no offset of the server's.
+    (length > usize::from(first == b'+' || first == b'-') * 2).then_some(length)
+}
+
+fn offset_minutes(zone: &str) -> Option<i32> {
+    if let Some(digits) = zone.strip_prefix(['+', '-']) {
+        let (hours, minutes) = digits.split_at_checked(2)?;
+        let hours: i32 = hours.parse().ok()?;
+        let minutes: i32 = match minutes {
+            "" => 0,
+            minutes => minutes.parse().ok()?,
+        };
+        let east = hours * 60 + minutes;
+        return (hours < 20 && minutes < 60).then_some(if zone.starts_with('-') {
+            -east
+        } else {
+            east
+        });
+    }
+    ZONES
+        .iter()
+        .find(|(name, _)| *name == zone)
+        .map(|(_, minutes)| *minutes)
+}
+
+#[inline]
+fn two_digits(tens: u8, ones: u8) -> Option<u32> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens < 10 && ones < 10).then_some(u32::from(tens) * 10 + u32::from(ones))
+}
+
+/// Days from 1970-01-01 to `YYYY-MM-DD`.
+fn days(date: &[u8]) -> Option<i64> {
+    if date[4] != b'-' || date[7] != b'-' {
+        return None;
+    }
+    let year = i64::from(two_digits(date[0], date[1])? * 100 + two_digits(date[2], date[3])?);
+    let month = i64::from(two_digits(date[5], date[6])?);
+    let day = i64::from(two_digits(date[8], date[9])?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // The year begins in March, so that the leap day is its last.
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall_us(text: &str) -> Option<i64> {
+        Timestamps::default()
+            .read(text.as_bytes())
+            .map(|stamp| stamp.wall_us)
+    }
+
+    #[test]
+    fn known_instants() {
+        assert_eq!(wall_us("1970-01-01 00:00:00 UTC"), Some(0));
+        assert_eq!(
+            wall_us("2000-02-29 12:00:00.5 UTC"),
+            Some(951_825_600_500_000)
+        );
+        assert_eq!(
+            wall_us("2026-03-01 09:30:05.123 UTC rest"),
+            Some(1_772_357_405_123_000)
+        );
+    }
+
+    #[test]
+    fn fact_20_zones_are_abbreviations_or_offsets() {
+        let utc = wall_us("2026-07-01 10:00:00 UTC").unwrap();
+        for (text, hours) in [
+            ("2026-07-01 10:00:00 GMT", 0.0),
+            ("2026-07-01 10:00:00 CEST", 2.0),
+            ("2026-07-01 10:00:00 CET", 1.0),
+            ("2026-07-01 10:00:00 +02", 2.0),
+            ("2026-07-01 10:00:00 -03", -3.0),
+            ("2026-07-01 10:00:00 +0530", 5.5),
+            ("2026-07-01 10:00:00 EDT", -4.0),
+            ("2026-07-01 10:00:00 JST", 9.0),
+        ] {
+            assert_eq!(
+                utc - wall_us(text).unwrap(),
+                (hours * 3.6e9) as i64,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn fact_20_a_log_that_crosses_daylight_saving_stays_in_order() {
+        let mut stamps = Timestamps::default();
+        let mut read = |text: &str| stamps.read(text.as_bytes()).unwrap().wall_us;
+        let before = read("2026-10-25 02:59:59.000 CEST");
+        let after = read("2026-10-25 02:00:00.000 CET");
+        assert_eq!(after - before, 1_000_000);
+        let before = read("2026-03-29 01:59:59.500 CET");
+        let after = read("2026-03-29 03:00:00.000 CEST");
+        assert_eq!(after - before, 500_000);
+    }
+
+    #[test]
+    fn what_is_no_timestamp() {
+        for text in [
+            "",
+            "2026-07-01",
+            "2026-07-01T10:00:00 UTC",
+            "2026-13-01 10:00:00 UTC",
+            "2026-07-01 10:00:00",
+            "2026-07-01 10:00:00. UTC",
+            "2026-07-01 10:0x:00 UTC",
+            "2026-07-01 10:00:00 +",
+        ] {
+            assert_eq!(wall_us(text), None, "{text}");
+        }
+        let mut stamps = Timestamps::default();
+        assert_eq!(stamps.read(b"2026-07-01 10:00:00 XYZ"), None);
+        assert_eq!(stamps.unknown_zone(), Some("XYZ"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Where captured events go.
+
+use workload::{ArchiveError, Event, Session, WorkloadWriter};
+
+/// Why a sink took no more: its own error, as the user should read it.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SinkError(Box<dyn std::error::Error + Send + Sync>);
+
+impl SinkError {
+    /// Wraps the sink's own error.
+    pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        SinkError(error.into())
+    }
+}
+
+/// Takes what a source finds. The source drives; times are wall time, microseconds since
+/// 1970-01-01 UTC. Within a session `sequence` counts from 0 without gaps and `due_us` never goes
+/// back; between sessions events come in any order. A session comes after its last event. The
+/// first error ends the capture.
+pub trait EventSink {
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// Where it cannot be kept; the capture ends.
+    fn event(&mut self, event: Event) -> Result<(), SinkError>;
+
+    /// Takes one session that has ended, or that was still open where the source ended.
+    ///
+    /// # Errors
+    /// Where it cannot be kept; the capture ends.
+    fn session(&mut self, session: Session) -> Result<(), SinkError>;
+}
+
+impl EventSink for WorkloadWriter {
+    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+        WorkloadWriter::event(self, event).map_err(archived)
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        WorkloadWriter::session(self, session).map_err(archived)
+    }
+}
+
+fn archived(error: ArchiveError) -> SinkError {
+    SinkError::new(error)
+}
+
+/// A sink that counts and keeps nothing: what a check of a source needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Events taken.
+    pub events: u64,
+    /// Those of them that are statements.
+    pub statements: u64,
+    /// Sessions taken.
+    pub sessions: u64,
+}
+
+impl EventSink for Counted {
+    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+        self.events += 1;
+        self.statements += u64::from(event.kind.is_statement());
+        Ok(())
+    }
+
+    fn session(&mut self, _: Session) -> Result<(), SinkError> {
+        self.sessions += 1;
+        Ok(())
+    }
+}
+
+/// A sink that keeps everything in memory: for tests and small sources.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Collected {
+    /// The events, as they came.
+    pub events: Vec<Event>,
+    /// The sessions, as they ended.
+    pub sessions: Vec<Session>,
+}
+
+impl EventSink for Collected {
+    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+        self.events.push(event);
+        Ok(())
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        self.sessions.push(session);
+        Ok(())
+    }
+}
