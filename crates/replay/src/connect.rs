@@ -139,8 +139,13 @@ pub(crate) fn try_out(target: &Target, login: &Login) -> Result<String, ConnectE
 fn open(target: &Target, deadline: Instant) -> Result<Box<dyn Stream>, ConnectError> {
     let unreachable = |error: io::Error| {
         let reason = match error.kind() {
-            io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
-            io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+            io::ErrorKind::ConnectionRefused => {
+                "nothing listens there; is the server up, and is this its host and port?".to_owned()
+            }
+            io::ErrorKind::NotFound => {
+                "there is no such socket; is the server up, and is this its directory and port?"
+                    .to_owned()
+            }
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                 format!("no answer within {} s", target.connect_timeout.as_secs())
             }

@@ -57,12 +57,13 @@ fn machines_are_told_the_same() {
 }
 
 const RUN: &str = r#"before.run: partial, it was stopped. shop.workload at speed 1 against localhost:5432, PostgreSQL 17.2
-  statements   1,000  in 59.9 s, 16.5 a second (due over 1 min 00 s)
+  statements   6,000  in 59.9 s, 16.5 a second (due over 1 min 00 s)
   done           985  985 rows, 96.9 KiB
   failed           4  23505 × 3 · 22P02 × 1
-  skipped         11
+  skipped      5,011
                    1  its parameters were cut in the log; set log_parameter_max_length = -1
                   10  its session had no connection
+               5,000  the replay was stopped before its turn
   connections      2  opened; 1 failed: 53300 × 1
 
 Times                                            p50      p95      p99      max

@@ -12,16 +12,21 @@ const UNREADABLE_MAX: usize = 5;
 /// The reconciliation as text, ending with a line feed.
 pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
     let width = style.columns();
-    let mut lines = vec![style.paint(
-        Tone::Heading,
-        &format!(
-            "{}: {} of {} over {}",
+    let found = format!(
+        "{} of {}",
+        counted(view.statements, "statement"),
+        counted(view.sessions, "session")
+    );
+    let heading = if view.workload.is_empty() {
+        format!("{found}; nothing was written")
+    } else {
+        format!(
+            "{}: {found} over {}",
             one_line(&view.workload, 60),
-            counted(view.statements, "statement"),
-            counted(view.sessions, "session"),
             duration(view.span_us as f64)
-        ),
-    )];
+        )
+    };
+    let mut lines = vec![style.paint(Tone::Heading, &heading)];
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
     let mut row = |name: &str, lines: u64, what: String| {
         table.row([format!("  {name}"), count(lines), what]);

@@ -89,6 +89,10 @@ fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {
     for reason in &view.skipped {
         row("", reason.count, reason.explanation.to_owned());
     }
+    if view.missing > 0 {
+        let what = "of the workload are not in this run: it was killed".to_owned();
+        row("missing", view.missing, what);
+    }
     let not_opened = match connects_failed {
         0 => "opened".to_owned(),
         failed => format!(

@@ -11,7 +11,7 @@ pub struct CaptureView {
     /// `rehearse/capture/1`.
     #[serde(default = "schema")]
     pub schema: String,
-    /// The workload that was made.
+    /// The workload that was made; empty where the lines were only accounted for.
     #[serde(default)]
     pub workload: String,
     /// From its first event to its last, in microseconds.

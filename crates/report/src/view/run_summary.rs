@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyse::{ErrorExample, Summary};
-use run::{RunInfo, RunStatus};
+use run::{RunInfo, RunStatus, SkipReason};
 use serde::Serialize;
 use workload::Sqlstate;
 
@@ -39,6 +39,8 @@ pub struct RunSummaryView {
     pub failed: BTreeMap<String, u64>,
     /// Statements that were never sent, by reason.
     pub skipped: Vec<ReasonCountView>,
+    /// Statements of the workload that the run does not speak of: it was killed, and they are lost.
+    pub missing: u64,
     /// Connections opened.
     pub connects: u64,
     /// Connections that could not be opened, by SQLSTATE.
@@ -113,6 +115,16 @@ pub struct ErrorExampleView {
 impl RunSummaryView {
     /// The view of a run. `run` is the name to show.
     pub fn new(run: &str, info: &RunInfo, summary: &Summary, literals: Literals) -> Self {
+        let skipped = skipped(info, summary);
+        let unreached = info.statements.saturating_sub(summary.statements);
+        let statements = match info.status {
+            RunStatus::Stopped => summary.statements + unreached,
+            RunStatus::Complete | RunStatus::Recovered => summary.statements,
+        };
+        let missing = match info.status {
+            RunStatus::Recovered => info.workload.statements.saturating_sub(statements),
+            RunStatus::Complete | RunStatus::Stopped => 0,
+        };
         Self {
             schema: "rehearse/run/1",
             run: run.to_owned(),
@@ -127,18 +139,11 @@ impl RunSummaryView {
                 .to_owned(),
             elapsed_us: summary.elapsed_ns as f64 / 1e3,
             span_due_us: info.span_due_ns as f64 / 1e3,
-            statements: summary.statements,
+            statements,
             done: summary.done,
             failed: by_code(&summary.failed),
-            skipped: summary
-                .skipped
-                .iter()
-                .map(|(reason, count)| ReasonCountView {
-                    reason: reason.name(),
-                    explanation: reason.explanation(),
-                    count: *count,
-                })
-                .collect(),
+            skipped,
+            missing,
             connects: summary.connects,
             connects_failed: by_code(&summary.connects_failed),
             throughput_per_s: summary.throughput_per_s(),
@@ -167,6 +172,31 @@ impl RunSummaryView {
                 .collect(),
         }
     }
+}
+
+/// What was skipped, with the statements that a stopped replay had not come to: those have no rows
+/// in the run, only its count.
+fn skipped(info: &RunInfo, summary: &Summary) -> Vec<ReasonCountView> {
+    let unreached = match info.status {
+        RunStatus::Stopped => info.statements.saturating_sub(summary.statements),
+        RunStatus::Complete | RunStatus::Recovered => 0,
+    };
+    let mut counts: BTreeMap<SkipReason, u64> = summary
+        .skipped
+        .iter()
+        .map(|(reason, count)| (*reason, *count))
+        .collect();
+    if unreached > 0 {
+        *counts.entry(SkipReason::Stopped).or_default() += unreached;
+    }
+    counts
+        .into_iter()
+        .map(|(reason, count)| ReasonCountView {
+            reason: reason.name(),
+            explanation: reason.explanation(),
+            count,
+        })
+        .collect()
 }
 
 pub(crate) fn status_name(status: RunStatus) -> &'static str {
