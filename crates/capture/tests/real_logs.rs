@@ -10,7 +10,9 @@ use capture::log::{Input, LogOptions, LogReport, SkipReason, capture};
 use normal::{check_laws, normal_form};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
 fn read(name: &str) -> (Collected, LogReport) {
@@ -23,7 +25,11 @@ fn read(name: &str) -> (Collected, LogReport) {
     let account = &report.reconciliation;
     assert!(account.adds_up(), "{name}: {account:?}");
     assert_eq!(account.unreadable.lines, 0, "{name}: {account:?}");
-    let lines = std::fs::read(fixture(name)).unwrap().iter().filter(|byte| **byte == b'\n').count();
+    let lines = std::fs::read(fixture(name))
+        .unwrap()
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count();
     assert_eq!(account.lines, lines as u64);
     assert_eq!(account.events, collected.events.len() as u64);
     check_laws(&collected);
@@ -99,5 +105,8 @@ fn fact_14_verbose_lines_and_whole_seconds() {
     for (a, b) in stderr.events.iter().zip(&json.events) {
         assert!((a.due_us - b.due_us).abs() <= 1_001_000, "{a:?} {b:?}");
     }
-    assert_eq!(report.sources[0].prefix.as_deref(), Some("%t:%r:%u@%d:[%p]:"));
+    assert_eq!(
+        report.sources[0].prefix.as_deref(),
+        Some("%t:%r:%u@%d:[%p]:")
+    );
 }

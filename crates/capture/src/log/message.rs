@@ -48,13 +48,6 @@ pub(super) enum Message<'a> {
     Other(SkipReason),
 }
 
-impl Message<'_> {
-    /// It would be an event or part of one; so a RAISE that forges it matters.
-    pub(super) fn is_clients(&self) -> bool {
-        !matches!(self, Message::Other(_))
-    }
-}
-
 /// Tells what a message is.
 #[inline]
 pub(super) fn classify(text: &str) -> Message<'_> {
@@ -97,7 +90,8 @@ fn extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
 
 /// What follows `duration: `.
 fn timed(rest: &str) -> Option<Message<'_>> {
-    let (number, rest) = rest.split_once(" ms")?;
+    let (number, rest) = rest.split_at(memchr::memchr(b' ', rest.as_bytes())?);
+    let rest = rest.strip_prefix(" ms")?;
     let duration_us = microseconds(number)?;
     if rest.is_empty() {
         return Some(Message::Duration { duration_us });

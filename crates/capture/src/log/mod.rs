@@ -207,8 +207,12 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         reports.push(report);
     }
     let sessions = assembler.sessions();
-    let reconciliation = assembler.finish()?;
+    let mut reconciliation = assembler.finish()?;
     debug_assert!(reconciliation.adds_up());
+    for line in &mut reconciliation.unreadable.first {
+        line.file
+            .clone_from(&reports[line.at.source as usize].file.name);
+    }
     Ok(LogReport {
         sources: reports,
         reconciliation,

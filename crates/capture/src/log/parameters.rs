@@ -24,8 +24,12 @@ pub fn parse_parameters(list: &str) -> Result<Vec<Parameter>, ParametersError> {
         let fail = ParametersError { at };
         let rest = &list[at..];
         let digits = rest.strip_prefix('$').ok_or(fail)?;
-        let (number, _) = digits.split_once(" = ").ok_or(fail)?;
-        if number.parse() != Ok(values.len() + 1) {
+        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = digits.split_at(length);
+        if !after.starts_with(" = ") {
+            return Err(fail);
+        }
+        if number.starts_with('0') || number.parse() != Ok(values.len() + 1) {
             return Err(fail);
         }
         at += 1 + number.len() + 3;

@@ -49,7 +49,7 @@ pub(super) fn recognise(
                 prefix: Some(prefix),
                 first_us,
             }),
-            None => Err(match (foreign(lines()), times.unknown_zone()) {
+            None => Err(match (foreign(lines()), unknown_zone(sample, &times)) {
                 (Some(word), _) => translated(word),
                 (None, Some(zone)) => LogError::Zone {
                     name: name(),
@@ -109,7 +109,7 @@ pub(super) fn recognise(
             first_us: guessed.first_us,
         });
     }
-    Err(match (foreign(lines()), times.unknown_zone()) {
+    Err(match (foreign(lines()), unknown_zone(sample, &times)) {
         (Some(word), _) => translated(word),
         (None, Some(zone)) => LogError::Zone {
             name: name(),
@@ -117,6 +117,17 @@ pub(super) fn recognise(
         },
         (None, None) => LogError::NotALog { name: name() },
     })
+}
+
+/// A time zone that is not known; but not what a cut at the sample's end leaves of one.
+fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&'t str> {
+    let last = sample
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    times
+        .unknown_zone()
+        .filter(|zone| !last.ends_with(zone.as_bytes()))
 }
 
 fn usable(prefix: Prefix) -> Result<Prefix, LogError> {

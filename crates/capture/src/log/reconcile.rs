@@ -118,7 +118,10 @@ pub struct Skipped {
 /// One line that could not be read, kept as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableLine {
+    /// The input's name, as the user gave it.
+    pub file: String,
     /// Where it stands; where several lines belong together, the first.
+    #[serde(flatten)]
     pub at: Location,
     /// How many lines belong together.
     pub lines: u64,
@@ -191,6 +194,8 @@ impl Reconciliation {
         if self.unreadable.first.len() < UNREADABLE_KEPT_MAX {
             let excerpt = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
             self.unreadable.first.push(UnreadableLine {
+                // Known to the caller, and filled in at the end.
+                file: String::new(),
                 at: place.into(),
                 lines,
                 reason,

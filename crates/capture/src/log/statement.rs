@@ -29,6 +29,17 @@ pub(super) fn split_name<'a, 'k>(
             sql,
         });
     }
+    // The hot case: a plain name that is known.
+    if let Some((name, sql)) = memchr::memchr(b':', text.as_bytes())
+        .and_then(|colon| Some((&text[..colon], text[colon + 1..].strip_prefix(' ')?)))
+        && known(name) == Some(sql)
+    {
+        return Some(Named {
+            statement: name,
+            portal: "",
+            sql,
+        });
+    }
     let mut first = None;
     let mut plausible = None;
     for (colon, _) in text.match_indices(": ").take(CANDIDATES_MAX) {
@@ -334,7 +345,7 @@ mod tests {
             ("COPY t (a, b) FROM STDIN WITH (FORMAT csv)", true),
             ("begin; copy t from stdin", true),
             ("copy t to stdout", false),
-            ("copy t from '/tmp/stdin'", false),
+            ("copy t from '/var/stdin'", false),
             ("select 'copy', stdin from t", false),
         ] {
             assert_eq!(copies_from_client(sql), copies, "{sql}");

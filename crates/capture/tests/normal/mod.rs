@@ -12,18 +12,35 @@ pub fn normal_form(collected: &Collected) -> String {
     events.sort_by_key(|event| (event.session, event.sequence));
     let mut text = String::new();
     for event in events {
-        let Event { session, sequence, .. } = event;
+        let Event {
+            session, sequence, ..
+        } = event;
         write!(text, "{session}.{sequence} {}", event.kind.name()).unwrap();
         match &event.kind {
-            EventKind::Connect { database, user, application } => {
+            EventKind::Connect {
+                database,
+                user,
+                application,
+            } => {
                 write!(text, " {database:?} {user:?} {application:?}").unwrap();
             }
             EventKind::Simple { sql } => write!(text, " {sql:?}").unwrap(),
-            EventKind::Prepare { statement, sql } => write!(text, " {statement:?} {sql:?}").unwrap(),
-            EventKind::Fetch { statement, portal, sql } => {
+            EventKind::Prepare { statement, sql } => {
+                write!(text, " {statement:?} {sql:?}").unwrap()
+            }
+            EventKind::Fetch {
+                statement,
+                portal,
+                sql,
+            } => {
                 write!(text, " {statement:?}/{portal:?} {sql:?}").unwrap();
             }
-            EventKind::Execute { statement, portal, sql, parameters } => {
+            EventKind::Execute {
+                statement,
+                portal,
+                sql,
+                parameters,
+            } => {
                 write!(text, " {statement:?}/{portal:?} {sql:?} {parameters:?}").unwrap();
             }
             EventKind::Cancel | EventKind::Disconnect => (),
@@ -63,7 +80,10 @@ pub fn check_laws(collected: &Collected) {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
     for (index, event) in events.iter().enumerate() {
-        let before = index.checked_sub(1).map(|index| events[index]).filter(|before| before.session == event.session);
+        let before = index
+            .checked_sub(1)
+            .map(|index| events[index])
+            .filter(|before| before.session == event.session);
         match before {
             None => {
                 assert_eq!(event.sequence, 0);
@@ -72,18 +92,34 @@ pub fn check_laws(collected: &Collected) {
             Some(before) => {
                 assert_eq!(event.sequence, before.sequence + 1);
                 assert!(event.due_us >= before.due_us);
-                assert!(!matches!(event.kind, EventKind::Connect { .. }), "{event:?}");
+                assert!(
+                    !matches!(event.kind, EventKind::Connect { .. }),
+                    "{event:?}"
+                );
                 assert!(before.kind != EventKind::Disconnect, "{event:?}");
             }
         }
     }
-    let mut ids: Vec<u64> = collected.sessions.iter().map(|session| session.id).collect();
+    let mut ids: Vec<u64> = collected
+        .sessions
+        .iter()
+        .map(|session| session.id)
+        .collect();
     ids.sort_unstable();
-    assert!(ids.iter().copied().eq(0..ids.len() as u64), "sessions without a gap: {ids:?}");
+    assert!(
+        ids.iter().copied().eq(0..ids.len() as u64),
+        "sessions without a gap: {ids:?}"
+    );
     for session in &collected.sessions {
-        let statements = events.iter().filter(|event| event.session == session.id && event.kind.is_statement());
+        let statements = events
+            .iter()
+            .filter(|event| event.session == session.id && event.kind.is_statement());
         assert_eq!(session.statements, statements.count() as u64);
         assert!(session.start_us <= session.end_us);
     }
-    assert!(events.iter().all(|event| ids.binary_search(&event.session).is_ok()));
+    assert!(
+        events
+            .iter()
+            .all(|event| ids.binary_search(&event.session).is_ok())
+    );
 }

@@ -12,9 +12,11 @@
 
 mod exchange;
 mod failure;
+mod prepared;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::entry::{Backend, Entry, Place};
@@ -29,6 +31,28 @@ use session::{Arriving, Live};
 /// still remembered: longer than the longest `authentication_timeout` (10 min).
 const FADE_US: i64 = 11 * 60 * 1_000_000;
 
+/// Process numbers are small and nobody's choice, so one multiplication spreads them enough; the
+/// map is asked several times for every entry.
+#[derive(Debug, Clone, Copy, Default)]
+struct ProcessHasher(u64);
+
+impl Hasher for ProcessHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // 2^64 over the golden ratio.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
 /// What all sessions share: where events go, and the account.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn EventSink,
@@ -41,7 +65,7 @@ pub(super) struct Output<'s> {
 /// Assembles events. See the module's text.
 pub(super) struct Assembler<'s> {
     output: Output<'s>,
-    live: HashMap<u32, Live>,
+    live: HashMap<u32, Live, BuildHasherDefault<ProcessHasher>>,
     /// What is forgotten at a time, unless it became something else.
     fading: VecDeque<(i64, u32, u64)>,
     serials: u64,
@@ -57,7 +81,7 @@ impl<'s> Assembler<'s> {
                 sessions: 0,
                 empty: "".into(),
             },
-            live: HashMap::new(),
+            live: HashMap::default(),
             fading: VecDeque::new(),
             serials: 0,
         }
@@ -198,11 +222,16 @@ impl<'s> Assembler<'s> {
             self.output.skip(reason, entry);
             return Ok(());
         }
+        let fatal = entry.severity != Severity::Error;
         if entry.statement.is_empty() && !self.live.contains_key(&entry.pid) {
-            self.output.skip(SkipReason::ErrorOutsideStatement, entry);
+            // Where connections are not logged, a refused one leaves only this.
+            let reason = match fatal {
+                true => SkipReason::ConnectionWithoutSession,
+                false => SkipReason::ErrorOutsideStatement,
+            };
+            self.output.skip(reason, entry);
             return Ok(());
         }
-        let fatal = entry.severity != Severity::Error;
         let live = self.find(entry)?;
         if live.replication {
             self.output.skip(SkipReason::Replication, entry);
@@ -244,14 +273,11 @@ impl<'s> Assembler<'s> {
 
     /// The session that an entry is of; another one that had the same process number is ended.
     fn find(&mut self, entry: &Entry<'_>) -> Result<&mut Live, SinkError> {
-        let reused = self
-            .live
-            .get(&entry.pid)
-            .is_some_and(|live| live.is_other(entry));
-        if reused {
+        let other = self.live.get(&entry.pid).map(|live| live.is_other(entry));
+        if other == Some(true) {
             self.end(entry.pid)?;
         }
-        if !self.live.contains_key(&entry.pid) {
+        if other != Some(false) {
             let live = self.new_live(entry);
             self.live.insert(entry.pid, live);
         }

@@ -8,7 +8,8 @@ use workload::{Event, EventKind, Outcome, Session, Unreplayable};
 use super::super::entry::{Entry, Place};
 use super::super::reconcile::SkipReason;
 use super::Output;
-use super::exchange::{Exchange, KnownStatement, Loose};
+use super::exchange::{Exchange, Loose};
+use super::prepared::KnownStatement;
 use crate::sink::SinkError;
 
 /// A connection that is not yet a session.

@@ -1,1 +1,404 @@
+//! Each test draws the log that it is about. Entries come through the stderr reader.
 
+use workload::{EventKind, Session};
+
+use crate::Collected;
+use crate::log::{Reconciliation, SkipReason, capture_bytes};
+
+/// Lines as `SECONDS PID rest`, where rest starts with the severity; others are taken as they are.
+fn log(lines: &str) -> (Collected, Reconciliation) {
+    let mut text = String::new();
+    for line in lines
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.is_empty())
+    {
+        let mut words = line.splitn(3, ' ');
+        let (second, pid, rest) = (
+            words.next().unwrap(),
+            words.next().unwrap(),
+            words.next().unwrap(),
+        );
+        let rest = rest.replace("\\n", "\n\t");
+        text.push_str(&format!("2026-03-01 09:00:{second} UTC [{pid}] {rest}\n"));
+    }
+    let mut collected = Collected::default();
+    let report = capture_bytes(text, None, Some("%m [%p] "), &mut collected).unwrap();
+    assert!(
+        report.reconciliation.adds_up(),
+        "{:?}",
+        report.reconciliation
+    );
+    (collected, report.reconciliation)
+}
+
+/// Kind, session, due in ms of the minute, duration in µs.
+fn short(collected: &Collected) -> Vec<String> {
+    let one = |event: &workload::Event| {
+        let due_ms = (event.due_us / 1_000).rem_euclid(60_000);
+        let mut text = format!("{} {} {due_ms}", event.session, event.kind.name());
+        if let Some(sql) = event.kind.sql() {
+            text.push_str(&format!(" {sql}"));
+        }
+        if let Some(duration_us) = event.outcome.duration_us {
+            text.push_str(&format!(" {duration_us}us"));
+        }
+        if let Some(code) = event.outcome.sqlstate {
+            text.push_str(&format!(" {code}"));
+        }
+        text
+    };
+    collected.events.iter().map(one).collect()
+}
+
+#[test]
+fn fact_01_a_line_at_the_end_is_due_at_its_start() {
+    let (collected, _) = log("
+        10.000 1 LOG:  duration: 5.000 ms  statement: select 'short'
+        12.000 2 LOG:  duration: 8000.000 ms  statement: select 'long'
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 9995",
+            "1 connect 4000",
+            "0 simple 9995 select 'short' 5000us",
+            "1 simple 4000 select 'long' 8000000us",
+        ]
+    );
+}
+
+#[test]
+fn fact_02_parse_bind_execute_and_a_bare_duration_are_one_event() {
+    let (collected, _) = log("
+        10.001 1 LOG:  duration: 1.000 ms  parse S: select $1
+        10.003 1 LOG:  duration: 0.500 ms  bind S: select $1
+        10.003 1 DETAIL:  parameters: $1 = 'x'
+        10.003 1 LOG:  execute S: select $1
+        10.003 1 DETAIL:  parameters: $1 = 'x'
+        10.010 1 LOG:  duration: 7.000 ms
+    ");
+    assert_eq!(short(&collected)[1..], ["0 execute 10000 select $1 8500us"]);
+    let EventKind::Execute { parameters, .. } = &collected.events[1].kind else {
+        panic!()
+    };
+    assert_eq!(parameters[..], [Some("x".into())]);
+}
+
+#[test]
+fn fact_02_a_statement_prepared_long_before_is_due_when_it_is_bound() {
+    let (collected, _) = log("
+        10.001 1 LOG:  duration: 1.000 ms  parse S: select 1
+        20.000 1 LOG:  duration: 0.500 ms  bind S: select 1
+        20.002 1 LOG:  duration: 2.000 ms  execute S: select 1
+        21.000 1 LOG:  duration: 1.000 ms  parse T: select 2
+        22.000 1 LOG:  duration: 1.000 ms  statement: select 3
+        23.000 1 LOG:  duration: 1.000 ms  execute T: select 2
+    ");
+    // The last one's parse counts, though something stood between.
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 execute 19999 select 1 3500us",
+            "0 simple 21999 select 3 1000us",
+            "0 execute 22999 select 2 2000us",
+        ]
+    );
+}
+
+#[test]
+fn fact_03_bare_durations_without_a_statement_are_skipped() {
+    let (collected, account) = log("
+        10.000 1 LOG:  duration: 1.000 ms
+        11.000 1 LOG:  duration: 1.000 ms
+        12.000 1 LOG:  duration: 1.000 ms
+        13.000 1 LOG:  duration: 1.000 ms
+    ");
+    assert!(collected.events.is_empty() && collected.sessions.is_empty());
+    assert_eq!(
+        account.skipped[&SkipReason::DurationWithoutStatement].lines,
+        4
+    );
+    assert!(
+        SkipReason::DurationWithoutStatement
+            .explanation()
+            .contains("log_min_duration_statement = 0")
+    );
+}
+
+#[test]
+fn fact_06_a_fetch_is_no_second_execution() {
+    let (collected, _) = log("
+        10.000 1 LOG:  execute S/C: select 1
+        10.100 1 LOG:  duration: 1.000 ms
+        11.000 1 LOG:  execute fetch from S/C: select 1
+        11.100 1 LOG:  duration: 2.000 ms
+        12.000 1 LOG:  duration: 3.000 ms  execute fetch from S/C: select 1
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 execute 10000 select 1 1000us",
+            "0 fetch 11000 select 1 2000us",
+            "0 fetch 11997 select 1 3000us",
+        ]
+    );
+    assert_eq!(
+        collected.events[2].unreplayable,
+        Some(workload::Unreplayable::PortalFetch)
+    );
+}
+
+#[test]
+fn fact_07_a_name_with_other_sql_is_prepared_anew() {
+    let (collected, _) = log("
+        10.000 1 LOG:  duration: 1.000 ms  parse S: select 1
+        11.000 1 LOG:  duration: 1.000 ms  parse S: select 2
+        12.000 1 LOG:  duration: 1.000 ms  execute S: select 2
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 prepare 9999 select 1 1000us",
+            "0 execute 11999 select 2 2000us"
+        ]
+    );
+}
+
+#[test]
+fn fact_10_a_failure_is_joined_to_its_statement() {
+    let (collected, account) = log("
+        10.000 1 LOG:  statement: select 1/0
+        10.001 1 ERROR:  division by zero
+        10.001 1 STATEMENT:  select 1/0
+        11.000 1 LOG:  statement: select 1
+        12.000 1 ERROR:  syntax error at or near \"selec\" at character 1
+        12.000 1 STATEMENT:  selec
+        13.000 1 ERROR:  column \"x\" does not exist at character 8
+        13.000 1 STATEMENT:  select x = $1
+        14.000 1 ERROR:  division by zero
+        14.000 1 CONTEXT:  unnamed portal with parameters: $1 = '0'
+        14.000 1 STATEMENT:  select 1/$1::int
+        15.000 9 ERROR:  canceling autovacuum task
+        15.000 9 CONTEXT:  automatic vacuum of table \"a.b.c\"
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 simple 10000 select 1/0 ?????",
+            "0 simple 11000 select 1",
+            "0 simple 12000 selec ?????",
+            "0 prepare 13000 select x = $1 ?????",
+            "0 execute 14000 select 1/$1::int ?????",
+        ]
+    );
+    assert_eq!(collected.events[5].unreplayable, None);
+    assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 2);
+}
+
+#[test]
+fn fact_11_a_cancel_is_an_event_behind_its_statement_and_a_timeout_is_none() {
+    let (collected, account) = log("
+        10.000 1 LOG:  statement: select pg_sleep(9)
+        11.000 2 LOG:  connection received: host=127.0.0.1 port=5
+        11.001 1 ERROR:  canceling statement due to user request
+        11.001 1 STATEMENT:  select pg_sleep(9)
+        12.000 1 LOG:  statement: select pg_sleep(8)
+        13.000 1 ERROR:  canceling statement due to statement timeout
+        13.000 1 STATEMENT:  select pg_sleep(8)
+    ");
+    assert_eq!(
+        short(&collected)[1..],
+        [
+            "0 simple 10000 select pg_sleep(9) ?????",
+            "0 cancel 11001",
+            "0 simple 12000 select pg_sleep(8) ?????",
+        ]
+    );
+    assert_eq!(
+        account.skipped[&SkipReason::ConnectionWithoutSession].lines,
+        1
+    );
+}
+
+#[test]
+fn fact_12_a_forged_line_is_no_event() {
+    let (collected, account) = log("
+        10.000 1 LOG:  statement: drop table t
+        10.000 1 CONTEXT:  PL/pgSQL function inline_code_block line 1 at RAISE
+        10.000 1 STATEMENT:  do $$ … $$
+        11.000 1 LOG:  duration: 1.000 ms  statement: drop table t
+        11.000 1 STATEMENT:  do $$ … $$
+        12.000 1 LOG:  statement: drop table t
+        12.000 2 LOG:  checkpoint starting: time
+        12.000 1 STATEMENT:  do $$ … $$
+    ");
+    assert!(
+        collected
+            .events
+            .iter()
+            .all(|event| !event.kind.is_statement()),
+        "{:?}",
+        short(&collected)
+    );
+    assert_eq!(account.skipped[&SkipReason::Forged].lines, 7);
+}
+
+#[test]
+fn fact_16_sessions_of_one_process_number_are_cut_at_connect_and_disconnect() {
+    let (collected, _) = log("
+        10.000 1 LOG:  statement: select 1
+        11.000 1 LOG:  connection received: host=[local]
+        11.001 1 LOG:  connection authorized: user=u database=d application_name=a
+        11.002 1 LOG:  statement: select 2
+        12.000 1 LOG:  disconnection: session time: 0:00:01.000 user=u database=d host=[local]
+        13.000 1 LOG:  statement: select 3
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 10000",
+            "0 simple 10000 select 1",
+            "1 connect 11000",
+            "1 simple 11002 select 2",
+            "1 disconnect 12000",
+            "2 connect 13000",
+            "2 simple 13000 select 3",
+        ]
+    );
+    let seen: Vec<_> = collected
+        .sessions
+        .iter()
+        .map(|session| (session.id, session.start_seen, session.end_seen))
+        .collect();
+    assert_eq!(
+        seen,
+        [(0, false, false), (1, true, true), (2, false, false)]
+    );
+    let Session {
+        user,
+        database,
+        application,
+        client,
+        ..
+    } = &collected.sessions[1];
+    assert_eq!(
+        [&**user, database, application, client],
+        ["u", "d", "a", "[local]"]
+    );
+}
+
+#[test]
+fn fact_16_sessions_are_cut_where_their_start_or_line_numbers_change() {
+    for (prefix, one, other) in [
+        ("%m %c ", "68b1a2c3.7", "68b1a2ff.7"),
+        ("%m [%p] %l ", "[7] 5", "[7] 1"),
+    ] {
+        let line = |session: &str, sql: &str| {
+            format!("2026-03-01 09:00:00.000 UTC {session} LOG:  statement: {sql}\n")
+        };
+        let mut collected = Collected::default();
+        let text = line(one, "select 1") + &line(other, "select 2");
+        capture_bytes(text, None, Some(prefix), &mut collected).unwrap();
+        assert_eq!(collected.sessions.len(), 2, "{prefix}");
+    }
+}
+
+#[test]
+fn fact_21_replication_and_refused_connections_are_no_sessions() {
+    let (collected, account) = log("
+        10.000 1 LOG:  connection received: host=1.2.3.4 port=5
+        10.001 1 LOG:  replication connection authorized: user=r application_name=walreceiver
+        10.002 1 LOG:  received replication command: IDENTIFY_SYSTEM
+        10.003 1 LOG:  statement: SELECT pg_catalog.set_config('search_path', '', false);
+        10.004 1 LOG:  disconnection: session time: 0:00:00.005 user=r database= host=1.2.3.4 port=5
+        11.000 2 LOG:  connection received: host=1.2.3.4 port=6
+        11.001 2 FATAL:  password authentication failed for user \"x\"
+        11.001 2 DETAIL:  Connection matched pg_hba.conf line 1
+    ");
+    assert!(
+        collected.events.is_empty() && collected.sessions.is_empty(),
+        "{:?}",
+        short(&collected)
+    );
+    assert_eq!(account.skipped[&SkipReason::Replication].lines, 5);
+    assert_eq!(
+        account.skipped[&SkipReason::ConnectionWithoutSession].lines,
+        3
+    );
+}
+
+#[test]
+fn fact_21_version_18_says_more_of_a_connection() {
+    let (collected, account) = log("
+        10.000 1 LOG:  connection received: host=[local]
+        10.001 1 LOG:  connection authenticated: user=\"u\" method=trust (pg_hba.conf:1)
+        10.002 1 LOG:  connection authorized: user=u database=d
+        10.003 1 LOG:  connection ready: setup total=1.2 ms, fork=0.3 ms, authentication=0.1 ms
+    ");
+    assert_eq!(short(&collected), ["0 connect 10000"]);
+    assert_eq!(account.lines_in_events, 4);
+}
+
+#[test]
+fn fatal_ends_the_session_where_it_does() {
+    let (collected, _) = log("
+        10.000 1 LOG:  statement: select pg_sleep(9)
+        11.000 1 FATAL:  terminating connection due to administrator command
+        11.000 1 STATEMENT:  select pg_sleep(9)
+        12.000 2 LOG:  statement: select 2
+        13.000 2 FATAL:  terminating connection due to administrator command
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 10000",
+            "1 connect 12000",
+            "1 simple 12000 select 2",
+            "0 simple 10000 select pg_sleep(9) ?????",
+            "0 disconnect 11000",
+            "1 disconnect 13000",
+        ]
+    );
+    assert!(collected.sessions.iter().all(|session| session.end_seen));
+}
+
+#[test]
+fn a_server_that_starts_anew_ends_all_sessions() {
+    let (collected, _) = log("
+        10.000 1 LOG:  statement: select 1
+        11.000 9 LOG:  all server processes terminated; reinitializing
+        12.000 1 LOG:  statement: select 2
+    ");
+    assert_eq!(collected.sessions.len(), 2);
+}
+
+#[test]
+fn time_never_goes_back_within_a_session() {
+    let (collected, _) = log("
+        10.500 1 LOG:  statement: select 1
+        10.600 1 LOG:  duration: 900.000 ms  execute <unnamed>: select 2
+        10.550 1 LOG:  statement: select 3
+    ");
+    assert!(
+        collected
+            .events
+            .windows(2)
+            .all(|pair| pair[0].due_us <= pair[1].due_us),
+        "{:?}",
+        short(&collected)
+    );
+}
+
+#[test]
+fn a_driver_that_never_reuses_a_name_does_not_fill_the_memory() {
+    let mut text = String::new();
+    for number in 0..9_000 {
+        text.push_str(&format!(
+            "10.000 1 LOG:  duration: 1.000 ms  parse s{number}: select {number}\n"
+        ));
+    }
+    let (collected, account) = log(&text);
+    assert_eq!(collected.events.len(), 9_001);
+    assert_eq!(account.lines_in_events, 9_000);
+}

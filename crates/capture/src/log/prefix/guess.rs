@@ -18,6 +18,9 @@ pub(in crate::log) struct Guess {
     pub prefix: Prefix,
     /// How many lines it matches.
     pub lines: usize,
+    /// Those of them whose user and database hold no blank: a short prefix of names swallows what
+    /// a longer one would tell apart.
+    clean: usize,
     /// The first line's time.
     pub first_us: i64,
 }
@@ -82,7 +85,10 @@ pub(in crate::log) fn guess<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option
         let Some(found) = score(prefix, &lines) else {
             return;
         };
-        if best.as_ref().is_none_or(|best| found.lines > best.lines) {
+        if best
+            .as_ref()
+            .is_none_or(|best| (found.clean, found.lines) > (best.clean, best.lines))
+        {
             best = Some(found);
         }
     };
@@ -100,16 +106,19 @@ fn score(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<Guess> {
         return None;
     }
     let mut times = Timestamps::default();
-    let (mut matched, mut first_us) = (0, None);
+    let (mut matched, mut clean, mut first_us) = (0, 0, None);
     for (line, _) in lines {
         if let Some(found) = prefix.matches(line, &mut times) {
             matched += 1;
+            let names = [found.fields.user, found.fields.database];
+            clean += usize::from(!names.iter().any(|name| name.of(line).contains(&b' ')));
             first_us = first_us.or(found.fields.wall_us);
         }
     }
     Some(Guess {
         prefix,
         lines: matched,
+        clean,
         first_us: first_us?,
     })
 }
@@ -195,9 +204,7 @@ fn cut(text: &[u8]) -> (Vec<Part>, Vec<String>) {
             };
             timed = true;
             (part, stamp.length)
-        } else if let Some((_, _, length)) =
-            session_id(rest).filter(|(started, ..)| *started >> 28 > 0)
-        {
+        } else if let Some((_, _, length)) = any_session(rest) {
             (Part::Escape(Escape::Session, 'c'), length)
         } else if rest.starts_with(b"[local]") {
             (Part::Escape(Escape::Remote, 'r'), 7)
@@ -211,7 +218,9 @@ fn cut(text: &[u8]) -> (Vec<Part>, Vec<String>) {
             let next = rest.get(digits);
             if digits == 10
                 && next == Some(&b'.')
-                && rest[11..].iter().take(3).all(u8::is_ascii_digit)
+                && rest
+                    .get(11..14)
+                    .is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
             {
                 (Part::Escape(Escape::Epoch, 'n'), 14)
             } else if digits > 0
@@ -247,6 +256,11 @@ fn cut(text: &[u8]) -> (Vec<Part>, Vec<String>) {
         at += length;
     }
     (parts, values)
+}
+
+/// `%c` of a time since 1979 that fits 32 bits: eight digits, which tells it from `%n`.
+fn any_session(text: &[u8]) -> Option<(u64, u32, usize)> {
+    session_id(text).filter(|(started, ..)| (1..16).contains(&(started >> 28)))
 }
 
 /// The length of `host(port)`.
@@ -317,7 +331,9 @@ fn describe(shape: &[Part], lines: &[Vec<String>], authorized: &[(String, String
         used.push(letter);
         index += 1;
     }
-    text
+    // Literals went in byte by byte, each as the character of its number.
+    let bytes = text.chars().map(|c| c as u8).collect();
+    String::from_utf8(bytes).unwrap_or(text)
 }
 
 /// The key before a value: `user=` gives `user`.
@@ -326,10 +342,11 @@ fn key(text: &str) -> String {
     let Some(text) = text.strip_suffix(['=', ':']) else {
         return String::new();
     };
-    let start = text
-        .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .map_or(0, |at| at + 1);
-    text[start..].to_ascii_lowercase()
+    let word = text
+        .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .next()
+        .unwrap_or_default();
+    word.to_ascii_lowercase()
 }
 
 fn number(text: &str, used: &str, has_session: bool, lines: &[Vec<String>], index: usize) -> char {
@@ -343,9 +360,9 @@ fn number(text: &str, used: &str, has_session: bool, lines: &[Vec<String>], inde
     if has_session {
         // The session's second half is the process.
         let is_pid = lines.iter().all(|values| {
-            let pid = values.iter().find_map(|value| {
-                session_id(value.as_bytes()).filter(|(started, ..)| *started >> 28 > 0)
-            });
+            let pid = values
+                .iter()
+                .find_map(|value| any_session(value.as_bytes()));
             pid.is_none_or(|(_, pid, _)| values[index] == pid.to_string())
         });
         if is_pid && !used.contains('p') {

@@ -17,9 +17,15 @@ fn formats_are_told_apart_by_looking() {
         // A beginning within an entry, and one that does not end within the sample.
         (format!("from t\"\"\n{CSV}"), LogFormat::Csv),
         (CSV[..CSV.len() - 60].to_owned(), LogFormat::Csv),
-        (format!("half a line\n\tand more\n{STDERR}"), LogFormat::Stderr),
+        (
+            format!("half a line\n\tand more\n{STDERR}"),
+            LogFormat::Stderr,
+        ),
         // A stderr log whose prefix looks like the beginning of a record.
-        ("2026-03-01 09:30:05.123 UTC,7,LOG:  x\n".to_owned(), LogFormat::Stderr),
+        (
+            "2026-03-01 09:30:05.123 UTC,7,LOG:  x\n".to_owned(),
+            LogFormat::Stderr,
+        ),
     ] {
         let found = look(&text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(found.format, format, "{text}");
@@ -40,7 +46,10 @@ fn fact_19_a_translated_log_is_refused_with_the_setting_to_change() {
         assert!(matches!(error, LogError::Translated { .. }), "{text}: {error}");
         assert!(error.to_string().contains("lc_messages = 'C'"));
     }
-    let given = look("2026-03-01 09:30:05.123 CET [7] FEHLER:  x\n", Some("%m [%p] "));
+    let given = look(
+        "2026-03-01 09:30:05.123 CET [7] FEHLER:  x\n",
+        Some("%m [%p] "),
+    );
     assert!(matches!(given, Err(LogError::Translated { .. })));
 }
 
@@ -51,7 +60,11 @@ fn what_cannot_be_captured_is_one_sentence() {
         (STDERR, Some("%t [%p] "), "SHOW log_line_prefix"),
         (STDERR, Some("[%p] "), "has no time"),
         (STDERR, Some("%m "), "has no process"),
-        ("2026-03-01 09:30:05.123 XYZ [7] LOG:  x\n", Some("%m [%p] "), "time zone 'XYZ'"),
+        (
+            "2026-03-01 09:30:05.123 XYZ [7] LOG:  x\n",
+            Some("%m [%p] "),
+            "time zone 'XYZ'",
+        ),
     ] {
         let error = look(text, prefix).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -10,7 +10,10 @@ fn found(text: &str) -> Vec<String> {
         at += length;
         all.push(match found {
             Found::Entry(entry) => {
-                format!("{}|{}|{}|{}|{}", entry.message, entry.detail, entry.context, entry.statement, entry.lines)
+                format!(
+                    "{}|{}|{}|{}|{}",
+                    entry.message, entry.detail, entry.context, entry.statement, entry.lines
+                )
             }
             other => format!("{other:?}"),
         });
@@ -22,8 +25,12 @@ const TIME: &str = "2026-03-01 09:30:05.123 UTC";
 
 #[test]
 fn fact_13_an_entry_goes_on_behind_a_tab_and_a_genuine_tab_becomes_two() {
-    let text = format!("{TIME} [7] LOG:  statement: select\n\t\tone\n\t\n\ttwo\n{TIME} [7] LOG:  x\n");
-    assert_eq!(found(&text), ["statement: select\n\tone\n\ntwo||||4", "x||||1"]);
+    let text =
+        format!("{TIME} [7] LOG:  statement: select\n\t\tone\n\t\n\ttwo\n{TIME} [7] LOG:  x\n");
+    assert_eq!(
+        found(&text),
+        ["statement: select\n\tone\n\ntwo||||4", "x||||1"]
+    );
 }
 
 #[test]
@@ -36,7 +43,9 @@ fn fact_10_what_follows_an_error_belongs_to_it() {
 
 #[test]
 fn fact_14_verbose_messages_carry_a_code() {
-    let text = format!("{TIME} [7] ERROR:  22012: no: x\n{TIME} [7] LOCATION:  int4div, int.c:1\n{TIME} [7] STATEMENT:  s\n");
+    let text = format!(
+        "{TIME} [7] ERROR:  22012: no: x\n{TIME} [7] LOCATION:  int4div, int.c:1\n{TIME} [7] STATEMENT:  s\n"
+    );
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
     let (Found::Entry(entry), _) = reader.next(text.as_bytes(), true, Place::default()) else {
         panic!("no entry");
@@ -52,13 +61,21 @@ fn fact_19_lines_of_another_encoding_are_unreadable_and_nothing_else() {
     text[quote] = 0xe4;
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
     let (found, length) = reader.next(&text, true, Place::default());
-    assert_eq!(found, Found::Unreadable { lines: 1, reason: UnreadableReason::Encoding });
+    assert_eq!(
+        found,
+        Found::Unreadable {
+            lines: 1,
+            reason: UnreadableReason::Encoding
+        }
+    );
     assert_eq!(length, text.len());
 }
 
 #[test]
 fn what_does_not_start_with_the_prefix_is_unreadable() {
-    let text = format!("\tx\nsh: no such file\n\n{TIME} [7] LOG:  x\nnoise\n{TIME} [8] DETAIL:  y\n{TIME} [7] LOG:  cu");
+    let text = format!(
+        "\tx\nsh: no such file\n\n{TIME} [7] LOG:  x\nnoise\n{TIME} [8] DETAIL:  y\n{TIME} [7] LOG:  cu"
+    );
     let all = found(&text);
     assert!(all[0].contains("LooseContinuation"));
     assert!(all[1].contains("NoPrefix"));

@@ -21,9 +21,15 @@ fn fact_15_all_escapes() {
     assert_eq!(part(fields.application, line), "my app");
     assert_eq!(part(fields.user, line), "bob");
     assert_eq!(part(fields.database, line), "shop");
-    assert_eq!((part(fields.host, line), part(fields.port, line)), ("10.0.0.1", "5432"));
+    assert_eq!(
+        (part(fields.host, line), part(fields.port, line)),
+        ("10.0.0.1", "5432")
+    );
     assert_eq!(part(fields.backend, line), "client backend");
-    assert_eq!((fields.pid, fields.started, fields.line_number), (Some(77), 0x68b1_a2c3, 3));
+    assert_eq!(
+        (fields.pid, fields.started, fields.line_number),
+        (Some(77), 0x68b1_a2c3, 3)
+    );
     assert_eq!(fields.wall_us, Some(1_772_357_405_123_000));
     assert_eq!(fields.sqlstate, Some(*b"00000"));
     assert!(!fields.has_leader && !fields.quit);
@@ -43,29 +49,68 @@ fn fact_15_an_application_name_may_hold_anything() {
 #[test]
 fn fact_15_padding_is_taken_off() {
     for (prefix, line) in [
-        ("%m [%10p] %-8u|", "2026-03-01 09:30:05.123 UTC [        77] bob     |LOG:  x"),
-        ("%m [%-10p] %8u|", "2026-03-01 09:30:05.123 UTC [77        ]      bob|LOG:  x"),
-        ("%m [%2p] %-2u|", "2026-03-01 09:30:05.123 UTC [77] bob|LOG:  x"),
-        ("%-30m[%p]%8u|", "2026-03-01 09:30:05.123 UTC   [77]     bob|LOG:  x"),
+        (
+            "%m [%10p] %-8u|",
+            "2026-03-01 09:30:05.123 UTC [        77] bob     |LOG:  x",
+        ),
+        (
+            "%m [%-10p] %8u|",
+            "2026-03-01 09:30:05.123 UTC [77        ]      bob|LOG:  x",
+        ),
+        (
+            "%m [%2p] %-2u|",
+            "2026-03-01 09:30:05.123 UTC [77] bob|LOG:  x",
+        ),
+        (
+            "%-30m[%p]%8u|",
+            "2026-03-01 09:30:05.123 UTC   [77]     bob|LOG:  x",
+        ),
     ] {
         let found = matched(prefix, line).unwrap_or_else(|| panic!("{prefix}"));
-        assert_eq!((found.fields.pid, part(found.fields.user, line)), (Some(77), "bob"), "{prefix}");
+        assert_eq!(
+            (found.fields.pid, part(found.fields.user, line)),
+            (Some(77), "bob"),
+            "{prefix}"
+        );
     }
-    assert_eq!(matched("%m [%-10p] x ", "2026-03-01 09:30:05.123 UTC [77 ] x LOG:  y"), None);
+    assert_eq!(
+        matched(
+            "%m [%-10p] x ",
+            "2026-03-01 09:30:05.123 UTC [77 ] x LOG:  y"
+        ),
+        None
+    );
 }
 
 #[test]
 fn fact_15_background_processes_stop_at_q() {
-    let found = matched("%m [%p] %q%u@%d ", "2026-03-01 09:30:05.123 UTC [7] LOG:  checkpoint starting: time").unwrap();
+    let found = matched(
+        "%m [%p] %q%u@%d ",
+        "2026-03-01 09:30:05.123 UTC [7] LOG:  checkpoint starting: time",
+    )
+    .unwrap();
     assert!(found.fields.quit);
-    let found = matched("%m [%p] %q%u@%d ", "2026-03-01 09:30:05.123 UTC [7] a@b LOG:  x").unwrap();
+    let found = matched(
+        "%m [%p] %q%u@%d ",
+        "2026-03-01 09:30:05.123 UTC [7] a@b LOG:  x",
+    )
+    .unwrap();
     assert!(!found.fields.quit);
 }
 
 #[test]
 fn fact_23_rds_prefixes_with_any_address() {
-    for host in ["10.0.0.1(5)", "::1(5)", "fe80::1(5)", "db-1.example.com(5)", "[local]"] {
-        for prefix in ["%t:%r:%u@%d:[%p]:", "%t:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a"] {
+    for host in [
+        "10.0.0.1(5)",
+        "::1(5)",
+        "fe80::1(5)",
+        "db-1.example.com(5)",
+        "[local]",
+    ] {
+        for prefix in [
+            "%t:%r:%u@%d:[%p]:",
+            "%t:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a",
+        ] {
             let rest = match prefix.ends_with("%a") {
                 true => "3:00000:2026-03-01 09:30:00 UTC:3/14:0:68b1a2c3.4d:psql",
                 false => "",
@@ -147,21 +192,47 @@ proptest! {
 #[test]
 fn fact_15_a_prefix_is_recognised_from_its_lines() {
     let client = [
-        ("%m [%p] %q%u@%d ", "2026-03-01 09:30:05.123 UTC [7] bob@shop "),
+        (
+            "%m [%p] %q%u@%d ",
+            "2026-03-01 09:30:05.123 UTC [7] bob@shop ",
+        ),
         ("%m [%p] ", "2026-03-01 09:30:05.123 UTC [7] "),
-        ("%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ", "2026-03-01 09:30:05 UTC [7]: [3-1] user=bob,db=shop,app=my app,client=10.0.0.1 "),
-        ("%t:%r:%u@%d:[%p]:", "2026-03-01 09:30:05 UTC:10.0.0.1(5):bob@shop:[7]:"),
+        (
+            "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
+            "2026-03-01 09:30:05 UTC [7]: [3-1] user=bob,db=shop,app=my app,client=10.0.0.1 ",
+        ),
+        (
+            "%t:%r:%u@%d:[%p]:",
+            "2026-03-01 09:30:05 UTC:10.0.0.1(5):bob@shop:[7]:",
+        ),
         // Not among the common ones.
-        ("%m|%p|%c|%l|%r|%e|", "2026-03-01 09:30:05.123 UTC|77|68b1a2c3.4d|3|10.0.0.1(5)|00000|"),
-        ("<%m> pid=%p db=%d user=%u xid=%x: ", "<2026-03-01 09:30:05.123 UTC> pid=7 db=shop user=bob xid=0: "),
+        (
+            "%m|%p|%c|%l|%r|%e|",
+            "2026-03-01 09:30:05.123 UTC|77|68b1a2c3.4d|3|10.0.0.1(5)|00000|",
+        ),
+        (
+            "<%m> pid=%p db=%d user=%u xid=%x: ",
+            "<2026-03-01 09:30:05.123 UTC> pid=7 db=shop user=bob xid=0: ",
+        ),
         ("%n %p %u/%d> ", "1772357405.123 7 bob/shop> "),
     ];
     for (prefix, start) in client {
-        let lines: Vec<String> = (0..20).map(|number| format!("{start}LOG:  statement: select {number}")).collect();
+        let lines: Vec<String> = (0..20)
+            .map(|number| format!("{start}LOG:  statement: select {number}"))
+            .collect();
         let found = guess(lines.iter().map(String::as_bytes)).unwrap_or_else(|| panic!("{prefix}"));
         let as_given = matched(prefix, &lines[0]).unwrap().fields;
-        let as_guessed = found.prefix.matches(lines[0].as_bytes(), &mut Timestamps::default()).unwrap().fields;
-        assert_eq!(as_guessed, as_given, "{prefix} guessed as {}", found.prefix.text());
+        let as_guessed = found
+            .prefix
+            .matches(lines[0].as_bytes(), &mut Timestamps::default())
+            .unwrap()
+            .fields;
+        assert_eq!(
+            as_guessed,
+            as_given,
+            "{prefix} guessed as {}",
+            found.prefix.text()
+        );
     }
     assert!(guess(["no log at all".as_bytes(); 9].into_iter()).is_none());
 }
@@ -176,4 +247,14 @@ fn a_guessed_prefix_with_background_lines_has_q() {
     let found = guess(lines.iter().map(|line| line.as_bytes())).unwrap();
     assert_eq!(found.prefix.text(), "<%m> %p: %qdb=%d user=%u | ");
     assert_eq!(found.lines, 3);
+}
+
+#[test]
+fn a_guess_takes_other_letters_and_half_a_number() {
+    let lines = ["2026-03-01 09:30:05.123 UTC [7] ü=bob LOG:  x"; 3];
+    let found = guess(lines.iter().map(|line| line.as_bytes())).unwrap();
+    assert_eq!(found.prefix.text(), "%m [%p] ü=%u ");
+    for line in ["1772357405.1LOG:  x", "desconexão=1LOG:  x"] {
+        assert!(guess([line.as_bytes()].into_iter()).is_none());
+    }
 }

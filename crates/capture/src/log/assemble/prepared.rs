@@ -1,0 +1,142 @@
+//! What a session prepared by name: the text of each name, and the parses that nothing has used.
+//!
+//! Close is never logged, so a name is known until it gets another text. A parse waits for the
+//! first execution of its name; where none comes it is a Prepare of its own, placed where that
+//! became certain: at the name's next text, or at the session's end.
+
+use std::sync::Arc;
+
+use workload::{EventKind, Outcome};
+
+use super::super::entry::Place;
+use super::Output;
+use super::exchange::Exchange;
+use super::session::Live;
+use crate::sink::SinkError;
+
+/// How many statement names of a session are remembered. A driver that never reuses a name must
+/// not fill the memory; Close is never logged.
+const KNOWN_MAX: usize = 4_096;
+
+/// A statement that the session prepared under a name.
+#[derive(Debug)]
+pub(super) struct KnownStatement {
+    pub(super) sql: Arc<str>,
+    /// Its parse, while nothing has used it.
+    unused: Option<Parse>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parse {
+    due_us: i64,
+    duration_us: u64,
+    lines: u64,
+    place: Place,
+}
+
+impl Live {
+    /// The shared texts of a statement's name and SQL. A name that had another text is prepared
+    /// anew.
+    pub(super) fn learn(
+        &mut self,
+        output: &mut Output<'_>,
+        name: &str,
+        sql: &str,
+    ) -> Result<(Arc<str>, Arc<str>), SinkError> {
+        if let Some((name, known)) = self.known.get_key_value(name)
+            && *known.sql == *sql
+        {
+            return Ok((name.clone(), known.sql.clone()));
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.forget_statements(output)?;
+        }
+        let sql: Arc<str> = sql.into();
+        let (name, before) = match self.known.remove_entry(name) {
+            Some((name, before)) => (name, Some(before)),
+            None if name.is_empty() => (output.empty.clone(), None),
+            None => (name.into(), None),
+        };
+        let known = KnownStatement {
+            sql: sql.clone(),
+            unused: None,
+        };
+        self.known.insert(name.clone(), known);
+        if let Some(KnownStatement {
+            sql,
+            unused: Some(parse),
+        }) = before
+        {
+            self.prepared(output, name.clone(), sql, parse)?;
+        }
+        Ok((name, sql))
+    }
+
+    /// A name of the session's under which it has this text.
+    pub(super) fn name_of(&self, sql: &str) -> Option<Arc<str>> {
+        self.known
+            .iter()
+            .find(|(_, known)| *known.sql == *sql)
+            .map(|(name, _)| name.clone())
+    }
+
+    /// What was parsed and never used is a Prepare of its own.
+    fn prepared(
+        &mut self,
+        output: &mut Output<'_>,
+        statement: Arc<str>,
+        sql: Arc<str>,
+        parse: Parse,
+    ) -> Result<(), SinkError> {
+        output.account.lines_in_events += parse.lines;
+        let outcome = Outcome {
+            duration_us: Some(parse.duration_us),
+            ..Outcome::default()
+        };
+        let kind = EventKind::Prepare { statement, sql };
+        self.emit(output, kind, outcome, None, parse.due_us, parse.place)
+    }
+
+    pub(super) fn forget_statements(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        let mut unused: Vec<_> = self
+            .known
+            .drain()
+            .filter_map(|(name, known)| Some((name, known.sql, known.unused?)))
+            .collect();
+        unused.sort_by(|a, b| (a.2.due_us, &a.0).cmp(&(b.2.due_us, &b.0)));
+        unused
+            .into_iter()
+            .try_for_each(|(name, sql, parse)| self.prepared(output, name, sql, parse))
+    }
+
+    /// The parse that this exchange is the first to use.
+    pub(super) fn use_parse(&mut self, exchange: &mut Exchange) {
+        if let Some(known) = self.known.get_mut(&exchange.statement)
+            && *known.sql == *exchange.sql
+            && let Some(parse) = known.unused.take()
+        {
+            exchange.lines += parse.lines;
+            exchange.duration_us += parse.duration_us;
+        }
+    }
+
+    /// A parse that something else followed waits for its use.
+    pub(super) fn park_parse(
+        &mut self,
+        output: &mut Output<'_>,
+        exchange: Exchange,
+    ) -> Result<(), SinkError> {
+        let parse = Parse {
+            due_us: exchange.due_us,
+            duration_us: exchange.duration_us,
+            lines: exchange.lines,
+            place: exchange.place,
+        };
+        let (name, sql) = self.learn(output, &exchange.statement, &exchange.sql)?;
+        let known = self.known.get_mut(&name).expect("just learnt");
+        match known.unused.replace(parse) {
+            Some(before) => self.prepared(output, name, sql, before),
+            None => Ok(()),
+        }
+    }
+}
