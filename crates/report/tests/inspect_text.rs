@@ -140,7 +140,7 @@ const INSPECTED: &str = r#"shop.workload: 1 min 59 s from 2026-03-01 09:30:05 UT
   applications    (none) 1,370 · web 1,370
   durations       known of 100 % of the statements
   errors          23505 × 10
-  not replayable  3: its parameters are not in the log; set log_parameter_max_length = -1
+  not replayable  3: its parameters are not in the log; set log_parameter_max_length and log_parameter_max_length_on_error to -1
 
 Statements a second over time (a column is 2.00 s)
   25.0 ┤████████████▃███████████ ███████████ ███████████ ███████████

@@ -163,7 +163,9 @@ impl fmt::Debug for Sqlstate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unreplayable {
     /// The source holds a statement with `$1` and no values for it
-    /// (`log_parameter_max_length = 0`, or durations logged without parameters).
+    /// (`log_parameter_max_length = 0`; for one that failed, `log_parameter_max_length_on_error`).
+    /// One that was refused because its transaction had failed before is always so: the server
+    /// does not look at its values.
     ParametersMissing,
     /// The source cut a value short (`log_parameter_max_length`).
     ParametersCut,
@@ -196,7 +198,7 @@ impl Unreplayable {
     pub fn explanation(self) -> &'static str {
         match self {
             Unreplayable::ParametersMissing => {
-                "its parameters are not in the log; set log_parameter_max_length = -1"
+                "its parameters are not in the log; set log_parameter_max_length and log_parameter_max_length_on_error to -1"
             }
             Unreplayable::ParametersCut => {
                 "its parameters were cut in the log; set log_parameter_max_length = -1"
