@@ -1,0 +1,206 @@
+//! Connection strings, cut into names and values.
+
+/// What was said in the string.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub(super) host: Option<String>,
+    pub(super) port: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) database: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) password_file: Option<String>,
+    pub(super) connect_timeout_s: Option<u64>,
+}
+
+pub(super) enum Problem {
+    Malformed(String),
+    Unsupported(String, &'static str),
+}
+
+impl Settings {
+    pub(super) fn set(&mut self, name: &str, value: String) -> Result<(), Problem> {
+        match name {
+            "host" | "hostaddr" => self.host = Some(value).filter(|host| !host.is_empty()),
+            "port" => self.port = Some(value),
+            "user" => self.user = Some(value),
+            "dbname" => self.database = Some(value),
+            "password" => self.password = Some(value),
+            "passfile" => self.password_file = Some(value),
+            "connect_timeout" => {
+                let seconds: i64 = value.parse().map_err(|_| {
+                    Problem::Malformed(format!("connect_timeout '{value}' is no number of seconds"))
+                })?;
+                // libpq: zero and less is no limit; a day is one that a replay can bear.
+                self.connect_timeout_s = Some(u64::try_from(seconds).unwrap_or(0).clamp(1, 86_400));
+            }
+            "sslmode" => match value.as_str() {
+                "disable" | "allow" | "prefer" => {}
+                other => {
+                    return Err(Problem::Unsupported(
+                        format!("TLS (sslmode={other})"),
+                        "use sslmode=prefer and a server that takes plain connections",
+                    ));
+                }
+            },
+            // A session's own; the workload has it.
+            "application_name" | "fallback_application_name" | "client_encoding" => {}
+            // They shape the transport in ways that do not matter without TLS.
+            "gssencmode"
+            | "keepalives"
+            | "keepalives_idle"
+            | "keepalives_interval"
+            | "keepalives_count"
+            | "tcp_user_timeout"
+            | "target_session_attrs" => {}
+            other => {
+                return Err(Problem::Unsupported(
+                    format!("'{other}'"),
+                    "leave it out; known are host, port, user, dbname, password, passfile, connect_timeout and sslmode",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names and values of a URL or of `name=value` pairs, in order.
+pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
+    for scheme in ["postgres://", "postgresql://"] {
+        if let Some(rest) = given.strip_prefix(scheme) {
+            return url(rest);
+        }
+    }
+    if given.contains("://") {
+        return Err("its scheme is not postgres://".to_owned());
+    }
+    key_values(given)
+}
+
+fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
+    let mut pairs = Vec::new();
+    let (before_query, query) = match rest.split_once('?') {
+        Some((before, query)) => (before, Some(query)),
+        None => (rest, None),
+    };
+    let (authority, database) = match before_query.split_once('/') {
+        Some((authority, database)) => (authority, Some(database)),
+        None => (before_query, None),
+    };
+    let (user_info, host_port) = match authority.rsplit_once('@') {
+        Some((user_info, host_port)) => (Some(user_info), host_port),
+        None => (None, authority),
+    };
+    let mut add = |name: &str, value: &str| -> Result<(), String> {
+        if !value.is_empty() {
+            pairs.push((name.to_owned(), percent_decoded(value)?));
+        }
+        Ok(())
+    };
+    if let Some(user_info) = user_info {
+        let (user, password) = match user_info.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (user_info, None),
+        };
+        add("user", user)?;
+        add("password", password.unwrap_or(""))?;
+    }
+    let (host, port) = if let Some(bracketed) = host_port.strip_prefix('[') {
+        let (address, port) = bracketed
+            .split_once(']')
+            .ok_or("the address lacks its ']'")?;
+        (address, port.strip_prefix(':').unwrap_or(port))
+    } else {
+        host_port.rsplit_once(':').unwrap_or((host_port, ""))
+    };
+    add("host", host)?;
+    add("port", port)?;
+    add("dbname", database.unwrap_or(""))?;
+    for parameter in query
+        .unwrap_or("")
+        .split('&')
+        .filter(|text| !text.is_empty())
+    {
+        let (name, value) = parameter
+            .split_once('=')
+            .ok_or_else(|| format!("'{parameter}' lacks its '='"))?;
+        pairs.push((percent_decoded(name)?, percent_decoded(value)?));
+    }
+    Ok(pairs)
+}
+
+fn percent_decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = after;
+            continue;
+        }
+        let value = after
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .filter(|&value| value != 0)
+            .ok_or("a percent sign is not followed by two hex digits (write %25 for itself)")?;
+        bytes.push(value);
+        rest = &after[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
+    let mut pairs = Vec::new();
+    let mut rest = given.trim_start();
+    if rest.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    while !rest.is_empty() {
+        let name_end = rest
+            .find(|c: char| c == '=' || c.is_whitespace())
+            .unwrap_or(rest.len());
+        let (name, after) = rest.split_at(name_end);
+        let after = after
+            .trim_start()
+            .strip_prefix('=')
+            .ok_or_else(|| format!("'{name}' lacks its '='"))?
+            .trim_start();
+        let quoted = after.starts_with('\'');
+        let mut value = String::new();
+        let mut characters = after.char_indices().skip(usize::from(quoted));
+        let end = loop {
+            match characters.next() {
+                None if quoted => {
+                    return Err(format!("the value of '{name}' lacks its closing quote"));
+                }
+                None => break after.len(),
+                Some((_, '\\')) => value.extend(characters.next().map(|(_, escaped)| escaped)),
+                Some((at, '\'')) if quoted => break at + 1,
+                Some((at, c)) if !quoted && c.is_whitespace() => break at,
+                Some((_, c)) => value.push(c),
+            }
+        };
+        pairs.push((name.to_owned(), value));
+        rest = after[end..].trim_start();
+    }
+    Ok(pairs)
+}
+
+/// The string with what may be a password left out, for messages.
+pub(super) fn without_password(given: &str) -> String {
+    if let Some((scheme, rest)) = given.split_once("://") {
+        let authority_end = rest.rfind('@').unwrap_or(0);
+        let (user_info, after) = rest.split_at(authority_end);
+        let user = user_info.split(':').next().unwrap_or("");
+        let hidden = if user_info.contains(':') { ":…" } else { "" };
+        let after = match after.split_once("password=") {
+            Some((before, _)) => format!("{before}password=…"),
+            None => after.to_owned(),
+        };
+        return format!("{scheme}://{user}{hidden}{after}");
+    }
+    match given.split_once("password") {
+        Some((before, _)) => format!("{before}password=…"),
+        None => given.to_owned(),
+    }
+}

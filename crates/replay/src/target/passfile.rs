@@ -1,0 +1,92 @@
+//! libpq's password file: lines of `host:port:database:user:password`, `*` for any, `\` before a
+//! `:` or a `\` that is meant. Source: PostgreSQL documentation, 34.16.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// A password file that may or may not be there. It is read when a password is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PasswordFile {
+    path: Option<PathBuf>,
+}
+
+impl PasswordFile {
+    /// The file that libpq would use.
+    pub(super) fn find(named: Option<&str>, environment: &impl Fn(&str) -> Option<String>) -> Self {
+        let path = named
+            .map(PathBuf::from)
+            .or_else(|| environment("PGPASSFILE").map(PathBuf::from))
+            .or_else(|| environment("HOME").map(|home| PathBuf::from(home).join(".pgpass")));
+        PasswordFile { path }
+    }
+
+    /// The first password that fits. A file that others may read is not used, as with libpq.
+    pub(super) fn password(
+        &self,
+        host: &str,
+        port: u16,
+        database: &str,
+        user: &str,
+    ) -> Option<String> {
+        let path = self.path.as_ref()?;
+        let metadata = fs::metadata(path).ok()?;
+        if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 {
+            return None;
+        }
+        find(
+            &fs::read_to_string(path).ok()?,
+            [host, &port.to_string(), database, user],
+        )
+    }
+}
+
+fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .find_map(|line| {
+            let mut fields = fields(line).into_iter();
+            for wanted in wanted {
+                let field = fields.next()?;
+                if field != "*" && field != wanted {
+                    return None;
+                }
+            }
+            fields.next()
+        })
+}
+
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        let last = fields.len() - 1;
+        match c {
+            '\\' => fields[last].extend(characters.next()),
+            // Behind the fourth colon all is password.
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            c => fields[last].push(c),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_fits_counts() {
+        let text = "# comment\nother:5432:*:*:no\ndb:5432:shop:app:p\\:w:d\n*:*:*:*:any\n";
+        let password = |wanted| find(text, wanted);
+        assert_eq!(
+            password(["db", "5432", "shop", "app"]).as_deref(),
+            Some("p:w:d")
+        );
+        assert_eq!(
+            password(["db", "5432", "shop", "x"]).as_deref(),
+            Some("any")
+        );
+        assert_eq!(find("short:line\n", ["short", "line", "a", "b"]), None);
+    }
+}
