@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::column::Column;
@@ -102,6 +103,18 @@ impl Archive {
     /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The kind's own part of the manifest.
+    ///
+    /// # Errors
+    /// Where it lacks what `T` has.
+    pub fn body<T: DeserializeOwned>(&self) -> Result<T, ArchiveError> {
+        serde_json::from_value(self.manifest.body.clone()).map_err(|error| ArchiveError::Foreign {
+            path: self.path.clone(),
+            kind: self.manifest.kind.clone(),
+            reason: format!("its {MANIFEST} lacks what one has ({error})"),
+        })
     }
 
     /// Where it lies.

@@ -23,13 +23,7 @@ impl RunReader {
     /// Where it is none, newer than this program, unfinished, cut or unreadable.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let archive = Archive::open(path, KIND, FORMAT)?;
-        let info = serde_json::from_value(archive.manifest().body.clone()).map_err(|error| {
-            ArchiveError::Foreign {
-                path: path.to_owned(),
-                kind: KIND.to_owned(),
-                reason: format!("its manifest lacks what a run's has ({error})"),
-            }
-        })?;
+        let info = archive.body()?;
         Ok(RunReader { archive, info })
     }
 

@@ -24,13 +24,7 @@ impl WorkloadReader {
     /// Where it is none, newer than this program, unfinished, cut or unreadable.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let archive = Archive::open(path, KIND, FORMAT)?;
-        let info = serde_json::from_value(archive.manifest().body.clone()).map_err(|error| {
-            ArchiveError::Foreign {
-                path: path.to_owned(),
-                kind: KIND.to_owned(),
-                reason: format!("its manifest lacks what a workload's has ({error})"),
-            }
-        })?;
+        let info = archive.body()?;
         Ok(WorkloadReader { archive, info })
     }
 
