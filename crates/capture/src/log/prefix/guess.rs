@@ -54,6 +54,8 @@ const COMMON: &[&str] = &[
     "%m [%p]: user=%u,db=%d ",
     "%t [%p]: user=%u,db=%d ",
     "%t:%r:%u@%d:[%p]:",
+    "%t:%r:%u@%d:[%p]: ",
+    "%m:%r:%u@%d:[%p]: ",
     "%m:%r:%u@%d:[%p]:",
     "%t:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a:",
     "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a",
