@@ -4,12 +4,14 @@
 
 use capture::log::parse_parameters;
 use libfuzzer_sys::fuzz_target;
+use workload::PackedParameters;
 
 fuzz_target!(|list: &str| {
-    let Ok(values) = parse_parameters(list) else {
+    let mut values = PackedParameters::default();
+    if parse_parameters(list, &mut values).is_err() {
         return;
-    };
-    let one = |(index, value): (usize, &Option<Box<str>>)| match value {
+    }
+    let one = |(index, value): (usize, Option<&str>)| match value {
         None => format!("${} = NULL", index + 1),
         Some(value) => format!("${} = '{}'", index + 1, value.replace('\'', "''")),
     };

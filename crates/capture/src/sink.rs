@@ -1,6 +1,6 @@
 //! Where captured events go.
 
-use workload::{ArchiveError, Event, Session, WorkloadWriter};
+use workload::{ArchiveError, Event, EventRef, Session, WorkloadWriter};
 
 /// Why a sink took no more: its own error, as the user should read it.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub trait EventSink {
     ///
     /// # Errors
     /// Where it cannot be kept; the capture ends.
-    fn event(&mut self, event: Event) -> Result<(), SinkError>;
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError>;
 
     /// Takes one session that has ended, or that was still open where the source ended.
     ///
@@ -33,7 +33,7 @@ pub trait EventSink {
 }
 
 impl EventSink for WorkloadWriter {
-    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         WorkloadWriter::event(self, event).map_err(archived)
     }
 
@@ -58,7 +58,7 @@ pub struct Counted {
 }
 
 impl EventSink for Counted {
-    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.events += 1;
         self.statements += u64::from(event.kind.is_statement());
         Ok(())
@@ -80,8 +80,8 @@ pub struct Collected {
 }
 
 impl EventSink for Collected {
-    fn event(&mut self, event: Event) -> Result<(), SinkError> {
-        self.events.push(event);
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        self.events.push(event.to_event());
         Ok(())
     }
 

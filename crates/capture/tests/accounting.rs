@@ -11,7 +11,7 @@ use capture::log::{
 use capture::{Collected, EventSink, SinkError};
 use normal::{check_laws, normal_form};
 use proptest::prelude::*;
-use workload::{Event, Session};
+use workload::{EventRef, Session};
 
 const STDERR: &[u8] = include_bytes!("fixtures/both.log");
 const CSV: &[u8] = include_bytes!("fixtures/both.csv");
@@ -203,7 +203,7 @@ fn the_last_line_without_its_end_is_unreadable_and_skips_are_located() {
 struct Full;
 
 impl EventSink for Full {
-    fn event(&mut self, _: Event) -> Result<(), SinkError> {
+    fn event(&mut self, _: &EventRef<'_>) -> Result<(), SinkError> {
         Err(SinkError::new("the disk is full"))
     }
 

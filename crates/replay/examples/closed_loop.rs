@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = directory.path().join("closed_loop.workload");
     let mut writer = WorkloadWriter::create(&path, WriterOptions::default())?;
     let mut event = |session, sequence, due_us, kind| {
-        writer.event(Event {
+        let event = Event {
             session,
             sequence,
             due_us,
@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             unreplayable: None,
             source: 0,
             line: 0,
-        })
+        };
+        writer.event(&event.borrowed())
     };
     let database: Arc<str> = target.database.as_deref().unwrap_or("postgres").into();
     let user: Arc<str> = target.user.as_deref().unwrap_or("postgres").into();

@@ -126,7 +126,7 @@ impl Script {
         let path = self.directory.path().join("script.workload");
         let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
         for event in &self.events {
-            writer.event(event.clone()).unwrap();
+            writer.event(&event.borrowed()).unwrap();
         }
         for event in &self.events {
             if let EventKind::Connect { database, user, .. } = &event.kind {

@@ -15,6 +15,7 @@
 //! knowledge of any source's format, and Parquet itself (the crate `archive` has it).
 
 mod event;
+mod event_ref;
 mod fingerprint;
 mod format;
 mod reader;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use archive::{ArchiveError, Unfinished};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
+pub use event_ref::{EventRef, KindRef, PackedParameters, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
 pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
 pub use reader::WorkloadReader;

@@ -9,7 +9,8 @@ use archive::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::event::{Event, EventKind};
+use crate::event::EventKind;
+use crate::event_ref::EventRef;
 use crate::fingerprint::{Fingerprint, Fingerprinter, classify};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::session::Session;
@@ -90,7 +91,8 @@ impl WorkloadWriter {
     ///
     /// # Errors
     /// Where the disk refuses.
-    pub fn event(&mut self, event: Event) -> Result<(), ArchiveError> {
+    pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
+        let event = event.to_event();
         let fingerprint = match event.kind.sql() {
             Some(sql) => Some(self.statement(&sql.clone())?),
             None => None,
@@ -276,7 +278,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> 
                 session.end_seen = true;
                 writer.session(session)?;
             }
-            writer.event(event)?;
+            writer.event(&event.borrowed())?;
         }
     }
     for session in open.into_values() {

@@ -32,7 +32,7 @@ fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
 fn write(path: &Path, events: &[Event], memory_bytes: usize) -> workload::WorkloadInfo {
     let mut writer = WorkloadWriter::create(path, WriterOptions { memory_bytes }).unwrap();
     for event in events {
-        writer.event(event.clone()).unwrap();
+        writer.event(&event.borrowed()).unwrap();
     }
     writer
         .session(Session {
@@ -160,15 +160,10 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
     for n in 0..total {
         let mut event = statement(1, n, NINE_O_CLOCK_US + n as i64, "s");
         event.kind = EventKind::Simple { sql: "s".into() };
-        writer.event(event).unwrap();
+        writer.event(&event.borrowed()).unwrap();
     }
     writer
-        .event(statement(
-            2,
-            0,
-            NINE_O_CLOCK_US + total as i64 - 5_000,
-            "late",
-        ))
+        .event(&statement(2, 0, NINE_O_CLOCK_US + total as i64 - 5_000, "late").borrowed())
         .unwrap();
     let info = writer.finish(Provenance::default()).unwrap();
     assert_eq!(info.events, total + 1);
@@ -189,7 +184,9 @@ fn a_capture_that_is_dropped_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
-    writer.event(statement(1, 0, 0, "select 1")).unwrap();
+    writer
+        .event(&statement(1, 0, 0, "select 1").borrowed())
+        .unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
@@ -214,7 +211,7 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
                 application: "".into(),
             };
         }
-        writer.event(event).unwrap();
+        writer.event(&event.borrowed()).unwrap();
     }
     std::mem::forget(writer);
     let error = WorkloadReader::open(&path).unwrap_err().to_string();

@@ -90,13 +90,11 @@ fn extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
 
 /// What follows `duration: `.
 fn timed(rest: &str) -> Option<Message<'_>> {
-    let (number, rest) = rest.split_at(memchr::memchr(b' ', rest.as_bytes())?);
-    let rest = rest.strip_prefix(" ms")?;
-    let duration_us = microseconds(number)?;
-    if rest.is_empty() {
-        return Some(Message::Duration { duration_us });
-    }
-    let what = rest.strip_prefix("  ")?;
+    let (duration_us, length) = microseconds(rest.as_bytes())?;
+    let rest = &rest[length..];
+    let Some(what) = rest.strip_prefix(" ms  ") else {
+        return (rest == " ms").then_some(Message::Duration { duration_us });
+    };
     let duration_us = Some(duration_us);
     Some(if let Some(sql) = what.strip_prefix("statement: ") {
         Message::Simple { sql, duration_us }
@@ -123,19 +121,30 @@ fn timed(rest: &str) -> Option<Message<'_>> {
     })
 }
 
-/// Milliseconds with decimals, as microseconds.
-fn microseconds(text: &str) -> Option<u64> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let mut value: u64 = whole.parse().ok()?;
-    for index in 0..3 {
-        let digit = match decimals.as_bytes().get(index) {
-            None => 0,
-            Some(byte) if byte.is_ascii_digit() => u64::from(byte - b'0'),
-            Some(_) => return None,
-        };
+/// Milliseconds with up to three decimals, as microseconds; and how many bytes they are.
+#[inline]
+fn microseconds(text: &[u8]) -> Option<(u64, usize)> {
+    let digit = |at: usize| {
+        let digit = text.get(at)?.wrapping_sub(b'0');
+        (digit < 10).then_some(u64::from(digit))
+    };
+    let mut at = 0;
+    let mut value = 0u64;
+    while let Some(digit) = digit(at) {
         value = value.checked_mul(10)?.checked_add(digit)?;
+        at += 1;
     }
-    Some(value)
+    if at == 0 {
+        return None;
+    }
+    let point = text.get(at) == Some(&b'.');
+    at += usize::from(point);
+    for _ in 0..3 {
+        let decimal = digit(at).filter(|_| point);
+        at += usize::from(decimal.is_some());
+        value = value.checked_mul(10)?.checked_add(decimal.unwrap_or(0))?;
+    }
+    Some((value, at))
 }
 
 fn connection(rest: &str) -> Message<'_> {

@@ -47,7 +47,7 @@ use stderr::StderrReader;
 
 pub use error::LogError;
 pub use input::Input;
-pub use parameters::{Parameter, ParametersError, parse_parameters};
+pub use parameters::{ParametersError, parse_parameters};
 pub use reconcile::{
     Location, Reconciliation, SkipReason, Skipped, UNREADABLE_KEPT_MAX, Unreadable, UnreadableLine,
     UnreadableReason,

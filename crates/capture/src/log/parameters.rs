@@ -1,6 +1,8 @@
 //! The list of a statement's parameters, as it stands in a DETAIL or CONTEXT:
 //! `$1 = 'it''s', $2 = NULL`. Values bound in binary are printed as text; types are never said.
 
+use workload::PackedParameters;
+
 /// Why a list does not parse: where, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParametersError {
@@ -8,69 +10,74 @@ pub struct ParametersError {
     pub at: usize,
 }
 
-/// A value; `None` is NULL.
-pub type Parameter = Option<Box<str>>;
-
-/// Reads a list. Values may hold anything, also newlines and text such as `', $2 = '`: quotes in
+/// Reads a list into `values`, which is cleared first. Values may hold anything, also newlines and text such as `', $2 = '`: quotes in
 /// them are doubled.
 ///
 /// # Errors
 /// Where it is no such list, as a whole.
-pub fn parse_parameters(list: &str) -> Result<Vec<Parameter>, ParametersError> {
+pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(), ParametersError> {
+    values.clear();
     let bytes = list.as_bytes();
-    let mut values = Vec::new();
     let mut at = 0;
     loop {
         let fail = ParametersError { at };
-        let rest = &list[at..];
-        let digits = rest.strip_prefix('$').ok_or(fail)?;
-        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, after) = digits.split_at(length);
-        if !after.starts_with(" = ") {
+        if bytes.get(at) != Some(&b'$') {
             return Err(fail);
         }
-        if number.starts_with('0') || number.parse() != Ok(values.len() + 1) {
+        let (number, digits) = small_number(&bytes[at + 1..]).ok_or(fail)?;
+        if number != values.len() + 1 || !bytes[at + 1 + digits..].starts_with(b" = ") {
             return Err(fail);
         }
-        at += 1 + number.len() + 3;
-        if list[at..].starts_with("NULL") {
-            values.push(None);
+        at += 1 + digits + 3;
+        if bytes.get(at) == Some(&b'\'') {
+            at = quoted(list, at, values).ok_or(ParametersError { at })?;
+        } else if bytes[at..].starts_with(b"NULL") {
+            values.push_null();
             at += 4;
         } else {
-            let (value, end) = quoted(list, at).ok_or(ParametersError { at })?;
-            values.push(Some(value));
-            at = end;
+            return Err(ParametersError { at });
         }
         if at == bytes.len() {
-            return Ok(values);
+            return Ok(());
         }
-        if !list[at..].starts_with(", ") {
+        if !bytes[at..].starts_with(b", ") {
             return Err(ParametersError { at });
         }
         at += 2;
     }
 }
 
-/// The quoted value that starts at `at`, and where it ends.
-fn quoted(list: &str, at: usize) -> Option<(Box<str>, usize)> {
+/// A number without leading zeros, and how many digits it has.
+#[inline]
+fn small_number(text: &[u8]) -> Option<(usize, usize)> {
+    let (mut value, mut length) = (0, 0);
+    while let Some(digit) = text.get(length).map(|byte| byte.wrapping_sub(b'0'))
+        && digit < 10
+    {
+        // The protocol has at most 65,535 parameters.
+        if length == 9 || (value == 0 && length > 0) {
+            return None;
+        }
+        value = value * 10 + usize::from(digit);
+        length += 1;
+    }
+    (length > 0).then_some((value, length))
+}
+
+/// Takes the quoted value that starts at `at`; returns where it ends.
+#[inline]
+fn quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize> {
     let bytes = list.as_bytes();
-    if bytes.get(at) != Some(&b'\'') {
-        return None;
-    }
-    let start = at + 1;
-    let mut end = start + memchr::memchr(b'\'', &bytes[start..])?;
-    if bytes.get(end + 1) != Some(&b'\'') {
-        return Some((list[start..end].into(), end + 1));
-    }
-    let mut value = String::new();
-    let mut from = start;
+    let mut from = at + 1;
+    let mut end = from + memchr::memchr(b'\'', &bytes[from..])?;
     while bytes.get(end + 1) == Some(&b'\'') {
-        value.push_str(&list[from..=end]);
+        values.push_text(&list[from..=end]);
         from = end + 2;
         end = from + memchr::memchr(b'\'', &bytes[from..])?;
     }
-    value.push_str(&list[from..end]);
-    Some((value.into(), end + 1))
+    values.push_text(&list[from..end]);
+    values.end_value();
+    Some(end + 1)
 }
 
 /// The list within a DETAIL: `parameters: ` up to version 16, `Parameters: ` from 17 on.
@@ -123,7 +130,7 @@ const CHARACTER_SLACK_BYTES: usize = 3;
 
 impl CutValues {
     /// Whether a statement's values hold one that was cut.
-    pub(super) fn any(&mut self, values: &[Parameter]) -> bool {
+    pub(super) fn any(&mut self, values: &PackedParameters) -> bool {
         let mut suspect = None;
         for value in values.iter().flatten() {
             let kept = value.strip_suffix("...").map(str::len);
@@ -139,6 +146,23 @@ impl CutValues {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    type Parameter = Option<Box<str>>;
+
+    fn parsed(list: &str) -> Result<Vec<Parameter>, ParametersError> {
+        let mut values = PackedParameters::default();
+        parse_parameters(list, &mut values)?;
+        Ok(values.iter().map(|value| value.map(Box::from)).collect())
+    }
+
+    fn packed(texts: &[&str]) -> PackedParameters {
+        let mut values = PackedParameters::default();
+        for text in texts {
+            values.push_text(text);
+            values.end_value();
+        }
+        values
+    }
 
     fn list(values: &[Parameter]) -> String {
         let one = |(index, value): (usize, &Parameter)| match value {
@@ -166,7 +190,7 @@ mod tests {
             )
         ) {
             let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
-            prop_assert_eq!(parse_parameters(&list(&values)), Ok(values));
+            prop_assert_eq!(parsed(&list(&values)), Ok(values));
         }
 
         #[test]
@@ -176,7 +200,7 @@ mod tests {
             let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
             let whole = list(&values);
             let cut = cut % whole.len();
-            if let Ok(fewer) = parse_parameters(&whole[..cut]) {
+            if let Ok(fewer) = parsed(&whole[..cut]) {
                 // A cut behind a whole value, or where a doubled quote looks like the last one.
                 prop_assert!(fewer.len() <= values.len());
             }
@@ -192,12 +216,10 @@ mod tests {
             ("$1 = 'a", 5),
             ("$1 = 'a';", 8),
             ("$1 = NULLx", 9),
+            ("$01 = 'a'", 0),
+            ("$99999999999 = 'a'", 0),
         ] {
-            assert_eq!(
-                parse_parameters(text),
-                Err(ParametersError { at }),
-                "{text}"
-            );
+            assert_eq!(parsed(text), Err(ParametersError { at }), "{text}");
         }
     }
 
@@ -233,26 +255,20 @@ mod tests {
 
     #[test]
     fn fact_09_a_cut_value_is_told_from_one_that_ends_in_dots() {
-        let values = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|text| Some((*text).into()))
-                .collect::<Vec<Parameter>>()
-        };
         let mut cuts = CutValues::default();
-        assert!(!cuts.any(&values(&["short", "..."])));
+        assert!(!cuts.any(&packed(&["short", "..."])));
         assert!(
-            cuts.any(&values(&["longlong..."])),
+            cuts.any(&packed(&["longlong..."])),
             "eight bytes are the longest so far"
         );
         assert!(
-            cuts.any(&values(&["longlon...", "12345678"])),
+            cuts.any(&packed(&["longlon...", "12345678"])),
             "a character of two bytes was split"
         );
         assert!(
-            !cuts.any(&values(&["and so on and on..", "wait..."])),
+            !cuts.any(&packed(&["and so on and on..", "wait..."])),
             "longer values were whole"
         );
-        assert!(!cuts.any(&values(&["longlong..."])));
+        assert!(!cuts.any(&packed(&["longlong..."])));
     }
 }

@@ -49,6 +49,9 @@ pub(super) fn label(line: &[u8]) -> Option<(Label, usize)> {
     if line.starts_with(b"LOG:  ") {
         return Some((Label::Head(Severity::Log), 6));
     }
+    if line.starts_with(b"DETAIL:  ") {
+        return Some((Label::Detail, 9));
+    }
     if !line.first()?.is_ascii_uppercase() {
         return None;
     }

@@ -148,7 +148,7 @@ impl Reader for StderrReader {
                 end,
             );
         }
-        let Ok(text) = std::str::from_utf8(whole) else {
+        let Ok(text) = simdutf8::basic::from_utf8(whole) else {
             return (
                 Found::Unreadable {
                     lines,
@@ -192,7 +192,7 @@ impl Reader for StderrReader {
         };
         // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
         // character by a literal that is none.
-        let name = |span: super::prefix::Span| std::str::from_utf8(span.of(first)).unwrap_or("");
+        let name = |span: super::prefix::Span| span.of(text);
         let mut message = part(0);
         let mut sqlstate = fields.sqlstate.map(Sqlstate);
         if (located || message.starts_with("00000: "))

@@ -87,6 +87,9 @@ const ZONE_BYTES_MAX: usize = 8;
 /// Reads timestamps; remembers the last date and the last zone, which seldom change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Timestamps {
+    /// `2026-03-01 09:30:`, and what it stands for.
+    minute: [u8; 17],
+    minute_us: i64,
     date: [u8; 10],
     date_us: i64,
     zone: [u8; ZONE_BYTES_MAX],
@@ -115,6 +118,38 @@ impl Timestamps {
     /// Reads a timestamp at the start of `text`.
     #[inline]
     pub(super) fn read(&mut self, text: &[u8]) -> Option<Stamp> {
+        self.read_within_minute(text)
+            .or_else(|| self.read_any(text))
+    }
+
+    /// The hot case: the minute and the zone of the last one, and milliseconds.
+    #[inline]
+    fn read_within_minute(&self, text: &[u8]) -> Option<Stamp> {
+        let fixed = text.first_chunk::<24>()?;
+        if fixed[..17] != self.minute || fixed[19] != b'.' || fixed[23] != b' ' {
+            return None;
+        }
+        let zone_end = 24 + self.zone_length;
+        if text.get(24..zone_end)? != &self.zone[..self.zone_length]
+            || text.get(zone_end).is_none_or(u8::is_ascii_alphanumeric)
+        {
+            return None;
+        }
+        let seconds = two_digits(fixed[17], fixed[18])?;
+        let tens = two_digits(fixed[20], fixed[21])?;
+        let ones = fixed[22].wrapping_sub(b'0');
+        if seconds > 60 || ones > 9 {
+            return None;
+        }
+        let milliseconds = i64::from(seconds) * 1_000 + i64::from(tens * 10 + u32::from(ones));
+        Some(Stamp {
+            wall_us: self.minute_us + milliseconds * 1_000 - self.offset_us,
+            length: zone_end,
+            milliseconds: true,
+        })
+    }
+
+    fn read_any(&mut self, text: &[u8]) -> Option<Stamp> {
         let fixed = text.first_chunk::<19>()?;
         if fixed[10] != b' ' || fixed[13] != b':' || fixed[16] != b':' {
             return None;
@@ -129,9 +164,9 @@ impl Timestamps {
         if hours > 24 || minutes > 59 || seconds > 60 {
             return None;
         }
-        let mut wall_us = self.date_us
-            + ((i64::from(hours) * 60 + i64::from(minutes)) * 60 + i64::from(seconds))
-                * US_PER_SECOND;
+        let minute_us =
+            self.date_us + (i64::from(hours) * 60 + i64::from(minutes)) * 60 * US_PER_SECOND;
+        let mut wall_us = minute_us + i64::from(seconds) * US_PER_SECOND;
         let mut length = 19;
         let milliseconds = text.get(19) == Some(&b'.');
         if milliseconds {
@@ -160,6 +195,8 @@ impl Timestamps {
         if *zone_text != self.zone[..self.zone_length] {
             self.learn_zone(zone_text)?;
         }
+        self.minute.copy_from_slice(&fixed[..17]);
+        self.minute_us = minute_us;
         Some(Stamp {
             wall_us: wall_us - self.offset_us,
             length: length + 1 + zone,

@@ -7,7 +7,7 @@ use ::capture::log::{self, Input, LogError, LogFormat, LogOptions, LogReport};
 use ::capture::{Counted, EventSink, SinkError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{CaptureView, SkippedView, UnreadableLineView, UnreadableView, capture_text, to_json};
-use workload::{Event, Provenance, Session, WorkloadInfo, WorkloadWriter};
+use workload::{EventRef, Provenance, Session, WorkloadInfo, WorkloadWriter};
 
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -186,7 +186,7 @@ struct Stoppable<'a, S> {
 struct Stopped;
 
 impl<S: EventSink> EventSink for Stoppable<'_, S> {
-    fn event(&mut self, event: Event) -> Result<(), SinkError> {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         if self.interrupt.is_asked() {
             return Err(SinkError::new(Stopped));
         }

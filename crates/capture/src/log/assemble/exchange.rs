@@ -21,15 +21,16 @@
 //! - A finished exchange is held until its session does something else: a deferred constraint may
 //!   still fail it.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::rc::Rc;
 
-use workload::{EventKind, Outcome, Sqlstate, Unreplayable};
+use workload::{KindRef, Outcome, PackedParameters, Parameters, Sqlstate, Unreplayable};
 
 use super::super::entry::{Entry, Place};
 use super::super::message::Step;
-use super::super::parameters::{Parameter, list_in_detail, parse_parameters};
+use super::super::parameters::list_in_detail;
 use super::super::reconcile::SkipReason;
-use super::super::statement::{Named, copies_from_client, placeholders, split_name};
+use super::super::statement::{Named, copies_from_client, placeholders};
 use super::Output;
 use super::session::Live;
 use crate::sink::SinkError;
@@ -62,15 +63,35 @@ pub(super) enum Protocol {
     Fetch,
 }
 
+/// A statement's text: one that a name stands for is shared, any other is the exchange's own, in
+/// space that [`Output`] gives out and takes back.
+#[derive(Debug)]
+pub(super) enum Sql {
+    Shared(Rc<str>),
+    Own(String),
+}
+
+impl Deref for Sql {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        match self {
+            Sql::Shared(text) => text,
+            Sql::Own(text) => text,
+        }
+    }
+}
+
 /// One thing that a client does, as far as it was told.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub protocol: Protocol,
     pub stage: Stage,
-    pub statement: Arc<str>,
-    pub portal: Arc<str>,
-    pub sql: Arc<str>,
-    pub parameters: Option<Vec<Parameter>>,
+    pub statement: Rc<str>,
+    pub portal: Rc<str>,
+    pub sql: Sql,
+    pub parameters: Option<PackedParameters>,
     pub due_us: i64,
     /// When its last line was written.
     pub seen_us: i64,
@@ -86,7 +107,7 @@ impl Exchange {
     pub(super) fn new(
         protocol: Protocol,
         stage: Stage,
-        (statement, portal, sql): (Arc<str>, Arc<str>, Arc<str>),
+        (statement, portal, sql): (Rc<str>, Rc<str>, Sql),
         entry: &Entry<'_>,
         duration_us: Option<u64>,
     ) -> Self {
@@ -107,12 +128,12 @@ impl Exchange {
         }
     }
 
-    fn add(&mut self, entry: &Entry<'_>, duration_us: Option<u64>) {
+    fn add(&mut self, output: &mut Output<'_>, entry: &Entry<'_>, duration_us: Option<u64>) {
         self.lines += entry.lines;
         self.seen_us = entry.wall_us;
         self.duration_us += duration_us.unwrap_or(0);
         if self.parameters.is_none() {
-            self.parameters = parameters(entry);
+            self.parameters = parameters(output, entry);
         }
     }
 
@@ -142,8 +163,8 @@ fn began(entry: &Entry<'_>, duration_us: Option<u64>) -> i64 {
     entry.wall_us.saturating_sub(duration_us)
 }
 
-fn parameters(entry: &Entry<'_>) -> Option<Vec<Parameter>> {
-    list_in_detail(entry.detail).and_then(|list| parse_parameters(list).ok())
+fn parameters(output: &mut Output<'_>, entry: &Entry<'_>) -> Option<PackedParameters> {
+    output.parameters(list_in_detail(entry.detail)?)
 }
 
 impl Live {
@@ -158,7 +179,8 @@ impl Live {
         self.open(output, entry, began(entry, duration_us))?;
         self.displace(output)?;
         self.drop_loose(output);
-        let names = (output.empty.clone(), output.empty.clone(), sql.into());
+        let text = Sql::Own(output.text(sql));
+        let names = (output.no_name.clone(), output.no_name.clone(), text);
         let mut exchange =
             Exchange::new(Protocol::Simple, Stage::Running, names, entry, duration_us);
         exchange.ran(duration_us);
@@ -175,7 +197,7 @@ impl Live {
     ) {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
-                pending.add(entry, Some(duration_us));
+                pending.add(output, entry, Some(duration_us));
                 pending.ran(Some(duration_us));
             }
             _ => {
@@ -208,8 +230,7 @@ impl Live {
         named: &str,
         duration_us: Option<u64>,
     ) -> Result<(), SinkError> {
-        let known = |name: &str| self.known.get(name).map(|known| &*known.sql);
-        let Some(named) = split_name(named, step != Step::Parse, known) else {
+        let Some((named, known)) = self.named(named, step != Step::Parse) else {
             output.skip(SkipReason::ServerMessage, entry);
             return Ok(());
         };
@@ -223,20 +244,19 @@ impl Live {
             Step::Execute | Step::Fetch => Stage::Running,
         };
         if self.continues(&named, step) {
-            let mut exchange = self.pending.take().expect("it continues");
+            let exchange = self.pending.as_mut().expect("it continues");
             let pause_us = began(entry, duration_us) - exchange.seen_us;
             if exchange.stage == Stage::Parsed && pause_us > SAME_MESSAGE_US {
                 exchange.due_us = began(entry, duration_us);
             }
             if exchange.stage == Stage::Parsed {
-                exchange.portal = self.portal(output, named.portal);
+                exchange.portal = portal(output, named.portal);
             }
             exchange.stage = stage;
-            exchange.add(entry, duration_us);
+            exchange.add(output, entry, duration_us);
             if step == Step::Execute {
                 exchange.ran(duration_us);
             }
-            self.pending = Some(exchange);
             return Ok(());
         }
         self.displace(output)?;
@@ -244,20 +264,23 @@ impl Live {
             && let Some(at) = self.bound.iter().position(|bound| is_of(bound, &named))
         {
             let mut exchange = self.bound.remove(at);
-            exchange.add(entry, duration_us);
+            exchange.add(output, entry, duration_us);
             exchange.ran(duration_us);
             self.pending = Some(exchange);
             return Ok(());
         }
-        let (statement, sql) = self.learn(output, named.statement, named.sql)?;
-        let portal = self.portal(output, named.portal);
+        let (statement, sql) = match known {
+            Some(known) => known,
+            None => self.learn(output, named.statement, named.sql)?,
+        };
+        let portal = portal(output, named.portal);
         let protocol = match step {
             Step::Fetch => Protocol::Fetch,
             _ => Protocol::Extended,
         };
-        let names = (statement, portal, sql);
+        let names = (statement, portal, Sql::Shared(sql));
         let mut exchange = Exchange::new(protocol, stage, names, entry, duration_us);
-        exchange.parameters = parameters(entry);
+        exchange.parameters = parameters(output, entry);
         if matches!(step, Step::Bind | Step::Execute) {
             self.use_parse(&mut exchange);
         }
@@ -286,13 +309,6 @@ impl Live {
                         || (pending.stage == Stage::Bound && *pending.portal == *named.portal)
                 }
             }
-    }
-
-    fn portal(&self, output: &Output<'_>, name: &str) -> Arc<str> {
-        match name {
-            "" => output.empty.clone(),
-            name => name.into(),
-        }
     }
 
     fn use_loose(&mut self, exchange: &mut Exchange) {
@@ -351,13 +367,13 @@ impl Live {
             sqlstate: exchange.sqlstate,
             ..Outcome::default()
         };
-        let (statement, portal, sql) = (exchange.statement, exchange.portal, exchange.sql);
-        let mut unreplayable = copies_from_client(&sql).then_some(Unreplayable::CopyDataMissing);
+        let (statement, portal, sql) = (&*exchange.statement, &*exchange.portal, &*exchange.sql);
+        let mut unreplayable = copies_from_client(sql).then_some(Unreplayable::CopyDataMissing);
         let kind = match (exchange.protocol, exchange.stage) {
-            (Protocol::Simple, _) => EventKind::Simple { sql },
+            (Protocol::Simple, _) => KindRef::Simple { sql },
             (Protocol::Fetch, _) => {
                 unreplayable = Some(Unreplayable::PortalFetch);
-                EventKind::Fetch {
+                KindRef::Fetch {
                     statement,
                     portal,
                     sql,
@@ -365,20 +381,23 @@ impl Live {
             }
             (Protocol::Extended, Stage::Parsed) => {
                 unreplayable = None;
-                EventKind::Prepare { statement, sql }
+                KindRef::Prepare { statement, sql }
             }
             (Protocol::Extended, _) => {
                 match &exchange.parameters {
                     Some(parameters) if output.cuts.any(parameters) => {
                         unreplayable = Some(Unreplayable::ParametersCut);
                     }
-                    None if placeholders(&sql) > 0 => {
+                    None if placeholders(sql) > 0 => {
                         unreplayable = Some(Unreplayable::ParametersMissing);
                     }
                     _ => (),
                 }
-                let parameters = exchange.parameters.unwrap_or_default();
-                EventKind::Execute {
+                let parameters = exchange
+                    .parameters
+                    .as_ref()
+                    .map_or(Parameters::NONE, Parameters::Packed);
+                KindRef::Execute {
                     statement,
                     portal,
                     sql,
@@ -393,7 +412,9 @@ impl Live {
             unreplayable,
             exchange.due_us,
             exchange.place,
-        )
+        )?;
+        output.take_back(exchange);
+        Ok(())
     }
 
     /// A line that shows the pending exchange to be forged came late: takes it back, and returns
@@ -403,6 +424,13 @@ impl Live {
             matches!(pending.stage, Stage::Running | Stage::Done) && pending.sqlstate.is_none()
         })?;
         Some((forged.lines, forged.place))
+    }
+}
+
+fn portal(output: &Output<'_>, name: &str) -> Rc<str> {
+    match name {
+        "" => output.no_name.clone(),
+        name => name.into(),
     }
 }
 

@@ -12,15 +12,15 @@
 //!   does not tell, and the target fails in the same way.
 //! - `canceling statement due to user request` is also a `Cancel`, right behind the statement.
 
-use workload::{EventKind, Outcome, Sqlstate};
+use workload::{KindRef, Outcome, PackedParameters, Sqlstate};
 
 use super::super::entry::Entry;
-use super::super::parameters::{Parameter, is_extended, list_in_context, parse_parameters};
+use super::super::parameters::{is_extended, list_in_context};
 use super::super::reconcile::SkipReason;
 use super::super::severity::Severity;
 use super::super::statement::placeholders;
 use super::Output;
-use super::exchange::{Exchange, Protocol, Stage};
+use super::exchange::{Exchange, Protocol, Sql, Stage};
 use super::session::Live;
 use crate::sink::SinkError;
 
@@ -48,7 +48,7 @@ impl Live {
                 pending.parameters = pending
                     .parameters
                     .take()
-                    .or_else(|| context_parameters(entry));
+                    .or_else(|| context_parameters(output, entry));
             }
             pending.stage = Stage::Done;
         } else if !entry.statement.is_empty() {
@@ -68,7 +68,7 @@ impl Live {
             self.displace(output)?;
             self.emit(
                 output,
-                EventKind::Cancel,
+                KindRef::Cancel,
                 Outcome::default(),
                 None,
                 entry.wall_us,
@@ -85,8 +85,8 @@ impl Live {
         sqlstate: Sqlstate,
     ) -> Result<Exchange, SinkError> {
         let sql = entry.statement;
-        let empty = output.empty.clone();
-        let parameters = context_parameters(entry);
+        let empty = output.no_name.clone();
+        let parameters = context_parameters(output, entry);
         let shows_portal = parameters.is_some() || is_extended(entry.context);
         let (protocol, stage) = if !shows_portal && placeholders(sql) == 0 {
             (Protocol::Simple, Stage::Done)
@@ -98,9 +98,10 @@ impl Live {
         let (statement, sql) = match (protocol, stage) {
             (Protocol::Extended, Stage::Done) => {
                 let name = self.name_of(sql).unwrap_or_else(|| empty.clone());
-                self.learn(output, &name, sql)?
+                let (statement, sql) = self.learn(output, &name, sql)?;
+                (statement, Sql::Shared(sql))
             }
-            _ => (empty.clone(), sql.into()),
+            _ => (empty.clone(), Sql::Own(output.text(sql))),
         };
         let portal = list_in_context(entry.context).map_or(empty, |(portal, _)| portal.into());
         let mut exchange = Exchange::new(protocol, stage, (statement, portal, sql), entry, None);
@@ -129,7 +130,7 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
     }
 }
 
-fn context_parameters(entry: &Entry<'_>) -> Option<Vec<Parameter>> {
+fn context_parameters(output: &mut Output<'_>, entry: &Entry<'_>) -> Option<PackedParameters> {
     let (_, list) = list_in_context(entry.context)?;
-    parse_parameters(list).ok()
+    output.parameters(list)
 }

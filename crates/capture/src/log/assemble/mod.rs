@@ -17,14 +17,18 @@ mod session;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
 use std::sync::Arc;
+
+use workload::PackedParameters;
 
 use super::entry::{Backend, Entry, Place};
 use super::message::{Message, classify};
-use super::parameters::CutValues;
+use super::parameters::{CutValues, parse_parameters};
 use super::reconcile::{Reconciliation, SkipReason};
 use super::severity::Severity;
 use crate::sink::{EventSink, SinkError};
+use exchange::{Exchange, Sql};
 use session::{Arriving, Live};
 
 /// How long after its last sign a connection that is no session, or a session that FATAL ended, is
@@ -60,6 +64,10 @@ pub(super) struct Output<'s> {
     cuts: CutValues,
     sessions: u64,
     empty: Arc<str>,
+    no_name: Rc<str>,
+    /// Space to use again: at most as many as exchanges were open at once.
+    texts: Vec<String>,
+    lists: Vec<PackedParameters>,
 }
 
 /// Assembles events. See the module's text.
@@ -80,6 +88,9 @@ impl<'s> Assembler<'s> {
                 cuts: CutValues::default(),
                 sessions: 0,
                 empty: "".into(),
+                no_name: "".into(),
+                texts: Vec::new(),
+                lists: Vec::new(),
             },
             live: HashMap::default(),
             fading: VecDeque::new(),
@@ -340,7 +351,47 @@ fn skipped_backend(backend: Backend) -> Option<SkipReason> {
     }
 }
 
+/// Space for a longer text than this is not kept.
+const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
+
 impl Output<'_> {
+    /// A copy of a text, in space that was used before.
+    #[inline]
+    fn text(&mut self, text: &str) -> String {
+        let mut copy = self.texts.pop().unwrap_or_default();
+        copy.push_str(text);
+        copy
+    }
+
+    /// The values of a list, in space that was used before; `None` where it is no list.
+    #[inline]
+    fn parameters(&mut self, list: &str) -> Option<PackedParameters> {
+        let mut values = self.lists.pop().unwrap_or_default();
+        match parse_parameters(list, &mut values) {
+            Ok(()) => Some(values),
+            Err(_) => {
+                self.lists.push(values);
+                None
+            }
+        }
+    }
+
+    /// Takes the space of an exchange back.
+    #[inline]
+    fn take_back(&mut self, exchange: Exchange) {
+        if let Sql::Own(mut text) = exchange.sql
+            && text.capacity() <= SPARE_TEXT_BYTES_MAX
+        {
+            text.clear();
+            self.texts.push(text);
+        }
+        if let Some(values) = exchange.parameters
+            && values.capacity_bytes() <= SPARE_TEXT_BYTES_MAX
+        {
+            self.lists.push(values);
+        }
+    }
+
     fn skip(&mut self, reason: SkipReason, entry: &Entry<'_>) {
         self.account.skip(reason, entry.lines, entry.place);
     }

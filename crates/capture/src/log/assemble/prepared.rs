@@ -4,11 +4,13 @@
 //! first execution of its name; where none comes it is a Prepare of its own, placed where that
 //! became certain: at the name's next text, or at the session's end.
 
-use std::sync::Arc;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
 
-use workload::{EventKind, Outcome};
+use workload::{KindRef, Outcome};
 
 use super::super::entry::Place;
+use super::super::statement::{Named, split_name};
 use super::Output;
 use super::exchange::Exchange;
 use super::session::Live;
@@ -18,10 +20,44 @@ use crate::sink::SinkError;
 /// not fill the memory; Close is never logged.
 const KNOWN_MAX: usize = 4_096;
 
+/// The name and text of a statement that is known.
+pub(super) type Shared = (Rc<str>, Rc<str>);
+
+/// Hashes names of statements, which are short: the map is asked for every step. At most
+/// [`KNOWN_MAX`] names are in it, so names chosen to collide cannot cost much.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            // 2^64 over the golden ratio.
+            self.0 = (self.0.rotate_left(23) ^ u64::from_le_bytes(word))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, _: u8) {
+        // The end of a text; nothing follows it in a key.
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+pub(super) type KnownStatements =
+    std::collections::HashMap<Rc<str>, KnownStatement, BuildHasherDefault<NameHasher>>;
+
 /// A statement that the session prepared under a name.
 #[derive(Debug)]
 pub(super) struct KnownStatement {
-    pub(super) sql: Arc<str>,
+    pub(super) sql: Rc<str>,
     /// Its parse, while nothing has used it.
     unused: Option<Parse>,
 }
@@ -35,6 +71,37 @@ struct Parse {
 }
 
 impl Live {
+    /// Cuts `NAME: SQL`; where the session has this very text under that name, also returns the
+    /// shared ones.
+    #[inline]
+    pub(super) fn named<'t>(
+        &self,
+        text: &'t str,
+        has_portal: bool,
+    ) -> Option<(Named<'t>, Option<Shared>)> {
+        // The hot case: a plain name that is known.
+        let name_end = memchr::memchr(b':', text.as_bytes())?;
+        if let Some(sql) = text[name_end + 1..].strip_prefix(' ') {
+            let statement = match &text[..name_end] {
+                "<unnamed>" => "",
+                name => name,
+            };
+            let portal = "";
+            if let Some((name, known)) = self.known.get_key_value(statement)
+                && *known.sql == *sql
+            {
+                let named = Named {
+                    statement,
+                    portal,
+                    sql,
+                };
+                return Some((named, Some((name.clone(), known.sql.clone()))));
+            }
+        }
+        let known = |name: &str| self.known.get(name).map(|known| &*known.sql);
+        Some((split_name(text, has_portal, known)?, None))
+    }
+
     /// The shared texts of a statement's name and SQL. A name that had another text is prepared
     /// anew.
     pub(super) fn learn(
@@ -42,7 +109,7 @@ impl Live {
         output: &mut Output<'_>,
         name: &str,
         sql: &str,
-    ) -> Result<(Arc<str>, Arc<str>), SinkError> {
+    ) -> Result<Shared, SinkError> {
         if let Some((name, known)) = self.known.get_key_value(name)
             && *known.sql == *sql
         {
@@ -51,10 +118,10 @@ impl Live {
         if self.known.len() >= KNOWN_MAX {
             self.forget_statements(output)?;
         }
-        let sql: Arc<str> = sql.into();
+        let sql: Rc<str> = sql.into();
         let (name, before) = match self.known.remove_entry(name) {
             Some((name, before)) => (name, Some(before)),
-            None if name.is_empty() => (output.empty.clone(), None),
+            None if name.is_empty() => (output.no_name.clone(), None),
             None => (name.into(), None),
         };
         let known = KnownStatement {
@@ -67,13 +134,13 @@ impl Live {
             unused: Some(parse),
         }) = before
         {
-            self.prepared(output, name.clone(), sql, parse)?;
+            self.prepared(output, &name, &sql, parse)?;
         }
         Ok((name, sql))
     }
 
     /// A name of the session's under which it has this text.
-    pub(super) fn name_of(&self, sql: &str) -> Option<Arc<str>> {
+    pub(super) fn name_of(&self, sql: &str) -> Option<Rc<str>> {
         self.known
             .iter()
             .find(|(_, known)| *known.sql == *sql)
@@ -84,8 +151,8 @@ impl Live {
     fn prepared(
         &mut self,
         output: &mut Output<'_>,
-        statement: Arc<str>,
-        sql: Arc<str>,
+        statement: &str,
+        sql: &str,
         parse: Parse,
     ) -> Result<(), SinkError> {
         output.account.lines_in_events += parse.lines;
@@ -93,7 +160,7 @@ impl Live {
             duration_us: Some(parse.duration_us),
             ..Outcome::default()
         };
-        let kind = EventKind::Prepare { statement, sql };
+        let kind = KindRef::Prepare { statement, sql };
         self.emit(output, kind, outcome, None, parse.due_us, parse.place)
     }
 
@@ -106,7 +173,7 @@ impl Live {
         unused.sort_by(|a, b| (a.2.due_us, &a.0).cmp(&(b.2.due_us, &b.0)));
         unused
             .into_iter()
-            .try_for_each(|(name, sql, parse)| self.prepared(output, name, sql, parse))
+            .try_for_each(|(name, sql, parse)| self.prepared(output, &name, &sql, parse))
     }
 
     /// The parse that this exchange is the first to use.
@@ -135,7 +202,7 @@ impl Live {
         let (name, sql) = self.learn(output, &exchange.statement, &exchange.sql)?;
         let known = self.known.get_mut(&name).expect("just learnt");
         match known.unused.replace(parse) {
-            Some(before) => self.prepared(output, name, sql, before),
+            Some(before) => self.prepared(output, &name, &sql, before),
             None => Ok(()),
         }
     }

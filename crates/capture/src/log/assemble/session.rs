@@ -1,15 +1,14 @@
 //! What is known of one session that may go on.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use workload::{Event, EventKind, Outcome, Session, Unreplayable};
+use workload::{EventRef, KindRef, Outcome, Session, Unreplayable};
 
 use super::super::entry::{Entry, Place};
 use super::super::reconcile::SkipReason;
 use super::Output;
 use super::exchange::{Exchange, Loose};
-use super::prepared::KnownStatement;
+use super::prepared::KnownStatements;
 use crate::sink::SinkError;
 
 /// A connection that is not yet a session.
@@ -48,7 +47,7 @@ pub(super) struct Live {
     pub(super) pending: Option<Exchange>,
     /// Bound to named portals and not yet executed, the oldest first.
     pub(super) bound: Vec<Exchange>,
-    pub(super) known: HashMap<Arc<str>, KnownStatement>,
+    pub(super) known: KnownStatements,
     pub(super) loose: Option<Loose>,
 }
 
@@ -90,7 +89,7 @@ impl Live {
             statements: 0,
             pending: None,
             bound: Vec::new(),
-            known: HashMap::new(),
+            known: KnownStatements::default(),
             loose: None,
         }
     }
@@ -198,10 +197,15 @@ impl Live {
         self.id = Some(output.sessions);
         output.sessions += 1;
         self.start_us = start_us;
-        let connect = EventKind::Connect {
-            database: self.database.clone(),
-            user: self.user.clone(),
-            application: self.application.clone(),
+        let (database, user, application) = (
+            self.database.clone(),
+            self.user.clone(),
+            self.application.clone(),
+        );
+        let connect = KindRef::Connect {
+            database: &database,
+            user: &user,
+            application: &application,
         };
         self.emit(output, connect, Outcome::default(), None, start_us, place)
     }
@@ -210,7 +214,7 @@ impl Live {
     pub(super) fn emit(
         &mut self,
         output: &mut Output<'_>,
-        kind: EventKind,
+        kind: KindRef<'_>,
         outcome: Outcome,
         unreplayable: Option<Unreplayable>,
         due_us: i64,
@@ -219,7 +223,7 @@ impl Live {
         // Whole seconds, or two lines written out of order, must not put it before the last.
         self.due_us = self.due_us.max(due_us);
         self.statements += u64::from(kind.is_statement());
-        let event = Event {
+        let event = EventRef {
             session: self.id.expect("opened before its first event"),
             sequence: self.sequence,
             due_us: self.due_us,
@@ -231,7 +235,7 @@ impl Live {
         };
         self.sequence += 1;
         output.account.events += 1;
-        output.sink.event(event)
+        output.sink.event(&event)
     }
 
     /// `disconnection`.
@@ -251,7 +255,7 @@ impl Live {
         output.account.lines_in_events += entry.lines;
         self.emit(
             output,
-            EventKind::Disconnect,
+            KindRef::Disconnect,
             Outcome::default(),
             None,
             entry.wall_us,
@@ -276,7 +280,7 @@ impl Live {
         if let Some((wall_us, place)) = self.ended {
             self.emit(
                 output,
-                EventKind::Disconnect,
+                KindRef::Disconnect,
                 Outcome::default(),
                 None,
                 wall_us,

@@ -113,7 +113,7 @@ fn score(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<Guess> {
         if let Some(found) = prefix.matches(line, &mut times) {
             matched += 1;
             let names = [found.fields.user, found.fields.database];
-            clean += usize::from(!names.iter().any(|name| name.of(line).contains(&b' ')));
+            clean += usize::from(!names.iter().any(|name| line[name.range()].contains(&b' ')));
             first_us = first_us.or(found.fields.wall_us);
         }
     }
