@@ -189,18 +189,17 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
                 });
             }
         };
-        let mut reader = reader(recognised);
         let failed = |error| LogError::Read {
             name: source.input.name(),
             error,
         };
         last_us = last_us.max(read(
             &mut window,
-            reader.as_mut(),
+            recognised,
             index,
             &mut assembler,
             &mut told,
-            failed,
+            &failed,
         )?);
         raw_bytes += window.raw_bytes();
         report.file.bytes = window.taken_bytes();
@@ -249,14 +248,13 @@ pub fn capture_bytes(
         name: "-".to_owned(),
         error,
     };
-    let mut reader = reader(recognised);
     read(
         &mut Window::on(bytes),
-        reader.as_mut(),
+        recognised,
         0,
         &mut assembler,
         &mut |_, _| (),
-        failed,
+        &failed,
     )?;
     let sessions = assembler.sessions();
     Ok(LogReport {
@@ -264,16 +262,6 @@ pub fn capture_bytes(
         reconciliation: assembler.finish()?,
         sessions,
     })
-}
-
-fn reader(recognised: Recognised) -> Box<dyn Reader> {
-    match (recognised.format, recognised.prefix) {
-        (LogFormat::Csv, _) => Box::new(CsvReader::default()),
-        (LogFormat::Json, _) => Box::new(JsonReader::default()),
-        (LogFormat::Stderr, prefix) => Box::new(StderrReader::new(
-            prefix.expect("a stderr log is recognised by its prefix"),
-        )),
-    }
 }
 
 /// One input before it is read.
@@ -330,11 +318,37 @@ fn order(
 /// Reads one input to its end; returns its last time.
 fn read(
     window: &mut Window,
-    reader: &mut dyn Reader,
+    recognised: Recognised,
     source: u32,
     assembler: &mut Assembler<'_>,
     told: &mut dyn FnMut(&Window, u64),
-    failed: impl Fn(std::io::Error) -> LogError,
+    failed: &dyn Fn(std::io::Error) -> LogError,
+) -> Result<i64, LogError> {
+    // The loop is compiled for each reader: a call through a table would copy every entry.
+    match (recognised.format, recognised.prefix) {
+        (LogFormat::Csv, _) => {
+            let reader = CsvReader::default();
+            read_with(reader, window, source, assembler, told, failed)
+        }
+        (LogFormat::Json, _) => {
+            let reader = JsonReader::default();
+            read_with(reader, window, source, assembler, told, failed)
+        }
+        (LogFormat::Stderr, prefix) => {
+            let prefix = prefix.expect("a stderr log is recognised by its prefix");
+            let reader = StderrReader::new(prefix);
+            read_with(reader, window, source, assembler, told, failed)
+        }
+    }
+}
+
+fn read_with(
+    mut reader: impl Reader,
+    window: &mut Window,
+    source: u32,
+    assembler: &mut Assembler<'_>,
+    told: &mut dyn FnMut(&Window, u64),
+    failed: &dyn Fn(std::io::Error) -> LogError,
 ) -> Result<i64, LogError> {
     let mut place = Place { source, line: 1 };
     let mut last_us = i64::MIN;
@@ -343,14 +357,14 @@ fn read(
             if window.ended() {
                 return Ok(last_us);
             }
-            window.more().map_err(&failed)?;
+            window.more().map_err(failed)?;
             told(window, assembler.account().events);
             continue;
         }
         let (found, length) = reader.next(window.bytes(), window.ended(), place);
         let lines = match found {
             Found::More => {
-                window.more().map_err(&failed)?;
+                window.more().map_err(failed)?;
                 told(window, assembler.account().events);
                 continue;
             }

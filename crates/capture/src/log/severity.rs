@@ -28,7 +28,7 @@ impl Severity {
 }
 
 /// What a stderr line is, from the word before its text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Label {
     Head(Severity),
     Detail,
@@ -36,6 +36,7 @@ pub(super) enum Label {
     Statement,
     Location,
     /// HINT, QUERY, BACKTRACE: of no use here.
+    #[default]
     Aside,
 }
 

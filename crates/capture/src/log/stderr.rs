@@ -8,7 +8,7 @@ use workload::Sqlstate;
 
 use super::entry::{Backend, Entry, Found, Place, Reader, line_end, trimmed};
 use super::prefix::{Matched, Prefix};
-use super::severity::{Label, Severity, foreign_word};
+use super::severity::{Label, Severity, foreign_word, label};
 use super::timestamp::Timestamps;
 use super::{SkipReason, UnreadableReason};
 
@@ -18,9 +18,20 @@ pub(super) struct StderrReader {
     prefix: Prefix,
     times: Timestamps,
     /// The line behind the last entry was matched to find the entry's end; not to be done twice.
-    ahead: Option<Matched>,
+    ahead: Option<Ahead>,
+    /// The first line's, and that of the line behind the entry; they change places.
+    matched: [Matched; 2],
     /// Texts of several lines, without the tabs.
     unfolded: String,
+}
+
+/// What is known of the line behind the last entry.
+#[derive(Debug, Clone, Copy)]
+struct Ahead {
+    /// Its place in `matched`; `None` where it did not match.
+    place: Option<usize>,
+    /// Its bytes, with the newline.
+    length: usize,
 }
 
 /// The text of a line and those that continue it, in the bytes of the entry.
@@ -43,11 +54,12 @@ impl StderrReader {
             prefix,
             times: Timestamps::default(),
             ahead: None,
+            matched: [Matched::default(); 2],
             unfolded: String::new(),
         }
     }
 
-    fn unmatched(&self, line: &[u8]) -> UnreadableReason {
+    fn unmatched(line: &[u8]) -> UnreadableReason {
         if line.starts_with(b"\t") {
             return UnreadableReason::LooseContinuation;
         }
@@ -62,11 +74,23 @@ impl StderrReader {
 impl Reader for StderrReader {
     fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
         let ahead = self.ahead.take();
-        let Some(first_end) = line_end(bytes, 0).or(complete.then_some(bytes.len())) else {
+        let first_end = ahead
+            .map(|ahead| ahead.length)
+            .or_else(|| line_end(bytes, 0))
+            .or(complete.then_some(bytes.len()));
+        let Some(first_end) = first_end else {
             return (Found::More, 0);
         };
         let first = trimmed(&bytes[..first_end]);
-        let Some(head) = ahead.or_else(|| self.prefix.matches(first, &mut self.times)) else {
+        let (matched, times) = (&mut self.matched, &mut self.times);
+        let head_place = match ahead {
+            Some(ahead) => ahead.place,
+            None => self
+                .prefix
+                .matches_into(first, times, &mut matched[0])
+                .then_some(0),
+        };
+        let Some(head_place) = head_place else {
             if first.is_empty() {
                 return (
                     Found::Skipped {
@@ -76,9 +100,16 @@ impl Reader for StderrReader {
                     first_end,
                 );
             }
-            let reason = self.unmatched(first);
+            let reason = Self::unmatched(first);
             return (Found::Unreadable { lines: 1, reason }, first_end);
         };
+        let [one, other] = matched;
+        let (head, next) = match head_place {
+            0 => (&*one, other),
+            _ => (&*other, one),
+        };
+        let next_place = 1 - head_place;
+        let head_prefix = &first[..head.label_at];
         let mut texts = [Text::default(); 5];
         let slot = |label: Label| match label {
             Label::Head(_) => 0,
@@ -98,7 +129,6 @@ impl Reader for StderrReader {
         loop {
             if end == bytes.len() {
                 if !complete {
-                    self.ahead = None;
                     return (Found::More, 0);
                 }
                 break;
@@ -113,27 +143,32 @@ impl Reader for StderrReader {
                     texts[current].folded = true;
                 }
             } else {
-                match self.prefix.matches(line, &mut self.times) {
-                    Some(next) if matches!(next.label, Label::Head(_)) => {
-                        self.ahead = Some(next);
-                        break;
+                let (label, text_at) = match label_behind(head_prefix, line) {
+                    Some(found) => found,
+                    None => {
+                        let found = self.prefix.matches_into(line, times, next);
+                        let belongs = found
+                            && !matches!(next.label, Label::Head(_))
+                            && next.fields.pid == head.fields.pid;
+                        if !belongs {
+                            // The next entry, another process's line, or no line of the log's.
+                            self.ahead = Some(Ahead {
+                                place: found.then_some(next_place),
+                                length: next_end - end,
+                            });
+                            break;
+                        }
+                        (next.label, next.text)
                     }
-                    Some(next) if next.fields.pid == head.fields.pid => {
-                        current = slot(next.label);
-                        aside_current = current == 4;
-                        located |= next.label == Label::Location;
-                        texts[current] = Text {
-                            start: end + next.text,
-                            end: end + line.len().max(next.text),
-                            folded: false,
-                        };
-                    }
-                    // Another process's, or no line of the log's.
-                    other => {
-                        self.ahead = other;
-                        break;
-                    }
-                }
+                };
+                current = slot(label);
+                aside_current = current == 4;
+                located |= label == Label::Location;
+                texts[current] = Text {
+                    start: end + text_at,
+                    end: end + line.len().max(text_at),
+                    folded: false,
+                };
             }
             lines += 1;
             end = next_end;
@@ -231,6 +266,17 @@ impl Reader for StderrReader {
             lines,
         };
         (Found::Entry(entry), end)
+    }
+}
+
+/// The hot case of a line that goes on with an entry: it has the very prefix of the entry's first
+/// line. Returns its label, unless that begins another entry, and where its text starts.
+#[inline]
+fn label_behind(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
+    let rest = line.strip_prefix(prefix)?;
+    match label(rest)? {
+        (Label::Head(_), _) => None,
+        (label, length) => Some((label, prefix.len() + length)),
     }
 }
 

@@ -21,17 +21,17 @@
 //! - A finished exchange is held until its session does something else: a deferred constraint may
 //!   still fail it.
 
-use std::ops::Deref;
 use std::rc::Rc;
 
 use workload::{KindRef, Outcome, PackedParameters, Parameters, Sqlstate, Unreplayable};
 
 use super::super::entry::{Entry, Place};
 use super::super::message::Step;
-use super::super::parameters::list_in_detail;
+use super::super::parameters::{list_in_detail, parse_parameters};
 use super::super::reconcile::SkipReason;
 use super::super::statement::{Named, copies_from_client, placeholders};
 use super::Output;
+use super::prepared::Shared;
 use super::session::Live;
 use crate::sink::SinkError;
 
@@ -63,35 +63,26 @@ pub(super) enum Protocol {
     Fetch,
 }
 
-/// A statement's text: one that a name stands for is shared, any other is the exchange's own, in
-/// space that [`Output`] gives out and takes back.
-#[derive(Debug)]
-pub(super) enum Sql {
-    Shared(Rc<str>),
-    Own(String),
+/// A statement's text: one that a name stands for is shared; any other is the exchange's own.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sql<'a> {
+    Shared(&'a Rc<str>),
+    Own(&'a str),
 }
 
-impl Deref for Sql {
-    type Target = str;
-
-    #[inline]
-    fn deref(&self) -> &str {
-        match self {
-            Sql::Shared(text) => text,
-            Sql::Own(text) => text,
-        }
-    }
-}
-
-/// One thing that a client does, as far as it was told.
+/// One thing that a client does, as far as it was told. It is large, so it is moved in a box; and
+/// boxes are used again ([`Output::exchange`]), with the space for text that they have.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub protocol: Protocol,
     pub stage: Stage,
     pub statement: Rc<str>,
     pub portal: Rc<str>,
-    pub sql: Sql,
-    pub parameters: Option<PackedParameters>,
+    shared_sql: Option<Rc<str>>,
+    own_sql: String,
+    /// Filled where `has_parameters`.
+    parameters: PackedParameters,
+    pub has_parameters: bool,
     pub due_us: i64,
     /// When its last line was written.
     pub seen_us: i64,
@@ -103,38 +94,53 @@ pub(super) struct Exchange {
     pub place: Place,
 }
 
+/// Space for a longer text than this is not kept.
+const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
+
 impl Exchange {
-    pub(super) fn new(
-        protocol: Protocol,
-        stage: Stage,
-        (statement, portal, sql): (Rc<str>, Rc<str>, Sql),
-        entry: &Entry<'_>,
-        duration_us: Option<u64>,
-    ) -> Self {
+    fn empty(no_name: &Rc<str>) -> Self {
         Exchange {
-            protocol,
-            stage,
-            statement,
-            portal,
-            sql,
-            parameters: None,
-            due_us: began(entry, duration_us),
-            seen_us: entry.wall_us,
-            duration_us: duration_us.unwrap_or(0),
+            protocol: Protocol::Simple,
+            stage: Stage::Running,
+            statement: no_name.clone(),
+            portal: no_name.clone(),
+            shared_sql: None,
+            own_sql: String::new(),
+            parameters: PackedParameters::default(),
+            has_parameters: false,
+            due_us: 0,
+            seen_us: 0,
+            duration_us: 0,
             timed: false,
             sqlstate: None,
-            lines: entry.lines,
-            place: entry.place,
+            lines: 0,
+            place: Place::default(),
         }
     }
 
-    fn add(&mut self, output: &mut Output<'_>, entry: &Entry<'_>, duration_us: Option<u64>) {
+    #[inline]
+    pub(super) fn sql(&self) -> &str {
+        match &self.shared_sql {
+            Some(shared) => shared,
+            None => &self.own_sql,
+        }
+    }
+
+    /// Takes the values of a list, unless it has some or the list is none.
+    #[inline]
+    pub(super) fn take_parameters(&mut self, list: Option<&str>) {
+        if let Some(list) = list
+            && !self.has_parameters
+        {
+            self.has_parameters = parse_parameters(list, &mut self.parameters).is_ok();
+        }
+    }
+
+    fn add(&mut self, entry: &Entry<'_>, duration_us: Option<u64>) {
         self.lines += entry.lines;
         self.seen_us = entry.wall_us;
         self.duration_us += duration_us.unwrap_or(0);
-        if self.parameters.is_none() {
-            self.parameters = parameters(output, entry);
-        }
+        self.take_parameters(list_in_detail(entry.detail));
     }
 
     fn ran(&mut self, duration_us: Option<u64>) {
@@ -163,8 +169,59 @@ fn began(entry: &Entry<'_>, duration_us: Option<u64>) -> i64 {
     entry.wall_us.saturating_sub(duration_us)
 }
 
-fn parameters(output: &mut Output<'_>, entry: &Entry<'_>) -> Option<PackedParameters> {
-    output.parameters(list_in_detail(entry.detail)?)
+impl Output<'_> {
+    /// An exchange that begins with this entry, in a box that was used before.
+    #[inline]
+    pub(super) fn exchange(
+        &mut self,
+        (protocol, stage): (Protocol, Stage),
+        (statement, portal, sql): (&Rc<str>, &Rc<str>, Sql<'_>),
+        entry: &Entry<'_>,
+        duration_us: Option<u64>,
+    ) -> Box<Exchange> {
+        let mut exchange = match self.spare.pop() {
+            Some(exchange) => exchange,
+            None => Box::new(Exchange::empty(&self.no_name)),
+        };
+        let one = &mut *exchange;
+        (one.protocol, one.stage) = (protocol, stage);
+        replace(&mut one.statement, statement);
+        replace(&mut one.portal, portal);
+        match sql {
+            Sql::Own(text) => one.own_sql.push_str(text),
+            Sql::Shared(text) => one.shared_sql = Some(text.clone()),
+        }
+        one.due_us = began(entry, duration_us);
+        one.seen_us = entry.wall_us;
+        one.duration_us = duration_us.unwrap_or(0);
+        one.lines = entry.lines;
+        one.place = entry.place;
+        exchange
+    }
+
+    /// Takes an exchange's box back.
+    #[inline]
+    fn take_back(&mut self, mut exchange: Box<Exchange>) {
+        let one = &mut *exchange;
+        let kept_bytes = one.own_sql.capacity() + one.parameters.capacity_bytes();
+        if kept_bytes > SPARE_TEXT_BYTES_MAX {
+            return;
+        }
+        one.own_sql.clear();
+        one.shared_sql = None;
+        one.has_parameters = false;
+        one.timed = false;
+        one.sqlstate = None;
+        self.spare.push(exchange);
+    }
+}
+
+/// Most often it is the same text again.
+#[inline]
+fn replace(old: &mut Rc<str>, new: &Rc<str>) {
+    if !Rc::ptr_eq(old, new) {
+        *old = new.clone();
+    }
 }
 
 impl Live {
@@ -179,10 +236,10 @@ impl Live {
         self.open(output, entry, began(entry, duration_us))?;
         self.displace(output)?;
         self.drop_loose(output);
-        let text = Sql::Own(output.text(sql));
-        let names = (output.no_name.clone(), output.no_name.clone(), text);
-        let mut exchange =
-            Exchange::new(Protocol::Simple, Stage::Running, names, entry, duration_us);
+        let no_name = output.no_name.clone();
+        let names = (&no_name, &no_name, Sql::Own(sql));
+        let kind = (Protocol::Simple, Stage::Running);
+        let mut exchange = output.exchange(kind, names, entry, duration_us);
         exchange.ran(duration_us);
         self.pending = Some(exchange);
         Ok(())
@@ -197,7 +254,7 @@ impl Live {
     ) {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
-                pending.add(output, entry, Some(duration_us));
+                pending.add(entry, Some(duration_us));
                 pending.ran(Some(duration_us));
             }
             _ => {
@@ -243,7 +300,7 @@ impl Live {
             Step::Bind => Stage::Bound,
             Step::Execute | Step::Fetch => Stage::Running,
         };
-        if self.continues(&named, step) {
+        if self.continues(&named, known.as_ref(), step) {
             let exchange = self.pending.as_mut().expect("it continues");
             let pause_us = began(entry, duration_us) - exchange.seen_us;
             if exchange.stage == Stage::Parsed && pause_us > SAME_MESSAGE_US {
@@ -253,7 +310,7 @@ impl Live {
                 exchange.portal = portal(output, named.portal);
             }
             exchange.stage = stage;
-            exchange.add(output, entry, duration_us);
+            exchange.add(entry, duration_us);
             if step == Step::Execute {
                 exchange.ran(duration_us);
             }
@@ -264,7 +321,7 @@ impl Live {
             && let Some(at) = self.bound.iter().position(|bound| is_of(bound, &named))
         {
             let mut exchange = self.bound.remove(at);
-            exchange.add(output, entry, duration_us);
+            exchange.add(entry, duration_us);
             exchange.ran(duration_us);
             self.pending = Some(exchange);
             return Ok(());
@@ -278,9 +335,9 @@ impl Live {
             Step::Fetch => Protocol::Fetch,
             _ => Protocol::Extended,
         };
-        let names = (statement, portal, Sql::Shared(sql));
-        let mut exchange = Exchange::new(protocol, stage, names, entry, duration_us);
-        exchange.parameters = parameters(output, entry);
+        let names = (&statement, &portal, Sql::Shared(&sql));
+        let mut exchange = output.exchange((protocol, stage), names, entry, duration_us);
+        exchange.take_parameters(list_in_detail(entry.detail));
         if matches!(step, Step::Bind | Step::Execute) {
             self.use_parse(&mut exchange);
         }
@@ -294,13 +351,11 @@ impl Live {
     }
 
     /// Whether a step goes on with what is pending.
-    fn continues(&self, named: &Named<'_>, step: Step) -> bool {
+    fn continues(&self, named: &Named<'_>, known: Option<&Shared>, step: Step) -> bool {
         let Some(pending) = &self.pending else {
             return false;
         };
-        let same_statement = *pending.statement == *named.statement && *pending.sql == *named.sql;
-        same_statement
-            && pending.protocol == Protocol::Extended
+        let goes_on = pending.protocol == Protocol::Extended
             && match step {
                 Step::Parse | Step::Fetch => false,
                 Step::Bind => pending.stage == Stage::Parsed,
@@ -308,6 +363,12 @@ impl Live {
                     pending.stage == Stage::Parsed
                         || (pending.stage == Stage::Bound && *pending.portal == *named.portal)
                 }
+            };
+        goes_on
+            && *pending.statement == *named.statement
+            && match (&pending.shared_sql, known) {
+                (Some(pending), Some((_, known))) if Rc::ptr_eq(pending, known) => true,
+                _ => pending.sql() == named.sql,
             }
     }
 
@@ -359,7 +420,7 @@ impl Live {
     pub(super) fn done(
         &mut self,
         output: &mut Output<'_>,
-        exchange: Exchange,
+        exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
         output.account.lines_in_events += exchange.lines;
         let outcome = Outcome {
@@ -367,7 +428,7 @@ impl Live {
             sqlstate: exchange.sqlstate,
             ..Outcome::default()
         };
-        let (statement, portal, sql) = (&*exchange.statement, &*exchange.portal, &*exchange.sql);
+        let (statement, portal, sql) = (&*exchange.statement, &*exchange.portal, exchange.sql());
         let mut unreplayable = copies_from_client(sql).then_some(Unreplayable::CopyDataMissing);
         let kind = match (exchange.protocol, exchange.stage) {
             (Protocol::Simple, _) => KindRef::Simple { sql },
@@ -384,19 +445,15 @@ impl Live {
                 KindRef::Prepare { statement, sql }
             }
             (Protocol::Extended, _) => {
-                match &exchange.parameters {
-                    Some(parameters) if output.cuts.any(parameters) => {
+                let mut parameters = Parameters::NONE;
+                if exchange.has_parameters {
+                    parameters = Parameters::Packed(&exchange.parameters);
+                    if output.cuts.any(&exchange.parameters) {
                         unreplayable = Some(Unreplayable::ParametersCut);
                     }
-                    None if placeholders(sql) > 0 => {
-                        unreplayable = Some(Unreplayable::ParametersMissing);
-                    }
-                    _ => (),
+                } else if placeholders(sql) > 0 {
+                    unreplayable = Some(Unreplayable::ParametersMissing);
                 }
-                let parameters = exchange
-                    .parameters
-                    .as_ref()
-                    .map_or(Parameters::NONE, Parameters::Packed);
                 KindRef::Execute {
                     statement,
                     portal,
@@ -437,5 +494,5 @@ fn portal(output: &Output<'_>, name: &str) -> Rc<str> {
 fn is_of(exchange: &Exchange, named: &Named<'_>) -> bool {
     *exchange.statement == *named.statement
         && *exchange.portal == *named.portal
-        && *exchange.sql == *named.sql
+        && exchange.sql() == named.sql
 }

@@ -12,7 +12,7 @@
 //!   does not tell, and the target fails in the same way.
 //! - `canceling statement due to user request` is also a `Cancel`, right behind the statement.
 
-use workload::{KindRef, Outcome, PackedParameters, Sqlstate};
+use workload::{KindRef, Outcome, Sqlstate};
 
 use super::super::entry::Entry;
 use super::super::parameters::{is_extended, list_in_context};
@@ -45,10 +45,7 @@ impl Live {
             pending.sqlstate = Some(sqlstate);
             if pending.protocol == Protocol::Extended {
                 // Bind or execute failed: parsing had succeeded.
-                pending.parameters = pending
-                    .parameters
-                    .take()
-                    .or_else(|| context_parameters(output, entry));
+                pending.take_parameters(context_list(entry));
             }
             pending.stage = Stage::Done;
         } else if !entry.statement.is_empty() {
@@ -83,11 +80,11 @@ impl Live {
         output: &mut Output<'_>,
         entry: &Entry<'_>,
         sqlstate: Sqlstate,
-    ) -> Result<Exchange, SinkError> {
+    ) -> Result<Box<Exchange>, SinkError> {
         let sql = entry.statement;
         let empty = output.no_name.clone();
-        let parameters = context_parameters(output, entry);
-        let shows_portal = parameters.is_some() || is_extended(entry.context);
+        let list = context_list(entry);
+        let shows_portal = list.is_some() || is_extended(entry.context);
         let (protocol, stage) = if !shows_portal && placeholders(sql) == 0 {
             (Protocol::Simple, Stage::Done)
         } else if !shows_portal && entry.positioned {
@@ -95,17 +92,22 @@ impl Live {
         } else {
             (Protocol::Extended, Stage::Done)
         };
-        let (statement, sql) = match (protocol, stage) {
+        let known = match (protocol, stage) {
             (Protocol::Extended, Stage::Done) => {
                 let name = self.name_of(sql).unwrap_or_else(|| empty.clone());
-                let (statement, sql) = self.learn(output, &name, sql)?;
-                (statement, Sql::Shared(sql))
+                Some(self.learn(output, &name, sql)?)
             }
-            _ => (empty.clone(), Sql::Own(output.text(sql))),
+            _ => None,
         };
-        let portal = list_in_context(entry.context).map_or(empty, |(portal, _)| portal.into());
-        let mut exchange = Exchange::new(protocol, stage, (statement, portal, sql), entry, None);
-        exchange.parameters = parameters;
+        let (statement, sql) = match &known {
+            Some((statement, sql)) => (statement, Sql::Shared(sql)),
+            None => (&empty, Sql::Own(sql)),
+        };
+        let portal = list_in_context(entry.context)
+            .map_or_else(|| empty.clone(), |(portal, _)| portal.into());
+        let mut exchange =
+            output.exchange((protocol, stage), (statement, &portal, sql), entry, None);
+        exchange.take_parameters(list);
         exchange.sqlstate = Some(sqlstate);
         if protocol == Protocol::Extended && stage == Stage::Done {
             self.use_parse(&mut exchange);
@@ -124,13 +126,12 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
         Stage::Done => {
             !named && pending.protocol == Protocol::Extended && entry.severity == Severity::Error
         }
-        _ if named => *pending.sql == *entry.statement,
+        _ if named => pending.sql() == entry.statement,
         // An idle session that the server ends names no statement either.
         _ => entry.severity == Severity::Error,
     }
 }
 
-fn context_parameters(output: &mut Output<'_>, entry: &Entry<'_>) -> Option<PackedParameters> {
-    let (_, list) = list_in_context(entry.context)?;
-    output.parameters(list)
+fn context_list<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    list_in_context(entry.context).map(|(_, list)| list)
 }

@@ -20,15 +20,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use workload::PackedParameters;
-
 use super::entry::{Backend, Entry, Place};
 use super::message::{Message, classify};
-use super::parameters::{CutValues, parse_parameters};
+use super::parameters::CutValues;
 use super::reconcile::{Reconciliation, SkipReason};
 use super::severity::Severity;
 use crate::sink::{EventSink, SinkError};
-use exchange::{Exchange, Sql};
+use exchange::Exchange;
 use session::{Arriving, Live};
 
 /// How long after its last sign a connection that is no session, or a session that FATAL ended, is
@@ -65,15 +63,14 @@ pub(super) struct Output<'s> {
     sessions: u64,
     empty: Arc<str>,
     no_name: Rc<str>,
-    /// Space to use again: at most as many as exchanges were open at once.
-    texts: Vec<String>,
-    lists: Vec<PackedParameters>,
+    /// To use again: at most as many as were open at once.
+    spare: Vec<Box<Exchange>>,
 }
 
 /// Assembles events. See the module's text.
 pub(super) struct Assembler<'s> {
     output: Output<'s>,
-    live: HashMap<u32, Live, BuildHasherDefault<ProcessHasher>>,
+    live: HashMap<u32, Box<Live>, BuildHasherDefault<ProcessHasher>>,
     /// What is forgotten at a time, unless it became something else.
     fading: VecDeque<(i64, u32, u64)>,
     serials: u64,
@@ -89,8 +86,7 @@ impl<'s> Assembler<'s> {
                 sessions: 0,
                 empty: "".into(),
                 no_name: "".into(),
-                texts: Vec::new(),
-                lists: Vec::new(),
+                spare: Vec::new(),
             },
             live: HashMap::default(),
             fading: VecDeque::new(),
@@ -151,7 +147,7 @@ impl<'s> Assembler<'s> {
 
     fn log(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         let message = classify(entry.message);
-        if message == Message::ServerStarts
+        if matches!(message, Message::ServerStarts)
             && entry.statement.is_empty()
             && entry.context.is_empty()
         {
@@ -181,20 +177,16 @@ impl<'s> Assembler<'s> {
         if let Message::Received { host, port } = message {
             return self.received(entry, host, port);
         }
-        let live = self.find(entry)?;
-        if live.replication || message == Message::Replication {
+        let (live, output) = self.find(entry)?;
+        if live.replication || matches!(message, Message::Replication) {
             live.replication = true;
             let lines = live.arriving.take().map_or(0, |arriving| arriving.lines);
-            self.output.skip(SkipReason::Replication, entry);
-            self.output
+            output.skip(SkipReason::Replication, entry);
+            output
                 .account
                 .skip(SkipReason::Replication, lines, entry.place);
             return Ok(());
         }
-        let (live, output) = (
-            self.live.get_mut(&entry.pid).expect("just found"),
-            &mut self.output,
-        );
         match message {
             Message::Simple { sql, duration_us } => live.simple(output, entry, sql, duration_us),
             Message::Extended {
@@ -243,19 +235,17 @@ impl<'s> Assembler<'s> {
             self.output.skip(reason, entry);
             return Ok(());
         }
-        let live = self.find(entry)?;
+        let (live, output) = self.find(entry)?;
         if live.replication {
-            self.output.skip(SkipReason::Replication, entry);
+            output.skip(SkipReason::Replication, entry);
             return Ok(());
         }
         let refused = fatal && !live.is_open() && entry.statement.is_empty();
         if refused {
-            self.output
-                .skip(SkipReason::ConnectionWithoutSession, entry);
+            output.skip(SkipReason::ConnectionWithoutSession, entry);
             return self.end(entry.pid);
         }
-        let live = self.live.get_mut(&entry.pid).expect("just found");
-        live.failed(&mut self.output, entry)?;
+        live.failed(output, entry)?;
         if fatal {
             self.ended(entry);
         }
@@ -277,26 +267,29 @@ impl<'s> Assembler<'s> {
         Ok(())
     }
 
-    fn new_live(&mut self, entry: &Entry<'_>) -> Live {
+    fn new_live(&mut self, entry: &Entry<'_>) -> Box<Live> {
         self.serials += 1;
-        Live::new(self.serials, entry, &self.output.empty)
+        Box::new(Live::new(self.serials, entry, &self.output.empty))
     }
 
     /// The session that an entry is of; another one that had the same process number is ended.
-    fn find(&mut self, entry: &Entry<'_>) -> Result<&mut Live, SinkError> {
-        let other = self.live.get(&entry.pid).map(|live| live.is_other(entry));
-        if other == Some(true) {
-            self.end(entry.pid)?;
+    #[inline]
+    fn find(&mut self, entry: &Entry<'_>) -> Result<(&mut Live, &mut Output<'s>), SinkError> {
+        self.serials += 1;
+        let serial = self.serials;
+        let empty = &self.output.empty;
+        let live = self
+            .live
+            .entry(entry.pid)
+            .or_insert_with(|| Box::new(Live::new(serial, entry, empty)));
+        if live.serial != serial && live.is_other(entry) {
+            let new = Box::new(Live::new(serial, entry, empty));
+            std::mem::replace(live, new).close(&mut self.output)?;
         }
-        if other != Some(false) {
-            let live = self.new_live(entry);
-            self.live.insert(entry.pid, live);
-        }
-        let live = self.live.get_mut(&entry.pid).expect("just made");
         live.line_number = entry.line_number;
         live.started = live.started.max(entry.started);
         live.seen_us = live.seen_us.max(entry.wall_us);
-        Ok(live)
+        Ok((live, &mut self.output))
     }
 
     /// FATAL: the server ended the session.
@@ -334,7 +327,7 @@ impl<'s> Assembler<'s> {
     }
 
     fn end_all(&mut self) -> Result<(), SinkError> {
-        let mut all: Vec<Live> = self.live.drain().map(|(_, live)| live).collect();
+        let mut all: Vec<Box<Live>> = self.live.drain().map(|(_, live)| live).collect();
         all.sort_by_key(|live| live.serial);
         self.fading.clear();
         all.iter_mut()
@@ -351,47 +344,7 @@ fn skipped_backend(backend: Backend) -> Option<SkipReason> {
     }
 }
 
-/// Space for a longer text than this is not kept.
-const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
-
 impl Output<'_> {
-    /// A copy of a text, in space that was used before.
-    #[inline]
-    fn text(&mut self, text: &str) -> String {
-        let mut copy = self.texts.pop().unwrap_or_default();
-        copy.push_str(text);
-        copy
-    }
-
-    /// The values of a list, in space that was used before; `None` where it is no list.
-    #[inline]
-    fn parameters(&mut self, list: &str) -> Option<PackedParameters> {
-        let mut values = self.lists.pop().unwrap_or_default();
-        match parse_parameters(list, &mut values) {
-            Ok(()) => Some(values),
-            Err(_) => {
-                self.lists.push(values);
-                None
-            }
-        }
-    }
-
-    /// Takes the space of an exchange back.
-    #[inline]
-    fn take_back(&mut self, exchange: Exchange) {
-        if let Sql::Own(mut text) = exchange.sql
-            && text.capacity() <= SPARE_TEXT_BYTES_MAX
-        {
-            text.clear();
-            self.texts.push(text);
-        }
-        if let Some(values) = exchange.parameters
-            && values.capacity_bytes() <= SPARE_TEXT_BYTES_MAX
-        {
-            self.lists.push(values);
-        }
-    }
-
     fn skip(&mut self, reason: SkipReason, entry: &Entry<'_>) {
         self.account.skip(reason, entry.lines, entry.place);
     }

@@ -80,7 +80,7 @@ impl Live {
         has_portal: bool,
     ) -> Option<(Named<'t>, Option<Shared>)> {
         // The hot case: a plain name that is known.
-        let name_end = memchr::memchr(b':', text.as_bytes())?;
+        let name_end = text.bytes().position(|byte| byte == b':')?;
         if let Some(sql) = text[name_end + 1..].strip_prefix(' ') {
             let statement = match &text[..name_end] {
                 "<unnamed>" => "",
@@ -179,7 +179,8 @@ impl Live {
     /// The parse that this exchange is the first to use.
     pub(super) fn use_parse(&mut self, exchange: &mut Exchange) {
         if let Some(known) = self.known.get_mut(&exchange.statement)
-            && *known.sql == *exchange.sql
+            && known.unused.is_some()
+            && *known.sql == *exchange.sql()
             && let Some(parse) = known.unused.take()
         {
             exchange.lines += parse.lines;
@@ -191,7 +192,7 @@ impl Live {
     pub(super) fn park_parse(
         &mut self,
         output: &mut Output<'_>,
-        exchange: Exchange,
+        exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
         let parse = Parse {
             due_us: exchange.due_us,
@@ -199,7 +200,7 @@ impl Live {
             lines: exchange.lines,
             place: exchange.place,
         };
-        let (name, sql) = self.learn(output, &exchange.statement, &exchange.sql)?;
+        let (name, sql) = self.learn(output, &exchange.statement, exchange.sql())?;
         let known = self.known.get_mut(&name).expect("just learnt");
         match known.unused.replace(parse) {
             Some(before) => self.prepared(output, &name, &sql, before),

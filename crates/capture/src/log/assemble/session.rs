@@ -44,9 +44,9 @@ pub(super) struct Live {
     start_seen: bool,
     statements: u64,
     /// What is being done.
-    pub(super) pending: Option<Exchange>,
+    pub(super) pending: Option<Box<Exchange>>,
     /// Bound to named portals and not yet executed, the oldest first.
-    pub(super) bound: Vec<Exchange>,
+    pub(super) bound: Vec<Box<Exchange>>,
     pub(super) known: KnownStatements,
     pub(super) loose: Option<Loose>,
 }

@@ -53,10 +53,12 @@ pub(in crate::log) struct Fields {
 }
 
 /// A line that has the prefix and a severity or label behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::log) struct Matched {
     pub fields: Fields,
     pub label: Label,
+    /// Where the label starts.
+    pub label_at: usize,
     /// Where the text behind the label starts.
     pub text: usize,
 }
@@ -68,21 +70,30 @@ impl Prefix {
     /// Matches the start of a line.
     #[inline]
     pub(in crate::log) fn matches(&self, line: &[u8], times: &mut Timestamps) -> Option<Matched> {
-        let mut fields = Fields::default();
-        if let Some((label, text)) = straight(&self.pieces, line, &mut fields, times) {
-            return Some(Matched {
-                fields,
-                label,
-                text,
-            });
+        let mut found = Matched::default();
+        self.matches_into(line, times, &mut found).then_some(found)
+    }
+
+    /// As [`Self::matches`], into a place that is used again: what is found is large. Where
+    /// nothing matches, the place holds anything.
+    #[inline]
+    pub(in crate::log) fn matches_into(
+        &self,
+        line: &[u8],
+        times: &mut Timestamps,
+        found: &mut Matched,
+    ) -> bool {
+        found.fields = Fields::default();
+        let mut behind = straight(&self.pieces, line, &mut found.fields, times);
+        if behind.is_none() {
+            found.fields = Fields::default();
+            behind = step(&self.pieces, line, 0, &mut found.fields, times);
         }
-        fields = Fields::default();
-        let (label, text) = step(&self.pieces, line, 0, &mut fields, times)?;
-        Some(Matched {
-            fields,
-            label,
-            text,
-        })
+        let Some((label, label_at, text)) = behind else {
+            return false;
+        };
+        (found.label, found.label_at, found.text) = (label, label_at, text);
+        true
     }
 }
 
@@ -94,7 +105,7 @@ fn straight(
     line: &[u8],
     fields: &mut Fields,
     times: &mut Timestamps,
-) -> Option<(Label, usize)> {
+) -> Option<(Label, usize, usize)> {
     let mut at = 0;
     for (index, piece) in pieces.iter().enumerate() {
         match piece {
@@ -121,7 +132,7 @@ fn straight(
         }
     }
     let (label, length) = label(&line[at..])?;
-    Some((label, at + length))
+    Some((label, at, at + length))
 }
 
 /// As the slice's own; literals have one or two bytes, and a call costs more than they do.
@@ -151,11 +162,11 @@ fn step(
     mut at: usize,
     fields: &mut Fields,
     times: &mut Timestamps,
-) -> Option<(Label, usize)> {
+) -> Option<(Label, usize, usize)> {
     loop {
         let Some((piece, rest)) = pieces.split_first() else {
             let (label, length) = label(&line[at..])?;
-            return Some((label, at + length));
+            return Some((label, at, at + length));
         };
         match piece {
             Piece::Literal(text) => {
@@ -172,7 +183,7 @@ fn step(
                 *fields = before;
                 fields.quit = true;
                 let (label, length) = label(&line[at..])?;
-                return Some((label, at + length));
+                return Some((label, at, at + length));
             }
             &Piece::Field { escape, width } => {
                 let start = if width > 0 {
@@ -228,7 +239,7 @@ fn free(
     (at, start): (usize, usize),
     fields: &mut Fields,
     times: &mut Timestamps,
-) -> Option<(Label, usize)> {
+) -> Option<(Label, usize, usize)> {
     let least = (at + width.unsigned_abs() as usize).max(start);
     let last = line.len().min(at + FREE_BYTES_MAX);
     let mut end = least;
@@ -267,7 +278,7 @@ fn host(
     (at, start): (usize, usize),
     fields: &mut Fields,
     times: &mut Timestamps,
-) -> Option<(Label, usize)> {
+) -> Option<(Label, usize, usize)> {
     let run = if line[start..].starts_with(b"[local]") {
         7
     } else {
