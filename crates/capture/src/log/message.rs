@@ -1,6 +1,7 @@
 //! What an entry of severity LOG says, from its text.
 
 use super::SkipReason;
+use super::scan::number;
 
 /// A step of the extended protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,27 +125,20 @@ fn timed(rest: &str) -> Option<Message<'_>> {
 /// Milliseconds with up to three decimals, as microseconds; and how many bytes they are.
 #[inline]
 fn microseconds(text: &[u8]) -> Option<(u64, usize)> {
-    let digit = |at: usize| {
-        let digit = text.get(at)?.wrapping_sub(b'0');
-        (digit < 10).then_some(u64::from(digit))
+    let (whole, length) = number(text)?;
+    let whole_us = whole.checked_mul(1_000)?;
+    if text.get(length) != Some(&b'.') {
+        return Some((whole_us, length));
+    }
+    let at = length + 1;
+    let (decimals, length) = number(text.get(at..)?)?;
+    let scale = match length {
+        1 => 100,
+        2 => 10,
+        3 => 1,
+        _ => return None,
     };
-    let mut at = 0;
-    let mut value = 0u64;
-    while let Some(digit) = digit(at) {
-        value = value.checked_mul(10)?.checked_add(digit)?;
-        at += 1;
-    }
-    if at == 0 {
-        return None;
-    }
-    let point = text.get(at) == Some(&b'.');
-    at += usize::from(point);
-    for _ in 0..3 {
-        let decimal = digit(at).filter(|_| point);
-        at += usize::from(decimal.is_some());
-        value = value.checked_mul(10)?.checked_add(decimal.unwrap_or(0))?;
-    }
-    Some((value, at))
+    Some((whole_us.checked_add(decimals * scale)?, at + length))
 }
 
 fn connection(rest: &str) -> Message<'_> {

@@ -23,11 +23,13 @@ mod entry;
 mod error;
 mod input;
 mod json;
+mod lines;
 mod message;
 mod parameters;
 mod prefix;
 mod recognise;
 mod reconcile;
+mod scan;
 mod severity;
 mod statement;
 mod stderr;
@@ -342,6 +344,7 @@ fn read(
     }
 }
 
+#[inline(never)]
 fn read_with(
     mut reader: impl Reader,
     window: &mut Window,

@@ -3,6 +3,8 @@
 
 use workload::PackedParameters;
 
+use super::scan::{find_near, number};
+
 /// Why a list does not parse: where, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParametersError {
@@ -24,8 +26,8 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
         if bytes.get(at) != Some(&b'$') {
             return Err(fail);
         }
-        let (number, digits) = small_number(&bytes[at + 1..]).ok_or(fail)?;
-        if number != values.len() + 1 || !bytes[at + 1 + digits..].starts_with(b" = ") {
+        let (number, digits) = number(&bytes[at + 1..]).ok_or(fail)?;
+        if number != values.len() as u64 + 1 || bytes[at + 1] == b'0' || !bytes[at + 1 + digits..].starts_with(b" = ") {
             return Err(fail);
         }
         at += 1 + digits + 3;
@@ -47,21 +49,16 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
     }
 }
 
-/// A number without leading zeros, and how many digits it has.
+/// Where the next quote stands: most often near.
 #[inline]
-fn small_number(text: &[u8]) -> Option<(usize, usize)> {
-    let (mut value, mut length) = (0, 0);
-    while let Some(digit) = text.get(length).map(|byte| byte.wrapping_sub(b'0'))
-        && digit < 10
-    {
-        // The protocol has at most 65,535 parameters.
-        if length == 9 || (value == 0 && length > 0) {
-            return None;
+fn find_quote(bytes: &[u8], from: usize) -> Option<usize> {
+    let near = bytes.len().min(from + 32);
+    match find_near(&bytes[..near], from, b'\'') {
+        None if near < bytes.len() => {
+            memchr::memchr(b'\'', &bytes[near..]).map(|found| near + found)
         }
-        value = value * 10 + usize::from(digit);
-        length += 1;
+        found => found,
     }
-    (length > 0).then_some((value, length))
 }
 
 /// Takes the quoted value that starts at `at`; returns where it ends.
@@ -69,11 +66,11 @@ fn small_number(text: &[u8]) -> Option<(usize, usize)> {
 fn quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize> {
     let bytes = list.as_bytes();
     let mut from = at + 1;
-    let mut end = from + memchr::memchr(b'\'', &bytes[from..])?;
+    let mut end = find_quote(bytes, from)?;
     while bytes.get(end + 1) == Some(&b'\'') {
         values.push_text(&list[from..=end]);
         from = end + 2;
-        end = from + memchr::memchr(b'\'', &bytes[from..])?;
+        end = find_quote(bytes, from)?;
     }
     values.push_text(&list[from..end]);
     values.end_value();

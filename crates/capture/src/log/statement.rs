@@ -254,12 +254,15 @@ fn dollar_end(sql: &str, from: usize) -> usize {
 /// Whether it is `COPY … FROM STDIN`, alone or among others.
 #[inline]
 pub(super) fn copies_from_client(sql: &str) -> bool {
-    // The hot case: one statement that begins with another word.
-    let first = sql.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
-    if first.is_ascii_lowercase() && first != b'c' && is_alone(sql) {
-        return false;
-    }
-    any_copies_from_client(sql)
+    (may_copy(sql) || !is_alone(sql)) && any_copies_from_client(sql)
+}
+
+/// A quick look: a statement that begins with a letter other than C is no COPY.
+#[inline]
+pub(super) fn may_copy(sql: &str) -> bool {
+    sql.as_bytes()
+        .first()
+        .is_some_and(|first| matches!(first, b'c' | b'C') || !first.is_ascii_alphabetic())
 }
 
 /// No semicolon stands in it, but perhaps at its end.

@@ -6,8 +6,9 @@
 
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, line_end, trimmed};
-use super::prefix::{Matched, Prefix};
+use super::entry::{Backend, Entry, Found, Place, Reader, trimmed};
+use super::lines::LineEnds;
+use super::prefix::{Matched, Prefix, Seen};
 use super::severity::{Label, Severity, foreign_word, label};
 use super::timestamp::Timestamps;
 use super::{SkipReason, UnreadableReason};
@@ -19,6 +20,8 @@ pub(super) struct StderrReader {
     times: Timestamps,
     /// The line behind the last entry was matched to find the entry's end; not to be done twice.
     ahead: Option<Ahead>,
+    seen: Seen,
+    lines: LineEnds,
     /// The first line's, and that of the line behind the entry; they change places.
     matched: [Matched; 2],
     /// Texts of several lines, without the tabs.
@@ -30,21 +33,59 @@ pub(super) struct StderrReader {
 struct Ahead {
     /// Its place in `matched`; `None` where it did not match.
     place: Option<usize>,
-    /// Its bytes, with the newline.
-    length: usize,
 }
 
-/// The text of a line and those that continue it, in the bytes of the entry.
+/// Where the texts of an entry's lines are, in its bytes; by [`slot`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Text {
-    start: usize,
-    end: usize,
-    folded: bool,
+struct Texts {
+    starts: [usize; SLOTS],
+    ends: [usize; SLOTS],
+    /// Bit by bit: lines behind a tab go on with it.
+    folded: u32,
 }
 
-impl Text {
-    fn present(&self) -> bool {
-        self.end > self.start
+/// The message, DETAIL, CONTEXT, STATEMENT, and all that is not needed.
+const SLOTS: usize = 5;
+const ASIDE: usize = 4;
+
+#[inline]
+fn slot(label: Label) -> usize {
+    match label {
+        Label::Head(_) => 0,
+        Label::Detail => 1,
+        Label::Context => 2,
+        Label::Statement => 3,
+        Label::Location | Label::Aside => ASIDE,
+    }
+}
+
+impl Texts {
+    /// A line's text. It may be empty, where the line ends before its text begins.
+    #[inline]
+    fn set(&mut self, slot: usize, start: usize, end: usize) {
+        self.starts[slot] = start;
+        self.ends[slot] = end.max(start);
+        self.folded &= !(1 << slot);
+    }
+
+    #[inline]
+    fn fold(&mut self, slot: usize, end: usize) {
+        self.ends[slot] = end;
+        self.folded |= 1 << slot;
+    }
+
+    /// Takes the tabs from the texts that need it; returns where they are then.
+    #[cold]
+    fn unfold(&self, text: &str, into: &mut String) -> [(usize, usize); SLOTS] {
+        let mut places = [(0, 0); SLOTS];
+        for (slot, place) in places.iter_mut().enumerate().take(ASIDE) {
+            if self.folded >> slot & 1 == 1 {
+                let start = into.len();
+                unfold(&text[self.starts[slot]..self.ends[slot]], into);
+                *place = (start, into.len());
+            }
+        }
+        places
     }
 }
 
@@ -54,6 +95,8 @@ impl StderrReader {
             prefix,
             times: Timestamps::default(),
             ahead: None,
+            seen: Seen::default(),
+            lines: LineEnds::default(),
             matched: [Matched::default(); 2],
             unfolded: String::new(),
         }
@@ -72,11 +115,12 @@ impl StderrReader {
 }
 
 impl Reader for StderrReader {
+    #[inline(always)]
     fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
         let ahead = self.ahead.take();
-        let first_end = ahead
-            .map(|ahead| ahead.length)
-            .or_else(|| line_end(bytes, 0))
+        let first_end = self
+            .lines
+            .first(bytes)
             .or(complete.then_some(bytes.len()));
         let Some(first_end) = first_end else {
             return (Found::More, 0);
@@ -87,10 +131,11 @@ impl Reader for StderrReader {
             Some(ahead) => ahead.place,
             None => self
                 .prefix
-                .matches_into(first, times, &mut matched[0])
+                .matches_into(first, times, &mut self.seen, &mut matched[0])
                 .then_some(0),
         };
         let Some(head_place) = head_place else {
+            self.lines.take(first_end);
             if first.is_empty() {
                 return (
                     Found::Skipped {
@@ -110,22 +155,10 @@ impl Reader for StderrReader {
         };
         let next_place = 1 - head_place;
         let head_prefix = &first[..head.label_at];
-        let mut texts = [Text::default(); 5];
-        let slot = |label: Label| match label {
-            Label::Head(_) => 0,
-            Label::Detail => 1,
-            Label::Context => 2,
-            Label::Statement => 3,
-            Label::Location | Label::Aside => 4,
-        };
+        let mut texts = Texts::default();
         let mut current = slot(head.label);
-        texts[current] = Text {
-            start: head.text,
-            end: first.len().max(head.text),
-            folded: false,
-        };
+        texts.set(current, head.text, first.len());
         let (mut end, mut lines, mut located) = (first_end, 1u64, false);
-        let mut aside_current = matches!(head.label, Label::Location | Label::Aside);
         loop {
             if end == bytes.len() {
                 if !complete {
@@ -133,20 +166,18 @@ impl Reader for StderrReader {
                 }
                 break;
             }
-            let Some(next_end) = line_end(bytes, end).or(complete.then_some(bytes.len())) else {
+            let next_end = self.lines.behind(bytes);
+            let Some(next_end) = next_end.or(complete.then_some(bytes.len())) else {
                 return (Found::More, 0);
             };
             let line = trimmed(&bytes[end..next_end]);
             if line.first() == Some(&b'\t') {
-                if !aside_current {
-                    texts[current].end = end + line.len();
-                    texts[current].folded = true;
-                }
+                texts.fold(current, end + line.len());
             } else {
                 let (label, text_at) = match label_behind(head_prefix, line) {
                     Some(found) => found,
                     None => {
-                        let found = self.prefix.matches_into(line, times, next);
+                        let found = self.prefix.matches_into(line, times, &mut self.seen, next);
                         let belongs = found
                             && !matches!(next.label, Label::Head(_))
                             && next.fields.pid == head.fields.pid;
@@ -154,7 +185,6 @@ impl Reader for StderrReader {
                             // The next entry, another process's line, or no line of the log's.
                             self.ahead = Some(Ahead {
                                 place: found.then_some(next_place),
-                                length: next_end - end,
                             });
                             break;
                         }
@@ -162,17 +192,13 @@ impl Reader for StderrReader {
                     }
                 };
                 current = slot(label);
-                aside_current = current == 4;
                 located |= label == Label::Location;
-                texts[current] = Text {
-                    start: end + text_at,
-                    end: end + line.len().max(text_at),
-                    folded: false,
-                };
+                texts.set(current, end + text_at, end + line.len());
             }
             lines += 1;
             end = next_end;
         }
+        self.lines.take(end);
         let whole = &bytes[..end];
         if complete && end == bytes.len() && !whole.ends_with(b"\n") {
             return (
@@ -204,26 +230,15 @@ impl Reader for StderrReader {
                 end,
             );
         };
-        // Asides are not needed, and their slot is left empty.
-        texts[4] = Text::default();
-        let unfolded = &mut self.unfolded;
-        unfolded.clear();
-        let mut places = [(0, 0); 4];
-        for (folded, unfolded_at) in texts.iter().zip(&mut places) {
-            if folded.folded {
-                let start = unfolded.len();
-                unfold(&text[folded.start..folded.end], unfolded);
-                *unfolded_at = (start, unfolded.len());
-            }
+        let mut places = [(0, 0); SLOTS];
+        if texts.folded != 0 {
+            self.unfolded.clear();
+            places = texts.unfold(text, &mut self.unfolded);
         }
-        let unfolded: &str = unfolded;
-        let part = |index: usize| {
-            let Text { start, end, folded } = texts[index];
-            match folded {
-                true => &unfolded[places[index].0..places[index].1],
-                false if texts[index].present() => &text[start..end],
-                false => "",
-            }
+        let unfolded: &str = &self.unfolded;
+        let part = |slot: usize| match texts.folded >> slot & 1 {
+            0 => &text[texts.starts[slot]..texts.ends[slot]],
+            _ => &unfolded[places[slot].0..places[slot].1],
         };
         // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
         // character by a literal that is none.
@@ -242,7 +257,10 @@ impl Reader for StderrReader {
         } else if fields.quit {
             Backend::Background
         } else {
-            Backend::parse(name(fields.backend))
+            match name(fields.backend) {
+                "" => Backend::Client,
+                backend => Backend::parse(backend),
+            }
         };
         let positioned = !matches!(severity, Severity::Log) && ends_in_position(message);
         let entry = Entry {
@@ -273,10 +291,16 @@ impl Reader for StderrReader {
 /// line. Returns its label, unless that begins another entry, and where its text starts.
 #[inline]
 fn label_behind(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
-    let rest = line.strip_prefix(prefix)?;
+    let rest = line.get(prefix.len()..)?;
+    // Most often it is the next entry, and with the same `LOG:` at the same place.
+    if !matches!(rest, [b'D' | b'C' | b'S' | b'H' | b'Q' | b'B', ..] | [b'L', b'O', b'C', ..]) {
+        return None;
+    }
     match label(rest)? {
         (Label::Head(_), _) => None,
-        (label, length) => Some((label, prefix.len() + length)),
+        (label, length) => line
+            .starts_with(prefix)
+            .then_some((label, prefix.len() + length)),
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct Timestamps {
     date_us: i64,
     zone: [u8; ZONE_BYTES_MAX],
     zone_length: usize,
+    /// Which of eight bytes the zone takes; none before there was one, when no minute is known.
+    zone_mask: u64,
     offset_us: i64,
     unknown_zone: Option<String>,
 }
@@ -118,19 +120,22 @@ impl Timestamps {
     /// Reads a timestamp at the start of `text`.
     #[inline]
     pub(super) fn read(&mut self, text: &[u8]) -> Option<Stamp> {
-        self.read_within_minute(text)
-            .or_else(|| self.read_any(text))
+        match self.read_within_minute(text) {
+            Some(stamp) => Some(stamp),
+            None => self.read_any(text),
+        }
     }
 
     /// The hot case: the minute and the zone of the last one, and milliseconds.
-    #[inline]
+    #[inline(always)]
     fn read_within_minute(&self, text: &[u8]) -> Option<Stamp> {
-        let fixed = text.first_chunk::<24>()?;
+        let fixed = text.first_chunk::<{ 24 + ZONE_BYTES_MAX }>()?;
         if fixed[..17] != self.minute || fixed[19] != b'.' || fixed[23] != b' ' {
             return None;
         }
+        let zone = u64::from_le_bytes(*fixed.last_chunk()?);
         let zone_end = 24 + self.zone_length;
-        if text.get(24..zone_end)? != &self.zone[..self.zone_length]
+        if zone & self.zone_mask != u64::from_le_bytes(self.zone)
             || text.get(zone_end).is_none_or(u8::is_ascii_alphanumeric)
         {
             return None;
@@ -149,6 +154,7 @@ impl Timestamps {
         })
     }
 
+    #[inline(never)]
     fn read_any(&mut self, text: &[u8]) -> Option<Stamp> {
         let fixed = text.first_chunk::<19>()?;
         if fixed[10] != b' ' || fixed[13] != b':' || fixed[16] != b':' {
@@ -211,8 +217,10 @@ impl Timestamps {
             return None;
         };
         self.offset_us = i64::from(minutes) * 60 * US_PER_SECOND;
+        self.zone = [0; ZONE_BYTES_MAX];
         self.zone[..zone.len()].copy_from_slice(zone);
         self.zone_length = zone.len();
+        self.zone_mask = u64::MAX >> (8 * (ZONE_BYTES_MAX - zone.len()));
         Some(())
     }
 }

@@ -29,7 +29,7 @@ use super::super::entry::{Entry, Place};
 use super::super::message::Step;
 use super::super::parameters::{list_in_detail, parse_parameters};
 use super::super::reconcile::SkipReason;
-use super::super::statement::{Named, copies_from_client, placeholders};
+use super::super::statement::{Named, copies_from_client, may_copy, placeholders};
 use super::Output;
 use super::prepared::Shared;
 use super::session::Live;
@@ -429,7 +429,12 @@ impl Live {
             ..Outcome::default()
         };
         let (statement, portal, sql) = (&*exchange.statement, &*exchange.portal, exchange.sql());
-        let mut unreplayable = copies_from_client(sql).then_some(Unreplayable::CopyDataMissing);
+        let copies = match exchange.protocol {
+            Protocol::Simple => copies_from_client(sql),
+            // One statement.
+            _ => may_copy(sql) && copies_from_client(sql),
+        };
+        let mut unreplayable = copies.then_some(Unreplayable::CopyDataMissing);
         let kind = match (exchange.protocol, exchange.stage) {
             (Protocol::Simple, _) => KindRef::Simple { sql },
             (Protocol::Fetch, _) => {

@@ -105,6 +105,7 @@ impl<'s> Assembler<'s> {
     }
 
     /// Takes the next entry.
+    #[inline]
     pub(super) fn entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         self.fade(entry.wall_us)?;
         match entry.severity {
@@ -145,6 +146,7 @@ impl<'s> Assembler<'s> {
         Ok(self.output.account)
     }
 
+    #[inline]
     fn log(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
         let message = classify(entry.message);
         if matches!(message, Message::ServerStarts)

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use workload::{KindRef, Outcome};
 
 use super::super::entry::Place;
+use super::super::scan::find_near;
 use super::super::statement::{Named, split_name};
 use super::Output;
 use super::exchange::Exchange;
@@ -80,7 +81,7 @@ impl Live {
         has_portal: bool,
     ) -> Option<(Named<'t>, Option<Shared>)> {
         // The hot case: a plain name that is known.
-        let name_end = text.bytes().position(|byte| byte == b':')?;
+        let name_end = find_near(text.as_bytes(), 0, b':')?;
         if let Some(sql) = text[name_end + 1..].strip_prefix(' ') {
             let statement = match &text[..name_end] {
                 "<unnamed>" => "",

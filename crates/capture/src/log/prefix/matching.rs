@@ -1,7 +1,8 @@
 //! Matches one line against a compiled prefix.
 
-use super::{Escape, Piece, Prefix};
+use super::{Escape, Piece, Prefix, Seen};
 use crate::log::entry::session_id;
+use crate::log::scan::number;
 use crate::log::severity::{Label, label};
 use crate::log::timestamp::Timestamps;
 
@@ -13,7 +14,8 @@ pub(in crate::log) struct Span {
 }
 
 impl Span {
-    fn new(start: usize, end: usize) -> Self {
+    #[inline]
+    pub(super) fn new(start: usize, end: usize) -> Self {
         Span {
             start: start as u32,
             end: end as u32,
@@ -28,6 +30,9 @@ impl Span {
     /// The part itself; empty where a literal that is no ASCII cut a character.
     #[inline]
     pub(in crate::log) fn of(self, line: &str) -> &str {
+        if self.start == self.end {
+            return "";
+        }
         line.get(self.range()).unwrap_or("")
     }
 }
@@ -64,89 +69,72 @@ pub(in crate::log) struct Matched {
 }
 
 /// Names are no longer than this: an address may be 1,025 bytes, all others are shorter.
-const FREE_BYTES_MAX: usize = 1_100;
+pub(super) const FREE_BYTES_MAX: usize = 1_100;
 
 impl Prefix {
+    #[inline(never)]
+    fn thorough(
+        &self,
+        line: &[u8],
+        times: &mut Timestamps,
+        fields: &mut Fields,
+    ) -> Option<(Label, usize, usize)> {
+        *fields = Fields::default();
+        step(&self.pieces, line, 0, fields, times)
+    }
+
     /// Matches the start of a line.
     #[inline]
     pub(in crate::log) fn matches(&self, line: &[u8], times: &mut Timestamps) -> Option<Matched> {
         let mut found = Matched::default();
-        self.matches_into(line, times, &mut found).then_some(found)
+        self.matches_into(line, times, &mut Seen::default(), &mut found)
+            .then_some(found)
     }
 
     /// As [`Self::matches`], into a place that is used again: what is found is large. Where
     /// nothing matches, the place holds anything.
-    #[inline]
+    #[inline(always)]
     pub(in crate::log) fn matches_into(
         &self,
         line: &[u8],
         times: &mut Timestamps,
+        seen: &mut Seen,
         found: &mut Matched,
     ) -> bool {
+        let mut time_length = 0;
+        if self.dates_first
+            && seen.is_on()
+            && let Some(stamp) = times.read(line)
+            && stamp.milliseconds
+        {
+            time_length = stamp.length;
+            if let Some(matched) = seen.find(line, time_length) {
+                *found = *matched;
+                found.fields.wall_us = Some(stamp.wall_us);
+                return true;
+            }
+        }
         found.fields = Fields::default();
-        let mut behind = straight(&self.pieces, line, &mut found.fields, times);
+        let mut behind = match &self.straight {
+            Some(straight) => straight.matches(line, &mut found.fields, times),
+            None => None,
+        };
         if behind.is_none() {
-            found.fields = Fields::default();
-            behind = step(&self.pieces, line, 0, &mut found.fields, times);
+            behind = self.thorough(line, times, &mut found.fields);
         }
         let Some((label, label_at, text)) = behind else {
             return false;
         };
         (found.label, found.label_at, found.text) = (label, label_at, text);
+        if time_length > 0 {
+            seen.remember(line, time_length, found);
+        }
         true
     }
 }
 
-/// The hot way: every piece at the first place where it can end, without going back. What it finds
-/// is what [`step`] finds first; where it finds nothing, `step` is asked.
 #[inline]
-fn straight(
-    pieces: &[Piece],
-    line: &[u8],
-    fields: &mut Fields,
-    times: &mut Timestamps,
-) -> Option<(Label, usize, usize)> {
-    let mut at = 0;
-    for (index, piece) in pieces.iter().enumerate() {
-        match piece {
-            Piece::Literal(text) => {
-                if !starts_with(&line[at..], text) {
-                    return None;
-                }
-                at += text.len();
-            }
-            Piece::Quit => (),
-            &Piece::Field { escape, width: 0 } if escape.is_free() => {
-                let Some(Piece::Literal(stop)) = pieces.get(index + 1) else {
-                    return None;
-                };
-                let rest = &line[at..line.len().min(at + FREE_BYTES_MAX)];
-                let length = rest.iter().position(|byte| *byte == stop[0])?;
-                set(escape, Span::new(at, at + length), fields);
-                at += length;
-            }
-            &Piece::Field { escape, width: 0 } if escape != Escape::Host => {
-                at = typed(escape, line, at, fields, times)?;
-            }
-            Piece::Field { .. } => return None,
-        }
-    }
-    let (label, length) = label(&line[at..])?;
-    Some((label, at, at + length))
-}
-
-/// As the slice's own; literals have one or two bytes, and a call costs more than they do.
-#[inline]
-fn starts_with(line: &[u8], text: &[u8]) -> bool {
-    match (text, line) {
-        ([one], [first, ..]) => one == first,
-        ([one, two], [first, second, ..]) => one == first && two == second,
-        _ => line.starts_with(text),
-    }
-}
-
-#[inline]
-fn set(escape: Escape, value: Span, fields: &mut Fields) {
+pub(super) fn set(escape: Escape, value: Span, fields: &mut Fields) {
     match escape {
         Escape::Application => fields.application = value,
         Escape::User => fields.user = value,
@@ -307,7 +295,7 @@ fn is_host_byte(byte: u8) -> bool {
 
 /// A field that has a form of its own; returns where it ends.
 #[inline]
-fn typed(
+pub(super) fn typed(
     escape: Escape,
     line: &[u8],
     at: usize,
@@ -428,25 +416,6 @@ fn remote(line: &[u8], at: usize, fields: &mut Fields) -> usize {
         return at + host + digits + 2;
     }
     at
-}
-
-#[inline]
-fn number(text: &[u8]) -> Option<(u64, usize)> {
-    let mut value = 0u64;
-    let mut length = 0;
-    for byte in text {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        // 20 digits do not fit, and no escape prints them.
-        if length == 19 {
-            return None;
-        }
-        value = value * 10 + u64::from(digit);
-        length += 1;
-    }
-    (length > 0).then_some((value, length))
 }
 
 #[cfg(test)]

@@ -7,9 +7,13 @@
 
 mod guess;
 mod matching;
+mod seen;
+mod straight;
 
 pub(super) use guess::guess;
 pub(super) use matching::{Matched, Span};
+pub(super) use seen::Seen;
+use straight::Straight;
 
 /// What an escape stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,6 +97,9 @@ enum Piece {
 pub(super) struct Prefix {
     text: String,
     pieces: Vec<Piece>,
+    straight: Option<Straight>,
+    /// It begins with `%m`.
+    dates_first: bool,
 }
 
 /// The widest padding that is believed.
@@ -137,8 +144,11 @@ impl Prefix {
         if !literal.is_empty() {
             pieces.push(Piece::Literal(literal.into()));
         }
+        let straight = Straight::of(&pieces);
         Prefix {
             text: text.to_owned(),
+            dates_first: straight.as_ref().is_some_and(Straight::starts_with_time),
+            straight,
             pieces,
         }
     }

@@ -1,0 +1,97 @@
+//! Beginnings of lines that were matched before. Behind the time, the lines of one session mostly
+//! begin alike, up to the severity: what was read from that once need not be read again.
+//!
+//! Where a prefix holds what changes from line to line (`%l`), this finds nothing, notices, and is
+//! no longer asked.
+
+use super::matching::Matched;
+use crate::log::scan::word;
+
+/// How many beginnings are remembered; the sessions that write at one time are seldom more.
+const PLACES: usize = 512;
+const PLACES_BITS: u32 = PLACES.trailing_zeros();
+
+/// Longer beginnings are not remembered.
+const BYTES_MAX: usize = 80;
+
+/// After so many looks, at least half must have found something.
+const LOOKS_MAX: u32 = 4_096;
+
+/// A beginning, from behind the time to behind the label.
+#[derive(Debug, Clone)]
+struct Beginning {
+    bytes: [u8; BYTES_MAX],
+    length: usize,
+    time_length: usize,
+    matched: Matched,
+}
+
+/// The beginnings.
+#[derive(Debug, Default)]
+pub(in crate::log) struct Seen {
+    places: Vec<Beginning>,
+    looks: u32,
+    found: u32,
+}
+
+impl Seen {
+    /// Whether it is worth asking.
+    #[inline(always)]
+    pub(super) fn is_on(&self) -> bool {
+        self.looks < LOOKS_MAX
+    }
+
+    #[inline(always)]
+    fn place(rest: &[u8]) -> Option<usize> {
+        // The first bytes are most often brackets around the process number.
+        let word = word(rest, 2)?.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Some((word >> (64 - PLACES_BITS)) as usize)
+    }
+
+    /// What a line that begins like this one behind its time was matched to.
+    #[inline(always)]
+    pub(super) fn find(&mut self, line: &[u8], time_length: usize) -> Option<&Matched> {
+        let rest = line.get(time_length..)?;
+        let beginning = self.places.get(Self::place(rest)?)?;
+        if beginning.time_length == time_length
+            && rest.starts_with(&beginning.bytes[..beginning.length])
+        {
+            self.found += 1;
+            return Some(&beginning.matched);
+        }
+        None
+    }
+
+    /// Remembers what a line was matched to; [`Self::find`] had not found it.
+    pub(super) fn remember(&mut self, line: &[u8], time_length: usize, matched: &Matched) {
+        self.looks += 1;
+        if self.looks == LOOKS_MAX && self.found >= LOOKS_MAX {
+            (self.looks, self.found) = (0, 0);
+        }
+        let Some(beginning) = line.get(time_length..matched.text) else {
+            return;
+        };
+        let Some(place) = Self::place(&line[time_length..]) else {
+            return;
+        };
+        if beginning.len() > BYTES_MAX {
+            return;
+        }
+        let mut new = Beginning {
+            bytes: [0; BYTES_MAX],
+            length: beginning.len(),
+            time_length,
+            matched: *matched,
+        };
+        new.bytes[..beginning.len()].copy_from_slice(beginning);
+        if self.places.is_empty() {
+            // A length that no time has, so that nothing is found before it was remembered.
+            let nothing = Beginning {
+                time_length: usize::MAX,
+                ..new.clone()
+            };
+            self.places.resize(PLACES, nothing);
+        }
+        self.places[place] = new;
+    }
+}

@@ -1,0 +1,105 @@
+//! Looking for bytes and reading numbers eight at a time: what is looked for in a log's line is
+//! near, and a call costs more than it does.
+//!
+//! The tricks are old: S. E. Anderson, "Bit Twiddling Hacks" (a zero byte in a word), and D.
+//! Lemire, "Quickly parsing eight digits" (2018). All words are little-endian, so the first byte is the
+//! lowest.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// The eight bytes at `at`, if there are as many.
+#[inline(always)]
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+/// Where `wanted` stands first, from `from` on.
+#[inline(always)]
+pub(super) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
+    let pattern = u64::from(wanted) * ONES;
+    let mut at = from;
+    while let Some(word) = word(bytes, at) {
+        let differs = word ^ pattern;
+        let zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
+        if zeros != 0 {
+            return Some(at + zeros.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    bytes
+        .get(at..)?
+        .iter()
+        .position(|byte| *byte == wanted)
+        .map(|found| at + found)
+}
+
+/// The decimal number at the start of `text`, and how many digits it has. `None` where there is
+/// none, or it has more than 19 digits, which nothing of the server's has.
+#[inline(always)]
+pub(super) fn number(text: &[u8]) -> Option<(u64, usize)> {
+    if let Some(word) = word(text, 0) {
+        let digits = word ^ (0x30 * ONES);
+        // Of the bytes behind the first that is no digit this says nothing, and nothing is asked.
+        let others = (digits.wrapping_add(0x76 * ONES) | digits) & HIGHS;
+        if others != 0 {
+            let length = others.trailing_zeros() as usize / 8;
+            if length == 0 {
+                return None;
+            }
+            let value = digits << (64 - 8 * length);
+            let value = (value.wrapping_mul(2_561) >> 8) & 0x00ff_00ff_00ff_00ff;
+            let value = (value.wrapping_mul(6_553_601) >> 16) & 0x0000_ffff_0000_ffff;
+            let value = value.wrapping_mul(42_949_672_960_001) >> 32;
+            return Some((value, length));
+        }
+    }
+    long_number(text)
+}
+
+#[inline(never)]
+fn long_number(text: &[u8]) -> Option<(u64, usize)> {
+    let (mut value, mut length) = (0u64, 0);
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if length == 19 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+        length += 1;
+    }
+    (length > 0).then_some((value, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_number_is_what_the_standard_library_reads(
+            value in any::<u64>(), shift in 0u32..64, rest in "([^0-9].*)?"
+        ) {
+            let digits = (value >> shift).to_string();
+            let text = format!("{digits}{rest}");
+            let expected = (digits.len() < 20).then(|| (value >> shift, digits.len()));
+            prop_assert_eq!(number(text.as_bytes()), expected);
+            prop_assert_eq!(number(rest.as_bytes()), None);
+        }
+
+        #[test]
+        fn what_is_found_is_the_first(bytes in prop::collection::vec(0u8..4, 0..40), from in 0usize..44) {
+            let expected = bytes.iter().enumerate().skip(from).find(|(_, byte)| **byte == 2);
+            prop_assert_eq!(find_near(&bytes, from, 2), expected.map(|(at, _)| at));
+            let high: Vec<u8> = bytes.iter().map(|byte| byte | 0x80).collect();
+            prop_assert_eq!(find_near(&high, from, 0x82), expected.map(|(at, _)| at));
+        }
+    }
+}
