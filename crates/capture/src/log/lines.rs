@@ -39,7 +39,11 @@ impl LineEnds {
     #[inline]
     pub(super) fn take(&mut self, length: usize) {
         self.taken += length;
-        while self.ends.get(self.next).is_some_and(|end| *end <= self.taken) {
+        while self
+            .ends
+            .get(self.next)
+            .is_some_and(|end| *end <= self.taken)
+        {
             self.next += 1;
         }
     }

@@ -27,7 +27,10 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
             return Err(fail);
         }
         let (number, digits) = number(&bytes[at + 1..]).ok_or(fail)?;
-        if number != values.len() as u64 + 1 || bytes[at + 1] == b'0' || !bytes[at + 1 + digits..].starts_with(b" = ") {
+        if number != values.len() as u64 + 1
+            || bytes[at + 1] == b'0'
+            || !bytes[at + 1 + digits..].starts_with(b" = ")
+        {
             return Err(fail);
         }
         at += 1 + digits + 3;

@@ -114,14 +114,34 @@ impl StderrReader {
     }
 }
 
+/// The texts of an entry, unfolded where they were folded.
+struct Parts<'a, 't> {
+    texts: &'t Texts,
+    text: &'a str,
+    places: &'t [(usize, usize); SLOTS],
+    unfolded: &'a str,
+}
+
+impl<'a> Parts<'a, '_> {
+    #[inline(always)]
+    fn of(&self, slot: usize) -> &'a str {
+        if self.texts.folded >> slot & 1 == 1 {
+            let (start, end) = self.places[slot];
+            return &self.unfolded[start..end];
+        }
+        let (start, end) = (self.texts.starts[slot], self.texts.ends[slot]);
+        match start == end {
+            true => "",
+            false => &self.text[start..end],
+        }
+    }
+}
+
 impl Reader for StderrReader {
     #[inline(always)]
     fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
         let ahead = self.ahead.take();
-        let first_end = self
-            .lines
-            .first(bytes)
-            .or(complete.then_some(bytes.len()));
+        let first_end = self.lines.first(bytes).or(complete.then_some(bytes.len()));
         let Some(first_end) = first_end else {
             return (Found::More, 0);
         };
@@ -235,15 +255,15 @@ impl Reader for StderrReader {
             self.unfolded.clear();
             places = texts.unfold(text, &mut self.unfolded);
         }
-        let unfolded: &str = &self.unfolded;
-        let part = |slot: usize| match texts.folded >> slot & 1 {
-            0 => &text[texts.starts[slot]..texts.ends[slot]],
-            _ => &unfolded[places[slot].0..places[slot].1],
+        let parts = Parts {
+            texts: &texts,
+            text,
+            places: &places,
+            unfolded: &self.unfolded,
         };
         // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
         // character by a literal that is none.
-        let name = |span: super::prefix::Span| span.of(text);
-        let mut message = part(0);
+        let mut message = parts.of(0);
         let mut sqlstate = fields.sqlstate.map(Sqlstate);
         if (located || message.starts_with("00000: "))
             && let Some((code, rest)) = message.split_once(": ")
@@ -257,7 +277,7 @@ impl Reader for StderrReader {
         } else if fields.quit {
             Backend::Background
         } else {
-            match name(fields.backend) {
+            match fields.backend.of(text) {
                 "" => Backend::Client,
                 backend => Backend::parse(backend),
             }
@@ -269,16 +289,16 @@ impl Reader for StderrReader {
             started: fields.started,
             line_number: fields.line_number,
             backend,
-            user: name(fields.user),
-            database: name(fields.database),
-            application: name(fields.application),
-            client: (name(fields.host), name(fields.port)),
+            user: fields.user.of(text),
+            database: fields.database.of(text),
+            application: fields.application.of(text),
+            client: (fields.host.of(text), fields.port.of(text)),
             severity,
             sqlstate,
             message,
-            detail: part(1),
-            context: part(2),
-            statement: part(3),
+            detail: parts.of(1),
+            context: parts.of(2),
+            statement: parts.of(3),
             positioned,
             place,
             lines,
@@ -293,7 +313,10 @@ impl Reader for StderrReader {
 fn label_behind(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
     let rest = line.get(prefix.len()..)?;
     // Most often it is the next entry, and with the same `LOG:` at the same place.
-    if !matches!(rest, [b'D' | b'C' | b'S' | b'H' | b'Q' | b'B', ..] | [b'L', b'O', b'C', ..]) {
+    if !matches!(
+        rest,
+        [b'D' | b'C' | b'S' | b'H' | b'Q' | b'B', ..] | [b'L', b'O', b'C', ..]
+    ) {
         return None;
     }
     match label(rest)? {

@@ -318,6 +318,7 @@ impl Live {
         }
         self.displace(output)?;
         if step == Step::Execute
+            && !self.bound.is_empty()
             && let Some(at) = self.bound.iter().position(|bound| is_of(bound, &named))
         {
             let mut exchange = self.bound.remove(at);
@@ -372,6 +373,7 @@ impl Live {
             }
     }
 
+    #[inline]
     fn use_loose(&mut self, exchange: &mut Exchange) {
         if let Some(loose) = self.loose.take() {
             exchange.lines += loose.lines;
@@ -382,6 +384,7 @@ impl Live {
         }
     }
 
+    #[inline]
     fn drop_loose(&mut self, output: &mut Output<'_>) {
         if let Some(loose) = self.loose.take() {
             let reason = SkipReason::DurationWithoutStatement;
@@ -390,6 +393,7 @@ impl Live {
     }
 
     /// Something else begins: what was pending is an event, or waits for its use.
+    #[inline]
     pub(super) fn displace(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
         let Some(exchange) = self.pending.take() else {
             return Ok(());
@@ -417,6 +421,7 @@ impl Live {
     }
 
     /// An exchange becomes an event.
+    #[inline]
     pub(super) fn done(
         &mut self,
         output: &mut Output<'_>,

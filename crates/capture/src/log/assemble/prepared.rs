@@ -135,6 +135,7 @@ impl Live {
             unused: Some(parse),
         }) = before
         {
+            self.unused_parses -= 1;
             self.prepared(output, &name, &sql, parse)?;
         }
         Ok((name, sql))
@@ -171,6 +172,7 @@ impl Live {
             .drain()
             .filter_map(|(name, known)| Some((name, known.sql, known.unused?)))
             .collect();
+        self.unused_parses = 0;
         unused.sort_by(|a, b| (a.2.due_us, &a.0).cmp(&(b.2.due_us, &b.0)));
         unused
             .into_iter()
@@ -178,12 +180,20 @@ impl Live {
     }
 
     /// The parse that this exchange is the first to use.
+    #[inline]
     pub(super) fn use_parse(&mut self, exchange: &mut Exchange) {
+        if self.unused_parses > 0 {
+            self.use_parse_of(exchange);
+        }
+    }
+
+    fn use_parse_of(&mut self, exchange: &mut Exchange) {
         if let Some(known) = self.known.get_mut(&exchange.statement)
             && known.unused.is_some()
             && *known.sql == *exchange.sql()
             && let Some(parse) = known.unused.take()
         {
+            self.unused_parses -= 1;
             exchange.lines += parse.lines;
             exchange.duration_us += parse.duration_us;
         }
@@ -205,7 +215,10 @@ impl Live {
         let known = self.known.get_mut(&name).expect("just learnt");
         match known.unused.replace(parse) {
             Some(before) => self.prepared(output, &name, &sql, before),
-            None => Ok(()),
+            None => {
+                self.unused_parses += 1;
+                Ok(())
+            }
         }
     }
 }

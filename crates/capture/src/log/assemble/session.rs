@@ -48,6 +48,8 @@ pub(super) struct Live {
     /// Bound to named portals and not yet executed, the oldest first.
     pub(super) bound: Vec<Box<Exchange>>,
     pub(super) known: KnownStatements,
+    /// How many of them have a parse that nothing has used.
+    pub(super) unused_parses: usize,
     pub(super) loose: Option<Loose>,
 }
 
@@ -90,6 +92,7 @@ impl Live {
             pending: None,
             bound: Vec::new(),
             known: KnownStatements::default(),
+            unused_parses: 0,
             loose: None,
         }
     }
@@ -159,15 +162,26 @@ impl Live {
     }
 
     /// Makes sure that it is a session, which began at the latest at `wall_us`.
+    #[inline(always)]
     pub(super) fn open(
         &mut self,
         output: &mut Output<'_>,
         entry: &Entry<'_>,
         wall_us: i64,
     ) -> Result<(), SinkError> {
-        if self.id.is_some() {
-            return Ok(());
+        match self.id {
+            Some(_) => Ok(()),
+            None => self.begin(output, entry, wall_us),
         }
+    }
+
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        wall_us: i64,
+    ) -> Result<(), SinkError> {
         let (start_us, place) = match self.arriving.take() {
             Some(arriving) => {
                 output.account.lines_in_events += arriving.lines;
@@ -211,6 +225,7 @@ impl Live {
     }
 
     /// Hands an event to the sink.
+    #[inline]
     pub(super) fn emit(
         &mut self,
         output: &mut Output<'_>,

@@ -28,7 +28,7 @@ impl Span {
     }
 
     /// The part itself; empty where a literal that is no ASCII cut a character.
-    #[inline]
+    #[inline(always)]
     pub(in crate::log) fn of(self, line: &str) -> &str {
         if self.start == self.end {
             return "";

@@ -11,7 +11,7 @@ mod seen;
 mod straight;
 
 pub(super) use guess::guess;
-pub(super) use matching::{Matched, Span};
+pub(super) use matching::Matched;
 pub(super) use seen::Seen;
 use straight::Straight;
 
