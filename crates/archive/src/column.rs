@@ -29,6 +29,8 @@ pub struct Column {
     pub kind: ColumnType,
     /// Whether it may be null.
     pub nullable: bool,
+    /// Its numbers are few and random, so they are numbered; others are kept as differences.
+    pub repeating: bool,
 }
 
 impl Column {
@@ -38,6 +40,7 @@ impl Column {
             name,
             kind,
             nullable: false,
+            repeating: false,
         }
     }
 
@@ -47,6 +50,15 @@ impl Column {
             name,
             kind,
             nullable: true,
+            repeating: false,
+        }
+    }
+
+    /// A column of numbers that are few and random, such as fingerprints.
+    pub const fn repeating(self) -> Self {
+        Column {
+            repeating: true,
+            ..self
         }
     }
 }

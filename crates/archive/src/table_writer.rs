@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Int64Builder, ListBuilder, StringBuilder, UInt32Builder,
-    UInt64Builder,
+    ArrayBuilder, BooleanBuilder, Int64Builder, ListBuilder, PrimitiveBuilder, StringBuilder,
+    UInt32Builder, UInt64Builder,
 };
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_schema::Schema;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 use sha2::{Digest, Sha256};
 
-use crate::column::{Column, ColumnType, arrow_schema};
+use crate::column::{Column, ColumnType, LIST_ELEMENT, arrow_schema};
 use crate::directory::create_private;
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, hex};
@@ -111,7 +112,7 @@ impl TableWriter {
     /// Gives the row's next column.
     pub fn u64(&mut self, value: impl Into<Option<u64>>) {
         match self.builder() {
-            Builder::U64(builder) => builder.append_option(value.into()),
+            Builder::U64(builder, nulls) => append(builder, nulls, value.into()),
             other => other.mismatch("u64"),
         }
     }
@@ -119,7 +120,7 @@ impl TableWriter {
     /// Gives the row's next column.
     pub fn i64(&mut self, value: impl Into<Option<i64>>) {
         match self.builder() {
-            Builder::I64(builder) => builder.append_option(value.into()),
+            Builder::I64(builder, nulls) => append(builder, nulls, value.into()),
             other => other.mismatch("i64"),
         }
     }
@@ -127,7 +128,7 @@ impl TableWriter {
     /// Gives the row's next column.
     pub fn u32(&mut self, value: impl Into<Option<u32>>) {
         match self.builder() {
-            Builder::U32(builder) => builder.append_option(value.into()),
+            Builder::U32(builder, nulls) => append(builder, nulls, value.into()),
             other => other.mismatch("u32"),
         }
     }
@@ -145,7 +146,11 @@ impl TableWriter {
         let value = value.into();
         self.batch_bytes += value.map_or(0, str::len);
         match self.builder() {
-            Builder::Text(builder) => builder.append_option(value),
+            Builder::Text(_, nulls) if value.is_none() => *nulls += 1,
+            Builder::Text(builder, nulls) => {
+                settle_texts(builder, nulls);
+                builder.append_option(value);
+            }
             other => other.mismatch("text"),
         }
     }
@@ -264,13 +269,7 @@ impl TableWriter {
             Parts::Rows(_) => format!("{}-{:05}.parquet", self.name, self.next_part()),
         };
         let path = self.directory.join(file_name);
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(
-                ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level"),
-            ))
-            .set_max_row_group_row_count(Some(self.options.group_rows))
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .build();
+        let properties = properties(self.columns, self.options);
         let file = HashedFile::new(create_private(&path)?);
         let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))
             .map_err(|error| ArchiveError::writing(&path, error))?;
@@ -334,6 +333,38 @@ impl Part {
     }
 }
 
+/// Numbers are kept as differences unless they repeat; texts are numbered as long as they are few;
+/// the values of lists are nearly all different, and kept as they are. Texts need no statistics:
+/// nobody seeks by them.
+fn properties(columns: &[Column], options: TableOptions) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(
+            ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level"),
+        ))
+        .set_max_row_group_row_count(Some(options.group_rows))
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for column in columns {
+        let path = ColumnPath::from(column.name);
+        properties = match column.kind {
+            ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.repeating => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+            ColumnType::Text => {
+                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
+            }
+            ColumnType::TextList => {
+                let path = [column.name, "list", LIST_ELEMENT].map(str::to_owned);
+                let path = ColumnPath::from(path.to_vec());
+                properties
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_statistics_enabled(path, EnabledStatistics::None)
+            }
+            _ => properties,
+        };
+    }
+    properties.build()
+}
+
 /// A file that is hashed as it is written.
 struct HashedFile {
     file: File,
@@ -364,45 +395,84 @@ impl Write for HashedFile {
     }
 }
 
+/// Nulls that were given and not yet appended: many columns hold little else, and a run of them
+/// costs no more than one.
+type Nulls = usize;
+
+#[inline]
+fn append<T: ArrowPrimitiveType>(
+    builder: &mut PrimitiveBuilder<T>,
+    nulls: &mut Nulls,
+    value: Option<T::Native>,
+) {
+    match value {
+        None => *nulls += 1,
+        Some(value) => {
+            if *nulls > 0 {
+                builder.append_nulls(std::mem::take(nulls));
+            }
+            builder.append_value(value);
+        }
+    }
+}
+
+fn settled<T: ArrowPrimitiveType>(
+    builder: &mut PrimitiveBuilder<T>,
+    nulls: &mut Nulls,
+) -> ArrayRef {
+    builder.append_nulls(std::mem::take(nulls));
+    ArrayBuilder::finish(builder)
+}
+
+#[inline]
+fn settle_texts(builder: &mut StringBuilder, nulls: &mut Nulls) {
+    for _ in 0..std::mem::take(nulls) {
+        builder.append_null();
+    }
+}
+
 enum Builder {
-    U64(UInt64Builder),
-    I64(Int64Builder),
-    U32(UInt32Builder),
+    U64(UInt64Builder, Nulls),
+    I64(Int64Builder, Nulls),
+    U32(UInt32Builder, Nulls),
     Bool(BooleanBuilder),
-    Text(StringBuilder),
+    Text(StringBuilder, Nulls),
     TextList(ListBuilder<StringBuilder>),
 }
 
 impl Builder {
     fn new(column: &Column) -> Self {
         match column.kind {
-            ColumnType::U64 => Builder::U64(UInt64Builder::new()),
-            ColumnType::I64 => Builder::I64(Int64Builder::new()),
-            ColumnType::U32 => Builder::U32(UInt32Builder::new()),
+            ColumnType::U64 => Builder::U64(UInt64Builder::new(), 0),
+            ColumnType::I64 => Builder::I64(Int64Builder::new(), 0),
+            ColumnType::U32 => Builder::U32(UInt32Builder::new(), 0),
             ColumnType::Bool => Builder::Bool(BooleanBuilder::new()),
-            ColumnType::Text => Builder::Text(StringBuilder::new()),
+            ColumnType::Text => Builder::Text(StringBuilder::new(), 0),
             ColumnType::TextList => Builder::TextList(ListBuilder::new(StringBuilder::new())),
         }
     }
 
     fn finish(&mut self) -> ArrayRef {
         match self {
-            Builder::U64(builder) => ArrayBuilder::finish(builder),
-            Builder::I64(builder) => ArrayBuilder::finish(builder),
-            Builder::U32(builder) => ArrayBuilder::finish(builder),
+            Builder::U64(builder, nulls) => settled(builder, nulls),
+            Builder::I64(builder, nulls) => settled(builder, nulls),
+            Builder::U32(builder, nulls) => settled(builder, nulls),
             Builder::Bool(builder) => ArrayBuilder::finish(builder),
-            Builder::Text(builder) => ArrayBuilder::finish(builder),
+            Builder::Text(builder, nulls) => {
+                settle_texts(builder, nulls);
+                ArrayBuilder::finish(builder)
+            }
             Builder::TextList(builder) => ArrayBuilder::finish(builder),
         }
     }
 
     fn mismatch(&self, given: &str) -> ! {
         let wanted = match self {
-            Builder::U64(_) => "u64",
-            Builder::I64(_) => "i64",
-            Builder::U32(_) => "u32",
+            Builder::U64(..) => "u64",
+            Builder::I64(..) => "i64",
+            Builder::U32(..) => "u32",
             Builder::Bool(_) => "bool",
-            Builder::Text(_) => "text",
+            Builder::Text(..) => "text",
             Builder::TextList(_) => "text list",
         };
         panic!("a column of {wanted} was given {given}")

@@ -11,7 +11,7 @@ use ColumnType::{I64, Text, U64};
 pub(crate) const EXECUTION: &[Column] = &[
     Column::required("session", U64),
     Column::required("sequence", U64),
-    Column::nullable("fingerprint", U64),
+    Column::nullable("fingerprint", U64).repeating(),
     Column::required("kind", Text),
     Column::required("outcome", Text),
     Column::nullable("reason", Text),

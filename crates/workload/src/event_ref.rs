@@ -58,6 +58,19 @@ pub enum KindRef<'a> {
 }
 
 impl<'a> KindRef<'a> {
+    /// The name under which the kind is stored.
+    pub fn name(&self) -> &'static str {
+        match self {
+            KindRef::Connect { .. } => "connect",
+            KindRef::Simple { .. } => "simple",
+            KindRef::Prepare { .. } => "prepare",
+            KindRef::Execute { .. } => "execute",
+            KindRef::Fetch { .. } => "fetch",
+            KindRef::Cancel => "cancel",
+            KindRef::Disconnect => "disconnect",
+        }
+    }
+
     /// The SQL it carries, if any.
     pub fn sql(&self) -> Option<&'a str> {
         match *self {
@@ -81,7 +94,12 @@ pub enum Parameters<'a> {
     /// Each on its own.
     Values(&'a [Option<Box<str>>]),
     /// One behind the other.
-    Packed(&'a PackedParameters),
+    Packed {
+        /// All of them.
+        text: &'a str,
+        /// Where each ends in it; `None` for NULL.
+        ends: &'a [Option<u32>],
+    },
 }
 
 impl<'a> Parameters<'a> {
@@ -92,7 +110,7 @@ impl<'a> Parameters<'a> {
     pub fn len(&self) -> usize {
         match self {
             Parameters::Values(values) => values.len(),
-            Parameters::Packed(packed) => packed.ends.len(),
+            Parameters::Packed { ends, .. } => ends.len(),
         }
     }
 
@@ -103,14 +121,14 @@ impl<'a> Parameters<'a> {
 
     /// The values in order; `None` is NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
-        let (values, packed) = match *self {
-            Parameters::Values(values) => (values, None),
-            Parameters::Packed(packed) => (&[][..], Some(packed)),
+        let (values, text, ends) = match *self {
+            Parameters::Values(values) => (values, "", &[][..]),
+            Parameters::Packed { text, ends } => (&[][..], text, ends),
         };
         values
             .iter()
             .map(|value| value.as_deref())
-            .chain(packed.into_iter().flat_map(PackedParameters::iter))
+            .chain(unpacked(text, ends))
     }
 }
 
@@ -173,14 +191,30 @@ impl PackedParameters {
 
     /// The values in order; `None` is NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<&str>> {
-        let mut from = 0;
-        self.ends.iter().map(move |end| {
-            let end = (*end)? as usize;
-            let value = &self.text[from..end];
-            from = end;
-            Some(value)
-        })
+        unpacked(&self.text, &self.ends)
     }
+
+    /// As an event holds them.
+    #[inline]
+    pub fn borrowed(&self) -> Parameters<'_> {
+        Parameters::Packed {
+            text: &self.text,
+            ends: &self.ends,
+        }
+    }
+}
+
+fn unpacked<'a>(
+    text: &'a str,
+    ends: &'a [Option<u32>],
+) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
+    let mut from = 0;
+    ends.iter().map(move |end| {
+        let end = (*end)? as usize;
+        let value = &text[from..end];
+        from = end;
+        Some(value)
+    })
 }
 
 impl Event {
@@ -316,7 +350,7 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(Parameters::Packed(&packed), Parameters::Values(&values));
+            prop_assert_eq!(packed.borrowed(), Parameters::Values(&values));
             prop_assert_eq!(packed.len(), values.len());
         }
     }

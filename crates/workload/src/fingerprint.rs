@@ -13,6 +13,7 @@
 
 mod class;
 mod lexer;
+mod shape;
 
 use std::fmt;
 
@@ -20,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use class::{StatementClass, classify};
 use lexer::{Lexer, Token};
+pub(crate) use shape::Shaper;
 
 /// What statements that differ only in their values have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

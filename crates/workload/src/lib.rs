@@ -18,9 +18,11 @@ mod event;
 mod event_ref;
 mod fingerprint;
 mod format;
+mod packed;
 mod reader;
 mod session;
 mod sorting;
+mod statements;
 mod table;
 mod writer;
 

@@ -12,13 +12,15 @@
 //! ```
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader, TableWriter};
 
 use crate::event::{Event, EventKind};
+use crate::event_ref::EventRef;
 use crate::fingerprint::Fingerprint;
+use crate::packed::{Key, PackedEvents};
 use crate::table::{EVENT, EventRows, write_event};
 
 /// Rows in a part: what is written again when a late event belongs into it.
@@ -39,8 +41,6 @@ pub(crate) struct Item {
     pub(crate) event: Event,
     pub(crate) fingerprint: Option<Fingerprint>,
 }
-
-type Key = (i64, u64, u64);
 
 impl Item {
     fn key(&self) -> Key {
@@ -87,8 +87,7 @@ impl Ord for Item {
 pub(crate) struct TimeOrder {
     directory: PathBuf,
     memory_bytes: usize,
-    window: BinaryHeap<Reverse<Item>>,
-    window_bytes: usize,
+    window: Window,
     main: Option<TableWriter>,
     /// Where time begins in the main parts; known when the first event leaves the window.
     base_us: Option<i64>,
@@ -102,6 +101,79 @@ pub(crate) struct TimeOrder {
     late_runs: Vec<Vec<FileEntry>>,
     late_runs_made: u32,
     last_due_us: i64,
+}
+
+/// Where an event of the window belongs, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    key: Key,
+    chunk: u32,
+    index: u32,
+}
+
+/// The events that have not yet left, in the pieces of memory that they came in.
+#[derive(Default)]
+struct Window {
+    chunks: VecDeque<Chunk>,
+    /// The number of the first of `chunks`.
+    first_chunk: u32,
+    bytes: usize,
+    /// The earlier ones sorted when some left, the later ones as they came.
+    order: Vec<Place>,
+    free: Vec<PackedEvents>,
+}
+
+struct Chunk {
+    events: PackedEvents,
+    fingerprints: Vec<Option<Fingerprint>>,
+    /// How many of them are still in the window.
+    inside: usize,
+}
+
+impl Window {
+    /// An event at `index` of the chunk that will be added next.
+    fn note(&mut self, key: Key, index: usize) {
+        self.order.push(Place {
+            key,
+            chunk: self.first_chunk + self.chunks.len() as u32,
+            index: index as u32,
+        });
+    }
+
+    fn add(&mut self, events: PackedEvents, fingerprints: Vec<Option<Fingerprint>>) {
+        self.bytes += events.bytes();
+        let number = self.first_chunk + self.chunks.len() as u32;
+        let inside = self
+            .order
+            .iter()
+            .rev()
+            .take_while(|place| place.chunk == number)
+            .count();
+        self.chunks.push_back(Chunk {
+            events,
+            fingerprints,
+            inside,
+        });
+    }
+
+    fn get(&self, chunk: u32, index: u32) -> (EventRef<'_>, Option<Fingerprint>) {
+        let chunk = &self.chunks[(chunk - self.first_chunk) as usize];
+        let index = index as usize;
+        (chunk.events.get(index), chunk.fingerprints[index])
+    }
+
+    /// The first ones of the order have left.
+    fn left(&mut self, count: usize) {
+        for place in self.order.drain(..count) {
+            self.chunks[(place.chunk - self.first_chunk) as usize].inside -= 1;
+        }
+        while self.chunks.front().is_some_and(|chunk| chunk.inside == 0) {
+            let chunk = self.chunks.pop_front().expect("just seen");
+            self.first_chunk += 1;
+            self.bytes -= chunk.events.bytes();
+            self.free.push(chunk.events);
+        }
+    }
 }
 
 /// The sorted table.
@@ -119,8 +191,7 @@ impl TimeOrder {
         TimeOrder {
             directory: directory.to_owned(),
             memory_bytes,
-            window: BinaryHeap::new(),
-            window_bytes: 0,
+            window: Window::default(),
             main: None,
             base_us: None,
             spans: Vec::new(),
@@ -140,52 +211,77 @@ impl TimeOrder {
         self.base_us
     }
 
+    /// Takes events with their fingerprints; returns space that can be used again, if some is
+    /// free.
     pub(crate) fn push(
         &mut self,
         archive: &archive::ArchiveWriter,
-        item: Item,
-    ) -> Result<(), ArchiveError> {
-        let bytes = item.bytes();
-        self.last_due_us = self.last_due_us.max(item.event.due_us);
-        if self.last_left.is_some_and(|last| item.key() < last) {
-            self.earliest_late_us = Some(
-                self.earliest_late_us
-                    .map_or(item.event.due_us, |known| known.min(item.event.due_us)),
-            );
-            self.late.push(item);
-            self.late_bytes += bytes;
-            // A quarter: the window is the point, late events are few.
-            if self.late_bytes > self.memory_bytes / 4 {
-                self.spill_late(archive)?;
+        events: PackedEvents,
+        fingerprints: Vec<Option<Fingerprint>>,
+    ) -> Result<Vec<PackedEvents>, ArchiveError> {
+        for (index, fingerprint) in fingerprints.iter().enumerate() {
+            let key = events.key(index);
+            self.last_due_us = self.last_due_us.max(key.0);
+            if self.last_left.is_some_and(|last| key < last) {
+                self.late(archive, events.get(index).to_event(), *fingerprint)?;
+            } else {
+                self.window.note(key, index);
             }
-            return Ok(());
         }
-        self.window.push(Reverse(item));
-        self.window_bytes += bytes;
-        while self.window_bytes > self.memory_bytes / 4 * 3 {
-            self.leave_window(archive)?;
+        self.window.add(events, fingerprints);
+        while self.window.bytes > self.memory_bytes / 4 * 3 && !self.window.order.is_empty() {
+            // Half of it: sorting the other half again costs little, it is in order.
+            self.leave_window(archive, self.window.order.len().div_ceil(2))?;
+        }
+        Ok(std::mem::take(&mut self.window.free))
+    }
+
+    fn late(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        event: Event,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<(), ArchiveError> {
+        let item = Item { event, fingerprint };
+        let due_us = item.event.due_us;
+        self.earliest_late_us = Some(
+            self.earliest_late_us
+                .map_or(due_us, |known| known.min(due_us)),
+        );
+        self.late_bytes += item.bytes();
+        self.late.push(item);
+        // A quarter: the window is the point, late events are few.
+        if self.late_bytes > self.memory_bytes / 4 {
+            self.spill_late(archive)?;
         }
         Ok(())
     }
 
-    fn leave_window(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
-        let Some(Reverse(item)) = self.window.pop() else {
-            return Ok(());
-        };
-        self.window_bytes -= item.bytes();
-        let due_us = item.event.due_us;
-        let base_us = *self.base_us.get_or_insert(due_us);
-        if self.main.is_none() {
+    /// The earliest events leave the window.
+    fn leave_window(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        count: usize,
+    ) -> Result<(), ArchiveError> {
+        self.window.order.sort();
+        if self.main.is_none() && count > 0 {
             self.main = Some(archive.table("events", EVENT, LAYOUT)?);
         }
-        let main = self.main.as_mut().expect("just made");
-        if self.rows_in_part == 0 {
-            self.spans.push((due_us, due_us));
+        for at in 0..count {
+            let Place { key, chunk, index } = self.window.order[at];
+            let (event, fingerprint) = self.window.get(chunk, index);
+            let due_us = key.0;
+            let base_us = *self.base_us.get_or_insert(due_us);
+            if self.rows_in_part == 0 {
+                self.spans.push((due_us, due_us));
+            }
+            self.spans.last_mut().expect("just begun").1 = due_us;
+            self.rows_in_part = (self.rows_in_part + 1) % PART_ROWS_MAX;
+            let main = self.main.as_mut().expect("just made");
+            write_event(main, &event, due_us - base_us, fingerprint)?;
+            self.last_left = Some(key);
         }
-        self.spans.last_mut().expect("just begun").1 = due_us;
-        self.rows_in_part = (self.rows_in_part + 1) % PART_ROWS_MAX;
-        write_event(main, &item.event, due_us - base_us, item.fingerprint)?;
-        self.last_left = Some(item.key());
+        self.window.left(count);
         Ok(())
     }
 
@@ -194,7 +290,12 @@ impl TimeOrder {
         self.late.sort_unstable();
         let mut run = self.late_run(archive)?;
         for item in self.late.drain(..) {
-            write_event(&mut run, &item.event, item.event.due_us, item.fingerprint)?;
+            write_event(
+                &mut run,
+                &item.event.borrowed(),
+                item.event.due_us,
+                item.fingerprint,
+            )?;
         }
         self.late_bytes = 0;
         self.keep_run(run)?;
@@ -205,7 +306,7 @@ impl TimeOrder {
             while let Some(item) = items.next()? {
                 write_event(
                     &mut merged,
-                    &item.event,
+                    &item.event.borrowed(),
                     item.event.due_us,
                     item.fingerprint,
                 )?;
@@ -241,9 +342,7 @@ impl TimeOrder {
         mut self,
         archive: &archive::ArchiveWriter,
     ) -> Result<Sorted, ArchiveError> {
-        while !self.window.is_empty() {
-            self.leave_window(archive)?;
-        }
+        self.leave_window(archive, self.window.order.len())?;
         let main = match self.main.take() {
             Some(table) => table.finish()?,
             None => archive.table("events", EVENT, LAYOUT)?.finish()?,
@@ -300,14 +399,14 @@ impl TimeOrder {
                     let earlier = late.next()?.expect("just seen");
                     write_event(
                         &mut table,
-                        &earlier.event,
+                        &earlier.event.borrowed(),
                         earlier.event.due_us - start_us,
                         earlier.fingerprint,
                     )?;
                 }
                 write_event(
                     &mut table,
-                    &item.event,
+                    &item.event.borrowed(),
                     item.event.due_us - start_us,
                     item.fingerprint,
                 )?;

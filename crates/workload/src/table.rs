@@ -6,6 +6,7 @@ use std::sync::Arc;
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 
 use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
+use crate::event_ref::{EventRef, KindRef};
 use crate::fingerprint::{Fingerprint, StatementClass};
 use crate::session::Session;
 
@@ -29,7 +30,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::nullable("captured_bytes", U64),
     Column::nullable("captured_sqlstate", Text),
     Column::nullable("unreplayable", Text),
-    Column::nullable("fingerprint", U64),
+    Column::nullable("fingerprint", U64).repeating(),
     Column::required("source", U32),
     Column::required("line", U64),
 ];
@@ -57,7 +58,7 @@ pub(crate) const STATEMENT: &[Column] = &[
 
 pub(crate) fn write_event(
     table: &mut TableWriter,
-    event: &Event,
+    event: &EventRef<'_>,
     due_us: i64,
     fingerprint: Option<Fingerprint>,
 ) -> Result<(), ArchiveError> {
@@ -65,34 +66,34 @@ pub(crate) fn write_event(
     table.u64(event.sequence);
     table.i64(due_us);
     table.text(event.kind.name());
-    let (database, user, application) = match &event.kind {
-        EventKind::Connect {
+    let (database, user, application) = match event.kind {
+        KindRef::Connect {
             database,
             user,
             application,
-        } => (Some(&**database), Some(&**user), Some(&**application)),
+        } => (Some(database), Some(user), Some(application)),
         _ => (None, None, None),
     };
     table.text(database);
     table.text(user);
     table.text(application);
-    let (statement, portal, parameters) = match &event.kind {
-        EventKind::Prepare { statement, .. } => (Some(&**statement), None, None),
-        EventKind::Execute {
+    let (statement, portal, parameters) = match event.kind {
+        KindRef::Prepare { statement, .. } => (Some(statement), None, None),
+        KindRef::Execute {
             statement,
             portal,
             parameters,
             ..
-        } => (Some(&**statement), Some(&**portal), Some(parameters)),
-        EventKind::Fetch {
+        } => (Some(statement), Some(portal), Some(parameters)),
+        KindRef::Fetch {
             statement, portal, ..
-        } => (Some(&**statement), Some(&**portal), None),
+        } => (Some(statement), Some(portal), None),
         _ => (None, None, None),
     };
     table.text(statement);
     table.text(portal);
-    table.text(event.kind.sql().map(|sql| &**sql));
-    table.text_list(parameters.map(|values| values.iter().map(|value| value.as_deref())));
+    table.text(event.kind.sql());
+    table.text_list(parameters.map(|values| values.iter()));
     table.u64(event.outcome.duration_us);
     table.u64(event.outcome.rows);
     table.u64(event.outcome.bytes);

@@ -1,21 +1,23 @@
 //! Writes a workload.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
 
 use archive::{
     ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter, recover_tables,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::event::EventKind;
-use crate::event_ref::EventRef;
-use crate::fingerprint::{Fingerprint, Fingerprinter, classify};
+use crate::event_ref::{EventRef, KindRef};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::packed::PackedEvents;
 use crate::session::Session;
-use crate::sorting::{Item, TimeOrder};
-use crate::table::{SESSION, STATEMENT, StatementText, write_session};
+use crate::sorting::{Sorted, TimeOrder};
+use crate::statements::StatementWriter;
+use crate::table::{SESSION, STATEMENT, write_session};
 
 /// How a workload is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,27 +39,39 @@ const ONE_FILE: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// The fingerprints of texts seen lately are remembered, up to this many.
-const FINGERPRINTS_REMEMBERED_MAX: usize = 1 << 16;
+/// Events go to the writing thread in pieces of about this size.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// So many pieces may wait: enough that neither thread waits for the other's small delays.
+const CHUNKS_WAITING_MAX: usize = 2;
 
 /// A workload that is being written, at `PATH.partial`. Dropped unfinished, it is removed: its
 /// source is still there.
+///
+/// Events are copied into large pieces of memory and handed to a thread of its own, which sorts,
+/// fingerprints and encodes them; so reading a source and writing take two cores.
 pub struct WorkloadWriter {
-    archive: ArchiveWriter,
-    order: TimeOrder,
-    sessions: TableWriter,
-    statements: TableWriter,
-    known: HashMap<Fingerprint, Known>,
-    by_text: HashMap<u64, Fingerprint>,
-    fingerprinter: Fingerprinter,
-    noted_base: bool,
+    /// `None` once it is finished.
+    archive: Option<Arc<ArchiveWriter>>,
+    sessions: Option<TableWriter>,
+    chunk: PackedEvents,
+    chunk_bytes_max: usize,
+    writing: Option<Writing>,
     sessions_open: u64,
     info: WorkloadInfo,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    may_write: bool,
+/// The writing thread, and the ways to it.
+struct Writing {
+    chunks: SyncSender<PackedEvents>,
+    free: Receiver<PackedEvents>,
+    thread: JoinHandle<Result<Written, ArchiveError>>,
+}
+
+/// What the writing thread made.
+struct Written {
+    sorted: Sorted,
+    statements: Vec<archive::FileEntry>,
+    writes: u64,
 }
 
 impl WorkloadWriter {
@@ -71,15 +85,39 @@ impl WorkloadWriter {
     }
 
     fn begin(archive: ArchiveWriter, options: WriterOptions) -> Result<Self, ArchiveError> {
-        Ok(WorkloadWriter {
+        let archive = Arc::new(archive);
+        let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
+        let statements = archive.table("statements", STATEMENT, ONE_FILE)?;
+        let (chunks, received) = mpsc::sync_channel(CHUNKS_WAITING_MAX);
+        let (freed, free) = mpsc::channel();
+        let mut events = EventWriter {
             order: TimeOrder::new(archive.directory(), options.memory_bytes),
-            sessions: archive.table("sessions", SESSION, ONE_FILE)?,
-            statements: archive.table("statements", STATEMENT, ONE_FILE)?,
-            archive,
-            known: HashMap::new(),
-            by_text: HashMap::new(),
-            fingerprinter: Fingerprinter::new(),
+            archive: archive.clone(),
+            statements: StatementWriter::new(statements),
             noted_base: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("workload-writer".to_owned())
+            .spawn(move || {
+                for chunk in received {
+                    for free in events.take(chunk)? {
+                        // Nobody may want it any more.
+                        let _ = freed.send(free);
+                    }
+                }
+                events.finish()
+            })
+            .map_err(|error| ArchiveError::io("start a thread for", archive.directory(), error))?;
+        Ok(WorkloadWriter {
+            archive: Some(archive),
+            sessions: Some(sessions),
+            chunk: PackedEvents::default(),
+            chunk_bytes_max: CHUNK_BYTES_MAX.min(options.memory_bytes / 16),
+            writing: Some(Writing {
+                chunks,
+                free,
+                thread,
+            }),
             sessions_open: 0,
             info: WorkloadInfo::default(),
         })
@@ -90,35 +128,49 @@ impl WorkloadWriter {
     /// `due_us` may go back.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// Where the disk refused this or an earlier one.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
-        let event = event.to_event();
-        let fingerprint = match event.kind.sql() {
-            Some(sql) => Some(self.statement(&sql.clone())?),
-            None => None,
-        };
         self.info.events += 1;
-        if let Some(fingerprint) = fingerprint {
+        if event.kind.is_statement() {
             self.info.statements += 1;
             self.info.with_duration += u64::from(event.outcome.duration_us.is_some());
-            self.info.writes += u64::from(self.known[&fingerprint].may_write);
         }
-        if matches!(event.kind, EventKind::Connect { .. }) {
+        if matches!(event.kind, KindRef::Connect { .. }) {
             self.info.sessions += 1;
             self.sessions_open += 1;
             self.info.sessions_at_once = self.info.sessions_at_once.max(self.sessions_open);
         }
-        self.order
-            .push(&self.archive, Item { event, fingerprint })?;
-        if !self.noted_base
-            && let Some(base_us) = self.order.base_us()
-        {
-            // For a recovery: the parts' times count from here.
-            self.noted_base = true;
-            self.archive
-                .note(serde_json::json!({ "start_wall_us": base_us }))?;
+        self.chunk.push(event);
+        if self.chunk.bytes() >= self.chunk_bytes_max {
+            self.send_chunk()?;
         }
         Ok(())
+    }
+
+    fn send_chunk(&mut self) -> Result<(), ArchiveError> {
+        let Some(writing) = &self.writing else {
+            return Ok(());
+        };
+        let mut next = writing.free.try_recv().unwrap_or_default();
+        next.clear();
+        let chunk = std::mem::replace(&mut self.chunk, next);
+        match writing.chunks.send(chunk) {
+            Ok(()) => Ok(()),
+            // The thread has ended, so it failed.
+            Err(_) => self.join().map(drop),
+        }
+    }
+
+    /// Waits for the writing thread, whose error is the writer's.
+    fn join(&mut self) -> Result<Option<Written>, ArchiveError> {
+        let Some(Writing { chunks, thread, .. }) = self.writing.take() else {
+            return Ok(None);
+        };
+        drop(chunks);
+        match thread.join() {
+            Ok(written) => written.map(Some),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     }
 
     /// Takes one session, when it has ended. Its times are wall time.
@@ -127,7 +179,10 @@ impl WorkloadWriter {
     /// Where the disk refuses.
     pub fn session(&mut self, session: Session) -> Result<(), ArchiveError> {
         self.sessions_open = self.sessions_open.saturating_sub(1);
-        write_session(&mut self.sessions, &session, 0)
+        match &mut self.sessions {
+            Some(sessions) => write_session(sessions, &session, 0),
+            None => Ok(()),
+        }
     }
 
     /// Sorts what is left, writes the manifest, syncs and renames.
@@ -136,47 +191,76 @@ impl WorkloadWriter {
     /// # Errors
     /// Where the disk refuses; nothing of the workload is left then.
     pub fn finish(mut self, provenance: Provenance) -> Result<WorkloadInfo, ArchiveError> {
-        let sorted = self.order.finish(&self.archive)?;
+        self.send_chunk()?;
+        let written = self.join()?.expect("what failed was told to the caller");
+        let Written {
+            sorted,
+            statements,
+            writes,
+        } = written;
+        let sessions = self.sessions.take().expect("finished once");
+        let archive = self.archive.take().and_then(Arc::into_inner);
+        let archive = archive.expect("the thread that shared it has ended");
         let mut files = sorted.files;
-        files.extend(relative_sessions(
-            &self.archive,
-            self.sessions,
-            sorted.start_wall_us,
-        )?);
-        files.extend(self.statements.finish()?);
+        files.extend(relative_sessions(&archive, sessions, sorted.start_wall_us)?);
+        files.extend(statements);
+        self.info.writes = writes;
         self.info.span_us = sorted.span_us;
         self.info.provenance = Provenance {
             start_wall_us: sorted.start_wall_us,
             ..provenance
         };
         let body = serde_json::to_value(&self.info).expect("plain data");
-        self.archive.finish(files, body)?;
-        Ok(self.info)
+        archive.finish(files, body)?;
+        Ok(std::mem::take(&mut self.info))
+    }
+}
+
+impl Drop for WorkloadWriter {
+    fn drop(&mut self) {
+        // The thread writes into the directory that is removed next. What it failed with no longer
+        // matters.
+        let _ = self.join();
+    }
+}
+
+/// The writing thread's half.
+struct EventWriter {
+    archive: Arc<ArchiveWriter>,
+    order: TimeOrder,
+    statements: StatementWriter,
+    noted_base: bool,
+}
+
+impl EventWriter {
+    fn take(&mut self, events: PackedEvents) -> Result<Vec<PackedEvents>, ArchiveError> {
+        let mut fingerprints = Vec::with_capacity(events.len());
+        for index in 0..events.len() {
+            fingerprints.push(match events.get(index).kind.sql() {
+                Some(sql) => Some(self.statements.fingerprint(sql)?),
+                None => None,
+            });
+        }
+        let free = self.order.push(&self.archive, events, fingerprints)?;
+        if !self.noted_base
+            && let Some(base_us) = self.order.base_us()
+        {
+            // For a recovery: the parts' times count from here.
+            self.noted_base = true;
+            self.archive
+                .note(serde_json::json!({ "start_wall_us": base_us }))?;
+        }
+        Ok(free)
     }
 
-    fn statement(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        let text_hash = xxh3_64(sql.as_bytes());
-        if let Some(&fingerprint) = self.by_text.get(&text_hash) {
-            return Ok(fingerprint);
-        }
-        let fingerprint = self.fingerprinter.fingerprint(sql);
-        if self.by_text.len() >= FINGERPRINTS_REMEMBERED_MAX {
-            self.by_text.clear();
-        }
-        self.by_text.insert(text_hash, fingerprint);
-        if let Entry::Vacant(unknown) = self.known.entry(fingerprint) {
-            let class = classify(sql);
-            unknown.insert(Known {
-                may_write: class.may_write(),
-            });
-            StatementText {
-                fingerprint,
-                sql: self.fingerprinter.normalise(sql).to_owned(),
-                class,
-            }
-            .write(&mut self.statements)?;
-        }
-        Ok(fingerprint)
+    fn finish(self) -> Result<Written, ArchiveError> {
+        let sorted = self.order.finish(&self.archive)?;
+        let (statements, writes) = self.statements.finish()?;
+        Ok(Written {
+            sorted,
+            statements,
+            writes,
+        })
     }
 }
 

@@ -457,7 +457,7 @@ impl Live {
             (Protocol::Extended, _) => {
                 let mut parameters = Parameters::NONE;
                 if exchange.has_parameters {
-                    parameters = Parameters::Packed(&exchange.parameters);
+                    parameters = exchange.parameters.borrowed();
                     if output.cuts.any(&exchange.parameters) {
                         unreplayable = Some(Unreplayable::ParametersCut);
                     }

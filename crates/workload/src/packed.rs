@@ -1,0 +1,260 @@
+//! Events on their way to the disk: many in a few large pieces of memory, none with pieces of its
+//! own.
+
+use crate::event::{Outcome, Unreplayable};
+use crate::event_ref::{EventRef, KindRef, Parameters};
+
+/// What makes an event's place in time order: due time, session, sequence.
+pub(crate) type Key = (i64, u64, u64);
+
+/// Some events, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct PackedEvents {
+    heads: Vec<Head>,
+    text: String,
+    ends: Vec<Option<u32>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Connect,
+    Simple,
+    Prepare,
+    Execute,
+    Fetch,
+    Cancel,
+    Disconnect,
+}
+
+/// All of an event but its texts.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    session: u64,
+    sequence: u64,
+    due_us: i64,
+    line: u64,
+    outcome: Outcome,
+    unreplayable: Option<Unreplayable>,
+    kind: Kind,
+    source: u32,
+    text_at: usize,
+    /// Of the three texts that a kind has at most.
+    lengths: [u32; 3],
+    values_length: u32,
+    ends_at: usize,
+    ends_count: u32,
+}
+
+impl PackedEvents {
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// What they take in memory, in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.heads.len() * size_of::<Head>()
+            + self.text.len()
+            + self.ends.len() * size_of::<Option<u32>>()
+    }
+
+    /// Forgets all, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.heads.clear();
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Adds one.
+    pub(crate) fn push(&mut self, event: &EventRef<'_>) {
+        let none = Parameters::NONE;
+        let (kind, texts, values) = match event.kind {
+            KindRef::Connect {
+                database,
+                user,
+                application,
+            } => (Kind::Connect, [database, user, application], none),
+            KindRef::Simple { sql } => (Kind::Simple, [sql, "", ""], none),
+            KindRef::Prepare { statement, sql } => (Kind::Prepare, [sql, statement, ""], none),
+            KindRef::Execute {
+                statement,
+                portal,
+                sql,
+                parameters,
+            } => (Kind::Execute, [sql, statement, portal], parameters),
+            KindRef::Fetch {
+                statement,
+                portal,
+                sql,
+            } => (Kind::Fetch, [sql, statement, portal], none),
+            KindRef::Cancel => (Kind::Cancel, [""; 3], none),
+            KindRef::Disconnect => (Kind::Disconnect, [""; 3], none),
+        };
+        let length = |text: &str| u32::try_from(text.len()).expect("a text has 1 GiB at most");
+        let (text_at, ends_at) = (self.text.len(), self.ends.len());
+        for text in texts {
+            self.text.push_str(text);
+        }
+        let values_at = self.text.len();
+        match values {
+            Parameters::Packed { text, ends } => {
+                self.text.push_str(text);
+                self.ends.extend_from_slice(ends);
+            }
+            Parameters::Values(values) => {
+                for value in values {
+                    let end = value.as_ref().map(|value| {
+                        self.text.push_str(value);
+                        length(&self.text[values_at..])
+                    });
+                    self.ends.push(end);
+                }
+            }
+        }
+        self.heads.push(Head {
+            session: event.session,
+            sequence: event.sequence,
+            due_us: event.due_us,
+            line: event.line,
+            outcome: event.outcome,
+            unreplayable: event.unreplayable,
+            kind,
+            source: event.source,
+            text_at,
+            lengths: texts.map(length),
+            values_length: length(&self.text[values_at..]),
+            ends_at,
+            ends_count: (self.ends.len() - ends_at) as u32,
+        });
+    }
+
+    /// Where the one at `index` belongs.
+    #[inline]
+    pub(crate) fn key(&self, index: usize) -> Key {
+        let head = &self.heads[index];
+        (head.due_us, head.session, head.sequence)
+    }
+
+    /// The one at `index`.
+    pub(crate) fn get(&self, index: usize) -> EventRef<'_> {
+        let head = &self.heads[index];
+        let mut at = head.text_at;
+        let mut next = |length: u32| {
+            let start = at;
+            at += length as usize;
+            &self.text[start..at]
+        };
+        let [first, second, third] = head.lengths.map(&mut next);
+        let kind = match head.kind {
+            Kind::Connect => KindRef::Connect {
+                database: first,
+                user: second,
+                application: third,
+            },
+            Kind::Simple => KindRef::Simple { sql: first },
+            Kind::Prepare => KindRef::Prepare {
+                statement: second,
+                sql: first,
+            },
+            Kind::Execute => KindRef::Execute {
+                statement: second,
+                portal: third,
+                sql: first,
+                parameters: Parameters::Packed {
+                    text: next(head.values_length),
+                    ends: &self.ends[head.ends_at..head.ends_at + head.ends_count as usize],
+                },
+            },
+            Kind::Fetch => KindRef::Fetch {
+                statement: second,
+                portal: third,
+                sql: first,
+            },
+            Kind::Cancel => KindRef::Cancel,
+            Kind::Disconnect => KindRef::Disconnect,
+        };
+        EventRef {
+            session: head.session,
+            sequence: head.sequence,
+            due_us: head.due_us,
+            kind,
+            outcome: head.outcome,
+            unreplayable: head.unreplayable,
+            source: head.source,
+            line: head.line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Sqlstate;
+    use crate::event_ref::PackedParameters;
+
+    #[test]
+    fn what_is_packed_is_what_comes_out() {
+        let mut packed_values = PackedParameters::default();
+        packed_values.push_text("a");
+        packed_values.end_value();
+        packed_values.push_null();
+        packed_values.push_text("ü");
+        packed_values.end_value();
+        let own_values = [Some("x".into()), None, Some("".into())];
+        let (statement, portal, sql) = ("s", "p", "select 'ä'");
+        let kinds = [
+            KindRef::Connect {
+                database: "d",
+                user: "ü",
+                application: "",
+            },
+            KindRef::Simple { sql },
+            KindRef::Prepare { statement, sql },
+            KindRef::Execute {
+                statement,
+                portal,
+                sql,
+                parameters: packed_values.borrowed(),
+            },
+            KindRef::Execute {
+                statement,
+                portal,
+                sql,
+                parameters: Parameters::Values(&own_values),
+            },
+            KindRef::Fetch {
+                statement,
+                portal,
+                sql,
+            },
+            KindRef::Cancel,
+            KindRef::Disconnect,
+        ];
+        let events = kinds.map(|kind| EventRef {
+            session: 7,
+            sequence: 9,
+            due_us: -3,
+            kind,
+            outcome: Outcome {
+                duration_us: Some(5),
+                rows: None,
+                bytes: Some(1),
+                sqlstate: Sqlstate::parse("23505"),
+            },
+            unreplayable: Some(Unreplayable::PortalFetch),
+            source: 2,
+            line: 11,
+        });
+        let mut packed = PackedEvents::default();
+        packed.push(&events[1]);
+        packed.clear();
+        events.iter().for_each(|event| packed.push(event));
+        assert_eq!(packed.len(), events.len());
+        for (index, event) in events.iter().enumerate() {
+            assert_eq!(packed.get(index), *event);
+            assert_eq!(packed.key(index), (-3, 7, 9));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The table of statements while it is written, and the way from a text to its fingerprint, which
+//! is asked for every event.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use archive::{ArchiveError, FileEntry, TableWriter};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::fingerprint::{Fingerprint, Fingerprinter, Shaper, classify};
+use crate::table::StatementText;
+
+/// The fingerprints of texts seen lately are remembered, up to this many.
+const REMEMBERED_MAX: usize = 1 << 16;
+
+/// The keys are hashes themselves.
+#[derive(Debug, Clone, Copy, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64(bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type ByHash<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    fingerprint: Fingerprint,
+    may_write: bool,
+}
+
+/// Writes each statement when it is met first.
+pub(crate) struct StatementWriter {
+    table: TableWriter,
+    /// By fingerprint.
+    known: ByHash<Known>,
+    /// By the hash of a text, or of its shape.
+    by_text: ByHash<Known>,
+    shaper: Shaper,
+    fingerprinter: Fingerprinter,
+    writes: u64,
+}
+
+impl StatementWriter {
+    pub(crate) fn new(table: TableWriter) -> Self {
+        StatementWriter {
+            table,
+            known: HashMap::default(),
+            by_text: HashMap::default(),
+            shaper: Shaper::default(),
+            fingerprinter: Fingerprinter::new(),
+            writes: 0,
+        }
+    }
+
+    /// The fingerprint of one more execution of this text.
+    pub(crate) fn fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
+        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql).as_bytes());
+        let known = match self.by_text.get(&hash) {
+            Some(known) => *known,
+            None => self.meet(hash, sql)?,
+        };
+        self.writes += u64::from(known.may_write);
+        Ok(known.fingerprint)
+    }
+
+    fn meet(&mut self, hash: u64, sql: &str) -> Result<Known, ArchiveError> {
+        let fingerprint = self.fingerprinter.fingerprint(sql);
+        let known = match self.known.get(&fingerprint.0) {
+            Some(known) => *known,
+            None => {
+                let class = classify(sql);
+                let known = Known {
+                    fingerprint,
+                    may_write: class.may_write(),
+                };
+                self.known.insert(fingerprint.0, known);
+                let text = StatementText {
+                    fingerprint,
+                    sql: self.fingerprinter.normalise(sql).to_owned(),
+                    class,
+                };
+                text.write(&mut self.table)?;
+                known
+            }
+        };
+        if self.by_text.len() >= REMEMBERED_MAX {
+            self.by_text.clear();
+        }
+        self.by_text.insert(hash, known);
+        Ok(known)
+    }
+
+    /// Ends the table; also returns how many executions may have written.
+    pub(crate) fn finish(self) -> Result<(Vec<FileEntry>, u64), ArchiveError> {
+        Ok((self.table.finish()?, self.writes))
+    }
+}
