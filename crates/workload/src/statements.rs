@@ -65,7 +65,7 @@ impl StatementWriter {
 
     /// The fingerprint of one more execution of this text.
     pub(crate) fn fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql).as_bytes());
+        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
         let known = match self.by_text.get(&hash) {
             Some(known) => *known,
             None => self.meet(hash, sql)?,
