@@ -201,7 +201,7 @@ impl Output<'_> {
 
     /// Takes an exchange's box back.
     #[inline]
-    fn take_back(&mut self, mut exchange: Box<Exchange>) {
+    pub(super) fn take_back(&mut self, mut exchange: Box<Exchange>) {
         let one = &mut *exchange;
         let kept_bytes = one.own_sql.capacity() + one.parameters.capacity_bytes();
         if kept_bytes > SPARE_TEXT_BYTES_MAX {

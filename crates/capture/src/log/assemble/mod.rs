@@ -64,6 +64,7 @@ pub(super) struct Output<'s> {
     empty: Arc<str>,
     no_name: Rc<str>,
     /// To use again: at most as many as were open at once.
+    #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     spare: Vec<Box<Exchange>>,
 }
 

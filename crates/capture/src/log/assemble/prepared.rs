@@ -212,6 +212,7 @@ impl Live {
             place: exchange.place,
         };
         let (name, sql) = self.learn(output, &exchange.statement, exchange.sql())?;
+        output.take_back(exchange);
         let known = self.known.get_mut(&name).expect("just learnt");
         match known.unused.replace(parse) {
             Some(before) => self.prepared(output, &name, &sql, before),

@@ -46,6 +46,7 @@ pub(super) struct Live {
     /// What is being done.
     pub(super) pending: Option<Box<Exchange>>,
     /// Bound to named portals and not yet executed, the oldest first.
+    #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     pub(super) bound: Vec<Box<Exchange>>,
     pub(super) known: KnownStatements,
     /// How many of them have a parse that nothing has used.
