@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Place;
+use super::tallies::Tallies;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $words:literal,)* }) => {
@@ -161,6 +162,9 @@ pub struct Reconciliation {
     pub skipped: BTreeMap<SkipReason, Skipped>,
     /// Lines that could not be read.
     pub unreadable: Unreadable,
+    /// What else was counted, for [`super::Fitness`].
+    #[serde(default)]
+    pub tallies: Tallies,
 }
 
 impl Reconciliation {

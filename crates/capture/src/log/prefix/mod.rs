@@ -169,6 +169,16 @@ impl Prefix {
         self.has(&[Escape::Time, Escape::TimeMilliseconds, Escape::Epoch])
     }
 
+    /// Every time that its lines have is of whole seconds.
+    pub(super) fn has_whole_seconds_only(&self) -> bool {
+        self.has_time() && !self.has(&[Escape::TimeMilliseconds, Escape::Epoch])
+    }
+
+    /// A process number that comes back is told from the session that had it before.
+    pub(super) fn tells_sessions_apart(&self) -> bool {
+        self.has(&[Escape::Session, Escape::LineNumber])
+    }
+
     /// Sessions can be told apart.
     pub(super) fn has_process(&self) -> bool {
         self.has(&[Escape::Pid, Escape::Session])
