@@ -123,10 +123,21 @@ pub enum Finding {
         /// Lines.
         lines: u64,
     },
-    /// Errors whose statements were not logged.
+    /// Further fetches from a portal: a replay fetches all rows at the first.
+    Fetches {
+        /// How many.
+        statements: u64,
+    },
+    /// Statements that were refused because their transaction had failed, whose values no setting
+    /// brings into the log.
+    Refused {
+        /// How many.
+        statements: u64,
+    },
+    /// Errors of sessions whose statements were not logged.
     ErrorsWithoutStatement {
-        /// Lines.
-        lines: u64,
+        /// How many.
+        errors: u64,
     },
     /// Lines in another language.
     Translated {
@@ -229,6 +240,31 @@ impl Finding {
         }
     }
 
+    /// It is not replayed, and nothing is lost by that.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Finding::Fetches { .. } | Finding::Refused { .. })
+    }
+
+    /// Statements were executed that the log does not hold.
+    pub fn hides_statements(&self) -> bool {
+        use Finding::*;
+        matches!(
+            self,
+            NoStatements
+                | OnlyFailures { .. }
+                | DurationsWithoutStatement { .. }
+                | SlowOnly { .. }
+                | WritesOnly { .. }
+                | Gaps { .. }
+                | ErrorsWithoutStatement { .. }
+                | Translated { .. }
+                | OtherEncoding { .. }
+                | RateLimited { .. }
+                | Interleaved { .. }
+                | Unreadable { .. }
+        )
+    }
+
     /// What to set so that the next log shows it; empty where no setting helps.
     pub fn settings(&self) -> &'static [Advice] {
         match self {
@@ -256,14 +292,16 @@ impl Finding {
             Finding::Interleaved { .. } | Finding::RateLimited { .. } => {
                 &[("logging_collector", "on")]
             }
-            Finding::WholeSeconds
-            | Finding::SessionsByProcess
-            | Finding::Uncoded { .. } => &[PREFIX],
+            Finding::WholeSeconds | Finding::SessionsByProcess | Finding::Uncoded { .. } => {
+                &[PREFIX]
+            }
             Finding::NoBeginnings { .. } => &[("log_connections", "on")],
             Finding::NoEnds { .. } => &[("log_disconnections", "on")],
             Finding::Nameless { .. } => &[PREFIX, ("log_connections", "on")],
             Finding::CopyData { .. }
             | Finding::FastPath { .. }
+            | Finding::Fetches { .. }
+            | Finding::Refused { .. }
             | Finding::OtherEncoding { .. }
             | Finding::Unreadable { .. }
             | Finding::BeganBefore { .. }
@@ -338,8 +376,7 @@ fn unreadable(account: &Reconciliation, reason: UnreadableReason) -> u64 {
 /// Are all statements there?
 fn completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
     let tallies = &account.tallies;
-    let (statements, succeeded, timed) =
-        (tallies.statements, tallies.succeeded(), tallies.timed);
+    let (statements, succeeded, timed) = (tallies.statements, tallies.succeeded(), tallies.timed);
     let bare = skipped(account, SkipReason::DurationWithoutStatement);
     // With log_statement = all, a duration alone is of a statement that is there.
     if bare > 0 && !tallies.reads_at_start {
@@ -412,23 +449,34 @@ fn values(account: &Reconciliation, findings: &mut Vec<Finding>) {
     if lines > 0 {
         findings.push(Finding::FastPath { lines });
     }
+    if tallies.fetches > 0 {
+        findings.push(Finding::Fetches {
+            statements: tallies.fetches,
+        });
+    }
+    if tallies.valueless_refused > 0 {
+        findings.push(Finding::Refused {
+            statements: tallies.valueless_refused,
+        });
+    }
 }
 
 /// Is every line there, and in order?
 fn lost_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
     use UnreadableReason as Why;
-    let dropped = account.unreadable.first.iter().filter(|line| {
-        DROPPED
-            .iter()
-            .any(|words| line.excerpt.contains(words))
-    });
+    let dropped = account
+        .unreadable
+        .first
+        .iter()
+        .filter(|line| DROPPED.iter().any(|words| line.excerpt.contains(words)));
     let dropped = dropped.count() as u64;
     let torn = skipped(account, SkipReason::Detached) + unreadable(account, Why::LooseContinuation);
-    let translated = unreadable(account, Why::Translated);
+    let unread = unreadable(account, Why::Translated);
+    let translated = unread + skipped(account, SkipReason::Translated);
     let encoding = unreadable(account, Why::Encoding);
     let known = unreadable(account, Why::LooseContinuation)
         + unreadable(account, Why::CutAtEnd)
-        + translated
+        + unread
         + encoding
         + dropped;
     let other = account.unreadable.lines.saturating_sub(known);
@@ -446,11 +494,9 @@ fn lost_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
         ),
     ];
     findings.extend(all.into_iter().filter(|(_, n)| *n > 0).map(|(f, _)| f));
-    // A cancelled autovacuum is an error without a statement, too; where the server hides the
-    // statements, few errors or none have one.
-    let lines = skipped(account, SkipReason::ErrorOutsideStatement);
-    if lines > account.tallies.failed {
-        findings.push(Finding::ErrorsWithoutStatement { lines });
+    let errors = account.tallies.statementless;
+    if errors > 0 {
+        findings.push(Finding::ErrorsWithoutStatement { errors });
     }
 }
 
@@ -516,7 +562,10 @@ fn prefixes(tallies: &Tallies) -> impl Iterator<Item = Prefix> {
 }
 
 fn uses(tallies: &Tallies, findings: &[Finding]) -> Uses {
-    let missing = |about: Use| findings.iter().any(|finding| finding.about() == about);
+    let missing = |about: Use| {
+        let mut missing = findings.iter().filter(|finding| !finding.is_harmless());
+        missing.any(|finding| finding.about() == about)
+    };
     let slow = findings
         .iter()
         .any(|finding| matches!(finding, Finding::SlowOnly { .. } | Finding::Gaps { .. }));
@@ -546,13 +595,14 @@ fn uses(tallies: &Tallies, findings: &[Finding]) -> Uses {
         (_, true) => Extent::Partly,
         (_, false) => Extent::Yes,
     };
-    let failures = if tallies.failed > 0 && tallies.uncoded == tallies.failed {
-        Extent::No
-    } else if missing(Use::Failures) {
-        Extent::Partly
-    } else {
-        Extent::Yes
-    };
+    let failures =
+        if tallies.statements == 0 || tallies.failed > 0 && tallies.uncoded == tallies.failed {
+            Extent::No
+        } else if missing(Use::Failures) {
+            Extent::Partly
+        } else {
+            Extent::Yes
+        };
     Uses {
         replay,
         latencies,

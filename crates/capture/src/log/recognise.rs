@@ -44,6 +44,8 @@ pub(super) fn recognise(
         let prefix = usable(Prefix::compile(prefix))?;
         let first = lines().find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
         return match first {
+            // A severity may be the same in both languages.
+            Some(_) if let Some(word) = foreign(lines()) => Err(translated(word)),
             Some(first_us) => Ok(Recognised {
                 format: LogFormat::Stderr,
                 prefix: Some(prefix),

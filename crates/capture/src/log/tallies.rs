@@ -32,7 +32,9 @@ pub struct Tallies {
     pub failed: u64,
     /// Failures whose SQLSTATE the log does not show.
     pub uncoded: u64,
-    /// Statements whose duration is known; never of those that failed.
+    /// Errors within a session that name no statement and belong to none that is known.
+    pub statementless: u64,
+    /// Statements whose duration is known, of those that succeeded.
     pub timed: u64,
     /// The shortest of these durations, in microseconds.
     pub shortest_us: Option<u64>,

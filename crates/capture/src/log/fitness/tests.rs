@@ -33,8 +33,7 @@ fn log(texts: &[&str]) -> String {
 }
 
 const AUTHORIZED: &str = "LOG:  connection authorized: user=a database=b";
-const GONE: &str =
-    "LOG:  disconnection: session time: 0:00:00.005 user=a database=b host=[local]";
+const GONE: &str = "LOG:  disconnection: session time: 0:00:00.005 user=a database=b host=[local]";
 
 /// With a beginning and an end.
 fn whole(texts: &[&str]) -> String {
@@ -78,14 +77,15 @@ fn a_log_of_log_duration_alone_cannot_be_replayed() {
         [Finding::DurationsWithoutStatement { lines: 5 }]
     );
     assert_eq!(fitness.uses.replay, Extent::No);
-    assert_eq!(names(&fitness), ["log_min_duration_statement", "log_statement"]);
+    assert_eq!(
+        names(&fitness),
+        ["log_min_duration_statement", "log_statement"]
+    );
 }
 
 #[test]
 fn a_server_as_installed_logs_only_failures() {
-    let fitness = fitness(&log(&[
-        "ERROR:  division by zero\nSTATEMENT:  select 1/0",
-    ]));
+    let fitness = fitness(&log(&["ERROR:  division by zero\nSTATEMENT:  select 1/0"]));
     assert_eq!(fitness.uses.replay, Extent::No);
     assert_eq!(fitness.uses.failures, Extent::No, "no code is shown");
     assert_eq!(fitness.findings[0], Finding::OnlyFailures { failed: 1 });
@@ -132,7 +132,10 @@ fn log_statement_mod_shows_no_reads() {
     assert_eq!(found.uses.latencies, Extent::No);
     let read = ["LOG:  statement: select 1"];
     let found = fitness(&whole(&[&writes[..], &read[..]].concat()));
-    assert_eq!(names(&found), ["log_min_duration_statement", "log_statement"]);
+    assert_eq!(
+        names(&found),
+        ["log_min_duration_statement", "log_statement"]
+    );
     assert_eq!(found.uses.replay, Extent::Yes);
 }
 
@@ -229,4 +232,38 @@ fn lines_that_are_lost() {
         ]
     );
     assert_eq!(found.uses.replay, Extent::Partly);
+}
+
+#[test]
+fn a_language_that_changes_within_the_log_is_told() {
+    let mut log = whole(&["LOG:  duration: 0.100 ms  statement: select 1"; 10]);
+    log.push_str("2026-03-01 09:00:00.500 UTC [9] 5f.9 LOG:  Dauer: 0.1 ms  Anweisung: select 2\n");
+    log.push_str("2026-03-01 09:00:00.500 UTC [9] 5f.9 FEHLER:  Division durch Null\n");
+    let found = fitness(&log);
+    assert_eq!(found.findings, [Finding::Translated { lines: 2 }]);
+    assert_eq!(names(&found), ["lc_messages"]);
+}
+
+#[test]
+fn harmless_losses_are_named_and_do_not_count() {
+    let begin = "LOG:  duration: 0.1 ms  statement: BEGIN";
+    let log = whole(&[
+        begin,
+        "LOG:  duration: 0.1 ms  execute fetch from a/b: select 1",
+        "ERROR:  current transaction is aborted\nSTATEMENT:  select $1",
+        "LOG:  duration: 0.1 ms  statement: ROLLBACK",
+    ]);
+    let log = log.replace("5f.7 LOG", "5f.7 00000 LOG");
+    let log = log
+        .replace("5f.7 ERROR", "5f.7 25P02 ERROR")
+        .replace("5f.7 STAT", "5f.7 25P02 STAT");
+    let found = fitness_with("%m [%p] %c %e ", &log);
+    assert_eq!(
+        found.findings,
+        [
+            Finding::Fetches { statements: 1 },
+            Finding::Refused { statements: 1 }
+        ]
+    );
+    assert_eq!(found.uses.replay, Extent::Yes);
 }
