@@ -31,18 +31,10 @@ pub fn render_text(view: &FitnessView, style: &TextStyle) -> String {
         "What it lacks, and what to set for the next one",
     ));
     for finding in &view.findings {
-        let mut text = finding.says.clone();
-        text.push_str(match finding.settings.as_slice() {
-            [] => ".",
-            _ => ":",
-        });
+        let text = format!("{}.", finding.says);
         lines.extend(wrapped(&text, "  - ", "    ", width));
-        lines.extend(
-            finding
-                .settings
-                .iter()
-                .map(|advice| format!("      {}", assignment(advice))),
-        );
+        let sets = finding.settings.iter();
+        lines.extend(sets.map(|advice| format!("      set {}", assignment(advice))));
     }
     if view
         .findings

@@ -405,7 +405,7 @@ fn says(finding: &Finding) -> (&'static str, String) {
         Finding::Uncoded { failures, of } => (
             "uncoded",
             format!(
-                "{} failures have no error code: that a statement failed can be compared with a replay, but not with what",
+                "{} failures have no error code: a comparison sees that they failed, but not whether a replay fails in the same way",
                 share(failures, of)
             ),
         ),
