@@ -28,17 +28,21 @@ fn each_sentence_has_its_number_and_what_to_set() {
 }
 
 #[test]
-fn no_line_is_wider_than_the_terminal_but_for_the_table() {
+fn no_sentence_is_wider_than_the_terminal() {
     let style = TextStyle {
         width: 60,
         colour: false,
     };
     let text = fitness_text::render_text(&view(), &style);
+    // Settings stay on one line each, to be copied.
     let sentences = text.lines().skip_while(|line| !line.starts_with("  - "));
-    let sentences = sentences.take_while(|line| !line.starts_with('`'));
-    assert!(sentences.clone().count() > 10, "{text}");
+    let sentences: Vec<&str> = sentences
+        .take_while(|line| !line.starts_with('`'))
+        .filter(|line| !line.starts_with("      set "))
+        .collect();
+    assert!(sentences.len() > 7, "{text}");
     assert!(
-        sentences.clone().all(|line| line.chars().count() <= 60),
+        sentences.iter().all(|line| line.chars().count() <= 60),
         "{text}"
     );
 }

@@ -98,7 +98,8 @@ impl Tallies {
             }
             (None, Some(duration_us)) => {
                 self.timed += 1;
-                self.shortest_us = Some(self.shortest_us.map_or(duration_us, |s| s.min(duration_us)));
+                self.shortest_us =
+                    Some(self.shortest_us.map_or(duration_us, |s| s.min(duration_us)));
             }
             (None, None) => (),
         }
@@ -294,7 +295,12 @@ mod tests {
     #[test]
     fn only_log_statement_all_shows_reads_at_their_start() {
         assert!(is_read("select 1") && is_read("BEGIN") && is_read("SET x = 1"));
-        for sql in ["insert into t values (1)", "settle", "drop table t", "selected"] {
+        for sql in [
+            "insert into t values (1)",
+            "settle",
+            "drop table t",
+            "selected",
+        ] {
             assert!(!is_read(sql), "{sql}");
         }
     }
