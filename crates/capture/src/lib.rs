@@ -5,10 +5,12 @@
 //! hands back an account of all that it read. The sink is a [`workload::WorkloadWriter`], or
 //! something that only counts.
 //!
-//! Today's one source is [`log`]: the server's own log. Deliberately absent: sorting by time (the
+//! Today's one source is [`log`]: the server's own log; [`settings`] says how to have a server write
+//! the best one. Deliberately absent: sorting by time (the
 //! writer's), and any knowledge of what a replay will do with an event.
 
 pub mod log;
+pub mod settings;
 mod sink;
 
 pub use sink::{Collected, Counted, EventSink, SinkError};

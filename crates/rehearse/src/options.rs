@@ -52,6 +52,8 @@ pub struct Capture {
 pub enum Source {
     /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog; plain, .gz or .zst.
     Log(CaptureLog),
+    /// Print the settings with which a server writes the best log for a replay.
+    Settings(CaptureSettings),
 }
 
 /// `rehearse capture log`
@@ -80,6 +82,61 @@ pub struct CaptureLog {
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `rehearse capture settings`
+#[derive(Debug, Args)]
+pub struct CaptureSettings {
+    /// Where the server runs.
+    #[arg(
+        long = "for",
+        value_enum,
+        default_value = "self",
+        value_name = "PROVIDER"
+    )]
+    pub provider: Provider,
+    /// The server's major version; where it is not given, settings for 13 and newer.
+    #[arg(long, value_name = "MAJOR")]
+    pub version: Option<u16>,
+    /// How to print them [default: sql for a server of one's own, command for a provider].
+    #[arg(long, value_enum)]
+    pub format: Option<SettingsFormat>,
+    /// Print what takes them back.
+    #[arg(long)]
+    pub undo: bool,
+}
+
+/// Where a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    /// A server of one's own.
+    #[value(name = "self")]
+    Own,
+    /// Amazon RDS.
+    Rds,
+    /// Amazon Aurora.
+    Aurora,
+    /// Google Cloud SQL.
+    #[value(name = "cloudsql")]
+    CloudSql,
+    /// Google AlloyDB.
+    #[value(name = "alloydb")]
+    AlloyDb,
+    /// Azure Database for PostgreSQL, flexible server.
+    Azure,
+}
+
+/// How settings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SettingsFormat {
+    /// ALTER SYSTEM, for psql.
+    Sql,
+    /// name = 'value', as in postgresql.conf.
+    Conf,
+    /// The provider's command-line tool.
+    Command,
+    /// For programs.
+    Json,
 }
 
 /// What a log file is.

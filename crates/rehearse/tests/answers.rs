@@ -124,6 +124,29 @@ fn server(auth: Auth) -> (Sandbox, Endpoint) {
 }
 
 #[test]
+fn settings_are_refused_where_they_cannot_be() {
+    for (arguments, words) in [
+        (
+            ["--for", "rds", "--format", "sql"],
+            ["ALTER SYSTEM", "--for self"],
+        ),
+        (
+            ["--for", "self", "--format", "command"],
+            ["--format sql", "--for rds"],
+        ),
+        (
+            ["--for", "self", "--version", "9"],
+            ["PostgreSQL 9", "10 to 18"],
+        ),
+        (["--for", "heroku", "--format", "sql"], ["heroku", "--for"]),
+    ] {
+        let output = rehearse(&[&["capture", "settings"], &arguments[..]].concat());
+        refused(&output, 2, &words);
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
 fn what_is_no_log_is_refused_and_leaves_nothing() {
     let room = Room::new(1);
     std::fs::write(room.path("empty.log"), "").unwrap();

@@ -3,7 +3,8 @@
 //! A view is what is shown of a result: plain types of their own, apart from the domain, which may
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
-//! [`inspect_text`], [`capture_text`], [`run_text`] and [`compare_text`] one for people.
+//! [`inspect_text`], [`capture_text`], [`fitness_text`], [`run_text`] and [`compare_text`] one for
+//! people; [`settings_text`] makes what one can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
 //! writes the text. Deliberately absent: printing, files, knowledge of a terminal (the program
@@ -17,15 +18,20 @@ mod text;
 mod view;
 
 pub use json::to_json;
-pub use text::{TextStyle, capture_text, compare_text, inspect_text, run_text};
+pub use text::settings_text::SettingsForm;
+pub use text::{
+    TextStyle, capture_text, compare_text, fitness_text, inspect_text, run_text, settings_text,
+};
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
     CautionView, CompareView, ErrorChangeView, RatioView, RunSideView, StatementCompareView,
     TimesView, VerdictView,
 };
+pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};
 pub use view::inspect::{ArrivalsView, InspectStatementView, InspectView, NameCountView};
 pub use view::latency::LatencyView;
 pub use view::message::Literals;
 pub use view::run_summary::{
     ErrorExampleView, ErrorsVersusCaptureView, ReasonCountView, RunSummaryView,
 };
+pub use view::settings::SettingsView;

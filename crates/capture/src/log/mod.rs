@@ -21,6 +21,7 @@ mod assemble;
 mod csv;
 mod entry;
 mod error;
+mod fitness;
 mod input;
 mod json;
 mod lines;
@@ -33,6 +34,7 @@ mod scan;
 mod severity;
 mod statement;
 mod stderr;
+mod tallies;
 mod timestamp;
 
 use serde::{Deserialize, Serialize};
@@ -48,12 +50,14 @@ use recognise::{Recognised, recognise};
 use stderr::StderrReader;
 
 pub use error::LogError;
+pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
 pub use reconcile::{
     Location, Reconciliation, SkipReason, Skipped, UNREADABLE_KEPT_MAX, Unreadable, UnreadableLine,
     UnreadableReason,
 };
+pub use tallies::Tallies;
 
 /// A format of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -209,6 +213,8 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
     }
     let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
+    let prefixes = reports.iter().filter_map(|report| report.prefix.clone());
+    reconciliation.tallies.prefixes = prefixes.collect();
     debug_assert!(reconciliation.adds_up());
     for line in &mut reconciliation.unreadable.first {
         line.file
@@ -259,9 +265,11 @@ pub fn capture_bytes(
         &failed,
     )?;
     let sessions = assembler.sessions();
+    let mut reconciliation = assembler.finish()?;
+    reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
     Ok(LogReport {
         sources: vec![report],
-        reconciliation: assembler.finish()?,
+        reconciliation,
         sessions,
     })
 }

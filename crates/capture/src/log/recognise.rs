@@ -3,7 +3,7 @@
 
 use super::entry::trimmed;
 use super::prefix::{self, Prefix};
-use super::severity::{Severity, foreign_word, is_foreign_label};
+use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::Timestamps;
 use super::{LogError, LogFormat};
 
@@ -44,6 +44,8 @@ pub(super) fn recognise(
         let prefix = usable(Prefix::compile(prefix))?;
         let first = lines().find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
         return match first {
+            // A severity may be the same in both languages.
+            Some(_) if let Some(word) = foreign(lines()) => Err(translated(word)),
             Some(first_us) => Ok(Recognised {
                 format: LogFormat::Stderr,
                 prefix: Some(prefix),
@@ -65,18 +67,22 @@ pub(super) fn recognise(
     }
 
     let (mut json, mut csv) = ((0, None), (0, None));
-    let mut word = None;
+    let (mut word, mut foreign_records) = (None, 0);
     for line in lines() {
         if let Some(found) = json_line(line, &mut times) {
             json.0 += 1;
             json.1 = json.1.or(Some(found.0));
+            foreign_records += usize::from(found.1.is_some());
             word = word.or(found.1);
         } else if let Some(found) = csv_line(line, &mut times) {
             csv.0 += 1;
             csv.1 = csv.1.or(Some(found.0));
+            foreign_records += usize::from(found.1.is_some());
             word = word.or(found.1);
         }
     }
+    // What a RAISE writes may be in any language.
+    let word = word.filter(|_| is_most_foreign(foreign_records, json.0 + csv.0));
     let allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
     let guessed = match allowed(LogFormat::Stderr) {
         true => prefix::guess(lines()),
@@ -164,14 +170,25 @@ fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
             first.get_or_insert_with(|| word.to_owned());
         }
     }
-    first.filter(|_| foreign * 4 >= all)
+    first.filter(|_| is_most_foreign(foreign, all))
+}
+
+/// A translated log has some lines that look the same in both languages.
+fn is_most_foreign(foreign: usize, all: usize) -> bool {
+    foreign * 4 >= all
+}
+
+/// The beginning of a translated message, up to its colon.
+fn foreign_start(message: &str) -> Option<String> {
+    let start = || message.split([':', '"']).next().unwrap_or(message);
+    is_foreign_message(message).then(|| start().trim_end().to_owned())
 }
 
 fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(LINE_SHOWN_MAX)]).into_owned()
 }
 
-/// The time of a csvlog line, and its severity where it is translated.
+/// The time of a csvlog line, and its severity or message where it is translated.
 fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
     let stamp = times.read(line).filter(|stamp| stamp.milliseconds)?;
     let rest = line.get(stamp.length..)?;
@@ -182,20 +199,25 @@ fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)
     let rest = String::from_utf8_lossy(rest);
     rest.split(',').skip(10).take(30).find_map(|column| {
         if Severity::parse(column).is_some() {
-            return Some((stamp.wall_us, None));
+            let message = rest.split_once(",00000,\"");
+            let word = message.and_then(|(_, message)| foreign_start(message));
+            return Some((stamp.wall_us, word));
         }
         is_foreign_label(column).then(|| (stamp.wall_us, Some(column.to_owned())))
     })
 }
 
-/// The time of a jsonlog line, and its severity where it is translated.
+/// The time of a jsonlog line, and its severity or message where it is translated.
 fn json_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
     let rest = line.strip_prefix(b"{\"timestamp\":\"")?;
     let stamp = times.read(rest)?;
     let rest = String::from_utf8_lossy(rest);
     let (_, after) = rest.split_once("\"error_severity\":\"")?;
     let (severity, _) = after.split_once('"')?;
-    let word = is_foreign_label(severity).then(|| severity.to_owned());
+    let message = after.split_once("\"message\":\"");
+    let word = is_foreign_label(severity)
+        .then(|| severity.to_owned())
+        .or_else(|| foreign_start(message?.1));
     (word.is_some() || Severity::parse(severity).is_some()).then_some((stamp.wall_us, word))
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Place;
+use super::tallies::Tallies;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $words:literal,)* }) => {
@@ -56,13 +57,15 @@ reasons! {
         /// Connections that never became a session.
         ConnectionWithoutSession = "connections that never became a session: cancel requests, health checks, failed logins",
         /// Bare durations.
-        DurationWithoutStatement = "durations without a statement, which cannot be replayed; set log_min_duration_statement = 0 instead of log_duration",
+        DurationWithoutStatement = "durations without a statement; set log_min_duration_statement = 0",
         /// Texts that look like the server's but came from a statement.
         Forged = "messages that statements wrote with RAISE and that look like the server's own",
         /// Fast-path calls.
         FastPath = "fast-path function calls; their arguments are not in a log",
         /// Failures of no statement.
         ErrorOutsideStatement = "errors without their statement; set log_min_error_statement = error",
+        /// Messages in another language, which may be statements.
+        Translated = "messages in another language; set lc_messages = 'C'",
         /// DETAIL, CONTEXT or STATEMENT without the line that they belong to.
         Detached = "lines that belong to a message which does not stand before them",
     }
@@ -161,6 +164,9 @@ pub struct Reconciliation {
     pub skipped: BTreeMap<SkipReason, Skipped>,
     /// Lines that could not be read.
     pub unreadable: Unreadable,
+    /// What else was counted, for [`super::Fitness`].
+    #[serde(default)]
+    pub tallies: Tallies,
 }
 
 impl Reconciliation {

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ::capture::log::{self, Input, LogError, LogFormat, LogOptions, LogReport};
+use ::capture::log::{self, Fitness, Input, LogError, LogFormat, LogOptions, LogReport};
 use ::capture::{Counted, EventSink, SinkError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::{CaptureView, SkippedView, UnreadableLineView, UnreadableView, capture_text, to_json};
+use report::{
+    CaptureView, FitnessView, SkippedView, UnreadableLineView, UnreadableView, capture_text,
+    fitness_text, to_json,
+};
 use workload::{EventRef, Provenance, Session, WorkloadInfo, WorkloadWriter};
 
+use crate::commands::settings;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{Capture, CaptureLog, Format, Source};
@@ -18,6 +22,7 @@ use crate::terminal;
 pub fn run(options: Capture) -> Result<Ending, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
+        Source::Settings(options) => settings::run(&options),
     }
 }
 
@@ -250,6 +255,7 @@ fn view(report: &LogReport) -> CaptureView {
                 })
                 .collect(),
         },
+        fitness: Some(FitnessView::from(&Fitness::judge(account))),
         ..CaptureView::default()
     }
 }
@@ -258,7 +264,9 @@ fn show(captured: &CapturedLog, json: bool) {
     for source in &captured.report.sources {
         let mut line = format!("{}: {}", source.file.name, source.file.format);
         if let Some(prefix) = source.prefix.as_ref().filter(|_| source.prefix_recognised) {
-            line.push_str(&format!(", log_line_prefix recognised as '{prefix}'"));
+            line.push_str(&format!(
+                ", log_line_prefix recognised as '{prefix}' (give --prefix if SHOW log_line_prefix says another)"
+            ));
         }
         terminal::note(&line);
         for note in &source.notes {
@@ -268,9 +276,10 @@ fn show(captured: &CapturedLog, json: bool) {
     if json {
         terminal::say_line(&to_json(&captured.view));
     } else {
-        terminal::say(&capture_text::render_text(
-            &captured.view,
-            &terminal::style(),
-        ));
+        let style = terminal::style();
+        terminal::say(&capture_text::render_text(&captured.view, &style));
+        if let Some(fitness) = &captured.view.fitness {
+            terminal::say(&fitness_text::render_text(fitness, &style));
+        }
     }
 }

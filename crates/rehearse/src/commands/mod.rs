@@ -6,4 +6,5 @@ pub mod inspect;
 pub mod recover;
 pub mod replay;
 pub mod sandbox;
+pub mod settings;
 pub mod summary;

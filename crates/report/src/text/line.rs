@@ -40,6 +40,27 @@ fn is_harmless(character: char) -> bool {
         && !matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A sentence of ours on as many lines as it needs, the first behind `first`, the others behind
+/// `rest`. A word that is longer than a line stands alone.
+pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut begun = false;
+    for word in text.split(' ') {
+        if begun && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::replace(&mut line, rest.to_owned()));
+            begun = false;
+        }
+        if begun {
+            line.push(' ');
+        }
+        line.push_str(word);
+        begun = true;
+    }
+    lines.push(line);
+    lines
+}
+
 /// Names with counts, as many as fit: `shop 12,000 · stock 345 · 3 more`.
 pub(crate) fn listed(items: &[String], width: usize) -> String {
     const SEPARATOR: &str = " · ";
@@ -72,6 +93,15 @@ mod tests {
         assert_eq!(one_line("select 1 from t", 14), "select 1 from…");
         assert_eq!(one_line("select 1 from t", 9), "select 1…");
         assert_eq!(one_line("größer ≥ 5", 8), "größer…");
+    }
+
+    #[test]
+    fn a_sentence_is_wrapped_between_words() {
+        assert_eq!(
+            wrapped("one two three-four five", "- ", "  ", 11),
+            ["- one two", "  three-four", "  five"]
+        );
+        assert_eq!(wrapped("one", "- ", "  ", 2), ["- one"]);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Views for people, in a terminal or a mail: plain text that can be read without colours.
 
-mod amount;
+pub(crate) mod amount;
 pub mod capture_text;
 mod chart;
 pub mod compare_text;
+pub mod fitness_text;
 pub mod inspect_text;
 mod line;
 pub mod run_text;
+pub mod settings_text;
 mod style;
 mod table;
 

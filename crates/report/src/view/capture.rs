@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::view::fitness::FitnessView;
+
 /// What became of every line of a capture's sources, and what was made of them. The part that the
 /// capture itself counts is read from its own JSON; the rest the program fills in.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub struct CaptureView {
     /// What could not be read.
     #[serde(default)]
     pub unreadable: UnreadableView,
+    /// What the log is good for, where it was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitness: Option<FitnessView>,
 }
 
 /// What was left out for one reason.

@@ -2,7 +2,9 @@
 
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;
 pub(crate) mod message;
 pub(crate) mod run_summary;
+pub(crate) mod settings;

@@ -254,6 +254,7 @@ impl Live {
     ) {
         match &mut self.pending {
             Some(pending) if pending.stage == Stage::Running => {
+                output.account.tallies.at_start(pending.sql());
                 pending.add(entry, Some(duration_us));
                 pending.ran(Some(duration_us));
             }
@@ -428,6 +429,9 @@ impl Live {
         exchange: Box<Exchange>,
     ) -> Result<(), SinkError> {
         output.account.lines_in_events += exchange.lines;
+        if exchange.stage == Stage::Running {
+            output.account.tallies.at_start(exchange.sql());
+        }
         let outcome = Outcome {
             duration_us: exchange.timed.then_some(exchange.duration_us),
             sqlstate: exchange.sqlstate,

@@ -58,6 +58,7 @@ impl Live {
             output.account.lines_in_events += entry.lines;
             return self.displace(output);
         } else {
+            output.account.tallies.statementless += 1;
             output.skip(SkipReason::ErrorOutsideStatement, entry);
             return Ok(());
         }

@@ -24,7 +24,7 @@ use super::entry::{Backend, Entry, Place};
 use super::message::{Message, classify};
 use super::parameters::CutValues;
 use super::reconcile::{Reconciliation, SkipReason};
-use super::severity::Severity;
+use super::severity::{Severity, is_foreign_message};
 use crate::sink::{EventSink, SinkError};
 use exchange::Exchange;
 use session::{Arriving, Live};
@@ -158,6 +158,10 @@ impl<'s> Assembler<'s> {
             return self.end_all();
         }
         match (message, entry.backend) {
+            (Message::Other(SkipReason::ServerMessage), _) if is_foreign_message(entry.message) => {
+                self.output.skip(SkipReason::Translated, entry);
+                return Ok(());
+            }
             (Message::Other(SkipReason::ServerMessage), Backend::Background) => {
                 self.output.skip(SkipReason::BackgroundProcess, entry);
                 return Ok(());

@@ -6,6 +6,7 @@ use workload::{EventRef, KindRef, Outcome, Session, Unreplayable};
 
 use super::super::entry::{Entry, Place};
 use super::super::reconcile::SkipReason;
+use super::super::tallies::Transaction;
 use super::Output;
 use super::exchange::{Exchange, Loose};
 use super::prepared::KnownStatements;
@@ -43,6 +44,8 @@ pub(super) struct Live {
     due_us: i64,
     start_seen: bool,
     statements: u64,
+    /// As far as its statements show.
+    transaction: Transaction,
     /// What is being done.
     pub(super) pending: Option<Box<Exchange>>,
     /// Bound to named portals and not yet executed, the oldest first.
@@ -90,6 +93,7 @@ impl Live {
             due_us: i64::MIN,
             start_seen: false,
             statements: 0,
+            transaction: Transaction::default(),
             pending: None,
             bound: Vec::new(),
             known: KnownStatements::default(),
@@ -251,6 +255,7 @@ impl Live {
         };
         self.sequence += 1;
         output.account.events += 1;
+        output.account.tallies.event(&event, &mut self.transaction);
         output.sink.event(&event)
     }
 
@@ -307,6 +312,9 @@ impl Live {
     }
 
     fn leave(&mut self, output: &mut Output<'_>, end_seen: bool) -> Result<(), SinkError> {
+        let named = !self.user.is_empty() || !self.database.is_empty();
+        let tallies = &mut output.account.tallies;
+        tallies.session(self.start_seen, end_seen, named);
         output.sink.session(Session {
             id: self.id.expect("open"),
             database: self.database.clone(),

@@ -67,6 +67,14 @@ impl Escape {
         })
     }
 
+    /// Its letter in a prefix.
+    fn letter(self) -> char {
+        (b'a'..=b'z')
+            .chain([b'P', b'Q'])
+            .find(|letter| Self::from_letter(*letter) == Some(self))
+            .map_or('?', char::from)
+    }
+
     /// It may hold any text, so only what follows it ends it.
     fn is_free(self) -> bool {
         matches!(
@@ -169,43 +177,47 @@ impl Prefix {
         self.has(&[Escape::Time, Escape::TimeMilliseconds, Escape::Epoch])
     }
 
+    /// Every time that its lines have is of whole seconds.
+    pub(super) fn has_whole_seconds_only(&self) -> bool {
+        self.has_time() && !self.has(&[Escape::TimeMilliseconds, Escape::Epoch])
+    }
+
+    /// A process number that comes back is told from the session that had it before.
+    pub(super) fn tells_sessions_apart(&self) -> bool {
+        self.has(&[Escape::Session, Escape::LineNumber])
+    }
+
     /// Sessions can be told apart.
     pub(super) fn has_process(&self) -> bool {
         self.has(&[Escape::Pid, Escape::Session])
     }
 
-    /// What cannot be told from lines with this prefix, each a sentence for the user.
+    /// What cannot be told apart in lines with this prefix, each a sentence for the user. What it
+    /// lacks altogether is [`super::Finding`]'s.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
-        for pair in self.pieces.windows(2) {
+        for (index, pair) in self.pieces.windows(2).enumerate() {
             let [Piece::Field { escape: first, .. }, next] = pair else {
                 continue;
             };
+            let letter = first.letter();
+            let free_follows = self.pieces[index + 1..]
+                .iter()
+                .any(|piece| matches!(piece, Piece::Field { escape, .. } if escape.is_free()));
             match next {
-                Piece::Field { .. } | Piece::Quit if first.is_free() => doubts.push(format!(
-                    "nothing stands between {first:?} and what follows it, so where it ends is guessed"
+                Piece::Field { escape, .. } if first.is_free() => doubts.push(format!(
+                    "nothing stands between %{letter} and %{} in it, so where the one ends and the other begins is guessed",
+                    escape.letter()
                 )),
-                Piece::Literal(text) if *first == Escape::Application => doubts.push(format!(
-                    "an application name that holds '{}' is cut there",
-                    String::from_utf8_lossy(text)
-                )),
+                // What follows must match, too, so only another name can be mistaken for its rest.
+                Piece::Literal(text) if *first == Escape::Application && free_follows => {
+                    doubts.push(format!(
+                        "%{letter} ends at the first '{}' behind which the rest of the prefix fits, so an application name that holds it may be cut there, and the rest taken for the next name",
+                        String::from_utf8_lossy(text)
+                    ));
+                }
                 _ => (),
             }
-        }
-        if !self.has(&[Escape::Session]) && !self.has(&[Escape::LineNumber]) {
-            doubts.push(
-                "without %c, sessions are told apart by process number: one that reuses a number is \
-                 seen only where connections are logged"
-                    .to_owned(),
-            );
-        }
-        if !self.has(&[Escape::TimeMilliseconds, Escape::Epoch]) {
-            doubts.push("times have whole seconds; %m has milliseconds".to_owned());
-        }
-        if !self.has(&[Escape::Sqlstate]) {
-            doubts.push(
-                "errors have no code unless log_error_verbosity is verbose; %e has it".to_owned(),
-            );
         }
         doubts
     }

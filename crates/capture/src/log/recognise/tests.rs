@@ -41,16 +41,28 @@ fn fact_19_a_translated_log_is_refused_with_the_setting_to_change() {
         "2026-03-01 09:30:05.123 CET [7] ERREUR:  division par zéro\n".to_owned(),
         CSV.replace(",LOG,", ",FEHLER,"),
         JSON.replace("\"LOG\"", "\"ОШИБКА\""),
+        CSV.replace("statement: ", "Anweisung: "),
+        JSON.replace("\"x\"", "\"instruction : select 1\""),
     ] {
         let error = look(&text, None).unwrap_err();
         assert!(matches!(error, LogError::Translated { .. }), "{text}: {error}");
         assert!(error.to_string().contains("lc_messages = 'C'"));
     }
-    let given = look(
+    // A RAISE in another language is no sign.
+    for text in [CSV, JSON] {
+        let raised = text
+            .replace("statement: ", "comando: ")
+            .replace("\"x\"", "\"comando: \"");
+        assert!(look(&(text.repeat(9) + &raised), None).is_ok(), "{raised}");
+    }
+    for text in [
         "2026-03-01 09:30:05.123 CET [7] FEHLER:  x\n",
-        Some("%m [%p] "),
-    );
-    assert!(matches!(given, Err(LogError::Translated { .. })));
+        // In German a LOG is a LOG, too.
+        "2026-03-01 09:30:05.123 CET [7] LOG:  Dauer: 0.1 ms  Anweisung: select 1\n",
+    ] {
+        let given = look(text, Some("%m [%p] "));
+        assert!(matches!(given, Err(LogError::Translated { .. })), "{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! `rehearse capture settings`: how to have a server write the best log.
+
+use ::capture::settings::{self, Provider};
+use report::{SettingsForm, SettingsView, settings_text, to_json};
+
+use crate::ending::{Ending, Failure};
+use crate::options::{self, CaptureSettings, SettingsFormat};
+use crate::terminal;
+
+/// Prints the settings.
+pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
+    let provider = match options.provider {
+        options::Provider::Own => Provider::Own,
+        options::Provider::Rds => Provider::Rds,
+        options::Provider::Aurora => Provider::Aurora,
+        options::Provider::CloudSql => Provider::CloudSql,
+        options::Provider::AlloyDb => Provider::AlloyDb,
+        options::Provider::Azure => Provider::Azure,
+    };
+    let plan = settings::for_replay(provider, options.version).map_err(Failure::usage)?;
+    let form = match options.format {
+        Some(SettingsFormat::Json) => {
+            terminal::say_line(&to_json(&SettingsView::from(plan)));
+            return Ok(Ending::Done);
+        }
+        None => SettingsForm::usual(provider),
+        Some(SettingsFormat::Sql) => SettingsForm::Sql,
+        Some(SettingsFormat::Conf) => SettingsForm::Lines,
+        Some(SettingsFormat::Command) => SettingsForm::Command,
+    };
+    if !form.fits(provider) {
+        return Err(Failure::usage(match form {
+            SettingsForm::Sql => {
+                "a provider's server takes no ALTER SYSTEM; give --format command or conf, or --for self"
+            }
+            _ => {
+                "a server of one's own has no provider's command; give --format sql or conf, or --for rds, aurora, cloudsql, alloydb or azure"
+            }
+        }));
+    }
+    terminal::say(&settings_text::render_text(&plan, form, options.undo));
+    Ok(Ending::Done)
+}

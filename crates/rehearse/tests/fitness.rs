@@ -1,0 +1,420 @@
+//! The settings that the program prints, applied as they are to real servers: the log that they
+//! give lacks nothing. And the other way round: each setting that takes something away is named.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls, types::Type};
+use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+
+/// Longer than a server needs to write what it has done.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn rehearse(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// What the program prints, which must be a success.
+fn printed(arguments: &[&str]) -> String {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The statements of a script as psql sends them: without comments, one by one.
+fn statements(script: &str) -> Vec<String> {
+    let code: Vec<&str> = script
+        .lines()
+        .map(|line| line.split("-- ").next().unwrap().trim())
+        .collect();
+    let code = code.join("\n");
+    code.split_terminator(";")
+        .map(|statement| statement.trim().to_owned())
+        .filter(|statement| !statement.is_empty())
+        .collect()
+}
+
+/// A server whose log goes to a file; all else as it is installed.
+struct Server {
+    _sandbox: Sandbox,
+    endpoint: Endpoint,
+    log: PathBuf,
+    room: tempfile::TempDir,
+}
+
+impl Server {
+    fn new(major: u16) -> Self {
+        let places = Places::from_environment().unwrap();
+        let found = sandbox::find(&Wanted::major(major), &places, &mut |_| ()).unwrap();
+        let settings = [
+            ("logging_collector", "on"),
+            ("log_directory", "log"),
+            ("log_filename", "postgresql.log"),
+            ("log_rotation_size", "0"),
+        ];
+        let options = Options {
+            settings: settings.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
+            ..Options::default()
+        };
+        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+        let endpoint = sandbox.start().unwrap();
+        let log = sandbox.data_dir().join("log/postgresql.log");
+        let server = Server {
+            _sandbox: sandbox,
+            endpoint,
+            log,
+            room: tempfile::tempdir().unwrap(),
+        };
+        server
+            .connect()
+            .batch_execute("CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (0, 'a')")
+            .unwrap();
+        server
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(&self.endpoint.url("postgres"), NoTls).unwrap()
+    }
+
+    /// Runs a script, waits until a new session has this value, and empties the log.
+    fn apply(&self, script: &[String], awaited: (&str, &str)) {
+        // A session's own settings of connections are those that it began with.
+        let mut client = self.connect();
+        for statement in script {
+            client
+                .simple_query(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        drop(client);
+        let (name, value) = awaited;
+        wait(&format!("{name} = {value}"), || {
+            let sql = "SELECT setting FROM pg_settings WHERE name = $1";
+            let row = self.connect().query_one(sql, &[&name]).unwrap();
+            row.get::<_, String>(0) == value
+        });
+        wait("the last session to go", || {
+            let sql = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+            self.connect().query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
+        });
+        // The collector writes within milliseconds what is in its pipe. Nothing tells that it has.
+        let mut size = 0;
+        wait("the log to rest", || {
+            let before = std::mem::replace(&mut size, self.log.metadata().unwrap().len());
+            std::thread::sleep(Duration::from_millis(100));
+            size == before
+        });
+        std::fs::File::options()
+            .write(true)
+            .open(&self.log)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+    }
+
+    /// What a capture of what is in the log says of it.
+    fn fitness(&self, name: &str) -> serde_json::Value {
+        let log = self.room.path().join(format!("{name}.log"));
+        std::fs::copy(&self.log, &log).unwrap();
+        let output = rehearse(&["capture", "log", log.to_str().unwrap(), "--check", "--json"]);
+        let code = output.status.code();
+        assert!(matches!(code, Some(0 | 1)), "{name}: {output:?}");
+        let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let workload = self.room.path().join(format!("{name}.workload"));
+        rehearse(&[
+            "capture",
+            "log",
+            log.to_str().unwrap(),
+            "-o",
+            workload.to_str().unwrap(),
+        ]);
+        assert_eq!(
+            view["fitness"],
+            self.kept(&workload),
+            "{name}: what the manifest keeps"
+        );
+        view["fitness"].clone()
+    }
+
+    /// The same, judged by what the workload keeps.
+    fn kept(&self, workload: &Path) -> serde_json::Value {
+        let reader = workload::WorkloadReader::open(workload).unwrap();
+        let account = &reader.info().provenance.reconciliation;
+        let account = serde_json::from_value(account.clone()).unwrap();
+        let fitness = capture::log::Fitness::judge(&account);
+        serde_json::to_value(report::FitnessView::from(&fitness)).unwrap()
+    }
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What was sent: statements and those of them that fail.
+const ROUNDS: i32 = 30;
+const SLOW: i32 = 12;
+const SENT: u64 = (ROUNDS * 4 + SLOW + 4) as u64;
+const FAILED: u64 = 3;
+
+/// One session, in both protocols, with failures that a server sees at each step.
+fn session(server: &Server, number: i32) {
+    let mut client = server.connect();
+    let insert = client.prepare("INSERT INTO item VALUES ($1, $2)").unwrap();
+    for round in 0..ROUNDS {
+        let id = number * 1_000 + round;
+        client.simple_query("BEGIN").unwrap();
+        client
+            .execute(&insert, &[&id, &"a name that is long"])
+            .unwrap();
+        let found = "SELECT name FROM item WHERE id = $1";
+        client.query_typed(found, &[(&id, Type::INT4)]).unwrap();
+        client.simple_query("COMMIT").unwrap();
+    }
+    for _ in 0..SLOW {
+        client.simple_query("SELECT pg_sleep(0.06)").unwrap();
+    }
+    client
+        .execute(&insert, &[&0, &"is there already"])
+        .unwrap_err();
+    client
+        .query_typed("SELECT 1 / $1", &[(&0, Type::INT4)])
+        .unwrap_err();
+    client
+        .simple_query("SELECT nothing FROM nowhere")
+        .unwrap_err();
+    client
+        .simple_query("DELETE FROM item WHERE id > 0")
+        .unwrap();
+}
+
+/// Sessions one after the other; back when the log has all of it.
+fn traffic(server: &Server, sessions: i32) {
+    (1..=sessions).for_each(|number| session(server, number));
+    let mut size = 0;
+    wait("the log", || {
+        let before = std::mem::replace(&mut size, server.log.metadata().unwrap().len());
+        std::thread::sleep(Duration::from_millis(100));
+        size > 0 && size == before
+    });
+}
+
+fn extents(fitness: &serde_json::Value) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let uses = fitness["uses"].as_array().unwrap();
+    uses.iter()
+        .map(|of| (text(&of["use"]), text(&of["extent"])))
+        .collect()
+}
+
+/// The settings as printed give a log that lacks nothing; and they are taken back.
+fn the_printed_settings_suffice(major: u16) {
+    let server = Server::new(major);
+    let version = major.to_string();
+    let script = printed(&["capture", "settings", "--version", &version]);
+    server.apply(&statements(&script), ("log_min_duration_statement", "0"));
+    traffic(&server, 3);
+    let fitness = server.fitness("best");
+    let lacks = &fitness["findings"];
+    assert_eq!(lacks, &serde_json::json!([]), "{fitness:#}");
+    assert!(
+        extents(&fitness).iter().all(|(_, extent)| extent == "yes"),
+        "{fitness:#}"
+    );
+    // The preparations of the failing texts count as statements of their own, or do not, by what
+    // the server logged; nothing that was sent is missing.
+    assert_eq!(fitness["statements"], SENT * 3, "{fitness:#}");
+    assert_eq!(fitness["replayable"], SENT * 3);
+    assert_eq!(fitness["failed"], FAILED * 3);
+    assert_eq!(fitness["timed"], (SENT - FAILED) * 3);
+    assert_eq!(fitness["sessions"], 3);
+    assert_eq!(fitness["whole_sessions"], 3);
+
+    let undo = printed(&["capture", "settings", "--version", &version, "--undo"]);
+    server.apply(&statements(&undo), ("log_min_duration_statement", "-1"));
+    let left =
+        "SELECT count(*) FROM pg_settings WHERE name LIKE 'log%' AND sourcefile LIKE '%auto.conf'";
+    assert_eq!(
+        server
+            .connect()
+            .query_one(left, &[])
+            .unwrap()
+            .get::<_, i64>(0),
+        0
+    );
+}
+
+#[test]
+fn the_printed_settings_suffice_for_13() {
+    the_printed_settings_suffice(13);
+}
+
+#[test]
+fn the_printed_settings_suffice_for_15() {
+    the_printed_settings_suffice(15);
+}
+
+#[test]
+fn the_printed_settings_suffice_for_17() {
+    the_printed_settings_suffice(17);
+}
+
+#[test]
+fn the_printed_settings_suffice_for_18() {
+    the_printed_settings_suffice(18);
+}
+
+/// What a server is set to, beside the best, and what is found then: its name and the setting that
+/// is named.
+struct Lack {
+    set: &'static [(&'static str, &'static str)],
+    finding: &'static str,
+    setting: (&'static str, &'static str),
+    /// A use that is no longer `yes`, and what it is.
+    extent: (&'static str, &'static str),
+}
+
+const LACKS: [Lack; 15] = [
+    Lack {
+        set: &[("log_min_duration_statement", "-1")],
+        finding: "only_failures",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("replay", "no"),
+    },
+    Lack {
+        set: &[
+            ("log_min_duration_statement", "-1"),
+            ("log_statement", "all"),
+        ],
+        finding: "durations_unknown",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("latencies", "no"),
+    },
+    Lack {
+        set: &[
+            ("log_min_duration_statement", "-1"),
+            ("log_statement", "mod"),
+        ],
+        finding: "writes_only",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_min_duration_statement", "-1"), ("log_duration", "on")],
+        finding: "durations_without_statement",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("replay", "no"),
+    },
+    Lack {
+        set: &[("log_min_duration_statement", "50")],
+        finding: "slow_only",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[
+            ("log_min_duration_statement", "-1"),
+            ("log_min_duration_sample", "0"),
+            ("log_statement_sample_rate", "0.5"),
+        ],
+        finding: "gaps",
+        setting: ("log_min_duration_statement", "0"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_parameter_max_length", "4")],
+        finding: "values_cut",
+        setting: ("log_parameter_max_length", "-1"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_parameter_max_length", "0")],
+        finding: "values_missing",
+        setting: ("log_parameter_max_length", "-1"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_error_verbosity", "terse")],
+        finding: "values_missing",
+        setting: ("log_error_verbosity", "default"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_parameter_max_length_on_error", "0")],
+        finding: "values_missing_on_failure",
+        setting: ("log_parameter_max_length_on_error", "-1"),
+        extent: ("replay", "partly"),
+    },
+    Lack {
+        set: &[("log_min_error_statement", "panic")],
+        finding: "errors_without_statement",
+        setting: ("log_min_error_statement", "error"),
+        extent: ("failures", "partly"),
+    },
+    Lack {
+        set: &[("log_connections", "off")],
+        finding: "no_beginnings",
+        setting: ("log_connections", "on"),
+        extent: ("sessions", "no"),
+    },
+    Lack {
+        set: &[("log_disconnections", "off")],
+        finding: "no_ends",
+        setting: ("log_disconnections", "on"),
+        extent: ("sessions", "no"),
+    },
+    Lack {
+        set: &[("log_line_prefix", "%t [%p] %q%u@%d ")],
+        finding: "whole_seconds",
+        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%u@%d %r %a "),
+        extent: ("pacing", "partly"),
+    },
+    Lack {
+        set: &[("log_line_prefix", "%m [%p] %q%u@%d ")],
+        finding: "uncoded",
+        setting: ("log_line_prefix", "%m [%p] %c %l %e %q%u@%d %r %a "),
+        extent: ("failures", "no"),
+    },
+];
+
+#[test]
+fn whatever_a_setting_takes_away_is_found_and_the_setting_named() {
+    let server = Server::new(17);
+    let best = statements(&printed(&["capture", "settings", "--version", "17"]));
+    for (index, lack) in LACKS.iter().enumerate() {
+        let Lack {
+            set,
+            finding,
+            setting,
+            extent,
+        } = lack;
+        let mut script = vec!["ALTER SYSTEM RESET ALL".to_owned()];
+        script.extend(best.iter().filter(|s| s.starts_with("ALTER")).cloned());
+        script.extend(
+            set.iter()
+                .map(|(name, value)| format!("ALTER SYSTEM SET {name} = '{value}'")),
+        );
+        script.push("SELECT pg_reload_conf()".to_owned());
+        let (name, value) = set[set.len() - 1];
+        server.apply(&script, (name, value));
+        traffic(&server, 1);
+        let fitness = server.fitness(&format!("lack-{index}"));
+        let findings = fitness["findings"].as_array().unwrap();
+        let found = findings.iter().find(|found| found["finding"] == *finding);
+        let found = found.unwrap_or_else(|| panic!("{set:?}: no {finding} in {fitness:#}"));
+        let named = found["settings"].as_array().unwrap();
+        let (name, value) = setting;
+        let advice = serde_json::json!({"name": name, "value": value});
+        assert!(named.contains(&advice), "{set:?}: {found:#}");
+        let (of, wanted) = extent;
+        let extents = extents(&fitness);
+        let is = extents.iter().find(|(name, _)| name == of).unwrap();
+        assert_eq!(is.1, *wanted, "{set:?}: {of}: {fitness:#}");
+    }
+}
