@@ -1,0 +1,227 @@
+//! What a capture found beside what must be there: each session's events in order, each thing
+//! sent once, nothing else.
+
+use std::collections::HashMap;
+
+use capture::Collected;
+use capture::log::LogFormat;
+use workload::{Event, EventKind};
+
+use super::expected::{Expected, Kind, Values, expected};
+use super::mixture::{May, Mixture};
+use super::sent::{How, Sent};
+
+/// What one session sent.
+pub struct Session {
+    pub application: String,
+    pub sent: Vec<Sent>,
+    /// The server ended it.
+    pub terminated: bool,
+}
+
+fn kind(event: &Event) -> Option<Kind> {
+    match event.kind {
+        EventKind::Simple { .. } => Some(Kind::Simple),
+        EventKind::Prepare { .. } => Some(Kind::Prepare),
+        EventKind::Execute { .. } => Some(Kind::Execute),
+        EventKind::Fetch { .. } => Some(Kind::Fetch),
+        _ => None,
+    }
+}
+
+/// The names in the log and the driver's numbers of statements, which belong to each other.
+#[derive(Default)]
+struct Names {
+    by_number: HashMap<usize, String>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Names {
+    fn fit(&mut self, number: Option<usize>, name: &str) -> bool {
+        match number {
+            None => name.is_empty(),
+            Some(number) => {
+                let known = self.by_number.entry(number).or_insert(name.to_owned());
+                let owner = self.by_name.entry(name.to_owned()).or_insert(number);
+                !name.is_empty() && known == name && *owner == number
+            }
+        }
+    }
+}
+
+/// How a log's times are off: whole seconds, or milliseconds.
+fn resolution_us(mixture: &Mixture, format: LogFormat) -> i64 {
+    match format == LogFormat::Stderr && mixture.prefix.contains("%t") {
+        true => 1_000_000,
+        false => 1_000,
+    }
+}
+
+/// Compares one session; adds what is wrong to `wrong`.
+pub fn compare(
+    found: &Collected,
+    session: &Session,
+    mixture: &Mixture,
+    format: LogFormat,
+    wrong: &mut Vec<String>,
+) {
+    let place = format!("{} {} {}", mixture.name, format.name(), session.application);
+    let mut of_it = found
+        .sessions
+        .iter()
+        .filter(|candidate| *candidate.application == *session.application);
+    let (Some(one), None) = (of_it.next(), of_it.next()) else {
+        wrong.push(format!("{place}: not one session"));
+        return;
+    };
+    let mut events: Vec<&Event> = found
+        .events
+        .iter()
+        .filter(|event| event.session == one.id)
+        .collect();
+    events.sort_by_key(|event| event.sequence);
+    let ends = mixture.connections || session.terminated;
+    let last = events.last().map(|event| &event.kind);
+    if (last == Some(&EventKind::Disconnect)) != ends || one.end_seen != ends {
+        wrong.push(format!("{place}: its end is {last:?}"));
+    }
+    if one.start_seen != mixture.connections {
+        wrong.push(format!("{place}: its start is seen: {}", one.start_seen));
+    }
+    let resolution_us = resolution_us(mixture, format);
+    let mut names = Names::default();
+    let all: Vec<(&Sent, Expected)> = session
+        .sent
+        .iter()
+        .map(|sent| (sent, expected(sent, mixture, format)))
+        .collect();
+    // What was only parsed is told when that is certain: out of order.
+    let (parsed, ordered): (Vec<_>, Vec<_>) = all
+        .iter()
+        .partition(|(sent, _)| matches!(sent.how, How::Prepare { .. }));
+    let mut parsed: Vec<_> = parsed;
+    let mut rest = ordered.iter().peekable();
+    let mut canceled = false;
+    for event in events {
+        let Some(kind) = kind(event) else {
+            if event.kind == EventKind::Cancel && !std::mem::take(&mut canceled) {
+                wrong.push(format!("{place}: nothing was canceled: {event:?}"));
+            }
+            continue;
+        };
+        if std::mem::take(&mut canceled) {
+            wrong.push(format!("{place}: no Cancel before {event:?}"));
+        }
+        let sql = event.kind.sql().unwrap();
+        if kind == Kind::Prepare && event.outcome.sqlstate.is_none() {
+            if let Some(at) = parsed.iter().position(|(sent, _)| *sent.sql == **sql) {
+                let (_, expected) = parsed.remove(at);
+                details(event, expected, &mut names, resolution_us, &place, wrong);
+                continue;
+            }
+            let only_parsed = |(sent, expected): &&(&Sent, Expected)| {
+                expected.perhaps_prepare && *sent.sql == **sql
+            };
+            if !all.iter().any(|pair| only_parsed(&pair)) {
+                wrong.push(format!("{place}: only parsed: {event:?}"));
+            }
+            continue;
+        }
+        loop {
+            let Some((sent, expected)) = rest.peek() else {
+                wrong.push(format!("{place}: nothing such was sent (then): {event:?}"));
+                break;
+            };
+            let close_us = resolution_us.max(1_000);
+            let same = kind == expected.kind
+                && *sent.sql == **sql
+                && same_values(event, &expected.values)
+                && (expected.event == May::Always
+                    || (event.due_us >= expected.due_us.0 - close_us
+                        && event.due_us <= expected.due_us.1));
+            if same {
+                details(event, expected, &mut names, resolution_us, &place, wrong);
+                canceled = expected.canceled;
+                rest.next();
+                break;
+            }
+            if expected.event == May::Always {
+                wrong.push(format!(
+                    "{place}: found {event:?}\n    where {expected:?}\n    of {sent:?} was to be"
+                ));
+                return;
+            }
+            rest.next();
+        }
+    }
+    for (sent, expected) in rest.copied().chain(parsed.iter().copied()) {
+        if expected.event == May::Always {
+            wrong.push(format!("{place}: missing: {expected:?} of {sent:?}"));
+        }
+    }
+}
+
+fn same_values(event: &Event, values: &Values) -> bool {
+    let EventKind::Execute { parameters, .. } = &event.kind else {
+        return *values == Values::None || !matches!(event.kind, EventKind::Execute { .. });
+    };
+    match values {
+        Values::None | Values::Missing => parameters.is_empty(),
+        Values::Known { values, .. } => parameters
+            .iter()
+            .map(Option::as_deref)
+            .eq(values.iter().map(Option::as_deref)),
+    }
+}
+
+fn details(
+    event: &Event,
+    expected: &Expected,
+    names: &mut Names,
+    resolution_us: i64,
+    place: &str,
+    wrong: &mut Vec<String>,
+) {
+    let mut say = |what: &str| {
+        wrong.push(format!("{place}: {what}: {event:?}\n    where {expected:?} was to be"));
+    };
+    // The writer's clock is cut to its resolution.
+    if event.due_us < expected.due_us.0 - resolution_us || event.due_us > expected.due_us.1 {
+        say("its time is wrong");
+    }
+    match (event.outcome.duration_us, expected.timed) {
+        (None, May::Always) => say("its duration is missing"),
+        (Some(_), May::Never) => say("it has a duration from nowhere"),
+        (Some(duration_us), _) => {
+            let duration_us = i64::try_from(duration_us).unwrap();
+            let (least, most) = expected.duration_us;
+            if duration_us < least || duration_us > most {
+                say("its duration is wrong");
+            }
+        }
+        (None, _) => (),
+    }
+    if event.outcome.sqlstate != expected.sqlstate {
+        say("its failure is wrong");
+    }
+    if event.unreplayable != expected.unreplayable {
+        say("its reason not to be replayed is wrong");
+    }
+    let (statement, portal) = match &event.kind {
+        EventKind::Execute {
+            statement, portal, ..
+        }
+        | EventKind::Fetch {
+            statement, portal, ..
+        } => (statement, portal),
+        EventKind::Prepare { statement, .. } => (statement, statement),
+        _ => return,
+    };
+    let hidden = statement.is_empty() && expected.name_perhaps_hidden;
+    if !hidden && !names.fit(expected.name, statement) {
+        say("its name is wrong");
+    }
+    if expected.kind != Kind::Prepare && portal.is_empty() == expected.portal {
+        say("its portal is wrong");
+    }
+}

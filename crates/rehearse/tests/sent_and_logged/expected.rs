@@ -1,0 +1,232 @@
+//! What a log must say of what was sent, from the settings: a small model of the server
+//! (`postgres.c`: `exec_simple_query`, `exec_parse_message`, `exec_bind_message`,
+//! `exec_execute_message`, `check_log_statement`, `check_log_duration`; `elog.c`).
+
+use capture::log::LogFormat;
+use workload::{Sqlstate, Unreplayable};
+
+use super::mixture::{May, Mixture};
+use super::sent::{How, Phase, Sent};
+
+/// The kinds that an event may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Simple,
+    Prepare,
+    Execute,
+    Fetch,
+}
+
+/// What the log shows of the values.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// The statement has none.
+    None,
+    /// These, some of them cut.
+    Known { values: Vec<Option<String>>, cut: bool },
+    /// It has, but the log does not show them.
+    Missing,
+}
+
+/// What a log must say of one thing that was sent.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// Whether there is an event of it.
+    pub event: May,
+    pub kind: Kind,
+    /// Where only its Parse was sampled, it is a Prepare.
+    pub perhaps_prepare: bool,
+    pub values: Values,
+    pub timed: May,
+    pub sqlstate: Option<Sqlstate>,
+    pub unreplayable: Option<Unreplayable>,
+    /// A `Cancel` follows.
+    pub canceled: bool,
+    /// When it was due, at the earliest and at the latest.
+    pub due_us: (i64, i64),
+    /// Its duration, at the least and at the most.
+    pub duration_us: (i64, i64),
+    /// The statement's number; `None` for the unnamed one.
+    pub name: Option<usize>,
+    /// The log need not show the name.
+    pub name_perhaps_hidden: bool,
+    pub portal: bool,
+}
+
+/// Whether this log shows DETAIL and CONTEXT: stderr leaves them out where it is to be terse.
+fn shows_more(mixture: &Mixture, format: LogFormat) -> bool {
+    format != LogFormat::Stderr || mixture.verbosity != "terse"
+}
+
+fn code(mixture: &Mixture, format: LogFormat, code: &str) -> Sqlstate {
+    let shown = format != LogFormat::Stderr
+        || mixture.verbosity == "verbose"
+        || mixture.prefix.contains("%e");
+    match shown {
+        true => Sqlstate::parse(code).unwrap(),
+        false => Sqlstate::UNKNOWN,
+    }
+}
+
+/// Values as a limit leaves them (`appendStringInfoStringQuoted`, `pg_mbcliplen`).
+fn cut(values: &[Option<String>], limit: i64) -> Option<Values> {
+    let Ok(limit) = usize::try_from(limit) else {
+        let values = values.to_vec();
+        return Some(Values::Known { values, cut: false });
+    };
+    if limit == 0 {
+        return None;
+    }
+    let mut any = false;
+    let short = |value: &String| {
+        if value.len() <= limit {
+            return value.clone();
+        }
+        any = true;
+        let end = (0..=limit).rev().find(|end| value.is_char_boundary(*end));
+        format!("{}...", &value[..end.unwrap()])
+    };
+    let mut short = short;
+    let values = values
+        .iter()
+        .map(|value| value.as_ref().map(&mut short))
+        .collect();
+    Some(Values::Known { values, cut: any })
+}
+
+/// What the log of a mixture in this format must say of it.
+pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
+    let elapsed_us = sent.after_us - sent.before_us;
+    let parse_us = sent
+        .prepared_us
+        .map_or(0, |(before_us, after_us)| after_us - before_us);
+    let started = mixture.logs_start(sent.class);
+    let ended = mixture.logs_end(sent.slept_us..=elapsed_us);
+    let step = mixture.logs_end(0..=elapsed_us - sent.slept_us);
+    let parse = match sent.how {
+        How::Execute { name: None, .. } => step,
+        _ if sent.prepared_us.is_some() => mixture.logs_end(0..=parse_us),
+        _ => May::Never,
+    };
+    let bare = match mixture.log_duration {
+        true => May::Always,
+        false => ended,
+    };
+    let (name, portal) = match sent.how {
+        How::Simple => (None, false),
+        How::Prepare { name } => (Some(name), false),
+        How::Execute { name, portal } => (name, portal),
+        How::Fetch { name } => (Some(name), true),
+    };
+    let has_values = sent.sql.contains("$1") && !sent.sql.contains("$$") && name_or_values(sent);
+    let mut expected = Expected {
+        event: May::Always,
+        kind: match sent.how {
+            How::Simple => Kind::Simple,
+            How::Prepare { .. } => Kind::Prepare,
+            How::Execute { .. } => Kind::Execute,
+            How::Fetch { .. } => Kind::Fetch,
+        },
+        perhaps_prepare: false,
+        values: match has_values {
+            true => Values::Missing,
+            false => Values::None,
+        },
+        timed: May::Never,
+        sqlstate: None,
+        unreplayable: None,
+        canceled: false,
+        due_us: (
+            sent.prepared_us
+                .map_or(sent.before_us, |(before_us, _)| before_us),
+            sent.after_us,
+        ),
+        duration_us: (sent.slept_us, elapsed_us + parse_us),
+        name,
+        name_perhaps_hidden: sent.failed.is_some(),
+        portal,
+    };
+    let detail = match shows_more(mixture, format) {
+        true => cut(&sent.parameters, mixture.parameter_bytes),
+        false => None,
+    };
+    let context = match shows_more(mixture, format) {
+        true => cut(&sent.parameters, mixture.parameter_bytes_on_error),
+        false => None,
+    };
+    match (&sent.how, sent.failed) {
+        (How::Simple, None) => {
+            (expected.event, expected.timed) = match started {
+                true => (May::Always, bare),
+                false => (ended, May::Always),
+            };
+        }
+        (How::Prepare { .. }, _) => {
+            expected.event = step;
+            expected.timed = May::Always;
+        }
+        (How::Execute { .. } | How::Fetch { .. }, None | Some((_, Phase::Commit))) => {
+            let steps = match sent.how {
+                How::Fetch { .. } => May::Never,
+                _ => step.or(parse),
+            };
+            (expected.event, expected.timed) = match started {
+                true => (May::Always, bare),
+                false => (ended.or(steps), ended),
+            };
+            expected.perhaps_prepare = !started && parse == May::Perhaps;
+            if has_values {
+                expected.values = detail.unwrap_or(Values::Missing);
+            }
+        }
+        (How::Simple, Some(_)) => (),
+        (How::Execute { .. } | How::Fetch { .. }, Some((_, phase))) => match phase {
+            // The log does not say that it was the extended protocol, or which step failed,
+            // but by the text's parameters and the error's place.
+            Phase::Syntax | Phase::Analysis { .. } => {
+                expected.kind = match (sent.sql.contains("$1"), phase) {
+                    (false, _) => Kind::Simple,
+                    (true, Phase::Analysis { positioned: false }) => Kind::Execute,
+                    (true, _) => Kind::Prepare,
+                };
+                expected.values = match expected.kind {
+                    Kind::Execute => Values::Missing,
+                    _ => Values::None,
+                };
+            }
+            Phase::Bind { values_read } => {
+                let context = context.filter(|_| values_read);
+                expected.values = context.unwrap_or(Values::Missing);
+            }
+            Phase::Execution | Phase::Canceled | Phase::Commit => {
+                let logged = started || step == May::Always;
+                expected.values = detail
+                    .filter(|_| logged)
+                    .or(context)
+                    .unwrap_or(Values::Missing);
+            }
+        },
+    }
+    if let Some((failure, phase)) = sent.failed {
+        expected.sqlstate = Some(code(mixture, format, failure));
+        expected.canceled = phase == Phase::Canceled;
+    }
+    expected.unreplayable = match (&expected.kind, &expected.values) {
+        (Kind::Prepare, _) => None,
+        (Kind::Fetch, _) => Some(Unreplayable::PortalFetch),
+        (_, Values::Missing) => Some(Unreplayable::ParametersMissing),
+        (_, Values::Known { cut: true, .. }) => Some(Unreplayable::ParametersCut),
+        _ if sent.sql.contains("FROM STDIN") => Some(Unreplayable::CopyDataMissing),
+        _ => None,
+    };
+    if expected.kind == Kind::Fetch {
+        // A fetch carries no values of its own.
+        expected.values = Values::None;
+    }
+    expected
+}
+
+/// A text with `$1` has values unless it is a simple query, as SQL's own PREPARE is.
+fn name_or_values(sent: &Sent) -> bool {
+    sent.how != How::Simple
+}
