@@ -10,6 +10,7 @@ use super::UnreadableReason;
 use super::entry::{
     Backend, Entry, Found, Place, Reader, host_and_port, line_end, session_id, trimmed,
 };
+use super::scan::find;
 use super::severity::{Severity, is_foreign_label};
 use super::timestamp::Timestamps;
 
@@ -71,7 +72,7 @@ impl Reader for CsvReader {
             Err(Failure::More) => return (Found::More, 0),
             Err(Failure::Reason(reason)) => return first_line(bytes, complete, reason),
         };
-        let Ok(text) = std::str::from_utf8(&bytes[..end]) else {
+        let Ok(text) = simdutf8::basic::from_utf8(&bytes[..end]) else {
             let lines = memchr::memchr_iter(b'\n', &bytes[..end]).count() as u64;
             let reason = UnreadableReason::Encoding;
             return (Found::Unreadable { lines, reason }, end);
@@ -102,13 +103,16 @@ impl CsvReader {
         lines: u64,
         place: Place,
     ) -> Result<Entry<'a>, UnreadableReason> {
-        self.unquoted.clear();
-        let mut singled = [(0, 0); COLUMNS_MAX];
-        for (value, place) in values.iter().zip(&mut singled) {
-            if value.doubled {
-                let start = self.unquoted.len();
-                single_quotes(&text[value.start..value.end], &mut self.unquoted);
-                *place = (start, self.unquoted.len());
+        let mut singled = [(0u32, 0u32); COLUMNS_MAX];
+        if values.iter().any(|value| value.doubled) {
+            self.unquoted.clear();
+            for (value, place) in values.iter().zip(&mut singled) {
+                if value.doubled {
+                    let start = self.unquoted.len();
+                    single_quotes(&text[value.start..value.end], &mut self.unquoted);
+                    // A message of the server's has 1 GiB at most.
+                    *place = (start as u32, self.unquoted.len() as u32);
+                }
             }
         }
         let unquoted = &self.unquoted;
@@ -119,7 +123,7 @@ impl CsvReader {
                 doubled,
             } = values[column];
             match doubled {
-                true => &unquoted[singled[column].0..singled[column].1],
+                true => &unquoted[singled[column].0 as usize..singled[column].1 as usize],
                 false => &text[start..end],
             }
         };
@@ -190,7 +194,7 @@ fn split(
             value.start = at + 1;
             let mut from = at + 1;
             loop {
-                let quote = from + memchr::memchr(b'"', &bytes[from..]).ok_or_else(short)?;
+                let quote = find(bytes, from, b'"').ok_or_else(short)?;
                 match bytes.get(quote + 1) {
                     None => return Err(short()),
                     Some(b'"') => {
@@ -209,7 +213,10 @@ fn split(
             }
         } else {
             value.start = at;
-            at += memchr::memchr3(b',', b'\n', b'"', &bytes[at..]).ok_or_else(short)?;
+            // Most columns are empty.
+            if bytes.get(at) != Some(&b',') {
+                at += memchr::memchr3(b',', b'\n', b'"', &bytes[at..]).ok_or_else(short)?;
+            }
             value.end = at;
             if bytes[at] == b'\n' && bytes[value.start..at].ends_with(b"\r") {
                 value.end -= 1;

@@ -121,7 +121,13 @@ pub(super) fn session_id(text: &[u8]) -> Option<(u64, u32, usize)> {
     let mut at = 0;
     let mut hex = || {
         let (mut value, start) = (0u64, at);
-        while let Some(digit) = text.get(at).and_then(|byte| (*byte as char).to_digit(16)) {
+        while let Some(byte) = text.get(at) {
+            let digit = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                b'A'..=b'F' => byte - b'A' + 10,
+                _ => break,
+            };
             if at - start == 15 {
                 return None;
             }

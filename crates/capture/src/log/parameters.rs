@@ -3,7 +3,7 @@
 
 use workload::PackedParameters;
 
-use super::scan::{find_near, number};
+use super::scan::{find, number};
 
 /// Why a list does not parse: where, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,28 +52,16 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
     }
 }
 
-/// Where the next quote stands: most often near.
-#[inline]
-fn find_quote(bytes: &[u8], from: usize) -> Option<usize> {
-    let near = bytes.len().min(from + 32);
-    match find_near(&bytes[..near], from, b'\'') {
-        None if near < bytes.len() => {
-            memchr::memchr(b'\'', &bytes[near..]).map(|found| near + found)
-        }
-        found => found,
-    }
-}
-
 /// Takes the quoted value that starts at `at`; returns where it ends.
 #[inline]
 fn quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize> {
     let bytes = list.as_bytes();
     let mut from = at + 1;
-    let mut end = find_quote(bytes, from)?;
+    let mut end = find(bytes, from, b'\'')?;
     while bytes.get(end + 1) == Some(&b'\'') {
         values.push_text(&list[from..=end]);
         from = end + 2;
-        end = find_quote(bytes, from)?;
+        end = find(bytes, from, b'\'')?;
     }
     values.push_text(&list[from..end]);
     values.end_value();

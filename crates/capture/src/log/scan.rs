@@ -37,6 +37,18 @@ pub(super) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
         .map(|found| at + found)
 }
 
+/// Where `wanted` stands first, from `from` on: near, or far.
+#[inline]
+pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
+    let near = bytes.len().min(from + 32);
+    match find_near(&bytes[..near], from, wanted) {
+        None if near < bytes.len() => {
+            memchr::memchr(wanted, &bytes[near..]).map(|found| near + found)
+        }
+        found => found,
+    }
+}
+
 /// The decimal number at the start of `text`, and how many digits it has. `None` where there is
 /// none, or it has more than 19 digits, which nothing of the server's has.
 #[inline(always)]

@@ -14,6 +14,9 @@ const PLACES_BITS: u32 = PLACES.trailing_zeros();
 /// Longer beginnings are not remembered.
 const BYTES_MAX: usize = 80;
 
+/// A word, and `LOG:  ` behind it.
+const WORD_AND_LABEL: usize = 8 + 6;
+
 /// After so many looks, at least half must have found something.
 const LOOKS_MAX: u32 = 4_096;
 
@@ -30,6 +33,8 @@ struct Beginning {
 #[derive(Debug, Default)]
 pub(in crate::log) struct Seen {
     places: Vec<Beginning>,
+    /// Of the first beginning that was remembered.
+    length: usize,
     looks: u32,
     found: u32,
 }
@@ -41,18 +46,24 @@ impl Seen {
         self.looks < LOOKS_MAX
     }
 
+    /// Three words of eight bytes tell beginnings apart: the session's number is near the first byte,
+    /// near the label, or between. Where the label is, the first beginning showed.
     #[inline(always)]
-    fn place(rest: &[u8]) -> Option<usize> {
-        // The first bytes are most often brackets around the process number.
-        let word = word(rest, 2)?.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Some((word >> (64 - PLACES_BITS)) as usize)
+    fn place(&self, rest: &[u8]) -> Option<usize> {
+        let last = self.length.saturating_sub(WORD_AND_LABEL);
+        let (one, two, three) = (word(rest, 2)?, word(rest, last / 2)?, word(rest, last)?);
+        // 2^64 over the golden ratio, turned.
+        let mixed = one.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ two.wrapping_mul(0x7f4a_7c15_9e37_79b9)
+            ^ three.wrapping_mul(0xc15f_39cc_0605_cedd);
+        Some((mixed >> (64 - PLACES_BITS)) as usize)
     }
 
     /// What a line that begins like this one behind its time was matched to.
     #[inline(always)]
     pub(super) fn find(&mut self, line: &[u8], time_length: usize) -> Option<&Matched> {
         let rest = line.get(time_length..)?;
-        let beginning = self.places.get(Self::place(rest)?)?;
+        let beginning = self.places.get(self.place(rest)?)?;
         if beginning.time_length == time_length
             && rest.starts_with(&beginning.bytes[..beginning.length])
         {
@@ -71,12 +82,15 @@ impl Seen {
         let Some(beginning) = line.get(time_length..matched.text) else {
             return;
         };
-        let Some(place) = Self::place(&line[time_length..]) else {
-            return;
-        };
         if beginning.len() > BYTES_MAX {
             return;
         }
+        if self.places.is_empty() {
+            self.length = beginning.len();
+        }
+        let Some(place) = self.place(&line[time_length..]) else {
+            return;
+        };
         let mut new = Beginning {
             bytes: [0; BYTES_MAX],
             length: beginning.len(),
