@@ -136,6 +136,8 @@ impl Page {
         }
         self.lines.push("SELECT pg_reload_conf();".to_owned());
         if !undo {
+            self.says("A file is read with one log_line_prefix, so begin a new one (where logging_collector is on; else cut off what stands before).");
+            self.lines.push("SELECT pg_rotate_logfile();".to_owned());
             self.says("Afterwards: rehearse capture settings --undo");
         }
     }
@@ -269,6 +271,7 @@ mod tests {
                         let code = [
                             "ALTER SYSTEM ",
                             "SELECT pg_reload_conf();",
+                            "SELECT pg_rotate_logfile();",
                             "log_",
                             "lc_",
                             "aws rds ",

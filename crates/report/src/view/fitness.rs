@@ -348,7 +348,7 @@ fn says(finding: &Finding) -> (&'static str, String) {
         Finding::Unreadable { lines, of } => (
             "unreadable",
             format!(
-                "{} lines could not be read; if statements stand there, a replay lacks them",
+                "{} lines could not be read; if statements stand there, a replay lacks them (where the log_line_prefix was changed within a file, capture its parts apart)",
                 share(lines, of)
             ),
         ),
