@@ -1,5 +1,7 @@
 //! Instants and spans as people read them.
 
+use std::time::Duration;
+
 /// An instant as `2026-03-01 09:30:05 UTC`. `wall_us` is in microseconds since 1970-01-01 UTC;
 /// one outside of jiff's years (-9999 to 9999) is printed as its number.
 pub fn utc_text(wall_us: i64) -> String {
@@ -35,9 +37,43 @@ pub fn duration_text(span_ns: i64) -> String {
     }
 }
 
+/// A duration as people type it: `30s`, `10m`, `1h30m`, `90 minutes`. Always with a unit, and more
+/// than nothing.
+///
+/// # Errors
+/// A sentence, where it is none.
+pub fn duration_of(text: &str) -> Result<Duration, String> {
+    let sentence = || format!("'{text}' is no duration; give one such as 30s, 10m or 1h30m");
+    let span: jiff::SignedDuration = text.parse().map_err(|_| sentence())?;
+    Duration::try_from(span)
+        .ok()
+        .filter(|span| !span.is_zero())
+        .ok_or_else(sentence)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_typed_with_a_unit() {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("10m", 600),
+            ("1h30m", 5_400),
+            ("90 minutes", 5_400),
+            ("2h", 7_200),
+        ] {
+            assert_eq!(
+                duration_of(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "10", "0s", "-5m", "soon"] {
+            assert!(duration_of(text).unwrap_err().contains("10m"), "{text}");
+        }
+    }
 
     #[test]
     fn spans_carry_the_unit_that_fits() {

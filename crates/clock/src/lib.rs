@@ -9,6 +9,6 @@ mod format;
 mod monotonic;
 mod speed;
 
-pub use format::{duration_text, utc_text};
+pub use format::{duration_of, duration_text, utc_text};
 pub use monotonic::{Clock, HandClock, SystemClock};
 pub use speed::{Speed, SpeedError};

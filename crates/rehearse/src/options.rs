@@ -1,6 +1,7 @@
 //! What can be typed. Commands turn it into what the engines take, which never see clap.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
@@ -50,7 +51,8 @@ pub struct Capture {
 /// From what a workload is made.
 #[derive(Debug, Subcommand)]
 pub enum Source {
-    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog; plain, .gz or .zst.
+    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog; plain, .gz, .zst, .bz2
+    /// or .xz.
     Log(CaptureLog),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
@@ -59,7 +61,8 @@ pub enum Source {
 /// `rehearse capture log`
 #[derive(Debug, Args)]
 pub struct CaptureLog {
-    /// Log files, in any order; `-` is standard input.
+    /// Log files in any order, directories, quoted patterns such as 'log/*.gz'; `-` is standard
+    /// input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The workload to make, NAME.workload.
@@ -76,6 +79,16 @@ pub struct CaptureLog {
     /// What the files are; told by looking where it is not given.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
+    /// Read a log that is still being written, from its end on and through rotation, until Ctrl-C
+    /// or as long as --for says. Of a directory or a pattern, the file written last.
+    #[arg(long)]
+    pub follow: bool,
+    /// How long to follow: 30s, 10m, 1h30m.
+    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = clock::duration_of)]
+    pub how_long: Option<Duration>,
+    /// Follow from the beginning of the file, not from its end.
+    #[arg(long, requires = "follow")]
+    pub from_start: bool,
     /// Read and account for every line, and write nothing.
     #[arg(long, conflicts_with = "output")]
     pub check: bool,

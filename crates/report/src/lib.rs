@@ -35,3 +35,4 @@ pub use view::run_summary::{
     ErrorExampleView, ErrorsVersusCaptureView, ReasonCountView, RunSummaryView,
 };
 pub use view::settings::SettingsView;
+pub use view::sources::{GapView, LeftOutView, OverlapView, SourceView, SourcesView};

@@ -1,6 +1,7 @@
 //! Why a log could not be captured at all. Single lines that cannot be read are no reason; they
 //! are in the account.
 
+use super::compression::Foreign;
 use crate::sink::SinkError;
 
 /// Why a log could not be captured.
@@ -24,17 +25,55 @@ pub enum LogError {
         /// As the user gave it.
         name: String,
     },
-    /// Compressed in a way that is not read.
+    /// An archive, or compressed in a way that is not read.
     #[error(
-        "{name} is compressed as {compression}, and only gzip and zstd are read here; decompress it first, or pipe it in: {command} {name} | rehearse capture log -"
+        "{name} is {what}; gzip, zstd, bzip2 and xz are read here; unpack it first, or pipe it in: {command} {name} | rehearse capture log -"
     )]
-    Compression {
+    Foreign {
+        /// As the user gave it.
+        name: String,
+        /// What it is: "a zip archive".
+        what: &'static str,
+        /// What prints its text to standard output.
+        command: &'static str,
+    },
+    /// A compressed file is not being written.
+    #[error(
+        "{name} is compressed as {compression}: nothing is being written to it; follow the file that the server writes, or capture this one without --follow"
+    )]
+    FollowCompressed {
         /// As the user gave it.
         name: String,
         /// The compression's name.
         compression: &'static str,
-        /// What decompresses it to standard output.
-        command: &'static str,
+    },
+    /// Nothing of it could be decompressed.
+    #[error("nothing of {name} can be read: {damage}; fetch the file again")]
+    Damaged {
+        /// As the user gave it.
+        name: String,
+        /// What is wrong with it.
+        damage: String,
+    },
+    /// A pattern that matches no file, or is none.
+    #[error(
+        "{pattern} {reason}; name the files, a directory, or quote a pattern such as 'log/*.gz'"
+    )]
+    Pattern {
+        /// As the user gave it.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A directory without a log.
+    #[error("no log was found in {name}{left_out}; {advice}")]
+    NoLogThere {
+        /// As the user gave it.
+        name: String,
+        /// What else there was.
+        left_out: String,
+        /// What to give instead.
+        advice: String,
     },
     /// No format was recognised.
     #[error(
@@ -91,4 +130,14 @@ pub enum LogError {
     /// The events could not be kept.
     #[error(transparent)]
     Sink(#[from] SinkError),
+}
+
+impl LogError {
+    pub(super) fn foreign(name: &str, foreign: Foreign) -> Self {
+        LogError::Foreign {
+            name: name.to_owned(),
+            what: foreign.what,
+            command: foreign.command,
+        }
+    }
 }

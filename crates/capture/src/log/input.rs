@@ -1,19 +1,25 @@
 //! Where a log's bytes come from: a file or standard input, compressed or not, through one window
 //! of memory.
+//!
+//! A compressed file that is cut or damaged is read as far as it goes; [`Window::damage`] says what
+//! was wrong with it then. A disk that refuses is an error: it may be asked again.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::LogError;
+use super::compression::{Compression, MAGIC_BYTES, Told, tell};
 
 /// One thing to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A file.
     Path(PathBuf),
+    /// A file that was not named but found in a directory. It is left out where it is no log.
+    Found(PathBuf),
     /// Standard input.
     Stdin,
 }
@@ -22,7 +28,7 @@ impl Input {
     /// As the user names it.
     pub fn name(&self) -> String {
         match self {
-            Input::Path(path) => path.display().to_string(),
+            Input::Path(path) | Input::Found(path) => path.display().to_string(),
             Input::Stdin => "-".to_owned(),
         }
     }
@@ -30,7 +36,9 @@ impl Input {
     /// Bytes to be read, before decompression, where that is known.
     pub(super) fn size(&self) -> Option<u64> {
         match self {
-            Input::Path(path) => std::fs::metadata(path).ok().map(|found| found.len()),
+            Input::Path(path) | Input::Found(path) => {
+                std::fs::metadata(path).ok().map(|found| found.len())
+            }
             Input::Stdin => None,
         }
     }
@@ -43,7 +51,7 @@ impl Input {
         };
         let raw: Box<dyn Read> = match self {
             Input::Stdin => Box::new(io::stdin()),
-            Input::Path(path) => {
+            Input::Path(path) | Input::Found(path) => {
                 let file = File::open(path).map_err(failed)?;
                 if file.metadata().map_err(failed)?.is_dir() {
                     return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
@@ -58,77 +66,102 @@ impl Input {
 /// The least size of the window.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// As many bytes tell every compression.
-const MAGIC_BYTES: usize = 6;
+/// A log that is being written counts as silent after so many waits for more of it in a row: a
+/// second, at four a second.
+const SILENT_WAITS: u32 = 4;
 
 /// A window on a stream of bytes: what was read and not yet taken. It grows where one entry does
 /// not fit, and shrinks again.
 pub(super) struct Window {
     reader: Box<dyn Read>,
-    raw: Arc<AtomicU64>,
+    raw: Arc<Raw>,
+    compression: Option<Compression>,
+    damage: Option<String>,
     bytes: Vec<u8>,
     start: usize,
     end: usize,
     ended: bool,
+    /// Waits in a row that brought nothing.
+    waits: u32,
     /// Bytes taken, after decompression.
     taken: u64,
 }
 
-/// Counts bytes before decompression, for the progress.
-struct Counting {
-    reader: Box<dyn Read>,
-    count: Arc<AtomicU64>,
+/// What is known of a stream before decompression.
+#[derive(Debug, Default)]
+struct Raw {
+    /// Bytes read: for the progress.
+    bytes: AtomicU64,
+    /// It was the stream that failed, not what is made of it.
+    failed: AtomicBool,
 }
 
-impl Read for Counting {
+/// Watches the stream before decompression.
+struct Watched {
+    reader: Box<dyn Read>,
+    raw: Arc<Raw>,
+}
+
+impl Read for Watched {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let length = self.reader.read(into)?;
-        self.count.fetch_add(length as u64, Ordering::Relaxed);
-        Ok(length)
+        let read = self.reader.read(into);
+        match &read {
+            Ok(length) => {
+                self.raw.bytes.fetch_add(*length as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(_) => self.raw.failed.store(true, Ordering::Relaxed),
+        }
+        read
     }
 }
 
 impl Window {
-    fn open(raw: Box<dyn Read>, name: &str) -> Result<Self, LogError> {
+    fn open(reader: Box<dyn Read>, name: &str) -> Result<Self, LogError> {
         let failed = |error| LogError::Read {
             name: name.to_owned(),
             error,
         };
-        let count = Arc::new(AtomicU64::new(0));
-        let mut raw = Counting {
-            reader: raw,
-            count: count.clone(),
+        let raw = Arc::new(Raw::default());
+        let mut watched = Watched {
+            reader,
+            raw: raw.clone(),
         };
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
-        (&mut raw)
+        (&mut watched)
             .take(MAGIC_BYTES as u64)
             .read_to_end(&mut magic)
             .map_err(failed)?;
-        let unsupported = |compression, command| LogError::Compression {
-            name: name.to_owned(),
-            compression,
-            command,
-        };
-        let kind = match magic.as_slice() {
-            [0x1f, 0x8b, ..] => Some(true),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(false),
-            [b'B', b'Z', b'h', ..] => return Err(unsupported("bzip2", "bzip2 -dc")),
-            [0xfd, b'7', b'z', b'X', b'Z', 0] => return Err(unsupported("xz", "xz -dc")),
-            _ => None,
-        };
-        let whole = Cursor::new(magic).chain(raw);
-        let reader: Box<dyn Read> = match kind {
-            Some(true) => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-            Some(false) => Box::new(zstd::stream::read::Decoder::new(whole).map_err(failed)?),
-            None => Box::new(whole),
-        };
-        Ok(Self::new(reader, count))
+        let told = tell(&magic);
+        let whole = Cursor::new(magic).chain(watched);
+        Ok(match told {
+            Told::Plain => Self::new(Box::new(whole), raw),
+            Told::Compressed(compression) => Window {
+                compression: Some(compression),
+                ..Self::new(compression.decoder(whole).map_err(failed)?, raw)
+            },
+            Told::Foreign(foreign) => return Err(LogError::foreign(name, foreign)),
+        })
     }
 
-    fn new(reader: Box<dyn Read>, raw: Arc<AtomicU64>) -> Self {
+    /// A window on a log that is still being written, which is never compressed. Its reader says
+    /// [`io::ErrorKind::WouldBlock`] after having waited for more in vain.
+    pub(super) fn following(reader: Box<dyn Read>) -> Self {
+        let raw = Arc::new(Raw::default());
+        let watched = Watched {
+            reader,
+            raw: raw.clone(),
+        };
+        Self::new(Box::new(watched), raw)
+    }
+
+    fn new(reader: Box<dyn Read>, raw: Arc<Raw>) -> Self {
         Window {
             reader,
             raw,
+            compression: None,
+            damage: None,
+            waits: 0,
             bytes: vec![0; WINDOW_BYTES],
             start: 0,
             end: 0,
@@ -156,7 +189,18 @@ impl Window {
 
     /// Bytes read so far, before decompression.
     pub(super) fn raw_bytes(&self) -> u64 {
-        self.raw.load(Ordering::Relaxed)
+        self.raw.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What was wrong with the compressed file, where it ended before its end.
+    pub(super) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// What is there is whole for now: a log that is being written has been silent for a while
+    /// behind a whole line.
+    pub(super) fn settled(&self) -> bool {
+        self.waits >= SILENT_WAITS && self.bytes().last() == Some(&b'\n')
     }
 
     /// Bytes taken so far, after decompression.
@@ -190,9 +234,23 @@ impl Window {
                     self.ended = true;
                     break;
                 }
-                Ok(length) => self.end += length,
+                Ok(length) => {
+                    self.waits = 0;
+                    self.end += length;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waits += 1;
+                    break;
+                }
+                Err(error) => match self.compression {
+                    Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
+                        self.damage = Some(compression.damage(&error));
+                        self.ended = true;
+                        break;
+                    }
+                    _ => return Err(error),
+                },
             }
         }
         Ok(())
@@ -214,29 +272,97 @@ mod tests {
         all
     }
 
+    fn packed(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text).unwrap();
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bzip2.write_all(text).unwrap();
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        xz.write_all(text).unwrap();
+        [
+            ("gzip", gzip.finish().unwrap()),
+            ("bzip2", bzip2.finish().unwrap()),
+            ("xz", xz.finish().unwrap()),
+            ("zstd", zstd::encode_all(text, 1).unwrap()),
+        ]
+    }
+
+    fn open(bytes: Vec<u8>) -> Window {
+        Window::open(Box::new(Cursor::new(bytes)), "x.log").unwrap()
+    }
+
     #[test]
     fn compression_is_told_by_the_bytes_and_not_by_the_name() {
-        let text = b"2026-01-01 00:00:00.000 UTC [1] LOG:  x\n".repeat(1_000);
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all(&text).unwrap();
-        let gzip = gzip.finish().unwrap();
-        // Two members in one file, as `cat a.gz b.gz` makes.
-        let twice = [gzip.clone(), gzip].concat();
-        for (packed, whole) in [
-            (text.clone(), text.clone()),
-            (twice, text.repeat(2)),
-            (zstd::encode_all(&text[..], 1).unwrap(), text.clone()),
-            (b"abc".to_vec(), b"abc".to_vec()),
-        ] {
-            let window = Window::open(Box::new(Cursor::new(packed)), "x.log").unwrap();
-            assert!(read_all(window) == whole);
+        let text = b"2026-01-01 00:00:00.000 UTC [1] LOG:  x\n".repeat(100_000);
+        for (name, packed) in packed(&text) {
+            assert!(read_all(open(packed.clone())) == text, "{name}");
+            // Two members in one file, as `cat a.gz b.gz` makes.
+            let twice = [packed.clone(), packed].concat();
+            assert!(read_all(open(twice)) == text.repeat(2), "{name}");
         }
-        for packed in [&b"BZh91AY"[..], b"\xfd7zXZ\0\0"] {
-            let error = Window::open(Box::new(Cursor::new(packed)), "x.log")
-                .err()
-                .unwrap();
-            assert!(error.to_string().contains("decompress it first"), "{error}");
+        assert!(read_all(open(text.clone())) == text);
+        assert_eq!(read_all(open(b"abc".to_vec())), b"abc");
+        let zip = Box::new(Cursor::new(b"PK\x03\x04\x14\0\0\0"));
+        let error = Window::open(zip, "x.zip").err().unwrap().to_string();
+        assert!(
+            error.contains("unzip -p x.zip | rehearse capture log -"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_cut_or_damaged_file_is_read_as_far_as_it_goes() {
+        // Noise, so that the packed files are long and a cut loses little of them.
+        let mut state = 1u64;
+        let text: Vec<u8> = (0..3_000_000)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                b"0123456789abcdef"[(state >> 60) as usize]
+            })
+            .collect();
+        for (name, packed) in packed(&text) {
+            let mut window = open(packed[..packed.len() * 3 / 4].to_vec());
+            let mut read = Vec::new();
+            while !window.ended() {
+                window.more().unwrap();
+                read.extend_from_slice(window.bytes());
+                window.take(window.bytes().len());
+            }
+            assert!(window.damage().unwrap().contains(name), "{name}");
+            assert!(text.starts_with(&read), "{name}");
+            assert!(read.len() > text.len() / 3, "{name}: {}", read.len());
+            // The checksum at the end is wrong: everything is there, and it is told.
+            if name == "gzip" {
+                let mut altered = packed.clone();
+                let at = altered.len() - 6;
+                altered[at] ^= 1;
+                let mut window = open(altered);
+                while !window.ended() {
+                    window.more().unwrap();
+                    window.take(window.bytes().len());
+                }
+                assert_eq!(window.taken_bytes(), text.len() as u64);
+                assert!(window.damage().unwrap().contains("damaged"));
+            }
         }
+    }
+
+    struct Refusing;
+
+    impl Read for Refusing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is broken"))
+        }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_is_an_error_and_no_damage() {
+        let (_, packed) = &packed(&[b'x'; 1_000])[0];
+        let half = Cursor::new(packed[..packed.len() / 2].to_vec());
+        let mut window = Window::open(Box::new(half.chain(Refusing)), "x.gz").unwrap();
+        assert!(window.more().unwrap_err().to_string().contains("broken"));
     }
 
     #[test]

@@ -12,16 +12,19 @@
 //! grows for an entry that does not fit) and the sessions that may still go on.
 //!
 //! Several files are read one after the other, in the order of their first times; sessions go on
-//! from one to the next, whatever their formats.
+//! from one to the next, whatever their formats ([`series`] says what happens where they overlap).
+//! A log that is still being written is read by [`follow`], until it is told to stop.
 //!
 //! Deliberately absent: sorting events by time (the writer does), and any guess of what a log does
 //! not say. Wrappers of clouds and syslog are further readers, not further cases in these.
 
 mod assemble;
+mod compression;
 mod csv;
 mod entry;
 mod error;
 mod fitness;
+mod follow;
 mod input;
 mod json;
 mod lines;
@@ -31,9 +34,13 @@ mod prefix;
 mod recognise;
 mod reconcile;
 mod scan;
+mod selection;
+mod series;
 mod severity;
+mod sources;
 mod statement;
 mod stderr;
+mod stem;
 mod tallies;
 mod timestamp;
 
@@ -47,16 +54,21 @@ use entry::{Found, Place, Reader};
 use input::Window;
 use json::JsonReader;
 use recognise::{Recognised, recognise};
+use series::{Series, Turn};
+use sources::order;
 use stderr::StderrReader;
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
+pub use follow::Follow;
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
 pub use reconcile::{
     Location, Reconciliation, SkipReason, Skipped, UNREADABLE_KEPT_MAX, Unreadable, UnreadableLine,
     UnreadableReason,
 };
+pub use selection::{LeftOut, Selection, select};
+pub use series::{Gap, Overlap, SeriesReport};
 pub use tallies::Tallies;
 
 /// A format of logs.
@@ -106,6 +118,9 @@ pub struct Progress {
 /// Told how far the reading is, about once a MiB.
 pub type OnProgress<'a> = Box<dyn FnMut(Progress) + 'a>;
 
+/// Told a name.
+pub type OnSource<'a> = Box<dyn FnMut(&str) + 'a>;
+
 /// What to read, and how.
 #[derive(Default)]
 pub struct LogOptions<'a> {
@@ -117,6 +132,10 @@ pub struct LogOptions<'a> {
     pub format: Option<LogFormat>,
     /// Told how far the reading is.
     pub on_progress: Option<OnProgress<'a>>,
+    /// Told each file that is followed.
+    pub on_source: Option<OnSource<'a>>,
+    /// Read on in a log that is still being written. `inputs` is not used then.
+    pub follow: Option<Follow>,
 }
 
 /// One input, as it was read.
@@ -130,6 +149,12 @@ pub struct SourceReport {
     pub prefix_recognised: bool,
     /// What could not be told apart or is odd, each a sentence.
     pub notes: Vec<String>,
+    /// Physical lines read of it.
+    pub lines: u64,
+    /// The first and the last time in it, in microseconds since 1970-01-01 UTC.
+    pub times_us: Option<(i64, i64)>,
+    /// What was wrong with the compressed file. What stands behind that place is not read.
+    pub damage: Option<String>,
 }
 
 /// What a capture read.
@@ -141,6 +166,10 @@ pub struct LogReport {
     pub reconciliation: Reconciliation,
     /// Sessions met.
     pub sessions: u64,
+    /// How the files fit together.
+    pub series: SeriesReport,
+    /// Files that were found and are no logs.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Captures logs: reads them to their end, and pushes all events and sessions into `sink`.
@@ -149,37 +178,71 @@ pub struct LogReport {
 /// Where an input cannot be read or is no log, or where the sink refuses. Lines that cannot be
 /// read are no error; they are in the report.
 pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogReport, LogError> {
-    let total_bytes = options.inputs.iter().map(Input::size).sum();
-    let mut on_progress = options.on_progress;
-    let sources = order(&options.inputs, options.format, options.prefix.as_deref())?;
+    let (mut on_progress, mut on_source) = (options.on_progress, options.on_source);
+    let (format, prefix) = (options.format, options.prefix.as_deref());
+    let mut following = None;
+    let (mut queue, left_out) = match options.follow {
+        None => order(&options.inputs, format, prefix)?,
+        Some(follow) => {
+            following = Some(follow.begin(format, prefix)?);
+            Default::default()
+        }
+    };
+    let total_bytes = match following {
+        None => options.inputs.iter().map(Input::size).sum(),
+        Some(_) => None,
+    };
+    let mut series = Series::new(&queue);
     let mut assembler = Assembler::new(sink);
     let mut reports: Vec<SourceReport> = Vec::new();
-    let (mut raw_bytes, mut last_us) = (0, i64::MIN);
-    for source in sources {
+    let mut raw_bytes = 0;
+    loop {
+        let next = match &mut following {
+            None => series.next(&mut queue),
+            Some(following) => {
+                let mut told = |events| {
+                    if let Some(on_progress) = &mut on_progress {
+                        on_progress(Progress {
+                            read_bytes: raw_bytes,
+                            total_bytes,
+                            events,
+                        });
+                    }
+                };
+                let events = assembler.account().events;
+                let mut begins = |name: &str| {
+                    if let Some(on_source) = &mut on_source {
+                        on_source(name);
+                    }
+                };
+                let next = following.next(&mut || told(events), &mut begins)?;
+                next.map(|source| (source, Turn::alone()))
+            }
+        };
+        let Some((source, mut turn)) = next else {
+            break;
+        };
         let mut report = SourceReport {
             file: SourceFile {
                 name: source.input.name(),
                 format: "empty".to_owned(),
                 bytes: 0,
             },
+            notes: source.notes,
             ..SourceReport::default()
         };
         let Some(recognised) = source.recognised else {
-            report.notes.push("it is empty".to_owned());
             reports.push(report);
             continue;
         };
         report.file.format = recognised.format.name().to_owned();
-        if recognised.first_us < last_us {
-            report.notes.push(
-                "it begins before the file read before it ends: if both have the same lines, they count twice"
-                    .to_owned(),
-            );
-        }
         if let Some(prefix) = &recognised.prefix {
             report.prefix = Some(prefix.text().to_owned());
             report.prefix_recognised = options.prefix.is_none();
-            report.notes.extend(prefix.doubts());
+            let known = reports.iter().any(|other| other.prefix == report.prefix);
+            if !known {
+                report.notes.extend(prefix.doubts());
+            }
         }
         let mut window = match source.window {
             Some(window) => window,
@@ -195,20 +258,28 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
                 });
             }
         };
+        let first_us = recognised.first_us;
         let failed = |error| LogError::Read {
             name: source.input.name(),
             error,
         };
-        last_us = last_us.max(read(
+        let lines_before = assembler.account().lines;
+        assembler.turn_to(turn.lane);
+        let last_us = read(
             &mut window,
             recognised,
             index,
             &mut assembler,
+            &mut turn,
             &mut told,
             &failed,
-        )?);
+        )?;
+        series.end(turn, last_us);
         raw_bytes += window.raw_bytes();
         report.file.bytes = window.taken_bytes();
+        report.lines = assembler.account().lines - lines_before;
+        report.times_us = (last_us >= first_us).then_some((first_us, last_us));
+        report.damage = window.damage().map(str::to_owned);
         reports.push(report);
     }
     let sessions = assembler.sessions();
@@ -224,6 +295,8 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         sources: reports,
         reconciliation,
         sessions,
+        series: series.finish(),
+        left_out,
     })
 }
 
@@ -249,7 +322,7 @@ pub fn capture_bytes(
             .as_ref()
             .map(|prefix| prefix.text().to_owned()),
         prefix_recognised: prefix.is_none(),
-        notes: Vec::new(),
+        ..SourceReport::default()
     };
     let mut assembler = Assembler::new(sink);
     let failed = |error| LogError::Read {
@@ -261,6 +334,7 @@ pub fn capture_bytes(
         recognised,
         0,
         &mut assembler,
+        &mut Turn::alone(),
         &mut |_, _| (),
         &failed,
     )?;
@@ -271,58 +345,8 @@ pub fn capture_bytes(
         sources: vec![report],
         reconciliation,
         sessions,
+        ..LogReport::default()
     })
-}
-
-/// One input before it is read.
-struct Source {
-    input: Input,
-    /// `None` where it is empty.
-    recognised: Option<Recognised>,
-    /// Standard input cannot be opened again.
-    window: Option<Window>,
-}
-
-/// Looks at all inputs, and puts them in the order of their first times.
-fn order(
-    inputs: &[Input],
-    format: Option<LogFormat>,
-    prefix: Option<&str>,
-) -> Result<Vec<Source>, LogError> {
-    let mut sources = Vec::new();
-    for input in inputs {
-        let mut window = input.open()?;
-        window.more().map_err(|error| LogError::Read {
-            name: input.name(),
-            error,
-        })?;
-        let recognised = match window.bytes() {
-            [] => None,
-            sample => Some(recognise(&input.name(), sample, format, prefix)?),
-        };
-        sources.push(Source {
-            input: input.clone(),
-            recognised,
-            // Others are opened again at their turn, so that a thousand files do not hold a
-            // thousand windows.
-            window: (*input == Input::Stdin).then_some(window),
-        });
-    }
-    let Some(first) = sources.first() else {
-        return Err(LogError::NoInput);
-    };
-    if sources.iter().all(|source| source.recognised.is_none()) {
-        return Err(LogError::Empty {
-            name: first.input.name(),
-        });
-    }
-    sources.sort_by_key(|source| {
-        source
-            .recognised
-            .as_ref()
-            .map(|recognised| recognised.first_us)
-    });
-    Ok(sources)
 }
 
 /// Reads one input to its end; returns its last time.
@@ -331,6 +355,7 @@ fn read(
     recognised: Recognised,
     source: u32,
     assembler: &mut Assembler<'_>,
+    turn: &mut Turn,
     told: &mut dyn FnMut(&Window, u64),
     failed: &dyn Fn(std::io::Error) -> LogError,
 ) -> Result<i64, LogError> {
@@ -338,16 +363,16 @@ fn read(
     match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => {
             let reader = CsvReader::default();
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, turn, told, failed)
         }
         (LogFormat::Json, _) => {
             let reader = JsonReader::default();
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, turn, told, failed)
         }
         (LogFormat::Stderr, prefix) => {
             let prefix = prefix.expect("a stderr log is recognised by its prefix");
             let reader = StderrReader::new(prefix);
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, turn, told, failed)
         }
     }
 }
@@ -358,11 +383,14 @@ fn read_with(
     window: &mut Window,
     source: u32,
     assembler: &mut Assembler<'_>,
+    turn: &mut Turn,
     told: &mut dyn FnMut(&Window, u64),
     failed: &dyn Fn(std::io::Error) -> LogError,
 ) -> Result<i64, LogError> {
     let mut place = Place { source, line: 1 };
     let mut last_us = i64::MIN;
+    // The log is silent, and what is there is taken for whole.
+    let mut settling = false;
     loop {
         if window.bytes().is_empty() {
             if window.ended() {
@@ -372,8 +400,20 @@ fn read_with(
             told(window, assembler.account().events);
             continue;
         }
-        let (found, length) = reader.next(window.bytes(), window.ended(), place);
+        let complete = window.ended() || settling;
+        let (found, length) = reader.next(window.bytes(), complete, place);
         let lines = match found {
+            Found::More if window.settled() => {
+                settling = true;
+                continue;
+            }
+            // A record may hold a line's end: of one that is not whole more will come.
+            Found::Unreadable { .. } if settling => {
+                settling = false;
+                window.more().map_err(failed)?;
+                told(window, assembler.account().events);
+                continue;
+            }
             Found::More => {
                 window.more().map_err(failed)?;
                 told(window, assembler.account().events);
@@ -381,7 +421,12 @@ fn read_with(
             }
             Found::Entry(entry) => {
                 last_us = last_us.max(entry.wall_us);
-                assembler.entry(&entry)?;
+                match turn.sees(&entry) {
+                    true => assembler
+                        .account()
+                        .skip(SkipReason::Duplicate, entry.lines, place),
+                    false => assembler.entry(&entry)?,
+                }
                 entry.lines
             }
             Found::Skipped { lines, reason } => {
@@ -402,6 +447,7 @@ fn read_with(
                 lines
             }
         };
+        settling = false;
         assembler.account().lines += lines;
         place.line += lines;
         window.take(length);

@@ -68,6 +68,8 @@ reasons! {
         Translated = "messages in another language; set lc_messages = 'C'",
         /// DETAIL, CONTEXT or STATEMENT without the line that they belong to.
         Detached = "lines that belong to a message which does not stand before them",
+        /// What another file has, too.
+        Duplicate = "lines that another of the files has as well; they count once",
     }
 }
 

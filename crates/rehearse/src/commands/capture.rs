@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ::capture::log::{self, Fitness, Input, LogError, LogFormat, LogOptions, LogReport};
+use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
 use ::capture::{Counted, EventSink, SinkError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{
@@ -13,6 +13,7 @@ use report::{
 use workload::{EventRef, Provenance, Session, WorkloadInfo, WorkloadWriter};
 
 use crate::commands::settings;
+use crate::commands::sources::{Sources, sources, sources_view};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{Capture, CaptureLog, Format, Source};
@@ -29,7 +30,7 @@ pub fn run(options: Capture) -> Result<Ending, Failure> {
 fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let captured = capture(
-        &options.files,
+        sources(options, &interrupt)?,
         options.output.as_deref(),
         options.prefix.clone(),
         options.format.map(|format| match format {
@@ -40,11 +41,14 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
         &interrupt,
     )?;
     show(&captured, options.json);
-    Ok(if captured.view.unreadable.lines > 0 {
-        Ending::Found
-    } else {
-        Ending::Done
-    })
+    if options.follow && captured.view.lines == 0 {
+        terminal::note(
+            "nothing was logged while it was followed; `rehearse capture settings` prints what a server must be set to",
+        );
+    }
+    let damaged = |source: &SourceReport| source.damage.is_some();
+    let found = captured.view.unreadable.lines > 0 || captured.report.sources.iter().any(damaged);
+    Ok(if found { Ending::Found } else { Ending::Done })
 }
 
 /// Captures log files into a workload and shows the account: the demo's way.
@@ -56,6 +60,7 @@ pub fn capture_files(
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
+    let files = Sources::Files(log::select(files).map_err(failure)?);
     let captured = capture(files, Some(output), None, None, interrupt)?;
     show(&captured, false);
     Ok(())
@@ -67,7 +72,7 @@ struct CapturedLog {
 }
 
 fn capture(
-    files: &[PathBuf],
+    sources: Sources,
     output: Option<&Path>,
     prefix: Option<String>,
     format: Option<LogFormat>,
@@ -80,12 +85,12 @@ fn capture(
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), value?)))
     .collect();
-    let stdin = Path::new("-");
-    if files.iter().filter(|file| *file == stdin).count() > 1 {
-        return Err(Failure::usage(
-            "standard input (-) was given twice; it can be read once",
-        ));
-    }
+    let (selection, follow) = match sources {
+        Sources::Files(selection) => (selection, None),
+        Sources::Followed(follow) => (log::Selection::default(), Some(follow)),
+    };
+    // A log that is followed ends in order where the user stops it.
+    let interrupt = follow.is_none().then_some(interrupt);
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
     let style = ProgressStyle::with_template(
         "{spinner} {decimal_bytes} read, {decimal_bytes_per_sec}, {msg}",
@@ -93,16 +98,19 @@ fn capture(
     .expect("a valid template");
     bar.set_style(style);
     let log_options = LogOptions {
-        inputs: files
-            .iter()
-            .map(|file| {
-                if file == stdin {
-                    Input::Stdin
-                } else {
-                    Input::Path(file.clone())
-                }
+        inputs: selection.inputs,
+        on_source: follow.is_some().then(|| -> log::OnSource<'_> {
+            let mut first = true;
+            let bar = &bar;
+            Box::new(move |name| {
+                let said = match std::mem::take(&mut first) {
+                    true => format!("following {name}; Ctrl-C ends the capture in order"),
+                    false => format!("going on with {name}"),
+                };
+                bar.suspend(|| terminal::note(&said));
             })
-            .collect(),
+        }),
+        follow,
         prefix,
         format,
         on_progress: Some(Box::new(|progress: log::Progress| {
@@ -133,7 +141,8 @@ fn capture(
         Some(output) => write(log_options, output, given, interrupt),
     };
     bar.finish_and_clear();
-    let (report, info, statements) = result?;
+    let (mut report, info, statements) = result?;
+    report.left_out.splice(..0, selection.left_out);
     let mut view = view(&report);
     view.statements = statements;
     if let (Some(info), Some(output)) = (&info, output) {
@@ -147,7 +156,7 @@ fn write(
     log_options: LogOptions<'_>,
     output: &Path,
     options: BTreeMap<String, String>,
-    interrupt: &Interrupt,
+    interrupt: Option<&Interrupt>,
 ) -> Result<(LogReport, Option<WorkloadInfo>, u64), Failure> {
     if output
         .extension()
@@ -183,7 +192,7 @@ fn write(
 /// Ends the capture where the user asked to stop: what is written so far is then removed.
 struct Stoppable<'a, S> {
     sink: S,
-    interrupt: &'a Interrupt,
+    interrupt: Option<&'a Interrupt>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -192,7 +201,7 @@ struct Stopped;
 
 impl<S: EventSink> EventSink for Stoppable<'_, S> {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        if self.interrupt.is_asked() {
+        if self.interrupt.is_some_and(Interrupt::is_asked) {
             return Err(SinkError::new(Stopped));
         }
         self.sink.event(event)
@@ -203,9 +212,12 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
     }
 }
 
-fn failure(error: LogError) -> Failure {
+/// How a capture that could not be ends.
+pub(super) fn failure(error: LogError) -> Failure {
     match &error {
         LogError::NoInput
+        | LogError::Pattern { .. }
+        | LogError::FollowCompressed { .. }
         | LogError::PrefixMatchesNothing { .. }
         | LogError::PrefixLacks { .. } => Failure::usage(error),
         LogError::Sink(inner) => {
@@ -256,13 +268,32 @@ fn view(report: &LogReport) -> CaptureView {
                 .collect(),
         },
         fitness: Some(FitnessView::from(&Fitness::judge(account))),
+        sources: sources_view(report),
         ..CaptureView::default()
     }
 }
 
 fn show(captured: &CapturedLog, json: bool) {
-    for source in &captured.report.sources {
-        let mut line = format!("{}: {}", source.file.name, source.file.format);
+    let alike = |one: &SourceReport, other: &SourceReport| {
+        let key = |source: &SourceReport| (source.file.format.clone(), source.prefix.clone());
+        key(one) == key(other) && other.notes.is_empty()
+    };
+    for sources in captured.report.sources.chunk_by(alike) {
+        let source = &sources[0];
+        let mut line = match sources {
+            [only] => only.file.name.clone(),
+            [first, .., last] if first.file.name == last.file.name => {
+                format!("{} ({} files of that name)", first.file.name, sources.len())
+            }
+            [first, .., last] => format!(
+                "{} to {} ({} files)",
+                first.file.name,
+                last.file.name,
+                sources.len()
+            ),
+            [] => String::new(),
+        };
+        line.push_str(&format!(": {}", source.file.format));
         if let Some(prefix) = source.prefix.as_ref().filter(|_| source.prefix_recognised) {
             line.push_str(&format!(
                 ", log_line_prefix recognised as '{prefix}' (give --prefix if SHOW log_line_prefix says another)"

@@ -7,4 +7,5 @@ pub mod recover;
 pub mod replay;
 pub mod sandbox;
 pub mod settings;
+pub mod sources;
 pub mod summary;

@@ -2,6 +2,7 @@
 
 use crate::text::amount::{count, counted, duration};
 use crate::text::line::one_line;
+use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::capture::CaptureView;
@@ -60,6 +61,7 @@ pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
             count(view.unreadable.lines - shown)
         ));
     }
+    lines.extend(sources_text::lines(&view.sources, width));
     if !view.adds_up() {
         let text = "  the lines do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::view::fitness::FitnessView;
+use crate::view::sources::SourcesView;
 
 /// What became of every line of a capture's sources, and what was made of them. The part that the
 /// capture itself counts is read from its own JSON; the rest the program fills in.
@@ -40,6 +41,9 @@ pub struct CaptureView {
     /// What the log is good for, where it was judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness: Option<FitnessView>,
+    /// What was read, and how it fits together.
+    #[serde(default)]
+    pub sources: SourcesView,
 }
 
 /// What was left out for one reason.

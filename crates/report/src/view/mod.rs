@@ -8,3 +8,4 @@ pub(crate) mod latency;
 pub(crate) mod message;
 pub(crate) mod run_summary;
 pub(crate) mod settings;
+pub(crate) mod sources;

@@ -12,6 +12,7 @@
 
 mod exchange;
 mod failure;
+mod lanes;
 mod prepared;
 mod session;
 
@@ -75,6 +76,7 @@ pub(super) struct Assembler<'s> {
     /// What is forgotten at a time, unless it became something else.
     fading: VecDeque<(i64, u32, u64)>,
     serials: u64,
+    lanes: lanes::Lanes,
 }
 
 impl<'s> Assembler<'s> {
@@ -92,6 +94,7 @@ impl<'s> Assembler<'s> {
             live: HashMap::default(),
             fading: VecDeque::new(),
             serials: 0,
+            lanes: lanes::Lanes::default(),
         }
     }
 
@@ -144,6 +147,9 @@ impl<'s> Assembler<'s> {
     /// The input has ended: settles all that was open, and returns the account.
     pub(super) fn finish(mut self) -> Result<Reconciliation, SinkError> {
         self.end_all()?;
+        while self.turn_to_any() {
+            self.end_all()?;
+        }
         Ok(self.output.account)
     }
 

@@ -1,0 +1,203 @@
+//! The inputs of a capture, looked at and put in order before any is read.
+
+use std::collections::VecDeque;
+
+use super::compression::{TAR, is_tar};
+use super::csv::CsvReader;
+use super::entry::{Found, Place, Reader};
+use super::input::{Input, Window};
+use super::json::JsonReader;
+use super::recognise::{Recognised, recognise};
+use super::selection::{LeftOut, nothing_in};
+use super::series::{Mark, SAMPLE_ENTRIES};
+use super::stderr::StderrReader;
+use super::stem::stem;
+use super::{LogError, LogFormat};
+
+/// Files that begin within so much of each other begin together: then the format that says more is
+/// read first.
+const TOGETHER_US: i64 = 10_000_000;
+
+/// One input before it is read.
+pub(super) struct Source {
+    /// Tells it from the others.
+    pub number: usize,
+    pub input: Input,
+    /// `None` where it is empty.
+    pub recognised: Option<Recognised>,
+    /// Its first entries, where there are other sources to compare it with.
+    pub sample: Vec<Mark>,
+    /// Standard input cannot be opened again, and a followed log goes on.
+    pub window: Option<Window>,
+    /// What there is to say of it.
+    pub notes: Vec<String>,
+}
+
+impl Source {
+    pub(super) fn stem(&self) -> String {
+        stem(&self.input.name())
+    }
+}
+
+/// Looks at all inputs, and puts them in the order of their first times. Found files that are no
+/// logs are left out.
+pub(super) fn order(
+    inputs: &[Input],
+    format: Option<LogFormat>,
+    prefix: Option<&str>,
+) -> Result<(VecDeque<Source>, Vec<LeftOut>), LogError> {
+    let mut sources = Vec::new();
+    let mut left_out = Vec::new();
+    let mut damaged = None;
+    for (number, input) in inputs.iter().enumerate() {
+        let looked = look(number, input, format, prefix, inputs.len() > 1);
+        match looked {
+            Ok((source, damage)) => {
+                if let (None, Some(damage)) = (&source.recognised, damage) {
+                    damaged.get_or_insert(LogError::Damaged {
+                        name: input.name(),
+                        damage,
+                    });
+                }
+                sources.push(source);
+            }
+            Err(error) => match (input, reason(&error)) {
+                (Input::Found(_), Some(reason)) => left_out.push(LeftOut {
+                    name: input.name(),
+                    reason,
+                }),
+                _ => return Err(error),
+            },
+        }
+    }
+    if sources.iter().all(|source| source.recognised.is_none()) {
+        return Err(match (sources.first(), inputs.first(), damaged) {
+            (_, _, Some(damaged)) => damaged,
+            (Some(first), _, None) => LogError::Empty {
+                name: first.input.name(),
+            },
+            (None, Some(Input::Found(path)), None) => {
+                nothing_in(path.parent().unwrap_or(path), &left_out)
+            }
+            (None, ..) => LogError::NoInput,
+        });
+    }
+    sources.sort_by_key(first_us);
+    for at in 0..sources.len() {
+        let Some(from_us) = first_us(&sources[at]) else {
+            continue;
+        };
+        let together =
+            |source: &Source| first_us(source).is_some_and(|us| us <= from_us + TOGETHER_US);
+        let near = sources[at..].iter().take_while(|source| together(source));
+        let richest = near.enumerate().min_by_key(|(_, source)| says_less(source));
+        if let Some((ahead, richest)) = richest
+            && says_less(richest) < says_less(&sources[at])
+        {
+            sources[at..=at + ahead].rotate_right(1);
+        }
+    }
+    Ok((sources.into(), left_out))
+}
+
+fn first_us(source: &Source) -> Option<i64> {
+    let recognised = source.recognised.as_ref()?;
+    Some(recognised.first_us)
+}
+
+/// The order in which one is taken of two formats with the same messages.
+fn says_less(source: &Source) -> u8 {
+    match source.recognised.as_ref().map(|found| found.format) {
+        Some(LogFormat::Csv) => 0,
+        Some(LogFormat::Json) => 1,
+        _ => 2,
+    }
+}
+
+/// Why a file that was only found may be left out: because it is no log. A log that cannot be read
+/// is another matter.
+fn reason(error: &LogError) -> Option<String> {
+    match error {
+        LogError::NotALog { .. } => {
+            Some("it is no PostgreSQL log that can be recognised".to_owned())
+        }
+        LogError::PrefixMatchesNothing { prefix, .. } => Some(format!(
+            "no line at its beginning has the prefix '{prefix}'"
+        )),
+        LogError::Foreign { what, command, .. } => {
+            Some(format!("it is {what}; {command} prints what is in it"))
+        }
+        _ => None,
+    }
+}
+
+/// Opens an input and looks at its beginning. Also says what is wrong with it, where that came
+/// before the end of the first window.
+fn look(
+    number: usize,
+    input: &Input,
+    format: Option<LogFormat>,
+    prefix: Option<&str>,
+    compared: bool,
+) -> Result<(Source, Option<String>), LogError> {
+    let name = input.name();
+    let mut window = input.open()?;
+    window.more().map_err(|error| LogError::Read {
+        name: name.clone(),
+        error,
+    })?;
+    if is_tar(window.bytes()) {
+        return Err(LogError::foreign(&name, TAR));
+    }
+    let recognised = match window.bytes() {
+        [] => None,
+        sample => Some(recognise(&name, sample, format, prefix)?),
+    };
+    let sample = match &recognised {
+        Some(recognised) if compared => sample(recognised, &window),
+        _ => Vec::new(),
+    };
+    let damage = window.damage().map(str::to_owned);
+    let notes = match (&recognised, &damage) {
+        (Some(_), _) => Vec::new(),
+        (None, Some(damage)) => vec![format!("nothing of it can be read: {damage}")],
+        (None, None) => vec!["it is empty".to_owned()],
+    };
+    let source = Source {
+        number,
+        input: input.clone(),
+        recognised,
+        sample,
+        // Others are opened again at their turn, so that a thousand files do not hold a thousand
+        // windows.
+        window: (*input == Input::Stdin).then_some(window),
+        notes,
+    };
+    Ok((source, damage))
+}
+
+fn reader(recognised: Recognised) -> Box<dyn Reader> {
+    match (recognised.format, recognised.prefix) {
+        (LogFormat::Csv, _) => Box::new(CsvReader::default()),
+        (LogFormat::Json, _) => Box::new(JsonReader::default()),
+        (LogFormat::Stderr, prefix) => Box::new(StderrReader::new(
+            prefix.expect("a stderr log is recognised by its prefix"),
+        )),
+    }
+}
+
+/// The first entries, as far as the window shows them.
+fn sample(recognised: &Recognised, window: &Window) -> Vec<Mark> {
+    let mut reader = reader(recognised.clone());
+    let (mut bytes, mut marks) = (window.bytes(), Vec::new());
+    while marks.len() < SAMPLE_ENTRIES && !bytes.is_empty() {
+        let (found, length) = reader.next(bytes, window.ended(), Place::default());
+        match found {
+            Found::More => break,
+            Found::Entry(entry) => marks.push(Mark::of(&entry)),
+            _ => (),
+        }
+        bytes = &bytes[length..];
+    }
+    marks
+}

@@ -1,0 +1,509 @@
+//! What `capture log` can be given: compressed files, pipes, directories, patterns, series with
+//! gaps and overlaps, and logs of real servers that are still being written.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls};
+use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(["capture", "log"]).args(arguments);
+    command
+}
+
+/// The account of a capture, which must end with this exit code.
+#[track_caller]
+fn account(output: &Output, code: i32) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let account: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let skipped = account["skipped"].as_object().unwrap();
+    let skipped: u64 = skipped
+        .values()
+        .map(|skipped| skipped["lines"].as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        account["lines"].as_u64().unwrap(),
+        account["lines_in_events"].as_u64().unwrap()
+            + skipped
+            + account["unreadable"]["lines"].as_u64().unwrap()
+    );
+    account
+}
+
+#[track_caller]
+fn checked(names: &[&str], code: i32) -> Value {
+    let arguments = [names, &["--check", "--json"]].concat();
+    account(&program(&arguments).output().unwrap(), code)
+}
+
+fn without_sources(mut account: Value) -> Value {
+    account.as_object_mut().unwrap().remove("sources");
+    account
+}
+
+fn names(account: &Value) -> Vec<&str> {
+    let files = account["sources"]["files"].as_array().unwrap().iter();
+    files
+        .map(|file| file["name"].as_str().unwrap().rsplit('/').next().unwrap())
+        .collect()
+}
+
+/// A minute of the log of one server from `minute` on: eight sessions, ten statements a second.
+fn minute_of(server: u32, minute: u32) -> String {
+    let mut log = String::new();
+    for tick in 0..600 {
+        let (second, milli) = (tick / 10, tick % 10 * 100);
+        let pid = 100 + tick % 8;
+        writeln!(
+            log,
+            "2026-03-01 {:02}:{:02}:{second:02}.{milli:03} UTC [{pid}] app@shop LOG:  duration: 0.5 ms  statement: SELECT {server}, {minute}, {tick}",
+            9 + minute / 60,
+            minute % 60,
+        )
+        .unwrap();
+    }
+    log
+}
+
+struct Room(tempfile::TempDir);
+
+impl Room {
+    fn new() -> Self {
+        Room(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), bytes).unwrap();
+        self.text(name)
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+#[test]
+fn a_compressed_or_piped_log_gives_the_account_of_the_plain_one() {
+    let room = Room::new();
+    let log = format!("{}garbage\n{}", minute_of(1, 0), minute_of(1, 1));
+    let plain = room.write("plain", &log);
+    let whole = without_sources(checked(&[&plain], 1));
+    assert_eq!(whole["statements"], 1_200);
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(log.as_bytes()).unwrap();
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(log.as_bytes()).unwrap();
+    let packed = [
+        gzip(log.as_bytes()),
+        zstd::encode_all(log.as_bytes(), 1).unwrap(),
+        bzip2.finish().unwrap(),
+        xz.finish().unwrap(),
+    ];
+    let elsewhere = |account: &Value| {
+        let mut account = without_sources(account.clone());
+        account["unreadable"]["first"][0]["file"] = Value::Null;
+        account
+    };
+    for packed in packed {
+        // The name says nothing.
+        let packed = room.write("packed.log", packed);
+        assert_eq!(elsewhere(&checked(&[&packed], 1)), elsewhere(&whole));
+        for (piped, arguments) in [
+            (&plain, ["-", "--check", "--json"].as_slice()),
+            (&packed, &["-", "--check", "--json"]),
+        ] {
+            let stdin = File::open(piped).unwrap();
+            let output = program(arguments).stdin(stdin).output().unwrap();
+            assert_eq!(elsewhere(&account(&output, 1)), elsewhere(&whole));
+        }
+    }
+    let first = &whole["unreadable"]["first"][0];
+    assert_eq!(
+        (&first["file"], &first["line"]),
+        (&plain.into(), &601.into())
+    );
+}
+
+#[test]
+fn a_damaged_file_is_read_as_far_as_it_goes_and_said_to_be() {
+    let room = Room::new();
+    let packed = gzip(minute_of(1, 0).as_bytes());
+    room.write("a.log.gz", &packed[..packed.len() / 2]);
+    room.write("b.log", minute_of(1, 1));
+    let account = checked(&[&room.text("")], 1);
+    let statements = account["statements"].as_u64().unwrap();
+    assert!((700..1_200).contains(&statements), "{statements}");
+    let damage = &account["sources"]["files"][0]["damage"];
+    assert!(damage.as_str().unwrap().contains("cut"), "{damage}");
+    let shown = program(&[&room.text("a.log.gz"), "--check"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("damaged: "), "{shown}");
+
+    room.write("nothing.gz", &packed[..12]);
+    let refused = program(&[&room.text("nothing.gz"), "--check"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(3));
+    room.write("logs.zip", b"PK\x03\x04 and more");
+    let refused = program(&[&room.text("logs.zip"), "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("zip") && said.contains("unzip -p"), "{said}");
+}
+
+#[test]
+fn order_directory_and_pattern_make_no_difference() {
+    let room = Room::new();
+    let one = room.write("postgresql-2026-03-01_0900.log", minute_of(1, 0));
+    let two = room.write(
+        "postgresql-2026-03-01_0901.log",
+        gzip(minute_of(1, 1).as_bytes()),
+    );
+    let three = room.write("postgresql-2026-03-01_0902.log", minute_of(1, 2));
+    let whole = checked(&[&one, &two, &three], 0);
+    assert_eq!(
+        (&whole["statements"], &whole["sessions"]),
+        (&1_800.into(), &8.into())
+    );
+    std::fs::create_dir(room.path("old")).unwrap();
+    room.write("README", "no log\n");
+    let (pattern, last) = (room.text("*.log"), room.text("*02.log"));
+    for (arguments, left_out) in [
+        (vec![three.as_str(), &two, &one], 0),
+        // The directory in it, and what is no log.
+        (vec![room.0.path().to_str().unwrap()], 2),
+        (vec![pattern.as_str()], 0),
+        // Two of three were given twice.
+        (vec![last.as_str(), &one, &pattern], 2),
+    ] {
+        let account = checked(&arguments, 0);
+        assert_eq!(
+            without_sources(account.clone()),
+            without_sources(whole.clone())
+        );
+        assert_eq!(names(&account), names(&whole), "{arguments:?}");
+        let found = account["sources"]["left_out"].as_array().unwrap();
+        assert_eq!(found.len(), left_out, "{found:?}");
+    }
+    let none = program(&[&room.text("*.csv"), "--check"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
+fn gaps_and_missing_names_are_told() {
+    let room = Room::new();
+    for (name, minute) in [
+        ("s.log.4", 0),
+        ("s.log.3", 1),
+        ("s.log.1", 60),
+        ("s.log", 61),
+    ] {
+        room.write(name, minute_of(1, minute));
+    }
+    let account = checked(&[&room.text("")], 0);
+    assert_eq!(names(&account), ["s.log.4", "s.log.3", "s.log.1", "s.log"]);
+    let gaps = account["sources"]["gaps"].as_array().unwrap();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert!(gaps[0]["before"].as_str().unwrap().ends_with("s.log.3"));
+    let span_us = gaps[0]["to_us"].as_i64().unwrap() - gaps[0]["from_us"].as_i64().unwrap();
+    assert_eq!(span_us, 58 * 60_000_000 + 100_000);
+    let missing = account["sources"]["missing"].as_array().unwrap();
+    assert_eq!(missing, &[Value::from(room.text("s.log.2"))]);
+    assert_eq!(account["sources"]["overlaps"].as_array().unwrap().len(), 0);
+    let shown = program(&[&room.text(""), "--check"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("gap: nothing was logged for 58 min"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_two_files_have_counts_once_and_other_servers_are_kept_apart() {
+    let room = Room::new();
+    let (first, second, third) = (minute_of(1, 0), minute_of(1, 1), minute_of(1, 2));
+    // The same lines under two names; and pieces that overlap by a minute.
+    let a = room.write("a.log", format!("{first}{second}"));
+    let copy = room.write("copy.log.gz", gzip(format!("{first}{second}").as_bytes()));
+    let piece = room.write("piece.log", format!("{second}{third}"));
+    for (names, statements, left_out) in [
+        (vec![a.as_str(), &copy], 1_200, 1_200),
+        (vec![&a, &piece], 1_800, 600),
+        (vec![&piece, &copy, &a], 1_800, 1_800),
+    ] {
+        let account = checked(&names, 0);
+        assert_eq!(account["statements"], statements, "{names:?}");
+        assert_eq!(account["sessions"], 8, "{names:?}");
+        assert_eq!(account["skipped"]["duplicate"]["lines"], left_out);
+        assert_eq!(account["sources"]["overlaps"][0]["same"], true);
+    }
+    // Another server with the same process numbers, both rotated.
+    for minute in 0..3 {
+        room.write(&format!("north-{minute}.log"), minute_of(1, minute));
+        room.write(&format!("south-{minute}.log"), minute_of(2, minute));
+    }
+    let pattern = room.text("*th-?.log");
+    let both = checked(&[&pattern], 0);
+    assert_eq!(both["statements"], 3_600);
+    assert_eq!(both["sessions"], 16);
+    let overlaps = both["sources"]["overlaps"].as_array().unwrap();
+    assert_eq!(overlaps.len(), 1, "{overlaps:?}");
+    assert_eq!(overlaps[0]["same"], false);
+}
+
+/// A server whose collector writes to `log`, and a client that counts what it sends.
+struct Server {
+    _sandbox: Sandbox,
+    endpoint: Endpoint,
+    logs: PathBuf,
+}
+
+impl Server {
+    fn new(destination: &str, filename: &str) -> Self {
+        let places = Places::from_environment().unwrap();
+        let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+        let settings = [
+            ("logging_collector", "on"),
+            ("log_destination", destination),
+            ("log_line_prefix", "%m [%p] %c %q%u@%d "),
+            ("log_min_duration_statement", "0"),
+            ("log_connections", "on"),
+            ("log_disconnections", "on"),
+            ("log_directory", "log"),
+            ("log_filename", filename),
+            ("log_rotation_size", "0"),
+        ];
+        let options = Options {
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..Options::default()
+        };
+        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+        let endpoint = sandbox.start().unwrap();
+        let logs = sandbox.data_dir().join("log");
+        Server {
+            _sandbox: sandbox,
+            endpoint,
+            logs,
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.endpoint.url("postgres"), NoTls).unwrap()
+    }
+}
+
+/// Follows; what it says goes to a file.
+struct Followed {
+    child: Child,
+    said: PathBuf,
+    room: Room,
+}
+
+impl Followed {
+    fn start(what: &str, more: &[&str]) -> Self {
+        let room = Room::new();
+        let said = room.path("said");
+        let workload = room.text("f.workload");
+        let arguments = [&[what, "--follow", "--json", "-o", &workload], more].concat();
+        let child = program(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        let followed = Followed { child, said, room };
+        followed.wait_for("following ");
+        followed
+    }
+
+    fn wait_for(&self, words: &str) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let said = std::fs::read_to_string(&self.said).unwrap();
+            if said.contains(words) {
+                return;
+            }
+            assert!(Instant::now() < until, "'{words}' was not said: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Its account, and what `inspect` says of the workload.
+    fn end(self) -> (Value, Value) {
+        let output = self.child.wait_with_output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}",
+            std::fs::read_to_string(&self.said).unwrap()
+        );
+        let captured = account(&output, 0);
+        let inspect = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["inspect", &self.room.text("f.workload"), "--json"])
+            .output()
+            .unwrap();
+        (captured, serde_json::from_slice(&inspect.stdout).unwrap())
+    }
+}
+
+#[test]
+fn a_log_is_followed_through_rotation_until_it_is_enough() {
+    let server = Server::new("stderr,csvlog", "postgresql-%Y-%m-%d_%H%M%S.log");
+    let mut client = server.client();
+    client.batch_execute("SELECT 'before'").unwrap();
+    let logs = server.logs.display().to_string();
+    let started = Instant::now();
+    let followed = Followed::start(&logs, &["--for", "12s"]);
+    let mut sent = 0;
+    for round in 0..3 {
+        for number in 0..200 {
+            let sql = format!("SELECT {round}, '{number}\n\tline'");
+            client.batch_execute(&sql).unwrap();
+            sent += 1;
+        }
+        // Names have whole seconds.
+        std::thread::sleep(Duration::from_millis(1_100));
+        client.batch_execute("SELECT pg_rotate_logfile()").unwrap();
+        sent += 1;
+    }
+    let (captured, inspected) = followed.end();
+    assert!(started.elapsed() > Duration::from_secs(11));
+    assert_eq!(captured["statements"], sent);
+    assert_eq!(captured["unreadable"]["lines"], 0);
+    assert_eq!(inspected["statements"], sent);
+    let files = captured["sources"]["files"].as_array().unwrap();
+    assert!(files.len() >= 3, "{files:?}");
+    assert!(files.iter().all(|file| file["format"] == "csvlog"));
+    // Afterwards, both formats lie there: what is in both counts once.
+    drop(client);
+    let whole = checked(&[&logs], 0);
+    assert_eq!(whole["statements"], sent + 1);
+    assert_eq!(whole["sources"]["overlaps"][0]["same"], true);
+}
+
+#[test]
+fn a_log_is_followed_under_its_name_until_ctrl_c() {
+    let server = Server::new("stderr", "server.log");
+    let mut client = server.client();
+    client.batch_execute("SELECT 'before'").unwrap();
+    let log = server.logs.join("server.log");
+    let followed = Followed::start(log.to_str().unwrap(), &[]);
+    let mut sent = 0;
+    for round in 0..3 {
+        for number in 0..200 {
+            client
+                .batch_execute(&format!("SELECT {round}, {number}"))
+                .unwrap();
+            sent += 1;
+        }
+        // As logrotate does it; the server writes to the old file until it is told.
+        std::fs::rename(&log, server.logs.join(format!("server.log.{round}"))).unwrap();
+        client.batch_execute("SELECT 'to the old file'").unwrap();
+        client.batch_execute("SELECT pg_rotate_logfile()").unwrap();
+        sent += 2;
+        let until = Instant::now() + Duration::from_secs(30);
+        while !log.exists() {
+            assert!(Instant::now() < until, "the server did not rotate");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    client.batch_execute("SELECT 'last'").unwrap();
+    sent += 1;
+    // What the server's collector has is on its way.
+    std::thread::sleep(Duration::from_millis(300));
+    followed.signal("-INT");
+    let (captured, inspected) = followed.end();
+    assert_eq!(captured["statements"], sent);
+    assert_eq!(inspected["statements"], sent);
+    assert_eq!(captured["unreadable"]["lines"], 0);
+}
+
+#[test]
+fn a_truncated_log_and_a_pipe_are_followed() {
+    let room = Room::new();
+    let log = room.write("x.log", minute_of(1, 0));
+    let append = |text: &str| {
+        let mut file = File::options().append(true).open(&log).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    let followed = Followed::start(&log, &["--from-start"]);
+    append(&minute_of(1, 1));
+    std::fs::copy(&log, room.path("x.log.1")).unwrap();
+    File::create(&log).unwrap();
+    append(&minute_of(1, 2));
+    followed.wait_for("going on with");
+    append(&minute_of(1, 3));
+    std::thread::sleep(Duration::from_millis(500));
+    followed.signal("-TERM");
+    let (captured, _) = followed.end();
+    assert_eq!(captured["statements"], 2_400);
+    assert_eq!(captured["sessions"], 8);
+
+    let mut piped = program(&["-", "--follow", "--check", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut pipe = piped.stdin.take().unwrap();
+    pipe.write_all(minute_of(1, 0).as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let pid = piped.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(sent.success());
+    let output = piped.wait_with_output().unwrap();
+    assert_eq!(account(&output, 0)["statements"], 600);
+    drop(pipe);
+}
+
+#[test]
+fn only_one_log_is_followed_and_one_that_is_written() {
+    let room = Room::new();
+    let packed = room.write("a.log.gz", gzip(minute_of(1, 0).as_bytes()));
+    for (arguments, words) in [
+        (vec!["--follow", "--check", &packed], "without --follow"),
+        (
+            vec!["--follow", "--check", "a", "b"],
+            "--follow reads one log",
+        ),
+        (vec!["--check", "a", "--for", "10m"], "--follow"),
+        (
+            vec!["--follow", "--check", "a", "--for", "10"],
+            "30s, 10m or 1h30m",
+        ),
+    ] {
+        let output = program(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
