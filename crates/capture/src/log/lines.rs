@@ -35,9 +35,16 @@ impl LineEnds {
         self.asked_end(bytes)
     }
 
-    /// The reader is done with so many bytes, which end with a line or with the input.
+    /// The reader is done with so many bytes, which end with a line or with the input. Where the
+    /// bytes were `complete`, all is forgotten: other bytes may follow, or these again and more (a
+    /// log that is followed, a wrapper's messages).
     #[inline]
-    pub(super) fn take(&mut self, length: usize) {
+    pub(super) fn take(&mut self, length: usize, complete: bool) {
+        if complete {
+            self.ends.clear();
+            (self.next, self.taken, self.looked) = (0, 0, 0);
+            return;
+        }
         self.taken += length;
         while self
             .ends
@@ -88,13 +95,13 @@ mod tests {
         #[test]
         fn the_ends_are_those_of_the_lines(
             lines in prop::collection::vec(0usize..40, 1..300),
-            entries in prop::collection::vec((1usize..5, 1usize..200), 1..40),
+            entries in prop::collection::vec((1usize..5, 1usize..200, prop::bool::ANY), 1..40),
         ) {
             let text: String = lines.iter().map(|length| "x".repeat(*length) + "\n").collect();
             let bytes = text.as_bytes();
             let mut ends = LineEnds::default();
             let (mut start, mut shown) = (0, 0);
-            for (count, more) in entries.iter().cycle().take(2_000) {
+            for (count, more, complete) in entries.iter().cycle().take(2_000) {
                 shown = bytes.len().min(shown + more);
                 let window = &bytes[start..shown];
                 let expected: Vec<usize> = memchr::memchr_iter(b'\n', window).map(|at| at + 1).collect();
@@ -111,7 +118,7 @@ mod tests {
                     last = end;
                 }
                 if let Some(length) = last {
-                    ends.take(length);
+                    ends.take(length, *complete);
                     start += length;
                 }
             }

@@ -155,7 +155,7 @@ impl Reader for StderrReader {
                 .then_some(0),
         };
         let Some(head_place) = head_place else {
-            self.lines.take(first_end);
+            self.lines.take(first_end, complete);
             if first.is_empty() {
                 return (
                     Found::Skipped {
@@ -218,7 +218,7 @@ impl Reader for StderrReader {
             lines += 1;
             end = next_end;
         }
-        self.lines.take(end);
+        self.lines.take(end, complete);
         let whole = &bytes[..end];
         if complete && end == bytes.len() && !whole.ends_with(b"\n") {
             return (
