@@ -26,6 +26,8 @@ pub struct Inspection {
     pub sessions: SessionCounts,
     /// Statements in it.
     pub statements: u64,
+    /// Of these, those that were done before a slice's start and lead to it.
+    pub prelude: u64,
     /// Statements by database.
     pub databases: Tally,
     /// Statements by role.
@@ -113,6 +115,7 @@ impl Inspection {
                 continue;
             }
             inspection.count(&event.kind, event.due_us);
+            inspection.prelude += u64::from(event.prelude);
             let statement = counted.entry(fingerprint).or_default();
             statement.calls += 1;
             if let Some(sqlstate) = event.outcome.sqlstate {
@@ -148,6 +151,7 @@ impl Inspection {
                 ..SessionCounts::default()
             },
             statements: 0,
+            prelude: 0,
             databases: Tally::default(),
             users: Tally::default(),
             applications: Tally::default(),

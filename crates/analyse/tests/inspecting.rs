@@ -18,6 +18,7 @@ fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
         unreplayable: None,
         source: 0,
         line: 0,
+        prelude: false,
     }
 }
 

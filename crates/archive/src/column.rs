@@ -31,6 +31,8 @@ pub struct Column {
     pub nullable: bool,
     /// Its numbers are few and random, so they are numbered; others are kept as differences.
     pub repeating: bool,
+    /// It came with a later version of the format: a file may lack it, and it reads as null.
+    pub later: bool,
 }
 
 impl Column {
@@ -41,6 +43,7 @@ impl Column {
             kind,
             nullable: false,
             repeating: false,
+            later: false,
         }
     }
 
@@ -51,6 +54,15 @@ impl Column {
             kind,
             nullable: true,
             repeating: false,
+            later: false,
+        }
+    }
+
+    /// A column that came with a later version of the format, and is null in files before it.
+    pub const fn later(name: &'static str, kind: ColumnType) -> Self {
+        Column {
+            later: true,
+            ..Column::nullable(name, kind)
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, new_null_array};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
@@ -52,11 +52,11 @@ impl TableReader {
                     let columns = self
                         .columns
                         .iter()
-                        .map(|column| {
-                            batch
-                                .column_by_name(column.name)
-                                .cloned()
-                                .expect("checked when the file was opened")
+                        .zip(arrow_schema(self.columns).fields())
+                        .map(|(column, field)| match batch.column_by_name(column.name) {
+                            Some(array) => array.clone(),
+                            // One that came later, as checked when the file was opened.
+                            None => new_null_array(field.data_type(), batch.num_rows()),
                         })
                         .collect();
                     return Ok(Some(Batch {
@@ -94,6 +94,9 @@ impl TableReader {
             .with_batch_size(BATCH_ROWS);
         for (column, wanted) in self.columns.iter().zip(arrow_schema(self.columns).fields()) {
             let found = builder.schema().field_with_name(column.name);
+            if found.is_err() && column.later {
+                continue;
+            }
             if !found.is_ok_and(|field| field.data_type() == wanted.data_type()) {
                 return Err(ArchiveError::damaged(
                     &path,

@@ -12,5 +12,7 @@
 pub mod log;
 pub mod settings;
 mod sink;
+mod slice;
 
 pub use sink::{Collected, Counted, EventSink, SinkError};
+pub use slice::SliceSink;

@@ -6,6 +6,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod slice;
+
+use slice::{SliceArgs, SliceWorkload};
+
 /// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
 /// got slower.
 #[derive(Debug, Parser)]
@@ -26,6 +30,8 @@ pub enum Command {
     Capture(Capture),
     /// Say what is in a workload.
     Inspect(Inspect),
+    /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
+    Slice(SliceWorkload),
     /// Replay a workload against a server, session by session.
     Replay(Replay),
     /// Say what happened in a run.
@@ -95,6 +101,9 @@ pub struct CaptureLog {
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Which part of it to keep.
+    #[command(flatten)]
+    pub slice: SliceArgs,
 }
 
 /// `rehearse capture settings`

@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             unreplayable: None,
             source: 0,
             line: 0,
+            prelude: false,
         };
         writer.event(&event.borrowed())
     };

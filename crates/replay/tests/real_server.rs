@@ -76,6 +76,7 @@ impl Script {
             unreplayable: None,
             source: 0,
             line: 0,
+            prelude: false,
         });
         self
     }

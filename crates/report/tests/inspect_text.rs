@@ -45,6 +45,7 @@ fn inspected(with_durations: bool) -> InspectView {
                 unreplayable: (number % 1_000 == 998).then_some(Unreplayable::ParametersMissing),
                 source: 0,
                 line: 0,
+                prelude: false,
             };
             Ok((event, Some(Fingerprint(which))))
         });

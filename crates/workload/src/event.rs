@@ -23,6 +23,9 @@ pub struct Event {
     pub source: u32,
     /// The line (from 1) or packet in that source; 0 where there is none.
     pub line: u64,
+    /// It was done before this workload's start, and is due at it: a slice keeps it because it
+    /// brings its session to where the session was then ([`crate::rewrite`]).
+    pub prelude: bool,
 }
 
 /// What a client did. SQL is shared: the executions of one prepared statement hold one text.

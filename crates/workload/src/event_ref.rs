@@ -24,6 +24,8 @@ pub struct EventRef<'a> {
     pub source: u32,
     /// As [`Event::line`].
     pub line: u64,
+    /// As [`Event::prelude`].
+    pub prelude: bool,
 }
 
 /// What a client did; as [`EventKind`], whose variants and fields say what they mean.
@@ -264,6 +266,7 @@ impl Event {
             unreplayable: self.unreplayable,
             source: self.source,
             line: self.line,
+            prelude: self.prelude,
         }
     }
 }
@@ -322,6 +325,7 @@ impl EventRef<'_> {
             unreplayable: self.unreplayable,
             source: self.source,
             line: self.line,
+            prelude: self.prelude,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! known from a text, so a backslash in a plain literal does not escape.
 
 mod class;
-mod lexer;
+pub(crate) mod lexer;
 mod shape;
 
 use std::fmt;

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rewrite::SliceAccount;
+
 /// The manifest's kind.
 pub const KIND: &str = "workload";
 
 /// The version of the format that this build writes. A reader refuses a higher one.
-pub const FORMAT: u32 = 1;
+/// 2: events have a column `prelude`; without it, as in format 1, none is one.
+pub const FORMAT: u32 = 2;
 
 /// Where a workload comes from: what the capture knows before it has read anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +29,22 @@ pub struct Provenance {
     /// crate documents.
     #[serde(default)]
     pub reconciliation: serde_json::Value,
+    /// What was cut out of the source or of another workload, the first slicing first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceNote>,
+}
+
+/// One slicing that a workload went through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceNote {
+    /// The workload that was sliced; empty where it was the capture that kept a slice only.
+    pub workload: String,
+    /// Its id.
+    pub workload_id: String,
+    /// The options that said what to keep, each name with all that was given for it.
+    pub options: BTreeMap<String, Vec<String>>,
+    /// What became of every event.
+    pub account: SliceAccount,
 }
 
 /// One file that was read.

@@ -36,6 +36,7 @@ struct Head {
     outcome: Outcome,
     unreplayable: Option<Unreplayable>,
     kind: Kind,
+    prelude: bool,
     source: u32,
     text_at: usize,
     /// Of the three texts that a kind has at most.
@@ -121,6 +122,7 @@ impl PackedEvents {
             outcome: event.outcome,
             unreplayable: event.unreplayable,
             kind,
+            prelude: event.prelude,
             source: event.source,
             text_at,
             lengths: texts.map(length),
@@ -184,6 +186,7 @@ impl PackedEvents {
             unreplayable: head.unreplayable,
             source: head.source,
             line: head.line,
+            prelude: head.prelude,
         }
     }
 }
@@ -246,6 +249,7 @@ mod tests {
             unreplayable: Some(Unreplayable::PortalFetch),
             source: 2,
             line: 11,
+            prelude: true,
         });
         let mut packed = PackedEvents::default();
         packed.push(&events[1]);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 /// One client's connection. Times are microseconds from the workload's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Number in this workload, from 0, in the order of first sight.
+    /// Number in this workload, from 0, in the order of first sight. In a slice those that were
+    /// kept have the number that they have in the whole.
     pub id: u64,
     /// The database; empty where the source does not know it.
     pub database: Arc<str>,

@@ -33,6 +33,8 @@ pub(crate) const EVENT: &[Column] = &[
     Column::nullable("fingerprint", U64).repeating(),
     Column::required("source", U32),
     Column::required("line", U64),
+    // Since format 2.
+    Column::later("prelude", Bool),
 ];
 
 /// Columns of `sessions`.
@@ -102,6 +104,7 @@ pub(crate) fn write_event(
     table.u64(fingerprint.map(|fingerprint| fingerprint.0));
     table.u32(event.source);
     table.u64(event.line);
+    table.bool(event.prelude);
     table.end_row()
 }
 
@@ -197,6 +200,7 @@ impl EventRows {
             unreplayable,
             source: batch.u32(17, row).unwrap_or_default(),
             line: batch.u64(18, row).unwrap_or_default(),
+            prelude: batch.bool(19, row).unwrap_or_default(),
         };
         Ok((event, batch.u64(16, row).map(Fingerprint)))
     }

@@ -25,6 +25,7 @@ fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
         unreplayable: None,
         source: 0,
         line: sequence + 1,
+        prelude: false,
     }
 }
 
@@ -259,7 +260,8 @@ fn foreign_cut_and_altered_directories_are_refused() {
     let manifest = path.join("manifest.json");
     std::fs::write(&events, &whole).unwrap();
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 99")).unwrap();
+    let now = format!("\"format\": {}", workload::FORMAT);
+    std::fs::write(&manifest, text.replace(&now, "\"format\": 99")).unwrap();
     assert!(refused(&path).contains("newer rehearse"));
     std::fs::write(
         &manifest,

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
-use ::capture::{Counted, EventSink, SinkError};
+use ::capture::{Counted, EventSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{
-    CaptureView, FitnessView, SkippedView, UnreadableLineView, UnreadableView, capture_text,
-    fitness_text, to_json,
+    CaptureView, FitnessView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
+    capture_text, fitness_text, to_json,
 };
-use workload::{EventRef, Provenance, Session, WorkloadInfo, WorkloadWriter};
+use workload::rewrite::{SliceAccount, Slicer};
+use workload::{EventRef, Provenance, Session, SliceNote, WorkloadInfo, WorkloadWriter};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::options::slice::SliceArgs;
 use crate::options::{Capture, CaptureLog, Format, Source};
 use crate::terminal;
 
@@ -38,6 +40,7 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
             Format::Csv => LogFormat::Csv,
             Format::Json => LogFormat::Json,
         }),
+        &options.slice,
         &interrupt,
     )?;
     show(&captured, options.json);
@@ -61,7 +64,8 @@ pub fn capture_files(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let files = Sources::Files(log::select(files).map_err(failure)?);
-    let captured = capture(files, Some(output), None, None, interrupt)?;
+    let everything = SliceArgs::default();
+    let captured = capture(files, Some(output), None, None, &everything, interrupt)?;
     show(&captured, false);
     Ok(())
 }
@@ -76,8 +80,10 @@ fn capture(
     output: Option<&Path>,
     prefix: Option<String>,
     format: Option<LogFormat>,
+    slice: &SliceArgs,
     interrupt: &Interrupt,
 ) -> Result<CapturedLog, Failure> {
+    let slicer = slice.slice()?.map(|slice| Slicer::new(slice, None));
     let given: BTreeMap<String, String> = [
         ("prefix", prefix.clone()),
         ("format", format.map(|format| format.name().to_owned())),
@@ -131,20 +137,29 @@ fn capture(
     let result = match output {
         None => {
             let mut sink = Stoppable {
-                sink: Counted::default(),
+                sink: SliceSink::new(Counted::default(), slicer),
                 interrupt,
             };
-            log::capture(log_options, &mut sink)
-                .map_err(failure)
-                .map(|report| (report, None, sink.sink.statements))
+            let result = log::capture(log_options, &mut sink).map_err(failure);
+            result.and_then(|report| {
+                let (counted, account) = sink.sink.finish()?;
+                Ok((report, None, counted.statements, account))
+            })
         }
-        Some(output) => write(log_options, output, given, interrupt),
+        Some(output) => {
+            let sliced = (slicer, slice.given());
+            write(log_options, output, given, sliced, interrupt)
+        }
     };
     bar.finish_and_clear();
-    let (mut report, info, statements) = result?;
+    let (mut report, info, statements, account) = result?;
     report.left_out.splice(..0, selection.left_out);
     let mut view = view(&report);
     view.statements = statements;
+    if let Some(account) = account {
+        view.sessions = account.sessions_kept;
+        view.slice = Some(SliceView::new(&account));
+    }
     if let (Some(info), Some(output)) = (&info, output) {
         view.workload = output.display().to_string();
         view.span_us = info.span_us;
@@ -152,27 +167,24 @@ fn capture(
     Ok(CapturedLog { report, view })
 }
 
+/// What was read, what was written of it, its statements, and what a slice left out.
+type Captured = (LogReport, Option<WorkloadInfo>, u64, Option<SliceAccount>);
+
 fn write(
     log_options: LogOptions<'_>,
     output: &Path,
     options: BTreeMap<String, String>,
+    (slicer, slice_options): (Option<Slicer>, BTreeMap<String, Vec<String>>),
     interrupt: Option<&Interrupt>,
-) -> Result<(LogReport, Option<WorkloadInfo>, u64), Failure> {
-    if output
-        .extension()
-        .is_none_or(|extension| extension != "workload")
-    {
-        return Err(Failure::usage(format!(
-            "a workload's name ends in .workload; give -o {}.workload",
-            output.display()
-        )));
-    }
+) -> Result<Captured, Failure> {
+    must_be_a_workloads_name(output)?;
     let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
     let mut sink = Stoppable {
-        sink: writer,
+        sink: SliceSink::new(writer, slicer),
         interrupt,
     };
     let report = log::capture(log_options, &mut sink).map_err(failure)?;
+    let (writer, account) = sink.sink.finish()?;
     let provenance = Provenance {
         source_kind: "log".to_owned(),
         sources: report
@@ -183,10 +195,35 @@ fn write(
         options,
         start_wall_us: 0,
         reconciliation: serde_json::to_value(&report.reconciliation).expect("plain data"),
+        slices: account
+            .iter()
+            .map(|account| SliceNote {
+                options: slice_options.clone(),
+                account: account.clone(),
+                ..SliceNote::default()
+            })
+            .collect(),
     };
-    let info = sink.sink.finish(provenance)?;
+    let info = writer.finish(provenance)?;
     let statements = info.statements;
-    Ok((report, Some(info), statements))
+    Ok((report, Some(info), statements, account))
+}
+
+/// Refuses another name than NAME.workload.
+///
+/// # Errors
+/// With what to give instead.
+pub fn must_be_a_workloads_name(output: &Path) -> Result<(), Failure> {
+    if output
+        .extension()
+        .is_none_or(|extension| extension != "workload")
+    {
+        return Err(Failure::usage(format!(
+            "a workload's name ends in .workload; give -o {}.workload",
+            output.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Ends the capture where the user asked to stop: what is written so far is then removed.

@@ -7,5 +7,6 @@ pub mod recover;
 pub mod replay;
 pub mod sandbox;
 pub mod settings;
+pub mod slice;
 pub mod sources;
 pub mod summary;

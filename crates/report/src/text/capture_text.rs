@@ -1,7 +1,8 @@
 //! A capture's reconciliation for people: every line is somewhere.
 
 use crate::text::amount::{count, counted, duration};
-use crate::text::line::one_line;
+use crate::text::line::{cut, one_line};
+use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -66,15 +67,9 @@ pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
         let text = "  the lines do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));
     }
+    if let Some(slice) = &view.slice {
+        lines.extend(slice_text::account(slice, *style));
+    }
     lines.push(String::new());
     lines.join("\n")
-}
-
-/// A line of a table, which is ours, but for words at its end.
-fn cut(line: &str, width: usize) -> String {
-    let indent = line.len() - line.trim_start().len();
-    if line.chars().count() <= width && !line.chars().any(char::is_control) {
-        return line.to_owned();
-    }
-    format!("{}{}", &line[..indent], one_line(line, width - indent))
 }

@@ -60,6 +60,10 @@ fn facts(view: &InspectView, width: usize) -> Vec<String> {
         "statements",
         format!("{}{per_s}; {writes} may write", count(view.statements)),
     );
+    if view.prelude > 0 {
+        let what = "done before this slice and put at its start, to bring sessions to it";
+        row("of these", format!("{} {what}", count(view.prelude)));
+    }
     row("classes", names(&view.classes, room));
     row("sent as", names(&view.kinds, room));
     row("databases", names(&view.databases, room));

@@ -61,6 +61,15 @@ pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<
     lines
 }
 
+/// A line of a table, which is ours, but for words at its end.
+pub(crate) fn cut(line: &str, width: usize) -> String {
+    let indent = line.len() - line.trim_start().len();
+    if line.chars().count() <= width && !line.chars().any(char::is_control) {
+        return line.to_owned();
+    }
+    format!("{}{}", &line[..indent], one_line(line, width - indent))
+}
+
 /// Names with counts, as many as fit: `shop 12,000 · stock 345 · 3 more`.
 pub(crate) fn listed(items: &[String], width: usize) -> String {
     const SEPARATOR: &str = " · ";

@@ -9,6 +9,7 @@ pub mod inspect_text;
 mod line;
 pub mod run_text;
 pub mod settings_text;
+pub mod slice_text;
 mod sources_text;
 mod style;
 mod table;

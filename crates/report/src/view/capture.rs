@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::view::fitness::FitnessView;
+use crate::view::slice::SliceView;
 use crate::view::sources::SourcesView;
 
 /// What became of every line of a capture's sources, and what was made of them. The part that the
@@ -44,6 +45,9 @@ pub struct CaptureView {
     /// What was read, and how it fits together.
     #[serde(default)]
     pub sources: SourcesView,
+    /// What became of the events, where only a slice was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<SliceView>,
 }
 
 /// What was left out for one reason.

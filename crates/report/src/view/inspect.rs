@@ -31,6 +31,8 @@ pub struct InspectView {
     pub sessions_end_unseen: u64,
     /// Statements.
     pub statements: u64,
+    /// Of these, those that a slice put at its start because they lead to it.
+    pub prelude: u64,
     /// Statements that may write, by their first word.
     pub writes: u64,
     /// Statements by database, the most first.
@@ -107,6 +109,7 @@ impl InspectView {
             sessions_start_unseen: inspection.sessions.start_unseen,
             sessions_end_unseen: inspection.sessions.end_unseen,
             statements: inspection.statements,
+            prelude: inspection.prelude,
             writes: classes
                 .clone()
                 .filter(|(class, _)| class.may_write())

@@ -8,4 +8,5 @@ pub(crate) mod latency;
 pub(crate) mod message;
 pub(crate) mod run_summary;
 pub(crate) mod settings;
+pub(crate) mod slice;
 pub(crate) mod sources;

@@ -2,7 +2,7 @@
 
 /// A token, as byte offsets into the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     /// A keyword or a plain name.
     Word { start: usize, end: usize },
     /// A quoted name.
@@ -16,7 +16,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    pub(super) fn start(self) -> usize {
+    pub(crate) fn start(self) -> usize {
         let (Token::Word { start, .. }
         | Token::Quoted { start, .. }
         | Token::Value { start, .. }
@@ -25,7 +25,7 @@ impl Token {
         start
     }
 
-    pub(super) fn end(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         let (Token::Word { end, .. }
         | Token::Quoted { end, .. }
         | Token::Value { end, .. }
@@ -37,7 +37,7 @@ impl Token {
 
 /// An iterator over the tokens of a text. Every byte outside of white space is in one token, and
 /// tokens end on character boundaries.
-pub(super) struct Lexer<'a> {
+pub(crate) struct Lexer<'a> {
     bytes: &'a [u8],
     at: usize,
     /// A minus or plus before a number is its sign only where no operand stands before it.
@@ -45,7 +45,7 @@ pub(super) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(sql: &'a str) -> Self {
+    pub(crate) fn new(sql: &'a str) -> Self {
         Lexer {
             bytes: sql.as_bytes(),
             at: 0,

@@ -252,6 +252,7 @@ impl Live {
             unreplayable,
             source: place.source,
             line: place.line,
+            prelude: false,
         };
         self.sequence += 1;
         output.account.events += 1;

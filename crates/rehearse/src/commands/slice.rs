@@ -1,0 +1,87 @@
+//! `rehearse slice`: a part of a workload becomes a workload.
+
+use report::{SliceView, slice_text, to_json};
+use workload::rewrite::{SessionRecords, SliceError, Slicer};
+use workload::{ArchiveError, EventKind, Session, SliceNote, WorkloadReader, WorkloadWriter};
+
+use crate::commands::capture::must_be_a_workloads_name;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::slice::SliceWorkload;
+use crate::terminal;
+
+/// Reads one workload, writes the other, and shows what became of every event.
+pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
+    let Some(slice) = options.slice.slice()? else {
+        return Err(Failure::usage(
+            "nothing says which part to keep; give --from, --to, --database, --user, --application, --statement or --kind",
+        ));
+    };
+    must_be_a_workloads_name(&options.output)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let reader = WorkloadReader::open(&options.workload)?;
+    let start_us = reader.info().provenance.start_wall_us;
+    let mut slicer = Slicer::new(slice, Some(start_us));
+    let mut writer = WorkloadWriter::create(&options.output, workload::WriterOptions::default())?;
+    let mut records = SessionRecords::new(reader.sessions()?);
+    for item in reader.events()? {
+        if interrupt.is_asked() {
+            return Err(Failure::could_not(
+                "the slicing was stopped; nothing of it is left, and the workload is as it was",
+            ));
+        }
+        let (mut event, _) = item?;
+        let (id, now_us) = (event.session, event.due_us);
+        let ends = event.kind == EventKind::Disconnect;
+        event.due_us += start_us;
+        slicer.event(event, &mut |event| writer.event(&event.borrowed()))?;
+        if ends && let Some(record) = records.take(id, now_us, |other| slicer.is_live(other))? {
+            end(&mut slicer, &mut writer, record, start_us)?;
+        }
+    }
+    for id in slicer.left() {
+        if let Some(record) = records.take(id, i64::MAX, |other| slicer.is_live(other))? {
+            end(&mut slicer, &mut writer, record, start_us)?;
+        }
+    }
+    let account = slicer.finish()?;
+    let mut provenance = reader.info().provenance.clone();
+    provenance.slices.push(SliceNote {
+        workload: options.workload.display().to_string(),
+        workload_id: reader.id().to_owned(),
+        options: options.slice.given(),
+        account: account.clone(),
+    });
+    let info = writer.finish(provenance)?;
+    let view = SliceView::new(&account).of(
+        &options.workload.display().to_string(),
+        &options.output.display().to_string(),
+        &info,
+    );
+    if options.json {
+        terminal::say_line(&to_json(&view));
+    } else {
+        terminal::say(&slice_text::render_text(&view, &terminal::style()));
+    }
+    Ok(Ending::Done)
+}
+
+/// A session's record, with the times of a reader, goes to the writer if something of it is kept.
+fn end(
+    slicer: &mut Slicer,
+    writer: &mut WorkloadWriter,
+    mut record: Session,
+    start_us: i64,
+) -> Result<(), ArchiveError> {
+    record.start_us += start_us;
+    record.end_us += start_us;
+    slicer
+        .session(record)
+        .map_or(Ok(()), |record| writer.session(record))
+}
+
+impl From<SliceError> for Failure {
+    fn from(error: SliceError) -> Self {
+        Failure::usage(error)
+    }
+}

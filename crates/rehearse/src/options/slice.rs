@@ -1,0 +1,148 @@
+//! What a slice is of: the same options for a capture and for a workload.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use workload::rewrite::{Choice, Filter, Moment, Pattern, Slice, StatementKind};
+
+use crate::ending::Failure;
+
+/// `rehearse slice`
+#[derive(Debug, Args)]
+pub struct SliceWorkload {
+    /// The workload.
+    #[arg(value_name = "NAME.workload")]
+    pub workload: PathBuf,
+    /// The workload to make of a part of it.
+    #[arg(short, long, value_name = "NAME.workload")]
+    pub output: PathBuf,
+    /// Print the account as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Which part.
+    #[command(flatten)]
+    pub slice: SliceArgs,
+}
+
+/// Which part to keep.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Which part")]
+pub struct SliceArgs {
+    /// Keep what was sent from then on: '2026-03-01 09:30' (UTC), with a zone '… +02' or
+    /// '… Europe/Berlin', or '+1h30m' from the start.
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub from: Option<Moment>,
+    /// Keep what was sent before then.
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub to: Option<Moment>,
+    /// Keep the sessions on this database; `*` stands for any text. Each of these options can be
+    /// given again, for more.
+    #[arg(long, value_name = "NAME")]
+    pub database: Vec<String>,
+    /// Leave out the sessions on this database.
+    #[arg(long, value_name = "NAME")]
+    pub not_database: Vec<String>,
+    /// Keep the sessions of this user.
+    #[arg(long, value_name = "NAME")]
+    pub user: Vec<String>,
+    /// Leave out the sessions of this user.
+    #[arg(long, value_name = "NAME")]
+    pub not_user: Vec<String>,
+    /// Keep the sessions of this application.
+    #[arg(long, value_name = "NAME")]
+    pub application: Vec<String>,
+    /// Leave out the sessions of this application.
+    #[arg(long, value_name = "NAME")]
+    pub not_application: Vec<String>,
+    /// Keep the statements whose normalised text, as `inspect` shows it, holds this text; `*`
+    /// stands for any text, case does not matter.
+    #[arg(long, value_name = "PATTERN")]
+    pub statement: Vec<String>,
+    /// Leave out such statements.
+    #[arg(long, value_name = "PATTERN")]
+    pub not_statement: Vec<String>,
+    /// Keep the statements of this kind: read, write, or a class that `inspect` shows, such as
+    /// select.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kind: Vec<StatementKind>,
+    /// Leave out such statements.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub not_kind: Vec<StatementKind>,
+}
+
+impl SliceArgs {
+    /// What was asked for; `None` if nothing was.
+    ///
+    /// # Errors
+    /// Where it cannot be meant.
+    pub fn slice(&self) -> Result<Option<Slice>, Failure> {
+        let names = |wanted: &[String], unwanted: &[String]| Choice {
+            wanted: wanted.iter().map(|name| Pattern::name(name)).collect(),
+            unwanted: unwanted.iter().map(|name| Pattern::name(name)).collect(),
+        };
+        let statements = |option: &str, given: &[String]| {
+            let pattern = |text: &String| {
+                Pattern::statement(text).ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{option} '{text}' would match every statement; give a part of a statement's text, such as 'update orders*where'"
+                    ))
+                })
+            };
+            given.iter().map(pattern).collect::<Result<Vec<_>, _>>()
+        };
+        let slice = Slice {
+            from: self.from,
+            to: self.to,
+            filter: Filter {
+                databases: names(&self.database, &self.not_database),
+                users: names(&self.user, &self.not_user),
+                applications: names(&self.application, &self.not_application),
+                statements: Choice {
+                    wanted: statements("--statement", &self.statement)?,
+                    unwanted: statements("--not-statement", &self.not_statement)?,
+                },
+                kinds: self.kind.clone(),
+                kinds_unwanted: self.not_kind.clone(),
+            },
+        };
+        if let (Some(from), Some(to)) = (self.from, self.to) {
+            let comparable = match (from, to) {
+                (Moment::Wall(from), Moment::Wall(to))
+                | (Moment::Offset(from), Moment::Offset(to)) => from < to,
+                _ => true,
+            };
+            if !comparable {
+                return Err(Failure::usage(format!(
+                    "--from ({from}) is not before --to ({to}); what is kept lies between them"
+                )));
+            }
+        }
+        Ok((!slice.is_everything()).then_some(slice))
+    }
+
+    /// What was given, by option, for a manifest.
+    pub fn given(&self) -> BTreeMap<String, Vec<String>> {
+        let moment = |moment: &Option<Moment>| moment.iter().map(Moment::to_string).collect();
+        let kinds =
+            |kinds: &[StatementKind]| kinds.iter().map(|kind| kind.name().to_owned()).collect();
+        let all: [(&str, Vec<String>); 12] = [
+            ("from", moment(&self.from)),
+            ("to", moment(&self.to)),
+            ("database", self.database.clone()),
+            ("not_database", self.not_database.clone()),
+            ("user", self.user.clone()),
+            ("not_user", self.not_user.clone()),
+            ("application", self.application.clone()),
+            ("not_application", self.not_application.clone()),
+            ("statement", self.statement.clone()),
+            ("not_statement", self.not_statement.clone()),
+            ("kind", kinds(&self.kind)),
+            ("not_kind", kinds(&self.not_kind)),
+        ];
+        all.into_iter()
+            .filter(|(_, given)| !given.is_empty())
+            .map(|(name, given)| (name.to_owned(), given))
+            .collect()
+    }
+}

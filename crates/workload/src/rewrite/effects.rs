@@ -1,0 +1,507 @@
+//! What a statement does to its session, read from its words.
+//!
+//! Only what is written in the text is seen: settings that a function or a `DO` block makes are
+//! not. Sources: PostgreSQL documentation, SQL commands; `RESET ALL` and the settings that it
+//! leaves alone: `GUC_NO_RESET_ALL` in `guc_tables.c`; `DISCARD ALL`: its page.
+
+use super::parts::{Lexeme, Part};
+use crate::fingerprint::{StatementClass, classify};
+
+/// One thing that a statement does to its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    Begin,
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    /// Lasts to the end of the transaction, and outside of one not at all.
+    Local,
+    /// Gives these settings other values.
+    Set(Vec<String>),
+    /// Gives these settings the values that they had when the session began.
+    Reset(Vec<String>),
+    ResetAll,
+    Prepare(String),
+    /// `None` is all.
+    Deallocate(Option<String>),
+    Listen(String),
+    /// `None` is all.
+    Unlisten(Option<String>),
+    /// `WITH HOLD`: it outlives its transaction.
+    HoldCursor(String),
+    /// `None` is all.
+    CloseCursor(Option<String>),
+    /// Makes a temporary object, unless `IF NOT EXISTS` finds it.
+    Temporary {
+        name: String,
+        if_missing: bool,
+    },
+    /// Changes something that may be temporary; with its new name.
+    Alter {
+        name: String,
+        renamed: Option<String>,
+    },
+    Drop(Vec<String>),
+    /// Takes an advisory lock of the session, known by its arguments' text.
+    Lock(String),
+    Unlock(String),
+    UnlockAll,
+    Load(String),
+    DiscardAll,
+    DiscardTemporary,
+    /// A message prepared this name.
+    MessagePrepared(String),
+}
+
+impl Effect {
+    /// A rollback undoes it. Prepared statements and advisory locks of the session stay.
+    pub(super) fn is_transactional(&self) -> bool {
+        !matches!(
+            self,
+            Effect::Prepare(_)
+                | Effect::Deallocate(_)
+                | Effect::Lock(_)
+                | Effect::Unlock(_)
+                | Effect::UnlockAll
+                | Effect::MessagePrepared(_)
+        )
+    }
+
+    /// It is about the transaction that it stands in, and about nothing after it.
+    pub(super) fn is_of_transaction(&self) -> bool {
+        matches!(
+            self,
+            Effect::Begin
+                | Effect::Commit { .. }
+                | Effect::Rollback { .. }
+                | Effect::Savepoint(_)
+                | Effect::Release(_)
+                | Effect::RollbackTo(_)
+                | Effect::Local
+        )
+    }
+}
+
+const ROLE: &str = "role";
+const AUTHORIZATION: &str = "session_authorization";
+
+/// Whether `RESET ALL` leaves the setting alone.
+pub(super) fn survives_reset_all(setting: &str) -> bool {
+    is_identity(setting) || setting == "seed"
+}
+
+/// Whether the setting says who acts.
+pub(super) fn is_identity(setting: &str) -> bool {
+    setting == ROLE || setting == AUTHORIZATION
+}
+
+/// Whether a text may have effects, told by a glance: most texts have none, and need not be cut
+/// into words.
+pub(super) fn may_have_effects(sql: &str) -> bool {
+    let text = sql.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
+    if text
+        .trim_end()
+        .trim_end_matches(';')
+        .as_bytes()
+        .contains(&b';')
+    {
+        return true;
+    }
+    let word = text
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .map_or(text, |end| &text[..end]);
+    let is = |known: &&str| word.eq_ignore_ascii_case(known);
+    if [
+        "insert", "update", "delete", "merge", "copy", "fetch", "show",
+    ]
+    .iter()
+    .any(is)
+    {
+        return false;
+    }
+    if !["select", "values", "with"].iter().any(is) {
+        return true;
+    }
+    // `set_config`, `pg_advisory_lock`, `INTO TEMP` and the like.
+    let telling: [&[u8]; 3] = [b"_config", b"advisory", b"temp"];
+    let bytes = text.as_bytes();
+    bytes.iter().enumerate().any(|(at, byte)| {
+        matches!(byte, b'_' | b'a' | b'A' | b't' | b'T')
+            && telling.iter().any(|word| {
+                let found = bytes.get(at..at + word.len());
+                found.is_some_and(|found| found.eq_ignore_ascii_case(word))
+            })
+    })
+}
+
+/// The effects of one statement with these parameters, in their order.
+pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> Vec<Effect> {
+    let words = Words(&part.words);
+    let Some(Lexeme::Word(first)) = part.words.first() else {
+        return Vec::new();
+    };
+    let one = |effect: Option<Effect>| effect.into_iter().collect();
+    match first.to_ascii_lowercase().as_str() {
+        "begin" => vec![Effect::Begin],
+        "start" if words.at(1, "transaction") => vec![Effect::Begin],
+        "commit" | "end" if words.at(1, "prepared") => Vec::new(),
+        "commit" | "end" => vec![Effect::Commit {
+            chain: words.chains(),
+        }],
+        "rollback" | "abort" => one(rollback(&words)),
+        "savepoint" => one(words.name(1).map(Effect::Savepoint)),
+        "release" => {
+            let at = 1 + usize::from(words.at(1, "savepoint") && words.name(2).is_some());
+            one(words.name(at).map(Effect::Release))
+        }
+        "prepare" if words.at(1, "transaction") => vec![Effect::Commit { chain: false }],
+        "prepare" => one(words.name(1).map(Effect::Prepare)),
+        "deallocate" => {
+            let at = 1 + usize::from(words.at(1, "prepare") && words.name(2).is_some());
+            let all = words.at(at, "all");
+            one(match words.name(at) {
+                Some(_) if all => Some(Effect::Deallocate(None)),
+                name => name.map(|name| Effect::Deallocate(Some(name))),
+            })
+        }
+        "set" => one(set(&words)),
+        "reset" => one(reset(&words)),
+        "listen" => one(words.name(1).map(Effect::Listen)),
+        "unlisten" if words.symbol(1, "*") => vec![Effect::Unlisten(None)],
+        "unlisten" => one(words.name(1).map(|name| Effect::Unlisten(Some(name)))),
+        "declare" => one(words.name(1).map(|name| match words.holds() {
+            true => Effect::HoldCursor(name),
+            false => Effect::Local,
+        })),
+        "close" if words.at(1, "all") => vec![Effect::CloseCursor(None)],
+        "close" => one(words.name(1).map(|name| Effect::CloseCursor(Some(name)))),
+        "load" => one(part
+            .words
+            .get(1)
+            .map(|file| Effect::Load(file.text().to_owned()))),
+        "discard" if words.at(1, "all") => vec![Effect::DiscardAll],
+        "discard" if words.at(1, "temp") || words.at(1, "temporary") => {
+            vec![Effect::DiscardTemporary]
+        }
+        "create" => one(create(&words)),
+        "alter" => one(alter(&words)),
+        "drop" => one(dropped(&words)),
+        "select" | "values" | "with" if classify(part.text) == StatementClass::Select => {
+            let mut effects: Vec<Effect> = into_temporary(&words).into_iter().collect();
+            effects.extend(calls(&part.words, parameters));
+            effects
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The words of a statement, asked by place.
+struct Words<'a>(&'a [Lexeme<'a>]);
+
+impl Words<'_> {
+    fn at(&self, place: usize, keyword: &str) -> bool {
+        self.0.get(place).is_some_and(|word| word.is(keyword))
+    }
+
+    fn any(&self, place: usize, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.at(place, keyword))
+    }
+
+    fn symbol(&self, place: usize, symbol: &str) -> bool {
+        self.0.get(place).is_some_and(|word| word.is_symbol(symbol))
+    }
+
+    fn name(&self, place: usize) -> Option<String> {
+        self.0.get(place)?.name()
+    }
+
+    /// A name with what qualifies it, whether that is `pg_temp`, and the place behind it.
+    fn qualified(&self, mut place: usize) -> Option<(String, bool, usize)> {
+        let mut name = self.name(place)?;
+        let mut temporary = false;
+        place += 1;
+        while self.symbol(place, ".") {
+            temporary = name == "pg_temp";
+            name = self.name(place + 1)?;
+            place += 2;
+        }
+        Some((name, temporary, place))
+    }
+
+    fn find(&self, keyword: &str) -> Option<usize> {
+        self.0.iter().position(|word| word.is(keyword))
+    }
+
+    /// `AND CHAIN`, without `NO`.
+    fn chains(&self) -> bool {
+        self.find("chain")
+            .is_some_and(|at| at > 0 && self.at(at - 1, "and"))
+    }
+
+    /// `WITH HOLD` before the query.
+    fn holds(&self) -> bool {
+        let head = self.find("for").unwrap_or(self.0.len());
+        (1..head).any(|at| self.at(at, "hold") && self.at(at - 1, "with"))
+    }
+}
+
+fn rollback(words: &Words<'_>) -> Option<Effect> {
+    if words.at(1, "prepared") {
+        return None;
+    }
+    let after = 1 + usize::from(words.any(1, &["work", "transaction"]));
+    if words.at(after, "to") {
+        let at = after + 1;
+        let at = at + usize::from(words.at(at, "savepoint") && words.name(at + 1).is_some());
+        return words.name(at).map(Effect::RollbackTo);
+    }
+    Some(Effect::Rollback {
+        chain: words.chains(),
+    })
+}
+
+fn set(words: &Words<'_>) -> Option<Effect> {
+    if words.any(1, &["local", "constraints", "transaction"]) {
+        return Some(Effect::Local);
+    }
+    let session = words.at(1, "session");
+    if session && words.at(2, "characteristics") {
+        let mut settings = Vec::new();
+        for (keyword, setting) in [
+            ("isolation", "default_transaction_isolation"),
+            ("read", "default_transaction_read_only"),
+            ("deferrable", "default_transaction_deferrable"),
+        ] {
+            // `ISOLATION LEVEL READ COMMITTED` is not about reading only.
+            let reads_only = |at: usize| words.any(at + 1, &["only", "write"]);
+            let said = (0..words.0.len())
+                .any(|at| words.at(at, keyword) && (keyword != "read" || reads_only(at)));
+            if said {
+                settings.push(setting.to_owned());
+            }
+        }
+        return Some(Effect::Set(settings));
+    }
+    let at = 1 + usize::from(session && !words.at(2, "to") && !words.symbol(2, "="));
+    let (settings, behind) = setting(words, at)?;
+    let value = behind + usize::from(words.at(behind, "to") || words.symbol(behind, "="));
+    Some(match words.at(value, "default") {
+        true => Effect::Reset(settings),
+        false => Effect::Set(settings),
+    })
+}
+
+/// The settings that are named at a place, and the place behind the name.
+fn setting(words: &Words<'_>, at: usize) -> Option<(Vec<String>, usize)> {
+    if words.at(at, "authorization") {
+        // It sets the role back, too.
+        return Some((vec![AUTHORIZATION.to_owned(), ROLE.to_owned()], at + 1));
+    }
+    for (first, second, setting) in [
+        ("time", Some("zone"), "timezone"),
+        ("transaction", Some("isolation"), "transaction_isolation"),
+        ("xml", Some("option"), "xmloption"),
+        ("names", None, "client_encoding"),
+        ("schema", None, "search_path"),
+    ] {
+        if words.at(at, first) && second.is_none_or(|second| words.at(at + 1, second)) {
+            return Some((
+                vec![setting.to_owned()],
+                at + 1 + usize::from(second.is_some()),
+            ));
+        }
+    }
+    let mut name = words.name(at)?.to_lowercase();
+    let mut behind = at + 1;
+    while words.symbol(behind, ".") {
+        name = format!("{name}.{}", words.name(behind + 1)?.to_lowercase());
+        behind += 2;
+    }
+    Some((vec![name], behind))
+}
+
+fn reset(words: &Words<'_>) -> Option<Effect> {
+    if words.at(1, "all") {
+        return Some(Effect::ResetAll);
+    }
+    let at = 1 + usize::from(words.at(1, "session") && words.at(2, "authorization"));
+    setting(words, at).map(|(settings, _)| Effect::Reset(settings))
+}
+
+fn create(words: &Words<'_>) -> Option<Effect> {
+    let mut at = 1;
+    if words.at(at, "or") && words.at(at + 1, "replace") {
+        at += 2;
+    }
+    at += usize::from(words.any(at, &["local", "global"]));
+    let said_temporary = words.any(at, &["temp", "temporary"]);
+    at += usize::from(said_temporary);
+    if words.at(at, "index") || words.at(at, "unique") && words.at(at + 1, "index") {
+        let on = words.find("on")?;
+        let at = on + 1 + usize::from(words.at(on + 1, "only"));
+        let (name, _, _) = words.qualified(at)?;
+        return Some(Effect::Alter {
+            name,
+            renamed: None,
+        });
+    }
+    at += usize::from(words.any(at, &["recursive", "unlogged"]));
+    at += 1;
+    let if_missing = words.at(at, "if") && words.at(at + 1, "not");
+    at += 3 * usize::from(if_missing);
+    let (name, in_temporary, _) = words.qualified(at)?;
+    if !said_temporary && !in_temporary {
+        return None;
+    }
+    let until_commit = (0..words.0.len())
+        .any(|at| words.at(at, "on") && words.at(at + 1, "commit") && words.at(at + 2, "drop"));
+    Some(match until_commit {
+        true => Effect::Local,
+        false => Effect::Temporary { name, if_missing },
+    })
+}
+
+fn alter(words: &Words<'_>) -> Option<Effect> {
+    if !words.any(1, &["table", "view", "sequence", "index"]) {
+        return None;
+    }
+    let mut at = 2;
+    at += 2 * usize::from(words.at(at, "if") && words.at(at + 1, "exists"));
+    at += usize::from(words.at(at, "only"));
+    let (name, _, behind) = words.qualified(at)?;
+    let renamed = (words.at(behind, "rename") && words.at(behind + 1, "to"))
+        .then(|| words.name(behind + 2))
+        .flatten();
+    Some(Effect::Alter { name, renamed })
+}
+
+fn dropped(words: &Words<'_>) -> Option<Effect> {
+    let mut at = 2;
+    at += 2 * usize::from(words.at(at, "if") && words.at(at + 1, "exists"));
+    let mut names = Vec::new();
+    loop {
+        let (name, _, behind) = words.qualified(at)?;
+        names.push(name);
+        if !words.symbol(behind, ",") {
+            return Some(Effect::Drop(names));
+        }
+        at = behind + 1;
+    }
+}
+
+/// `SELECT … INTO TEMP name`
+fn into_temporary(words: &Words<'_>) -> Option<Effect> {
+    let into = words.find("into")?;
+    if !words.any(into + 1, &["temp", "temporary"]) {
+        return None;
+    }
+    let at = into + 2 + usize::from(words.at(into + 2, "table"));
+    let (name, _, _) = words.qualified(at)?;
+    Some(Effect::Temporary {
+        name,
+        if_missing: false,
+    })
+}
+
+/// What the functions do that a query calls.
+fn calls(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let opens = words.get(place + 1).is_some_and(|next| next.is_symbol("("));
+        let (true, Lexeme::Word(_)) = (opens, word) else {
+            continue;
+        };
+        let name = word.name().unwrap_or_default();
+        if name == "set_config" {
+            effects.push(set_config(&arguments(&words[place + 2..], parameters)));
+            continue;
+        }
+        let Some(lock) = name
+            .strip_prefix("pg_try_advisory_")
+            .or_else(|| name.strip_prefix("pg_advisory_"))
+        else {
+            continue;
+        };
+        let key = arguments(&words[place + 2..], parameters).join(",");
+        effects.push(match lock {
+            "lock" => Effect::Lock(key),
+            "lock_shared" => Effect::Lock(format!("shared {key}")),
+            "unlock" => Effect::Unlock(key),
+            "unlock_shared" => Effect::Unlock(format!("shared {key}")),
+            "unlock_all" => Effect::UnlockAll,
+            "xact_lock" | "xact_lock_shared" => Effect::Local,
+            _ => continue,
+        });
+    }
+    effects
+}
+
+/// `set_config(name, value, is_local)`
+fn set_config(arguments: &[String]) -> Effect {
+    let local = arguments.get(2).map(|text| unquoted(text).to_lowercase());
+    if local.is_some_and(|text| ["true", "t", "on", "yes", "y", "1"].contains(&text.as_str())) {
+        return Effect::Local;
+    }
+    // A name that is computed is known by how it is computed.
+    let name = arguments.first().map(|text| unquoted(text).to_lowercase());
+    match name.unwrap_or_default() {
+        name if name == AUTHORIZATION => Effect::Set(vec![name, ROLE.to_owned()]),
+        name => Effect::Set(vec![name]),
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix('\'')
+        .and_then(|rest| rest.strip_suffix('\''))
+        .unwrap_or(text)
+}
+
+/// The arguments of a call, from behind its bracket, as texts; parameters are put in as literals.
+fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut one = String::new();
+    let mut depth = 0_u32;
+    for word in words {
+        match word.text() {
+            ")" if depth == 0 => break,
+            "," if depth == 0 => {
+                arguments.push(std::mem::take(&mut one));
+                continue;
+            }
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            _ => {}
+        }
+        let value = match word {
+            Lexeme::Value(text) => text
+                .strip_prefix('$')
+                .and_then(|number| number.parse::<usize>().ok())
+                .and_then(|number| parameters.get(number.checked_sub(1)?)?.as_deref()),
+            _ => None,
+        };
+        let after_word = one.ends_with(|c: char| c.is_alphanumeric() || c == '\'');
+        if after_word && !matches!(word, Lexeme::Symbol(_)) {
+            one.push(' ');
+        }
+        match value {
+            // A number is the same bound or written.
+            Some(number) if number.parse::<i64>().is_ok() => one.push_str(number),
+            Some(text) => one.push_str(&format!("'{text}'")),
+            None => one.push_str(word.text()),
+        }
+    }
+    if !one.is_empty() {
+        arguments.push(one);
+    }
+    arguments
+}
+
+#[cfg(test)]
+#[path = "effects/tests.rs"]
+mod tests;
