@@ -5,6 +5,7 @@
 //! - `events-*.parquet`: every [`Event`], in the order of [`Event::due_us`], then session, then
 //!   sequence. The only table that a replay reads.
 //! - `sessions.parquet`: every [`Session`], in the order in which they ended.
+//! - `server-events.parquet`: every [`ServerEvent`], in the order of time.
 //! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first sight.
 //!
 //! Who drives: `capture` pushes events in the order in which it meets them into a
@@ -20,6 +21,8 @@ mod fingerprint;
 mod format;
 mod packed;
 mod reader;
+mod server_event;
+mod server_order;
 mod session;
 mod sorting;
 mod statements;
@@ -32,6 +35,7 @@ pub use event_ref::{EventRef, KindRef, PackedParameters, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
 pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
 pub use reader::WorkloadReader;
+pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use table::StatementText;
 pub use writer::{WorkloadWriter, WriterOptions, recover};
