@@ -66,6 +66,7 @@ fn they_come_back_in_time_order_from_the_workloads_start() {
     let info = writer.finish(Provenance::default()).unwrap();
     assert_eq!(info.server_events, all.len() as u64 + 1);
     assert_eq!(info.provenance.start_wall_us, 1_000);
+    assert_eq!((info.server_from_us, info.server_to_us), (-100, 99_000));
 
     let reader = WorkloadReader::open(&path).unwrap();
     reader.verify().unwrap();

@@ -211,10 +211,10 @@ fn coming_and_going(event: &mut ServerEvent, message: &str) -> bool {
     event.kind = if message.contains(" was terminated by signal ")
         || (message.contains(" exited with exit code ")
             && is(&["server process", "client backend"]))
-        || is(&["all server processes terminated; reinitializing"])
     {
         Kind::Crash
     } else if is(&[
+        "all server processes terminated; reinitializing",
         "database system was not properly shut down",
         "database system was interrupted",
     ]) {
@@ -260,8 +260,7 @@ fn failure(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
         "terminating connection due to conflict with recovery",
     ]) {
         event.kind = Kind::RecoveryConflict;
-        event.subject = Some(entry.detail.lines().next().unwrap_or_default().into())
-            .filter(|detail: &Box<str>| !detail.is_empty());
+        event.subject = entry.detail.lines().next().map(Into::into);
         return true;
     }
     event.kind = match entry.sqlstate.as_ref().map(|code| code.as_str()) {

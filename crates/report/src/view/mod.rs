@@ -9,3 +9,4 @@ pub(crate) mod message;
 pub(crate) mod run_summary;
 pub(crate) mod settings;
 pub(crate) mod sources;
+pub(crate) mod sqlstate;
