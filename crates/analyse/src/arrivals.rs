@@ -29,6 +29,19 @@ const WIDTHS_US: [i64; 22] = [
     86_400_000_000,
 ];
 
+/// The narrowest width that covers `span_us` with at most that many buckets.
+pub(crate) fn width_us(span_us: i64, buckets_max: usize) -> i64 {
+    let buckets = buckets_max as i64;
+    let mut width_us = WIDTHS_US
+        .into_iter()
+        .find(|width| span_us < width * buckets)
+        .unwrap_or(WIDTHS_US[WIDTHS_US.len() - 1]);
+    while span_us / width_us >= buckets {
+        width_us *= 2;
+    }
+    width_us
+}
+
 /// Counts in buckets of equal width from the workload's start, at most
 /// [`ARRIVAL_BUCKETS_MAX`] of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,16 +56,8 @@ impl Arrivals {
     /// Empty ones, with the narrowest width that covers `span_us`. What arrives later than that
     /// doubles the width.
     pub fn new(span_us: i64) -> Self {
-        let buckets = ARRIVAL_BUCKETS_MAX as i64;
-        let mut width_us = WIDTHS_US
-            .into_iter()
-            .find(|width| span_us < width * buckets)
-            .unwrap_or(WIDTHS_US[WIDTHS_US.len() - 1]);
-        while span_us / width_us >= buckets {
-            width_us *= 2;
-        }
         Self {
-            width_us,
+            width_us: width_us(span_us, ARRIVAL_BUCKETS_MAX),
             counts: Vec::new(),
         }
     }

@@ -1,17 +1,28 @@
 //! What is in a workload.
 
+mod breakdown;
+mod durations;
+mod over_time;
+mod server;
+mod statement;
+
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use workload::{
-    Event, EventKind, Fingerprint, Session, Sqlstate, StatementClass, StatementText, Unreplayable,
-    WorkloadInfo,
+    Event, EventKind, Fingerprint, ServerEvent, Session, Sqlstate, StatementClass, StatementText,
+    Unreplayable, WorkloadInfo,
 };
 
 use crate::arrivals::Arrivals;
 use crate::histogram::Histogram;
 use crate::landmarks::Landmarks;
-use crate::tally::Tally;
+use statement::Counted;
+
+pub use breakdown::{Breakdown, Totals};
+pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
+pub use over_time::{MOMENTS_MAX, Moment, OverTime};
+pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
+pub use statement::{CallExample, Literal, STATEMENT_STRETCHES, StatementStats, Stretch};
 
 /// What is in a workload.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +33,8 @@ pub struct Inspection {
     pub span_us: i64,
     /// It was recovered from an unfinished capture and ends early.
     pub recovered: bool,
+    /// The names of what it was read from.
+    pub sources: Vec<String>,
     /// Its sessions.
     pub sessions: SessionCounts,
     /// Statements in it.
@@ -29,25 +42,31 @@ pub struct Inspection {
     /// Of these, those that were done before a slice's start and lead to it.
     pub prelude: u64,
     /// Statements by database.
-    pub databases: Tally,
+    pub databases: Breakdown,
     /// Statements by role.
-    pub users: Tally,
+    pub users: Breakdown,
     /// Statements by `application_name`.
-    pub applications: Tally,
+    pub applications: Breakdown,
     /// Statements by class, the most first, without those that do not occur.
     pub classes: Vec<(StatementClass, u64)>,
     /// Events of each kind that is a statement: `simple`, `execute` …
     pub kinds: BTreeMap<&'static str, u64>,
     /// Statements over time.
     pub arrivals: Arrivals,
+    /// Everything over time.
+    pub over_time: OverTime,
     /// Captured errors of statements.
-    pub errors: BTreeMap<Sqlstate, u64>,
+    pub errors: BTreeMap<Sqlstate, ErrorCount>,
     /// Events that cannot be replayed as they were, by reason.
     pub unreplayable: BTreeMap<Unreplayable, u64>,
     /// The server's own time for all statements with a captured duration.
     pub captured: Option<Landmarks>,
+    /// How many of them took how long.
+    pub durations: Durations,
     /// Each fingerprint, by its total captured time, then by calls, the most first.
     pub by_statement: Vec<StatementStats>,
+    /// What the server did.
+    pub server: ServerActivity,
 }
 
 /// A workload's sessions.
@@ -55,7 +74,7 @@ pub struct Inspection {
 pub struct SessionCounts {
     /// All.
     pub count: u64,
-    /// The most that were open at one time.
+    /// The most that were open at one time; see [`Moment::open_most`].
     pub at_once: u64,
     /// Those whose beginning the source does not show.
     pub start_unseen: u64,
@@ -63,75 +82,69 @@ pub struct SessionCounts {
     pub end_unseen: u64,
 }
 
-/// One statement of a workload.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StatementStats {
-    /// Which.
-    pub fingerprint: Fingerprint,
-    /// Its normalised SQL, where the workload has it.
-    pub sql: Option<String>,
-    /// Its class, where the workload has it.
-    pub class: Option<StatementClass>,
-    /// How often it was sent.
-    pub calls: u64,
-    /// How often it failed.
-    pub errors: u64,
-    /// The server's own time for the calls with a captured duration.
-    pub captured: Option<Landmarks>,
+/// Failures with one code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorCount {
+    /// How many.
+    pub count: u64,
+    /// The statement of the first.
+    pub fingerprint: Option<Fingerprint>,
+    /// The session of the first.
+    pub session: u64,
+    /// When the first was sent, in microseconds from the workload's start.
+    pub due_us: i64,
+    /// Which of the workload's sources the first stands in, and the line.
+    pub place: (u32, u64),
 }
 
-impl StatementStats {
-    /// Its total captured time, in nanoseconds; 0 where none is known.
-    pub fn total_ns(&self) -> f64 {
-        self.captured.map_or(0.0, |landmarks| landmarks.total_ns)
-    }
-}
-
-#[derive(Default)]
-struct Counted {
-    calls: u64,
-    errors: u64,
-    captured: Histogram,
-}
+/// Where the totals of a session's names are.
+type Names = [usize; 3];
 
 impl Inspection {
-    /// Reads a workload: its manifest's part, events, sessions and statements' texts. The first
-    /// error of any iterator is handed back.
+    /// Reads a workload: its manifest's part, what the server did, sessions, events and statements'
+    /// texts. With `literals`, examples are kept as they were sent, with the user's data in them.
+    /// The first error of any iterator is handed back.
     pub fn collect<E>(
         info: &WorkloadInfo,
-        events: impl IntoIterator<Item = Result<(Event, Option<Fingerprint>), E>>,
+        server_events: impl IntoIterator<Item = Result<(ServerEvent, Option<Fingerprint>), E>>,
         sessions: impl IntoIterator<Item = Result<Session, E>>,
+        events: impl IntoIterator<Item = Result<(Event, Option<Fingerprint>), E>>,
         texts: impl IntoIterator<Item = Result<StatementText, E>>,
+        literals: bool,
     ) -> Result<Self, E> {
         let mut inspection = Self::empty(info);
         let mut counted: HashMap<Option<Fingerprint>, Counted> = HashMap::new();
-        let mut captured = Histogram::new();
-        for event in events {
+        for event in server_events {
             let (event, fingerprint) = event?;
-            if let Some(reason) = event.unreplayable {
-                *inspection.unreplayable.entry(reason).or_default() += 1;
-            }
-            if !event.kind.is_statement() {
-                continue;
-            }
-            inspection.count(&event.kind, event.due_us);
-            inspection.prelude += u64::from(event.prelude);
-            let statement = counted.entry(fingerprint).or_default();
-            statement.calls += 1;
-            if let Some(sqlstate) = event.outcome.sqlstate {
-                *inspection.errors.entry(sqlstate).or_default() += 1;
-                statement.errors += 1;
-            }
-            if let Some(duration_us) = event.outcome.duration_us {
-                let duration_ns = duration_us.saturating_mul(1_000);
-                statement.captured.record(duration_ns);
-                captured.record(duration_ns);
+            inspection.server.add(&event);
+            inspection.over_time.server(&event);
+            if fingerprint.is_some() {
+                counted.entry(fingerprint).or_default().server(&event);
             }
         }
-        inspection.captured = captured.landmarks();
         for session in sessions {
             inspection.session(&session?);
         }
+        let mut captured = Histogram::new();
+        let mut names: HashMap<u64, Names> = HashMap::new();
+        for event in events {
+            let (event, fingerprint) = event?;
+            inspection.event(&event, fingerprint, &mut names);
+            if !event.kind.is_statement() {
+                continue;
+            }
+            inspection.prelude += u64::from(event.prelude);
+            if let Some(duration_us) = event.outcome.duration_us {
+                captured.record(duration_us.saturating_mul(1_000));
+            }
+            let place = stretch(event.due_us, info.span_us);
+            let statement = counted.entry(fingerprint).or_default();
+            statement.call(&event, place, literals);
+        }
+        inspection.over_time.finish();
+        let moments = inspection.over_time.moments.iter();
+        inspection.sessions.at_once = moments.map(|one| one.open_most).max().unwrap_or(0);
+        inspection.captured = captured.landmarks();
         let mut known: HashMap<Fingerprint, StatementText> = HashMap::new();
         for text in texts {
             let text = text?;
@@ -146,43 +159,126 @@ impl Inspection {
             start_wall_us: info.provenance.start_wall_us,
             span_us: info.span_us,
             recovered: info.recovered,
-            sessions: SessionCounts {
-                at_once: info.sessions_at_once,
-                ..SessionCounts::default()
-            },
+            sources: info
+                .provenance
+                .sources
+                .iter()
+                .map(|source| source.name.clone())
+                .collect(),
+            sessions: SessionCounts::default(),
             statements: 0,
             prelude: 0,
-            databases: Tally::default(),
-            users: Tally::default(),
-            applications: Tally::default(),
+            databases: Breakdown::default(),
+            users: Breakdown::default(),
+            applications: Breakdown::default(),
             classes: Vec::new(),
             kinds: BTreeMap::new(),
             arrivals: Arrivals::new(info.span_us),
+            over_time: OverTime::new(
+                info.server_from_us.min(0),
+                info.server_to_us.max(info.span_us),
+            ),
             errors: BTreeMap::new(),
             unreplayable: BTreeMap::new(),
             captured: None,
+            durations: Durations::default(),
             by_statement: Vec::new(),
+            server: ServerActivity::default(),
         }
-    }
-
-    fn count(&mut self, kind: &EventKind, due_us: i64) {
-        self.statements += 1;
-        *self.kinds.entry(kind.name()).or_default() += 1;
-        self.arrivals.add(due_us);
     }
 
     fn session(&mut self, session: &Session) {
         self.sessions.count += 1;
         self.sessions.start_unseen += u64::from(!session.start_seen);
         self.sessions.end_unseen += u64::from(!session.end_seen);
-        for (tally, name) in [
-            (&mut self.databases, &session.database),
-            (&mut self.users, &session.user),
-            (&mut self.applications, &session.application),
-        ] {
-            let name: &Arc<str> = name;
-            tally.add(name, session.statements);
+        if !session.end_seen {
+            self.over_time.lost(session.end_us);
         }
+    }
+
+    fn event(
+        &mut self,
+        event: &Event,
+        fingerprint: Option<Fingerprint>,
+        names: &mut HashMap<u64, Names>,
+    ) {
+        if let Some(reason) = event.unreplayable {
+            *self.unreplayable.entry(reason).or_default() += 1;
+        }
+        match &event.kind {
+            EventKind::Connect {
+                database,
+                user,
+                application,
+            } => {
+                let places = [
+                    self.databases.place(database),
+                    self.users.place(user),
+                    self.applications.place(application),
+                ];
+                names.insert(event.session, places);
+                self.over_time.opened(event.due_us);
+                for totals in self.totals(Some(places)) {
+                    totals.sessions += 1;
+                }
+            }
+            EventKind::Disconnect => {
+                names.remove(&event.session);
+                self.over_time.closed(event.due_us);
+            }
+            EventKind::Cancel => (),
+            kind => {
+                *self.kinds.entry(kind.name()).or_default() += 1;
+                self.statement(event, fingerprint, names.get(&event.session).copied());
+            }
+        }
+    }
+
+    fn statement(&mut self, event: &Event, fingerprint: Option<Fingerprint>, of: Option<Names>) {
+        let sqlstate = event.outcome.sqlstate;
+        let time_us = event.outcome.duration_us.unwrap_or(0);
+        self.statements += 1;
+        self.arrivals.add(event.due_us);
+        let moment = self.over_time.at(event.due_us);
+        moment.statements += 1;
+        moment.time_us += time_us;
+        if let Some(sqlstate) = sqlstate {
+            *moment.errors.entry(sqlstate).or_default() += 1;
+            let first = ErrorCount {
+                count: 0,
+                fingerprint,
+                session: event.session,
+                due_us: event.due_us,
+                place: (event.source, event.line),
+            };
+            self.errors.entry(sqlstate).or_insert(first).count += 1;
+        }
+        if let Some(duration_us) = event.outcome.duration_us {
+            self.durations.add(duration_us);
+        }
+        for totals in self.totals(of) {
+            totals.statements += 1;
+            totals.errors += u64::from(sqlstate.is_some());
+            totals.time_us += time_us;
+        }
+    }
+
+    fn totals(&mut self, of: Option<Names>) -> impl Iterator<Item = &mut Totals> {
+        // A session without a Connect is none that a capture makes; it has no names.
+        let [database, user, application] = of.unwrap_or_else(|| {
+            let empty = std::sync::Arc::from("");
+            [
+                self.databases.place(&empty),
+                self.users.place(&empty),
+                self.applications.place(&empty),
+            ]
+        });
+        [
+            self.databases.at(database),
+            self.users.at(user),
+            self.applications.at(application),
+        ]
+        .into_iter()
     }
 
     fn statements_of(
@@ -194,18 +290,14 @@ impl Inspection {
         for (fingerprint, counted) in counted {
             let text = fingerprint.and_then(|fingerprint| texts.remove(&fingerprint));
             let class = text.as_ref().map(|text| text.class);
-            *classes
-                .entry(class.unwrap_or(StatementClass::Other))
-                .or_default() += counted.calls;
+            // A statement that only the server speaks of was never logged by itself.
+            if counted.calls > 0 {
+                *classes
+                    .entry(class.unwrap_or(StatementClass::Other))
+                    .or_default() += counted.calls;
+            }
             if let Some(fingerprint) = fingerprint {
-                self.by_statement.push(StatementStats {
-                    fingerprint,
-                    class,
-                    sql: text.map(|text| text.sql),
-                    calls: counted.calls,
-                    errors: counted.errors,
-                    captured: counted.captured.landmarks(),
-                });
+                self.by_statement.push(counted.stats(fingerprint, text));
             }
         }
         self.classes = StatementClass::ALL
@@ -226,4 +318,11 @@ impl Inspection {
     pub fn with_duration(&self) -> u64 {
         self.captured.map_or(0, |landmarks| landmarks.count)
     }
+}
+
+/// Which of a statement's stretches holds a time.
+fn stretch(due_us: i64, span_us: i64) -> u8 {
+    let of = STATEMENT_STRETCHES as i128;
+    let at = i128::from(due_us.max(0)) * of / (i128::from(span_us.max(0)) + 1);
+    at.min(of - 1) as u8
 }

@@ -32,7 +32,6 @@ pub mod quantile;
 mod random;
 mod series;
 mod summary;
-mod tally;
 mod timeline;
 
 pub use arrivals::{ARRIVAL_BUCKETS_MAX, Arrivals};
@@ -44,7 +43,12 @@ pub use compare::{
 };
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange, ErrorDirection};
 pub use histogram::Histogram;
-pub use inspect::{Inspection, SessionCounts, StatementStats};
+pub use inspect::{
+    Breakdown, CallExample, Checkpoints, DURATION_BOUNDS_US, DurationBin, Durations, ErrorCount,
+    Inspection, Literal, LongestWait, MOMENTS_MAX, Moment, NOTABLE_MAX, Notable, OverTime,
+    STATEMENT_STRETCHES, ServerActivity, SessionCounts, StatementStats, Stretch, TableUpkeep,
+    Totals,
+};
 pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, Lack, MARGIN_DEFAULT, Measure, STRETCHES_MIN,
 };
@@ -52,5 +56,4 @@ pub use landmarks::Landmarks;
 pub use profile::RunProfile;
 pub use series::SAMPLES_MAX;
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};
-pub use tally::Tally;
 pub use timeline::STRETCHES_MAX;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use analyse::Inspection;
+use analyse::{Breakdown, Inspection};
 use workload::{
     Event, EventKind, Fingerprint, Outcome, Session, Sqlstate, StatementClass, StatementText,
     Unreplayable, WorkloadInfo,
@@ -44,14 +44,14 @@ fn inspected() -> Inspection {
         ..WorkloadInfo::default()
     };
     let sql: Arc<str> = Arc::from("select 1");
-    let connect = EventKind::Connect {
-        database: Arc::from("shop"),
+    let connect = |database| EventKind::Connect {
+        database: Arc::from(database),
         user: Arc::from("app"),
         application: Arc::from(""),
     };
     let mut events = vec![
-        (event(0, 0, connect.clone()), None),
-        (event(1, 0, connect), None),
+        (event(0, 0, connect("shop")), None),
+        (event(1, 0, connect("stock")), None),
     ];
     for number in 0..600i64 {
         let kind = if number % 3 == 0 {
@@ -86,13 +86,15 @@ fn inspected() -> Inspection {
     };
     Inspection::collect::<()>(
         &info,
-        events.into_iter().map(Ok),
+        [],
         [session(0, "shop", 400), session(1, "stock", 200)].map(Ok),
+        events.into_iter().map(Ok),
         [
             text(1, "select $1", StatementClass::Select),
             text(2, "insert into t values ($1)", StatementClass::Insert),
         ]
         .map(Ok),
+        false,
     )
     .unwrap()
 }
@@ -110,12 +112,16 @@ fn all_ways_to_count_come_to_the_same() {
     assert_eq!(inspection.arrivals.counts.iter().sum::<u64>(), 600);
     let calls: u64 = inspection.by_statement.iter().map(|one| one.calls).sum();
     assert_eq!(calls, 600);
-    let databases = inspection.databases.descending();
+    let statements = |breakdown: &Breakdown| -> Vec<(Arc<str>, u64)> {
+        let all = breakdown.descending().into_iter();
+        all.map(|(name, totals)| (name, totals.statements))
+            .collect()
+    };
     assert_eq!(
-        databases,
-        [(Arc::from("shop"), 400), (Arc::from("stock"), 200)]
+        statements(&inspection.databases),
+        [(Arc::from("shop"), 300), (Arc::from("stock"), 300)]
     );
-    assert_eq!(inspection.users.descending(), [(Arc::from("app"), 600)]);
+    assert_eq!(statements(&inspection.users), [(Arc::from("app"), 600)]);
 }
 
 #[test]
@@ -125,7 +131,9 @@ fn sessions_errors_and_reasons_are_told() {
     assert_eq!(inspection.sessions.at_once, 2);
     assert_eq!(inspection.sessions.start_unseen, 1);
     assert_eq!(inspection.sessions.end_unseen, 0);
-    assert_eq!(inspection.errors[&Sqlstate::parse("23505").unwrap()], 1);
+    let error = inspection.errors[&Sqlstate::parse("23505").unwrap()];
+    assert_eq!((error.count, error.session, error.due_us), (1, 1, 700_000));
+    assert_eq!(error.fingerprint, Some(Fingerprint(1)));
     assert_eq!(inspection.unreplayable[&Unreplayable::ParametersMissing], 1);
     assert_eq!(inspection.with_duration(), 540);
 }

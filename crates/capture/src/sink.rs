@@ -1,6 +1,6 @@
 //! Where captured events go.
 
-use workload::{ArchiveError, Event, EventRef, Session, WorkloadWriter};
+use workload::{ArchiveError, Event, EventRef, ServerEvent, Session, WorkloadWriter};
 
 /// Why a sink took no more: its own error, as the user should read it.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,12 @@ pub trait EventSink {
     /// # Errors
     /// Where it cannot be kept; the capture ends.
     fn session(&mut self, session: Session) -> Result<(), SinkError>;
+
+    /// Takes one thing that the server did. They come in any order.
+    ///
+    /// # Errors
+    /// Where it cannot be kept; the capture ends.
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError>;
 }
 
 impl EventSink for WorkloadWriter {
@@ -39,6 +45,10 @@ impl EventSink for WorkloadWriter {
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
         WorkloadWriter::session(self, session).map_err(archived)
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        WorkloadWriter::server_event(self, event).map_err(archived)
     }
 }
 
@@ -55,6 +65,8 @@ pub struct Counted {
     pub statements: u64,
     /// Sessions taken.
     pub sessions: u64,
+    /// Things that the server did.
+    pub server_events: u64,
 }
 
 impl EventSink for Counted {
@@ -68,6 +80,11 @@ impl EventSink for Counted {
         self.sessions += 1;
         Ok(())
     }
+
+    fn server_event(&mut self, _: ServerEvent) -> Result<(), SinkError> {
+        self.server_events += 1;
+        Ok(())
+    }
 }
 
 /// A sink that keeps everything in memory: for tests and small sources.
@@ -77,6 +94,8 @@ pub struct Collected {
     pub events: Vec<Event>,
     /// The sessions, as they ended.
     pub sessions: Vec<Session>,
+    /// What the server did, as it came.
+    pub server_events: Vec<ServerEvent>,
 }
 
 impl EventSink for Collected {
@@ -87,6 +106,11 @@ impl EventSink for Collected {
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
         self.sessions.push(session);
+        Ok(())
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        self.server_events.push(event);
         Ok(())
     }
 }

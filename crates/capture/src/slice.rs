@@ -1,7 +1,7 @@
 //! A sink in front of a sink that lets a slice through.
 
 use workload::rewrite::{SliceAccount, SliceError, Slicer};
-use workload::{EventRef, Session};
+use workload::{EventRef, ServerEvent, Session};
 
 use crate::sink::{EventSink, SinkError};
 
@@ -44,6 +44,17 @@ impl<S: EventSink> EventSink for SliceSink<S> {
             Some(slicer) => slicer.session(session),
         };
         session.map_or(Ok(()), |session| self.inner.session(session))
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        let takes = self
+            .slicer
+            .as_mut()
+            .is_none_or(|slicer| slicer.takes_server_event(event.at_us, event.session));
+        match takes {
+            true => self.inner.server_event(event),
+            false => Ok(()),
+        }
     }
 }
 

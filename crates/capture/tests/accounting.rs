@@ -11,7 +11,7 @@ use capture::log::{
 use capture::{Collected, EventSink, SinkError};
 use normal::{check_laws, normal_form};
 use proptest::prelude::*;
-use workload::{EventRef, Session};
+use workload::{EventRef, ServerEvent, Session};
 
 const STDERR: &[u8] = include_bytes!("fixtures/both.log");
 const CSV: &[u8] = include_bytes!("fixtures/both.csv");
@@ -208,6 +208,10 @@ impl EventSink for Full {
     }
 
     fn session(&mut self, _: Session) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn server_event(&mut self, _: ServerEvent) -> Result<(), SinkError> {
         Ok(())
     }
 }

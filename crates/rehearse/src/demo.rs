@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
-use report::{CompareView, InspectView, compare_text, inspect_text};
+use report::inspect_text::{self, InspectTextOptions};
+use report::{CompareView, InspectView, StatementOrder, compare_text};
 use workload::WorkloadReader;
 
-use crate::commands::{capture, compare, replay as replaying, sandbox};
+use crate::commands::{capture, compare, inspect, replay as replaying, sandbox};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::Demo;
@@ -95,14 +96,11 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     let reader = WorkloadReader::open(&workload)?;
 
     step(5, "rehearse inspect: what is in it");
-    let inspection = analyse::Inspection::collect(
-        reader.info(),
-        reader.events()?,
-        reader.sessions()?,
-        reader.statements()?,
-    )?;
-    let view = InspectView::new(&workload.display().to_string(), &inspection);
-    terminal::say(&inspect_text::render_text(&view, &terminal::style()));
+    let inspection = inspect::collect(&reader, false)?;
+    let name = workload.display().to_string();
+    let view = InspectView::new(&name, &inspection, StatementOrder::Total);
+    let shown = InspectTextOptions::default();
+    terminal::say(&inspect_text::render_text(&view, shown, &terminal::style()));
     stop_if_asked(&interrupt)?;
 
     step(

@@ -181,9 +181,34 @@ pub struct Inspect {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a page, one file that opens in any browser.
+    #[arg(long, value_name = "FILE.html", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
+    /// How many statements to show in each list.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
+    /// In which order to show statements; without it, the text has a list in each.
+    #[arg(long, value_enum)]
+    pub sort: Option<Sort>,
+    /// Show the slowest calls as they were sent, with the values of the user's data.
+    #[arg(long)]
+    pub show_literals: bool,
     /// Compare every file with its checksum first.
     #[arg(long)]
     pub verify: bool,
+}
+
+/// An order of statements, the most first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Their time in all.
+    Total,
+    /// How often they were sent.
+    Calls,
+    /// Their arithmetic mean.
+    Mean,
+    /// Their slowest call.
+    Max,
 }
 
 /// `rehearse replay`

@@ -13,10 +13,12 @@
 //! SQL is shown in its normal form. Messages of a server may hold values of the user's data; they
 //! are masked in the views, so in texts and in JSON alike, unless the program was asked for them.
 
+mod html;
 mod json;
 mod text;
 mod view;
 
+pub use html::inspect_page;
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{
@@ -29,7 +31,12 @@ pub use view::compare::{
     TimesView, VerdictView,
 };
 pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};
-pub use view::inspect::{ArrivalsView, InspectStatementView, InspectView, NameCountView};
+pub use view::inspect::{
+    ArrivalsView, CallExampleView, CapturedErrorView, CheckpointsView, CodeCountView,
+    DurationBinView, InspectStatementView, InspectView, LiteralView, LockWaitView, NameCountView,
+    NameTotalsView, NotableView, OverTimeView, STRETCHES, ServerView, StatementOrder,
+    TableUpkeepView,
+};
 pub use view::latency::LatencyView;
 pub use view::message::Literals;
 pub use view::run_summary::{

@@ -1,158 +1,199 @@
 //! A workload as a reader sees it.
 
-use std::sync::Arc;
+mod made_up;
 
 use analyse::Inspection;
-use report::{InspectView, TextStyle, inspect_text, to_json};
-use workload::{
-    Event, EventKind, Fingerprint, Outcome, Session, Sqlstate, StatementClass, StatementText,
-    Unreplayable, WorkloadInfo,
-};
+use made_up::{Made, inspected};
+use report::inspect_text::{self, InspectTextOptions};
+use report::{InspectView, StatementOrder, TextStyle, to_json};
+use workload::WorkloadInfo;
 
-fn inspected(with_durations: bool) -> InspectView {
-    let mut info = WorkloadInfo {
-        span_us: 119_960_000,
-        sessions_at_once: 12,
-        ..WorkloadInfo::default()
-    };
-    info.provenance.start_wall_us = 1_772_357_405_000_000;
-    let events = (0..3_000i64)
-        .filter(|number| number % 600 > number / 60)
-        .map(|number| {
-            let which = [1, 2, 1, 3, 1][number as usize % 5];
-            let sql: Arc<str> = Arc::from("as sent");
-            let kind = if which == 3 {
-                EventKind::Simple { sql }
-            } else {
-                EventKind::Execute {
-                    statement: Arc::from("s1"),
-                    portal: Arc::from(""),
-                    sql,
-                    parameters: vec![],
-                }
-            };
-            let duration_us = [400, 1_500, 90_000][which as usize - 1] + number as u64 % 100;
-            let event = Event {
-                session: number as u64 % 20,
-                sequence: number as u64 / 20,
-                due_us: number * 40_000,
-                kind,
-                outcome: Outcome {
-                    duration_us: with_durations.then_some(duration_us),
-                    sqlstate: (number % 300 == 299).then_some(Sqlstate(*b"23505")),
-                    ..Outcome::default()
-                },
-                unreplayable: (number % 1_000 == 998).then_some(Unreplayable::ParametersMissing),
-                source: 0,
-                line: 0,
-                prelude: false,
-            };
-            Ok((event, Some(Fingerprint(which))))
-        });
-    let sessions = (0..20).map(|id| {
-        Ok(Session {
-            id,
-            database: Arc::from(if id < 15 { "shop" } else { "stock" }),
-            user: Arc::from("app"),
-            application: Arc::from(if id % 2 == 0 { "web" } else { "" }),
-            client: Arc::from("[local]"),
-            start_us: 0,
-            end_us: 1,
-            start_seen: id > 2,
-            end_seen: true,
-            statements: 137,
-        })
-    });
-    let texts = [
-        (
-            1,
-            StatementClass::Select,
-            "select * from customers where id = $1",
-        ),
-        (
-            2,
-            StatementClass::Insert,
-            "insert into orders (customer_id, total) values ($1, $2)",
-        ),
-        (
-            3,
-            StatementClass::Select,
-            "select date_trunc($1, placed_at), sum(total) from orders group by $2 order by $3",
-        ),
-    ];
-    let texts = texts.map(|(id, class, sql)| {
-        Ok::<_, ()>(StatementText {
-            fingerprint: Fingerprint(id),
-            sql: sql.to_owned(),
-            class,
-        })
-    });
-    let inspection = Inspection::collect(&info, events, sessions, texts).unwrap();
-    InspectView::new("shop.workload", &inspection)
+fn text(view: &InspectView, options: InspectTextOptions) -> String {
+    inspect_text::render_text(view, options, &TextStyle::default())
 }
 
 #[test]
 fn a_workload_tells_what_is_in_it() {
-    let text = inspect_text::render_text(&inspected(true), &TextStyle::default());
+    let text = text(&inspected(Made::default()), InspectTextOptions::default());
     assert_eq!(text, INSPECTED);
-    assert!(text.lines().count() <= 40);
+    assert!(text.lines().count() <= 60);
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= 100 || line.contains("not replayable"))
+    );
+}
+
+#[test]
+fn one_order_can_be_asked_for_and_how_many() {
+    let options = InspectTextOptions {
+        order: Some(StatementOrder::Calls),
+        top: Some(1),
+    };
+    let text = text(&inspected(Made::default()), options);
+    assert!(text.contains("By calls, 1 of 3 statements"), "{text}");
+    assert!(!text.contains("by total time"), "{text}");
+    assert!(text.contains("  1.5 %  1,735  782 ms"), "{text}");
+    assert!(!text.contains("insert into orders"), "{text}");
+}
+
+#[test]
+fn values_are_shown_only_where_asked_for() {
+    let hidden = text(&inspected(Made::default()), InspectTextOptions::default());
+    assert!(!hidden.contains("secret"), "{hidden}");
+    let made = Made {
+        literals: true,
+        ..Made::default()
+    };
+    let shown = text(&inspected(made), InspectTextOptions::default());
+    assert!(
+        shown.contains("$1 = 'secret 7'") || shown.contains("'secret"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn without_durations_calls_are_what_is_known() {
-    let text = inspect_text::render_text(&inspected(false), &TextStyle::default());
+    let made = Made {
+        durations: false,
+        ..Made::default()
+    };
+    let view = inspected(made);
+    let text = text(&view, InspectTextOptions::default());
     assert!(
-        text.contains("durations       known of 0.0 % of the statements"),
+        text.contains("none in the log, so no times are known"),
         "{text}"
     );
     assert!(
         text.contains("Statements by calls, 3 of 3 statements"),
         "{text}"
     );
-    assert!(!text.contains("total time"), "{text}");
+    assert!(
+        !text.contains("total time") && !text.contains("0 ns"),
+        "{text}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&to_json(&view)).unwrap();
+    assert!(json["captured"].is_null() && json["by_statement"][0]["share"].is_null());
 }
 
 #[test]
 fn an_empty_workload_is_no_error() {
-    let nothing = Inspection::collect::<()>(&WorkloadInfo::default(), [], [], []).unwrap();
-    let text = inspect_text::render_text(
-        &InspectView::new("e.workload", &nothing),
-        &TextStyle::default(),
-    );
+    let info = WorkloadInfo::default();
+    let nothing = Inspection::collect::<()>(&info, [], [], [], [], false).unwrap();
+    let view = InspectView::new("e.workload", &nothing, StatementOrder::Total);
+    let text = text(&view, InspectTextOptions::default());
     assert!(text.contains("statements  0; – may write"), "{text}");
+    assert!(
+        !text.contains("The server") && !text.contains("Errors"),
+        "{text}"
+    );
 }
 
 #[test]
 fn machines_are_told_the_same() {
-    let json: serde_json::Value = serde_json::from_str(&to_json(&inspected(true))).unwrap();
+    let view = inspected(Made::default());
+    let json: serde_json::Value = serde_json::from_str(&to_json(&view)).unwrap();
     assert_eq!(json["schema"], "rehearse/inspect/1");
     assert_eq!(json["sessions"], 20);
     assert_eq!(json["by_statement"][0]["fingerprint"], "0000000000000003");
     assert_eq!(json["by_statement"][0]["captured"]["max_us"], 90_098.0);
+    assert_eq!(
+        json["by_statement"][0]["example"]["source"],
+        "logs/shop.log"
+    );
+    assert!(json["by_statement"][0]["example"]["literal"].is_null());
+    assert_eq!(json["error_examples"][0]["name"], "unique_violation");
+    assert_eq!(json["server"]["temporary_bytes"], 3 << 20);
+    let sum = |list: &serde_json::Value| -> u64 {
+        let list = list.as_array().unwrap().iter();
+        list.map(|one| one.as_u64().unwrap()).sum()
+    };
+    let over = &json["over_time"];
+    assert_eq!(
+        sum(&over["statements"]),
+        json["statements"].as_u64().unwrap()
+    );
+    assert_eq!(
+        sum(&over["errors"]),
+        json["errors"]["23505"].as_u64().unwrap()
+    );
+    assert_eq!(sum(&over["errors_by_code"]["23505"]), sum(&over["errors"]));
+    assert_eq!(sum(&over["opened"]), 20);
+    let shares = json["by_statement"].as_array().unwrap().iter();
+    let all: f64 = shares.map(|one| one["share"].as_f64().unwrap()).sum();
+    assert!((all - 1.0).abs() < 1e-9);
+}
+
+/// A shorter page keeps what is first in any order.
+#[test]
+fn what_is_kept_is_first_in_some_order() {
+    let mut view = inspected(Made::default());
+    view.keep(1);
+    let kept: Vec<&str> = view
+        .by_statement
+        .iter()
+        .map(|one| one.sql.as_str())
+        .collect();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert_eq!(view.fingerprints, 3);
 }
 
 const INSPECTED: &str = r#"shop.workload: 1 min 59 s from 2026-03-01 09:30:05 UTC
-  sessions        20, at most 12 at once; 3 began before the capture
+  sessions        20, at most 20 at once; 3 began before the capture
   statements      2,895, 24.1 a second; 20.0 % may write
   classes         select 2,315 · insert 580
   sent as         execute 2,315 · simple 580
-  databases       shop 2,055 · stock 685
-  users           app 2,740
-  applications    (none) 1,370 · web 1,370
-  durations       known of 100 % of the statements
+  databases       shop 2,165 · stock 730
+  users           app 2,895
+  applications    (none) 1,450 · web 1,445
+  durations       known of 100 %: 53.9 s in all; p50 485 µs, p95 89.7 ms, p99 89.7 ms, max 90.1 ms
   errors          23505 × 10
   not replayable  3: its parameters are not in the log; set log_parameter_max_length and log_parameter_max_length_on_error to -1
 
 Statements a second over time (a column is 2.00 s)
-  25.0 ┤████████████▃███████████ ███████████ ███████████ ███████████
-       ┤████████████████████████▆███████████▂███████████ ███████████
-       ┤████████████████████████████████████████████████▅███████████
-     0 └────────────────────────────────────────────────────────────
-        0                                                 2 min 00 s
+                      25.0 ┤████████████▃███████████ ███████████ ███████████ ███████████
+                           ┤████████████████████████▆███████████▂███████████ ███████████
+                           ┤████████████████████████████████████████████████▅███████████
+                         0 └────────────────────────────────────────────────────────────
+  sessions open         20 ┤████████████████████████████████████████████████████████████
+  errors                 1 ┤     █     █     █     █     █     █     █     █     █     █
+  temporary files 3.00 MiB ┤                                             █
+  lock waits             1 ┤                              █
+  checkpoints            1 ┤  █
+  autovacuum             1 ┤                                        █
+                            0                                                 2 min 00 s
+
+How long statements took, and their part of the time
+   under 500 µs  1,735  59.9 %   1.5 %  ████████████████████████████████████████
+  under 1.00 ms      0   0.0 %   0.0 %
+  under 2.00 ms    580  20.0 %   1.7 %  █████████████
+  under 5.00 ms      0   0.0 %   0.0 %
+  under 10.0 ms      0   0.0 %   0.0 %
+  under 20.0 ms      0   0.0 %   0.0 %
+  under 50.0 ms      0   0.0 %   0.0 %
+   under 100 ms    580  20.0 %  96.9 %  █████████████
 
 Statements by total time (captured, the server's own), 3 of 3 statements
-   share  calls   total      p50      p95      p99      max  statement
-  96.9 %    580  52.2 s  89.7 ms  89.7 ms  89.7 ms  90.1 ms  select date_trunc($1, placed_at), sum(…
-   1.7 %    580  899 ms  1.55 ms  1.60 ms  1.60 ms  1.60 ms  insert into orders (customer_id, total…
-   1.5 %  1,735  782 ms   453 µs   494 µs   498 µs   499 µs  select * from customers where id = $1
+   share  calls   total      p50      p95      p99      max  failed  statement
+  96.9 %    580  52.2 s  89.7 ms  89.7 ms  89.7 ms  90.1 ms       0  select date_trunc($1, placed_a…
+   1.7 %    580  899 ms  1.55 ms  1.60 ms  1.60 ms  1.60 ms       0  insert into orders (customer_i…
+   1.5 %  1,735  782 ms   453 µs   494 µs   498 µs   499 µs      10  select * from customers where…
+
+By slowest call, 3 of 3 statements
+      max  calls   share      p50      p95      p99  failed  statement
+  90.1 ms    580  96.9 %  89.7 ms  89.7 ms  89.7 ms       0  select date_trunc($1, placed_at), sum(…
+    the slowest: 3.92 s after the start, session 18, shop.log:100
+  1.60 ms    580   1.7 %  1.55 ms  1.60 ms  1.60 ms       0  insert into orders (customer_id, total…
+    the slowest: 3.84 s after the start, session 16, shop.log:98
+   499 µs  1,735   1.5 %   453 µs   494 µs   498 µs      10  select * from customers where id = $1
+    the slowest: 3.96 s after the start, session 19, shop.log:101
+
+Errors, 10 with 1 code
+  10  23505 unique_violation  first at shop.log:301: select * from customers where id = $1
+
+The server
+  temporary files  2, 3.00 MiB in all, the largest 2.00 MiB; most (3.00 MiB) by select date_trunc(…
+  lock waits       1, 2.50 s in those that ended; the longest 2.50 s for ShareLock on transaction…
+  checkpoints      1 (time 1); 4.10 s in all, the longest 4.10 s; 64.0 MiB of WAL
+  autovacuum       1 vacuum, 0 analyzes of 1 table, 900 ms; most for shop.public.orders: 900 ms
+  also             crash 1
 "#;

@@ -77,6 +77,15 @@ pub struct WorkloadInfo {
     pub writes: u64,
     /// Statements with a captured duration.
     pub with_duration: u64,
+    /// Things that the server did.
+    #[serde(default)]
+    pub server_events: u64,
+    /// The first of them, in microseconds from the workload's start; negative before it.
+    #[serde(default)]
+    pub server_from_us: i64,
+    /// The last of them, in microseconds from the workload's start.
+    #[serde(default)]
+    pub server_to_us: i64,
     /// The workload was recovered from an unfinished one; it ends early.
     #[serde(default)]
     pub recovered: bool,

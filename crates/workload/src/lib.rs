@@ -5,6 +5,7 @@
 //! - `events-*.parquet`: every [`Event`], in the order of [`Event::due_us`], then session, then
 //!   sequence. The only table that a replay reads.
 //! - `sessions.parquet`: every [`Session`], in the order in which they ended.
+//! - `server-events.parquet`: every [`ServerEvent`], in the order of time.
 //! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first sight.
 //!
 //! Who drives: `capture` pushes events in the order in which it meets them into a
@@ -21,6 +22,8 @@ mod format;
 mod packed;
 mod reader;
 pub mod rewrite;
+mod server_event;
+mod server_order;
 mod session;
 mod sorting;
 mod statements;
@@ -33,6 +36,7 @@ pub use event_ref::{EventRef, KindRef, PackedParameters, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
 pub use format::{FORMAT, KIND, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use reader::WorkloadReader;
+pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use table::StatementText;
 pub use writer::{WorkloadWriter, WriterOptions, recover};

@@ -7,6 +7,7 @@ use archive::{Archive, ArchiveError};
 use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 use crate::format::{FORMAT, KIND, WorkloadInfo};
+use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows, SESSION, STATEMENT, StatementText, read_session};
 
@@ -84,6 +85,21 @@ impl WorkloadReader {
     ) -> Result<impl Iterator<Item = Result<Session, ArchiveError>> + use<>, ArchiveError> {
         let table = self.archive.table("sessions", SESSION)?;
         Ok(table.rows(|batch, row| Ok(read_session(batch, row))))
+    }
+
+    /// What the server did, by time, each with the fingerprint of its statement. Empty for a
+    /// workload of an earlier version, or from a source that does not say.
+    ///
+    /// # Errors
+    /// Where the file cannot be read; later damage comes as an item.
+    pub fn server_events(
+        &self,
+    ) -> Result<
+        impl Iterator<Item = Result<(ServerEvent, Option<Fingerprint>), ArchiveError>> + use<>,
+        ArchiveError,
+    > {
+        let table = self.archive.table("server-events", SERVER_EVENT)?;
+        Ok(table.rows(|batch, row| Ok(read_server_event(batch, row))))
     }
 
     /// All statements, in the order of first sight.

@@ -65,13 +65,23 @@ impl StatementWriter {
 
     /// The fingerprint of one more execution of this text.
     pub(crate) fn fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
-        let known = match self.by_text.get(&hash) {
-            Some(known) => *known,
-            None => self.meet(hash, sql)?,
-        };
+        let known = self.known(sql)?;
         self.writes += u64::from(known.may_write);
         Ok(known.fingerprint)
+    }
+
+    /// The fingerprint of a text that is only spoken of.
+    pub(crate) fn name(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
+        Ok(self.known(sql)?.fingerprint)
+    }
+
+    #[inline]
+    fn known(&mut self, sql: &str) -> Result<Known, ArchiveError> {
+        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
+        match self.by_text.get(&hash) {
+            Some(known) => Ok(*known),
+            None => self.meet(hash, sql),
+        }
     }
 
     fn meet(&mut self, hash: u64, sql: &str) -> Result<Known, ArchiveError> {

@@ -14,6 +14,8 @@ use crate::event::EventKind;
 use crate::event_ref::{EventRef, KindRef};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::packed::PackedEvents;
+use crate::server_event::ServerEvent;
+use crate::server_order::ServerOrder;
 use crate::session::Session;
 use crate::sorting::{Sorted, TimeOrder};
 use crate::statements::StatementWriter;
@@ -53,6 +55,7 @@ pub struct WorkloadWriter {
     /// `None` once it is finished.
     archive: Option<Arc<ArchiveWriter>>,
     sessions: Option<TableWriter>,
+    server: ServerOrder,
     chunk: PackedEvents,
     chunk_bytes_max: usize,
     writing: Option<Writing>,
@@ -70,8 +73,8 @@ struct Writing {
 /// What the writing thread made.
 struct Written {
     sorted: Sorted,
-    statements: Vec<archive::FileEntry>,
-    writes: u64,
+    /// Not ended: what the server did names statements, too.
+    statements: StatementWriter,
 }
 
 impl WorkloadWriter {
@@ -111,6 +114,7 @@ impl WorkloadWriter {
         Ok(WorkloadWriter {
             archive: Some(archive),
             sessions: Some(sessions),
+            server: ServerOrder::default(),
             chunk: PackedEvents::default(),
             chunk_bytes_max: CHUNK_BYTES_MAX.min(options.memory_bytes / 16),
             writing: Some(Writing {
@@ -185,6 +189,19 @@ impl WorkloadWriter {
         }
     }
 
+    /// Takes one thing that the server did. Its `at_us` is wall time here. They may come in any
+    /// order.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn server_event(&mut self, event: ServerEvent) -> Result<(), ArchiveError> {
+        self.info.server_events += 1;
+        match &self.archive {
+            Some(archive) => self.server.push(archive, event),
+            None => Ok(()),
+        }
+    }
+
     /// Sorts what is left, writes the manifest, syncs and renames.
     /// `provenance.start_wall_us` is set here.
     ///
@@ -194,15 +211,26 @@ impl WorkloadWriter {
         self.send_chunk()?;
         let written = self.join()?.expect("what failed was told to the caller");
         let Written {
-            sorted,
-            statements,
-            writes,
+            mut sorted,
+            mut statements,
         } = written;
         let sessions = self.sessions.take().expect("finished once");
         let archive = self.archive.take().and_then(Arc::into_inner);
         let archive = archive.expect("the thread that shared it has ended");
+        let server = std::mem::take(&mut self.server);
+        let server_span_us = server.span_us();
+        if self.info.events == 0 {
+            // No client did anything: time begins with what the server did.
+            sorted.start_wall_us = server_span_us.map_or(0, |(from_us, _)| from_us);
+        }
+        if let Some((from_us, to_us)) = server_span_us {
+            self.info.server_from_us = from_us - sorted.start_wall_us;
+            self.info.server_to_us = to_us - sorted.start_wall_us;
+        }
         let mut files = sorted.files;
         files.extend(relative_sessions(&archive, sessions, sorted.start_wall_us)?);
+        files.extend(server.finish(&archive, sorted.start_wall_us, &mut statements)?);
+        let (statements, writes) = statements.finish()?;
         files.extend(statements);
         self.info.writes = writes;
         self.info.span_us = sorted.span_us;
@@ -254,12 +282,9 @@ impl EventWriter {
     }
 
     fn finish(self) -> Result<Written, ArchiveError> {
-        let sorted = self.order.finish(&self.archive)?;
-        let (statements, writes) = self.statements.finish()?;
         Ok(Written {
-            sorted,
-            statements,
-            writes,
+            sorted: self.order.finish(&self.archive)?,
+            statements: self.statements,
         })
     }
 }

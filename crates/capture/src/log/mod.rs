@@ -36,6 +36,7 @@ mod reconcile;
 mod scan;
 mod selection;
 mod series;
+mod server_event;
 mod severity;
 mod sources;
 mod statement;

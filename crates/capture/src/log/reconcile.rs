@@ -158,10 +158,14 @@ const EXCERPT_BYTES_MAX: usize = 200;
 pub struct Reconciliation {
     /// Physical lines read.
     pub lines: u64,
-    /// Those that became events, or a session's coming and going.
+    /// Those that became events, of clients or of the server, or a session's coming and going.
     pub lines_in_events: u64,
     /// Events.
     pub events: u64,
+    /// Things that the server did. An error of a client's that also tells of the server, such as
+    /// a deadlock, is one of these besides an event.
+    #[serde(default)]
+    pub server_events: u64,
     /// Lines left out, by reason.
     pub skipped: BTreeMap<SkipReason, Skipped>,
     /// Lines that could not be read.

@@ -11,7 +11,9 @@ use report::{
     capture_text, fitness_text, to_json,
 };
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{EventRef, Provenance, Session, SliceNote, WorkloadInfo, WorkloadWriter};
+use workload::{
+    EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadInfo, WorkloadWriter,
+};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
@@ -247,6 +249,10 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
         self.sink.session(session)
     }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        self.sink.server_event(event)
+    }
 }
 
 /// How a capture that could not be ends.
@@ -279,6 +285,7 @@ fn view(report: &LogReport) -> CaptureView {
         lines: account.lines,
         lines_in_events: account.lines_in_events,
         events: account.events,
+        server_events: account.server_events,
         skipped: account
             .skipped
             .iter()

@@ -24,6 +24,20 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     let mut slicer = Slicer::new(slice, Some(start_us));
     let mut writer = WorkloadWriter::create(&options.output, workload::WriterOptions::default())?;
     let mut records = SessionRecords::new(reader.sessions()?);
+    let mut server_events = reader.server_events()?.peekable();
+    let mut told_until = |slicer: &mut Slicer, writer: &mut WorkloadWriter, now_us: i64| {
+        while let Some(item) = server_events.next_if(|item| {
+            item.as_ref()
+                .map_or(true, |(event, _)| event.at_us <= now_us)
+        }) {
+            let (mut event, _) = item?;
+            event.at_us += start_us;
+            if slicer.takes_server_event(event.at_us, event.session) {
+                writer.server_event(event)?;
+            }
+        }
+        Ok::<(), ArchiveError>(())
+    };
     for item in reader.events()? {
         if interrupt.is_asked() {
             return Err(Failure::could_not(
@@ -33,12 +47,14 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
         let (mut event, _) = item?;
         let (id, now_us) = (event.session, event.due_us);
         let ends = event.kind == EventKind::Disconnect;
+        told_until(&mut slicer, &mut writer, now_us)?;
         event.due_us += start_us;
         slicer.event(event, &mut |event| writer.event(&event.borrowed()))?;
         if ends && let Some(record) = records.take(id, now_us, |other| slicer.is_live(other))? {
             end(&mut slicer, &mut writer, record, start_us)?;
         }
     }
+    told_until(&mut slicer, &mut writer, i64::MAX)?;
     for id in slicer.left() {
         if let Some(record) = records.take(id, i64::MAX, |other| slicer.is_live(other))? {
             end(&mut slicer, &mut writer, record, start_us)?;

@@ -37,7 +37,14 @@ pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
     row(
         "became events",
         view.lines_in_events,
-        counted(view.events, "event"),
+        match view.server_events {
+            0 => counted(view.events, "event"),
+            server => format!(
+                "{} and {} of the server's own",
+                counted(view.events, "event"),
+                count(server)
+            ),
+        },
     );
     row("skipped", view.skipped_lines(), String::new());
     let mut reasons: Vec<_> = view.skipped.iter().collect();

@@ -1,26 +1,46 @@
 //! A workload for people: what is in it, when it came, what it spent its time on.
 
-use crate::text::amount::{count, counted, duration, percent, rate};
+mod server;
+mod statements;
+
+pub(crate) use server::server_lines;
+
+use crate::text::amount::{bytes, count, duration, percent, rate};
 use crate::text::chart::bars;
 use crate::text::line::{listed, one_line};
 use crate::text::run_text::codes;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::inspect::{InspectStatementView, InspectView, NameCountView};
+use crate::view::inspect::{
+    ArrivalsView, DurationBinView, InspectView, NameCountView, NameTotalsView, OverTimeView,
+    StatementOrder,
+};
 
 /// Lines of text that the chart is high.
 const CHART_LINES: usize = 3;
-/// Statements shown by total time.
-const BY_TOTAL_MAX: usize = 6;
-/// Statements shown by calls, and by the slowest call.
-const BY_OTHERS_MAX: usize = 3;
+/// Lines of the histogram of durations.
+const DURATIONS_MAX: usize = 9;
+/// The longest bar of the histogram.
+const DURATION_BAR: usize = 40;
+
+/// What of it is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InspectTextOptions {
+    /// Statements in this order alone, instead of a list in each.
+    pub order: Option<StatementOrder>,
+    /// How many statements a list shows.
+    pub top: Option<usize>,
+}
 
 /// The workload as text, ending with a line feed.
-pub fn render_text(view: &InspectView, style: &TextStyle) -> String {
+pub fn render_text(view: &InspectView, options: InspectTextOptions, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
     lines.extend(facts(view, style.columns()));
     lines.extend(arrivals(view, *style));
-    lines.extend(statements(view, *style));
+    lines.extend(durations(view, *style));
+    lines.extend(statements::lists(view, options.order, options.top, *style));
+    lines.extend(server::errors(view, *style));
+    lines.extend(server::activity(view, *style));
     lines.push(String::new());
     lines.join("\n")
 }
@@ -66,11 +86,10 @@ fn facts(view: &InspectView, width: usize) -> Vec<String> {
     }
     row("classes", names(&view.classes, room));
     row("sent as", names(&view.kinds, room));
-    row("databases", names(&view.databases, room));
-    row("users", names(&view.users, room));
-    row("applications", names(&view.applications, room));
-    let known = percent(view.with_duration as f64, view.statements as f64);
-    row("durations", format!("known of {known} of the statements"));
+    row("databases", totals(&view.databases, room));
+    row("users", totals(&view.users, room));
+    row("applications", totals(&view.applications, room));
+    row("durations", known_durations(view));
     row("errors", codes(&view.errors, room));
     let mut name = "not replayable";
     for reason in &view.unreplayable {
@@ -81,6 +100,25 @@ fn facts(view: &InspectView, width: usize) -> Vec<String> {
         name = "";
     }
     table.lines()
+}
+
+fn known_durations(view: &InspectView) -> String {
+    let Some(captured) = view.captured else {
+        return match view.statements {
+            0 => String::new(),
+            _ => "none in the log, so no times are known; set log_min_duration_statement = 0"
+                .to_owned(),
+        };
+    };
+    let known = percent(view.with_duration as f64, view.statements as f64);
+    format!(
+        "known of {known}: {} in all; p50 {}, p95 {}, p99 {}, max {}",
+        duration(captured.total_us),
+        duration(captured.p50_us),
+        duration(captured.p95_us),
+        duration(captured.p99_us),
+        duration(captured.max_us)
+    )
 }
 
 fn sessions(view: &InspectView) -> String {
@@ -105,27 +143,40 @@ fn sessions(view: &InspectView) -> String {
 }
 
 fn names(names: &[NameCountView], width: usize) -> String {
+    let names = names.iter();
+    listing(names.map(|one| (one.name.as_str(), one.statements)), width)
+}
+
+fn totals(names: &[NameTotalsView], width: usize) -> String {
+    let names = names.iter();
+    listing(names.map(|one| (one.name.as_str(), one.statements)), width)
+}
+
+fn listing<'a>(names: impl Iterator<Item = (&'a str, u64)>, width: usize) -> String {
     let items: Vec<String> = names
-        .iter()
-        .map(|one| {
-            let name = match one.name.as_str() {
+        .map(|(name, statements)| {
+            let name = match name {
                 "" => "(none)".to_owned(),
                 name => one_line(name, 40),
             };
-            format!("{name} {}", count(one.statements))
+            format!("{name} {}", count(statements))
         })
         .collect();
     listed(&items, width)
 }
 
 fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
-    let counts = &view.arrivals.counts;
+    let ArrivalsView { width_us, counts } = &view.arrivals;
     let Some(most) = counts.iter().max() else {
         return Vec::new();
     };
-    let width_us = view.arrivals.width_us as f64;
+    let width_us = *width_us as f64;
     let top = rate(*most as f64 * 1e6 / width_us);
-    let left = top.chars().count();
+    let strips = strips(&view.over_time, view.arrivals.width_us, counts.len());
+    let names = strips
+        .iter()
+        .map(|(name, most, _)| name.len() + most.len() + 1);
+    let left = names.chain([top.chars().count()]).max().unwrap_or(0);
     let title = format!(
         "Statements a second over time (a column is {})",
         duration(width_us)
@@ -139,6 +190,11 @@ fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
     let end = duration(width_us * columns as f64);
     let blanks = columns.saturating_sub(end.chars().count());
     lines.push(format!("  {:>left$} └{}", "0", "─".repeat(columns)));
+    for (name, most, values) in strips {
+        let blanks = left - name.len();
+        let bar = bars(&values, 1).remove(0);
+        lines.push(format!("  {name}{most:>blanks$} ┤{bar}"));
+    }
     lines.push(format!(
         "  {:>left$}  0{end:>width$}",
         "",
@@ -147,85 +203,95 @@ fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn statements(view: &InspectView, style: TextStyle) -> Vec<String> {
-    let mut by_calls: Vec<&InspectStatementView> = view.by_statement.iter().collect();
-    by_calls.sort_by_key(|one| std::cmp::Reverse(one.calls));
-    if view.captured.is_none() {
-        return listing(view, "Statements by calls", by_calls, BY_TOTAL_MAX, style);
+/// What else there was over time, on the same columns: its name, the most of a column, the columns.
+/// What never occurred is left out.
+fn strips(
+    over: &OverTimeView,
+    width_us: i64,
+    columns: usize,
+) -> Vec<(&'static str, String, Vec<u64>)> {
+    let fold = |values: &[u64], add: fn(u64, u64) -> u64| {
+        let mut folded = vec![0; columns];
+        for (place, value) in values.iter().enumerate() {
+            let at_us = over.start_us + place as i64 * over.width_us;
+            let column = (at_us.max(0) / width_us) as usize;
+            let cell = &mut folded[column.min(columns - 1)];
+            *cell = add(*cell, *value);
+        }
+        folded
+    };
+    let sum: fn(u64, u64) -> u64 = |a, b| a + b;
+    let most: fn(u64, u64) -> u64 = u64::max;
+    let all: [(&str, &[u64], fn(u64, u64) -> u64, fn(u64) -> String); 6] = [
+        ("sessions open", &over.open, most, count),
+        ("errors", &over.errors, sum, count),
+        ("temporary files", &over.temporary_bytes, sum, bytes),
+        ("lock waits", &over.lock_waits, sum, count),
+        ("checkpoints", &over.checkpoints, sum, count),
+        ("autovacuum", &over.autovacuums, sum, count),
+    ];
+    all.into_iter()
+        .filter(|(_, values, ..)| values.iter().any(|value| *value > 0))
+        .map(|(name, values, add, text)| {
+            let folded = fold(values, add);
+            let most = folded.iter().copied().max().unwrap_or(0);
+            (name, text(most), folded)
+        })
+        .collect()
+}
+
+fn durations(view: &InspectView, style: TextStyle) -> Vec<String> {
+    let bins = folded(&view.durations);
+    let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);
+    if most == 0 {
+        return Vec::new();
     }
-    let max_us = |one: &InspectStatementView| one.captured.map_or(0.0, |latency| latency.max_us);
-    let by_total: Vec<&InspectStatementView> = view.by_statement.iter().collect();
-    let mut by_slowest = by_total.clone();
-    by_slowest.sort_by(|a, b| max_us(b).total_cmp(&max_us(a)));
-    let mut lines = listing(
-        view,
-        "Statements by total time (captured, the server's own)",
-        by_total,
-        BY_TOTAL_MAX,
-        style,
-    );
-    if view.by_statement.len() <= BY_TOTAL_MAX {
-        // All of them are above.
-        return lines;
+    let total_us = view.captured.map_or(0.0, |captured| captured.total_us);
+    let title = "How long statements took, and their part of the time";
+    let mut lines = vec![String::new(), style.paint(Tone::Heading, title)];
+    let mut table = Table::new(&[
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Left,
+    ]);
+    for bin in &bins {
+        let part = bin.count as f64 / most as f64 * DURATION_BAR as f64;
+        let range = match bin.to_us {
+            Some(to_us) => format!("under {}", duration(to_us as f64)),
+            None => format!("from {} on", duration(bin.from_us as f64)),
+        };
+        table.row([
+            format!("  {range}"),
+            count(bin.count),
+            percent(bin.count as f64, view.with_duration as f64),
+            percent(bin.total_us as f64, total_us),
+            match bin.count {
+                0 => String::new(),
+                _ => "█".repeat((part.round() as usize).max(1)),
+            },
+        ]);
     }
-    lines.extend(listing(view, "By calls", by_calls, BY_OTHERS_MAX, style));
-    lines.extend(listing(
-        view,
-        "By slowest call",
-        by_slowest,
-        BY_OTHERS_MAX,
-        style,
-    ));
+    lines.extend(table.lines());
     lines
 }
 
-fn listing(
-    view: &InspectView,
-    title: &str,
-    statements: Vec<&InspectStatementView>,
-    most: usize,
-    style: TextStyle,
-) -> Vec<String> {
-    if statements.is_empty() {
-        return Vec::new();
+/// The bins; where there are many, those of a decade together.
+fn folded(bins: &[DurationBinView]) -> Vec<DurationBinView> {
+    let mut folded: Vec<DurationBinView> = Vec::new();
+    for bin in bins {
+        let decade_ends = |to_us: u64| to_us.to_string().trim_end_matches('0') == "1";
+        match folded.last_mut() {
+            Some(last)
+                if bins.len() > DURATIONS_MAX && last.to_us.is_some_and(|to| !decade_ends(to)) =>
+            {
+                last.to_us = bin.to_us;
+                last.count += bin.count;
+                last.total_us += bin.total_us;
+            }
+            _ => folded.push(*bin),
+        }
     }
-    let total_us = view.captured.map_or(0.0, |latency| latency.total_us);
-    let mut table = Table::new(&[Align::Right; 7]);
-    table.row(["share", "calls", "total", "p50", "p95", "p99", "max"].map(String::from));
-    let shown = &statements[..statements.len().min(most)];
-    for one in shown {
-        let time = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), duration);
-        let captured = one.captured;
-        table.row([
-            captured.map_or_else(
-                || "–".to_owned(),
-                |latency| percent(latency.total_us, total_us),
-            ),
-            count(one.calls),
-            time(captured.map(|latency| latency.total_us)),
-            time(captured.map(|latency| latency.p50_us)),
-            time(captured.map(|latency| latency.p95_us)),
-            time(captured.map(|latency| latency.p99_us)),
-            time(captured.map(|latency| latency.max_us)),
-        ]);
-    }
-    let of = format!(
-        "{title}, {} of {}",
-        count(shown.len() as u64),
-        counted(statements.len() as u64, "statement")
-    );
-    let mut lines = vec![String::new(), style.paint(Tone::Heading, &of)];
-    let names = shown.iter().map(|one| match one.sql.as_str() {
-        "" => one.fingerprint.as_str(),
-        sql => sql,
-    });
-    for (numbers, name) in table
-        .lines()
-        .into_iter()
-        .zip(std::iter::once("statement").chain(names))
-    {
-        let room = style.columns().saturating_sub(numbers.chars().count() + 4);
-        lines.push(format!("  {numbers}  {}", one_line(name, room.max(20))));
-    }
-    lines
+    folded
 }

@@ -6,7 +6,7 @@ mod chart;
 pub mod compare_text;
 pub mod fitness_text;
 pub mod inspect_text;
-mod line;
+pub(crate) mod line;
 pub mod run_text;
 pub mod settings_text;
 pub mod slice_text;

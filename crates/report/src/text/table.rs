@@ -28,6 +28,11 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// A row whose columns are known only when the program runs.
+    pub(crate) fn line(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
     /// The rows as lines, without blanks at their ends.
     pub(crate) fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.align.len())

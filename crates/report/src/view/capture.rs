@@ -33,6 +33,9 @@ pub struct CaptureView {
     pub lines_in_events: u64,
     /// Events made of them.
     pub events: u64,
+    /// Things that the server did, made of them too: temporary files, lock waits, checkpoints …
+    #[serde(default)]
+    pub server_events: u64,
     /// What was left out on purpose, by reason.
     #[serde(default)]
     pub skipped: BTreeMap<String, SkippedView>,

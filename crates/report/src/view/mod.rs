@@ -10,3 +10,4 @@ pub(crate) mod run_summary;
 pub(crate) mod settings;
 pub(crate) mod slice;
 pub(crate) mod sources;
+pub(crate) mod sqlstate;

@@ -96,6 +96,13 @@ pub struct SliceAccount {
     pub preludes_cut: u64,
     /// Temporary objects that are made anew at the start; what was in them is not there.
     pub temporary_objects: u64,
+    /// Things met that the server did. They are no events.
+    #[serde(default)]
+    pub server_events: u64,
+    /// Those of them that were left out: outside of the slice's time, or of sessions that no filter
+    /// takes.
+    #[serde(default)]
+    pub server_events_left_out: u64,
 }
 
 impl SliceAccount {

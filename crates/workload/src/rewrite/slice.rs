@@ -170,6 +170,24 @@ impl Slicer {
         }
     }
 
+    /// Whether something that the server did belongs to the slice: what it did of its own by its
+    /// time, what a session of it says also by that session. It is counted.
+    pub fn takes_server_event(&mut self, at_us: i64, session: Option<u64>) -> bool {
+        // Offsets count from the first event; what the server did before is before the slice.
+        let (from_us, to_us) = match (self.window, self.slice.from, self.slice.to) {
+            (Some(window), ..) => window,
+            (None, None, None) => (i64::MIN, i64::MAX),
+            (None, ..) => (i64::MAX, i64::MAX),
+        };
+        let excluded = session
+            .and_then(|id| self.sessions.get(&id))
+            .is_some_and(|live| live.excluded.is_some());
+        let takes = (from_us..to_us).contains(&at_us) && !excluded;
+        self.account.server_events += 1;
+        self.account.server_events_left_out += u64::from(!takes);
+        takes
+    }
+
     /// Takes the record of a session whose events have all come; hands out that of the slice, if
     /// something of it was kept.
     pub fn session(&mut self, session: Session) -> Option<Session> {

@@ -14,6 +14,7 @@ mod exchange;
 mod failure;
 mod lanes;
 mod prepared;
+mod server;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
@@ -119,8 +120,7 @@ impl<'s> Assembler<'s> {
                 if entry.sqlstate.is_some_and(|code| code.as_str() == "57P02") {
                     self.ended(entry);
                 }
-                self.output.skip(SkipReason::Notice, entry);
-                Ok(())
+                self.server_line(entry, SkipReason::Notice)
             }
             Severity::Error | Severity::Fatal | Severity::Panic => self.failure(entry),
         }
@@ -160,7 +160,7 @@ impl<'s> Assembler<'s> {
             && entry.statement.is_empty()
             && entry.context.is_empty()
         {
-            self.output.skip(SkipReason::ServerMessage, entry);
+            self.server_line(entry, SkipReason::ServerMessage)?;
             return self.end_all();
         }
         match (message, entry.backend) {
@@ -169,13 +169,9 @@ impl<'s> Assembler<'s> {
                 return Ok(());
             }
             (Message::Other(SkipReason::ServerMessage), Backend::Background) => {
-                self.output.skip(SkipReason::BackgroundProcess, entry);
-                return Ok(());
+                return self.server_line(entry, SkipReason::BackgroundProcess);
             }
-            (Message::Other(reason), _) => {
-                self.output.skip(reason, entry);
-                return Ok(());
-            }
+            (Message::Other(reason), _) => return self.server_line(entry, reason),
             _ => (),
         }
         // What the server says of a statement's progress hides the statement and has no context.
@@ -234,6 +230,9 @@ impl<'s> Assembler<'s> {
     }
 
     fn failure(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {
+        if self.server_failure(entry)? {
+            return Ok(());
+        }
         if let Some(reason) = skipped_backend(entry.backend) {
             self.output.skip(reason, entry);
             return Ok(());

@@ -111,6 +111,11 @@ impl Live {
         entry.line_number != 0 && entry.line_number <= self.line_number
     }
 
+    /// Its number in the workload, once it is a session.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.id
+    }
+
     /// It is a session, not only a connection.
     pub(super) fn is_open(&self) -> bool {
         self.id.is_some()

@@ -179,7 +179,7 @@ fn fact_10_a_failure_is_joined_to_its_statement() {
         14.000 1 ERROR:  division by zero
         14.000 1 CONTEXT:  unnamed portal with parameters: $1 = '0'
         14.000 1 STATEMENT:  select 1/$1::int
-        15.000 9 ERROR:  canceling autovacuum task
+        15.000 9 ERROR:  invalid page in block 7 of relation base/1/2
         15.000 9 CONTEXT:  automatic vacuum of table \"a.b.c\"
     ");
     assert_eq!(

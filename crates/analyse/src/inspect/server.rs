@@ -1,0 +1,189 @@
+//! What the server did, summed up.
+
+use std::collections::BTreeMap;
+
+use workload::{ServerEvent, ServerEventKind};
+
+/// Tables that are told apart; partitions can be many.
+const TABLES_MAX: usize = 10_000;
+/// Rare things that are kept one by one.
+pub const NOTABLE_MAX: usize = 100;
+
+/// What the server did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServerActivity {
+    /// All that is known.
+    pub count: u64,
+    /// By kind. They add up to the count.
+    pub kinds: BTreeMap<ServerEventKind, u64>,
+    /// Bytes of temporary files.
+    pub temporary_bytes: u64,
+    /// The largest temporary file.
+    pub temporary_bytes_max: u64,
+    /// The time of lock waits that ended, in microseconds.
+    pub lock_waited_us: u64,
+    /// The longest lock wait.
+    pub lock_longest: Option<LongestWait>,
+    /// Checkpoints.
+    pub checkpoints: Checkpoints,
+    /// Autovacuum by table, in the order of names; those past the first 10,000 have the name `…`.
+    pub tables: BTreeMap<Box<str>, TableUpkeep>,
+    /// Rare things one by one, the first [`NOTABLE_MAX`].
+    pub notable: Vec<Notable>,
+}
+
+/// The longest wait for a lock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LongestWait {
+    /// How long, as far as the log says, in microseconds.
+    pub waited_us: u64,
+    /// The lock, and what it is on.
+    pub subject: String,
+    /// When the line was written, in microseconds from the workload's start.
+    pub at_us: i64,
+    /// Which of the workload's sources, and the line.
+    pub place: (u32, u64),
+}
+
+/// Checkpoints and restartpoints that were completed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Checkpoints {
+    /// By what they were begun for, such as `time` and `wal`.
+    pub causes: BTreeMap<Box<str>, u64>,
+    /// Their time in all, in microseconds.
+    pub total_us: u64,
+    /// The part in which buffers were written.
+    pub write_us: u64,
+    /// The part in which files were synced.
+    pub sync_us: u64,
+    /// The longest.
+    pub longest_us: u64,
+    /// Buffers written.
+    pub buffers: u64,
+    /// WAL between them, in bytes.
+    pub wal_bytes: u64,
+}
+
+/// What autovacuum did to one table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableUpkeep {
+    /// Times vacuumed.
+    pub vacuums: u64,
+    /// Times analyzed.
+    pub analyzes: u64,
+    /// Times that it was cancelled or left out, for a lock.
+    pub hindered: u64,
+    /// The time of both, in microseconds.
+    pub time_us: u64,
+    /// Dead row versions removed.
+    pub tuples_removed: u64,
+    /// Dead row versions that could not be removed, the last time.
+    pub tuples_dead: u64,
+    /// How often the indexes were scanned.
+    pub index_scans: u64,
+}
+
+/// One rare thing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notable {
+    /// When, in microseconds from the workload's start.
+    pub at_us: i64,
+    /// What.
+    pub kind: ServerEventKind,
+    /// What it is about.
+    pub subject: String,
+    /// The session, where there is one.
+    pub session: Option<u64>,
+    /// Which of the workload's sources, and the line.
+    pub place: (u32, u64),
+}
+
+impl ServerActivity {
+    /// How many there are of a kind.
+    pub fn of(&self, kind: ServerEventKind) -> u64 {
+        self.kinds.get(&kind).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, event: &ServerEvent) {
+        use ServerEventKind as Kind;
+        self.count += 1;
+        *self.kinds.entry(event.kind).or_default() += 1;
+        let duration_us = event.duration_us.unwrap_or(0);
+        match event.kind {
+            Kind::TemporaryFile => {
+                let bytes = event.bytes.unwrap_or(0);
+                self.temporary_bytes += bytes;
+                self.temporary_bytes_max = self.temporary_bytes_max.max(bytes);
+            }
+            Kind::LockWait | Kind::LockAcquired | Kind::LockFailed => {
+                if event.kind != Kind::LockWait {
+                    self.lock_waited_us += duration_us;
+                }
+                let longest = self.lock_longest.as_ref();
+                if longest.is_none_or(|longest| longest.waited_us < duration_us) {
+                    self.lock_longest = Some(LongestWait {
+                        waited_us: duration_us,
+                        subject: subject(event),
+                        at_us: event.at_us,
+                        place: (event.source, event.line),
+                    });
+                }
+            }
+            Kind::CheckpointStarting => {
+                let cause = event.subject.clone().unwrap_or_default();
+                *self.checkpoints.causes.entry(cause).or_default() += 1;
+            }
+            Kind::Checkpoint => {
+                let checkpoints = &mut self.checkpoints;
+                checkpoints.total_us += duration_us;
+                checkpoints.write_us += event.write_us.unwrap_or(0);
+                checkpoints.sync_us += event.sync_us.unwrap_or(0);
+                checkpoints.longest_us = checkpoints.longest_us.max(duration_us);
+                checkpoints.buffers += event.buffers.unwrap_or(0);
+                checkpoints.wal_bytes += event.bytes.unwrap_or(0);
+            }
+            Kind::Autovacuum
+            | Kind::Autoanalyze
+            | Kind::AutovacuumCancelled
+            | Kind::AutovacuumSkipped => self.upkeep(event, duration_us),
+            Kind::CheckpointsTooFrequent | Kind::Reload => (),
+            _ => self.note(event),
+        }
+    }
+
+    fn upkeep(&mut self, event: &ServerEvent, duration_us: u64) {
+        let name = event.subject.as_deref().unwrap_or_default();
+        let name = match self.tables.len() >= TABLES_MAX && !self.tables.contains_key(name) {
+            true => "…",
+            false => name,
+        };
+        let table = self.tables.entry(name.into()).or_default();
+        table.time_us += duration_us;
+        table.tuples_removed += event.tuples_removed.unwrap_or(0);
+        table.index_scans += event.index_scans.unwrap_or(0);
+        match event.kind {
+            ServerEventKind::Autovacuum => {
+                table.vacuums += 1;
+                table.tuples_dead = event.tuples_dead.unwrap_or(0);
+            }
+            ServerEventKind::Autoanalyze => table.analyzes += 1,
+            _ => table.hindered += 1,
+        }
+    }
+
+    fn note(&mut self, event: &ServerEvent) {
+        if self.notable.len() < NOTABLE_MAX {
+            self.notable.push(Notable {
+                at_us: event.at_us,
+                kind: event.kind,
+                subject: subject(event),
+                session: event.session,
+                place: (event.source, event.line),
+            });
+        }
+    }
+}
+
+fn subject(event: &ServerEvent) -> String {
+    event.subject.as_deref().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,315 @@
+//! What the server did: its own lines, in the words of PostgreSQL 10 to 18.
+//!
+//! Asked only for entries that are nothing else, so it may take its time. Sources of the words, in
+//! PostgreSQL's tree: `fd.c` (temporary files), `proc.c` (lock waits; named `storage/lmgr`),
+//! `deadlock.c`, `xlog.c` and `checkpointer.c` (checkpoints), `vacuumlazy.c` and `analyze.c`
+//! (autovacuum), `standby.c` and `postgres.c` (recovery conflicts), `postmaster.c` (crashes,
+//! starting and stopping), `pgarch.c` (archiving).
+
+use workload::{ServerEvent, ServerEventKind};
+
+use super::entry::{Backend, Entry};
+use super::severity::Severity;
+
+use ServerEventKind as Kind;
+
+/// What the entry says that the server did, if it does.
+pub(super) fn read(entry: &Entry<'_>) -> Option<ServerEvent> {
+    let mut event = ServerEvent {
+        at_us: entry.wall_us,
+        pid: Some(entry.pid).filter(|pid| *pid != 0),
+        source: entry.place.source,
+        line: entry.place.line,
+        ..ServerEvent::default()
+    };
+    let known = match entry.severity {
+        Severity::Log => in_a_session(&mut event, entry) || of_the_server(&mut event, entry),
+        Severity::Notice => archiving(&mut event, entry.message),
+        Severity::Error | Severity::Fatal | Severity::Panic => failure(&mut event, entry),
+    };
+    if known && !entry.statement.is_empty() {
+        event.sql = Some(entry.statement.into());
+    }
+    known.then_some(event)
+}
+
+/// What a client's process says, with the statement that it runs, and possibly the place in it.
+fn in_a_session(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+    if let Some(rest) = entry.message.strip_prefix("temporary file: path \"") {
+        let Some((path, size)) = rest.rsplit_once("\", size ") else {
+            return false;
+        };
+        event.kind = Kind::TemporaryFile;
+        event.subject = Some(path.into());
+        event.bytes = size.parse().ok();
+        return event.bytes.is_some();
+    }
+    if let Some(rest) = entry.message.strip_prefix("process ") {
+        return lock(event, rest, entry.detail).is_some();
+    }
+    // From 14 on, with log_recovery_conflict_waits.
+    if let Some(rest) = entry.message.strip_prefix("recovery still waiting after ") {
+        event.kind = Kind::RecoveryConflict;
+        return waited_first(event, rest).is_some();
+    }
+    if let Some(rest) = entry
+        .message
+        .strip_prefix("recovery finished waiting after ")
+    {
+        event.kind = Kind::RecoveryConflict;
+        return waited_first(event, rest).is_some();
+    }
+    false
+}
+
+/// `NUMBER still waiting for MODE on OBJECT after NUMBER ms`, and the like.
+fn lock(event: &mut ServerEvent, rest: &str, detail: &str) -> Option<()> {
+    const WORDS: [(&str, Kind); 5] = [
+        (" still waiting for ", Kind::LockWait),
+        (" acquired ", Kind::LockAcquired),
+        (" failed to acquire ", Kind::LockFailed),
+        (" detected deadlock while waiting for ", Kind::LockFailed),
+        (" avoided deadlock for ", Kind::LockWait),
+    ];
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (pid, rest) = rest.split_at(digits);
+    let (words, kind) = WORDS
+        .into_iter()
+        .find(|(words, _)| rest.starts_with(words))?;
+    let (what, waited) = rest[words.len()..].rsplit_once(" after ")?;
+    event.kind = kind;
+    event.pid = pid.parse().ok().or(event.pid);
+    event.duration_us = microseconds(waited.strip_suffix(" ms")?, 1_000.0);
+    event.subject = Some(
+        what.strip_suffix(" by rearranging queue order")
+            .unwrap_or(what)
+            .into(),
+    );
+    event.holders = detail
+        .split_once(" holding the lock: ")
+        .and_then(|(_, rest)| rest.split_once('.'))
+        .map(|(holders, _)| holders.into());
+    event.duration_us.map(|_| ())
+}
+
+/// `NUMBER ms: recovery conflict on lock`.
+fn waited_first(event: &mut ServerEvent, rest: &str) -> Option<()> {
+    let (waited, what) = rest.split_once(" ms: ")?;
+    event.duration_us = microseconds(waited, 1_000.0);
+    event.subject = Some(
+        what.strip_prefix("recovery conflict on ")
+            .unwrap_or(what)
+            .into(),
+    );
+    event.duration_us.map(|_| ())
+}
+
+/// What the server's own processes say. A statement can write such a line with RAISE LOG; then it
+/// has a statement or a context, or comes from a user's session.
+fn of_the_server(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+    let own = matches!(entry.backend, Backend::Background | Backend::Client)
+        && entry.statement.is_empty()
+        && entry.context.is_empty()
+        && matches!(entry.user, "" | "[unknown]");
+    own && (checkpoint(event, entry.message)
+        || autovacuum(event, entry.message).is_some()
+        || archiving(event, entry.message)
+        || coming_and_going(event, entry.message))
+}
+
+fn checkpoint(event: &mut ServerEvent, message: &str) -> bool {
+    if let Some(rest) = message.strip_prefix("checkpoints are occurring too frequently (") {
+        event.kind = Kind::CheckpointsTooFrequent;
+        // `(1 second apart)`, `(16 seconds apart)`
+        event.duration_us = leading(rest).map(|seconds| (seconds * 1e6) as u64);
+        return true;
+    }
+    for (what, restart) in [("checkpoint ", false), ("restartpoint ", true)] {
+        let Some(rest) = message.strip_prefix(what) else {
+            continue;
+        };
+        if let Some(cause) = rest.strip_prefix("starting:") {
+            event.kind = Kind::CheckpointStarting;
+            let cause = cause.trim();
+            event.subject = Some(match (restart, cause) {
+                (true, "") => "restartpoint".into(),
+                (true, cause) => format!("restartpoint {cause}").into(),
+                (false, cause) => cause.into(),
+            });
+            return true;
+        }
+        // Up to 9: "checkpoint complete: wrote 3 buffers (0.0%); 0 transaction log file(s) …"
+        if let Some(numbers) = rest.strip_prefix("complete: wrote ") {
+            event.kind = Kind::Checkpoint;
+            event.subject = restart.then(|| "restartpoint".into());
+            event.buffers = leading(numbers).map(|number| number as u64);
+            event.write_us = after(numbers, "; write=").map(seconds);
+            event.sync_us = after(numbers, " sync=").map(seconds);
+            event.duration_us = after(numbers, " total=").map(seconds);
+            event.bytes = after(numbers, "; distance=").map(|kib| (kib * 1024.0) as u64);
+            return true;
+        }
+    }
+    false
+}
+
+fn autovacuum(event: &mut ServerEvent, message: &str) -> Option<()> {
+    if let Some(rest) = message.strip_prefix("skipping ") {
+        let rest = rest
+            .strip_prefix("vacuum of \"")
+            .or_else(|| rest.strip_prefix("analyze of \""))?;
+        let (table, why) = rest.split_once('"')?;
+        event.kind = Kind::AutovacuumSkipped;
+        event.subject = Some(table.into());
+        return why.starts_with(" --- lock not available").then_some(());
+    }
+    let rest = message.strip_prefix("automatic ")?;
+    let (what, rest) = rest.split_once(" of table \"")?;
+    // The names are not quoted, so they may hold anything; what follows is known.
+    let (table, numbers) = rest
+        .split_once("\": index scans: ")
+        .or_else(|| rest.split_once("\" system usage: "))
+        .or_else(|| rest.split_once("\"\n"))
+        .or_else(|| Some((rest.strip_suffix('"')?, "")))?;
+    event.kind = match what {
+        "analyze" => Kind::Autoanalyze,
+        "vacuum"
+        | "aggressive vacuum"
+        | "vacuum to prevent wraparound"
+        | "aggressive vacuum to prevent wraparound" => Kind::Autovacuum,
+        _ => return None,
+    };
+    event.subject = Some(table.into());
+    event.duration_us = after(numbers, "elapsed: ").map(seconds);
+    if event.kind == Kind::Autovacuum {
+        let whole = |number: f64| number as u64;
+        event.index_scans = leading(numbers).map(whole);
+        if let Some((_, tuples)) = numbers.split_once("tuples: ") {
+            let line = tuples.lines().next().unwrap_or_default();
+            let mut parts = line.split(", ");
+            event.tuples_removed = parts.next().and_then(leading).map(whole);
+            event.tuples_remain = parts.next().and_then(leading).map(whole);
+            event.tuples_dead = parts.next().and_then(leading).map(whole);
+        }
+    }
+    Some(())
+}
+
+fn archiving(event: &mut ServerEvent, message: &str) -> bool {
+    let failed = message.starts_with("archive command ")
+        || (message.starts_with("archiving write-ahead log file ")
+            && message.contains(" failed too many times"));
+    if failed {
+        event.kind = Kind::ArchivingFailed;
+        event.subject = Some(message.into());
+    }
+    failed
+}
+
+fn coming_and_going(event: &mut ServerEvent, message: &str) -> bool {
+    let is = |words: &[&str]| words.iter().any(|word| message.starts_with(word));
+    event.kind = if message.contains(" was terminated by signal ")
+        || (message.contains(" exited with exit code ")
+            && is(&["server process", "client backend"]))
+    {
+        Kind::Crash
+    } else if is(&[
+        "all server processes terminated; reinitializing",
+        "database system was not properly shut down",
+        "database system was interrupted",
+    ]) {
+        Kind::Recovery
+    } else if is(&["starting PostgreSQL "]) {
+        Kind::Starting
+    } else if is(&["database system is ready to accept "]) {
+        Kind::Ready
+    } else if is(&[
+        "received smart shutdown request",
+        "received fast shutdown request",
+        "received immediate shutdown request",
+    ]) {
+        Kind::Stopping
+    } else if message == "database system is shut down" {
+        Kind::Stopped
+    } else if is(&["received SIGHUP, reloading configuration files"]) {
+        Kind::Reload
+    } else {
+        return false;
+    };
+    event.subject = Some(message.into());
+    true
+}
+
+/// Errors that tell of the server's state. They are told by their SQLSTATE, and by their words
+/// where the log does not show it.
+fn failure(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+    let message = entry.message;
+    let is = |words: &[&str]| words.iter().any(|word| message.starts_with(word));
+    if message == "canceling autovacuum task" {
+        event.kind = Kind::AutovacuumCancelled;
+        event.subject = entry
+            .context
+            .lines()
+            .find_map(|line| line.rsplit_once(" of table \""))
+            .and_then(|(_, table)| table.strip_suffix('"'))
+            .map(Into::into);
+        return true;
+    }
+    if is(&[
+        "canceling statement due to conflict with recovery",
+        "terminating connection due to conflict with recovery",
+    ]) {
+        event.kind = Kind::RecoveryConflict;
+        event.subject = entry.detail.lines().next().map(Into::into);
+        return true;
+    }
+    event.kind = match entry.sqlstate.as_ref().map(|code| code.as_str()) {
+        Some("40P01") => Kind::Deadlock,
+        Some("53100") => Kind::DiskFull,
+        Some("53200") => Kind::OutOfMemory,
+        Some("53300") => Kind::TooManyConnections,
+        Some(code) if code != "?????" => return false,
+        _ if message == "deadlock detected" => Kind::Deadlock,
+        _ if message == "out of memory" || message == "out of shared memory" => Kind::OutOfMemory,
+        _ if message.ends_with(": No space left on device") => Kind::DiskFull,
+        // "remaining connection slots are reserved for …" has had three ends.
+        _ if is(&[
+            "sorry, too many clients already",
+            "remaining connection slots are reserved for ",
+            "too many connections for ",
+        ]) =>
+        {
+            Kind::TooManyConnections
+        }
+        _ => return false,
+    };
+    if event.kind != Kind::Deadlock {
+        event.subject = Some(message.into());
+    }
+    true
+}
+
+fn seconds(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}
+
+/// A number as microseconds; `unit_us` is what one is.
+fn microseconds(text: &str, unit_us: f64) -> Option<u64> {
+    let number: f64 = text.parse().ok()?;
+    (number.is_finite() && number >= 0.0).then(|| (number * unit_us).round() as u64)
+}
+
+/// The number that a text begins with.
+fn leading(text: &str) -> Option<f64> {
+    let text = text.trim_start();
+    let number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    text[..text.bytes().take_while(number).count()].parse().ok()
+}
+
+/// The number behind a key.
+fn after(text: &str, key: &str) -> Option<f64> {
+    text.split_once(key).and_then(|(_, rest)| leading(rest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! `rehearse inspect` through the command line, on a real server's log in which it was made to do
+//! everything.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn rehearse(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .current_dir(directory)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn captured(directory: &Path) {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/tests/fixtures/server18.log");
+    let log: PathBuf = log.canonicalize().unwrap();
+    let captured = rehearse(
+        directory,
+        &["capture", "log", log.to_str().unwrap(), "-o", "a.workload"],
+    );
+    let text = said(&captured);
+    assert!(text.contains("of the server's own"), "{text}");
+}
+
+#[test]
+fn the_report_in_all_its_forms() {
+    let room = tempfile::tempdir().unwrap();
+    let directory = room.path();
+    captured(directory);
+
+    let text = said(&rehearse(directory, &["inspect", "a.workload"]));
+    for told in [
+        "By slowest call",
+        "temporary files  11, 8.87 MiB in all",
+        "ShareLock on transaction",
+        "deadlocks        1",
+        "shop.public.big",
+        "server18.log:",
+        "40P01 deadlock_detected",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert!(!text.contains("||'z'"), "{text}");
+    let text = said(&rehearse(
+        directory,
+        &["inspect", "a.workload", "--show-literals"],
+    ));
+    assert!(text.contains("update big set v=v||'z'"), "{text}");
+    let arguments = ["inspect", "a.workload", "--sort", "mean", "--top", "2"];
+    let text = said(&rehearse(directory, &arguments));
+    assert!(text.contains("By mean, 2 of 27 statements"), "{text}");
+    assert!(!text.contains("By slowest call"), "{text}");
+
+    let json = said(&rehearse(directory, &["inspect", "a.workload", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["server"]["kinds"]["crash"], 1);
+    assert_eq!(json["server"]["lock_waits"], 4);
+    let calls = json["by_statement"].as_array().unwrap().iter();
+    let calls: u64 = calls.map(|one| one["calls"].as_u64().unwrap()).sum();
+    assert_eq!(json["statements"], calls);
+
+    let page = ["inspect", "a.workload", "--html", "a.html"];
+    let output = rehearse(directory, &page);
+    assert!(said(&output).is_empty(), "{output:?}");
+    let html = std::fs::read_to_string(directory.join("a.html")).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("statement-table"));
+    assert!(!html.contains("||'z'"));
+    // Written over without a question: it is made of a workload that is still there.
+    said(&rehearse(directory, &page));
+}
+
+#[test]
+fn what_cannot_be_done_is_one_sentence() {
+    let room = tempfile::tempdir().unwrap();
+    captured(room.path());
+    let refused = |arguments: &[&str], code: i32, word: &str| {
+        let output = rehearse(room.path(), arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(word), "{error}");
+    };
+    let nowhere = ["inspect", "a.workload", "--html", "nowhere/a.html"];
+    refused(&nowhere, 3, "cannot be written");
+    refused(&["inspect", "a.workload", "--top", "0"], 2, "--top");
+    let both = ["inspect", "a.workload", "--html", "a.html", "--json"];
+    refused(&both, 2, "cannot be used with");
+}

@@ -1,0 +1,253 @@
+//! A workload as a page: the story on top, everything over time, and each statement to be opened.
+
+mod over_time;
+mod sections;
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use serde::Serialize;
+
+use super::chart::{LEFT, RIGHT, WIDTH};
+use super::data::script_json;
+use crate::text::amount::{count, counted, duration, percent, rate};
+use crate::text::line::one_line;
+use crate::view::inspect::{InspectStatementView, InspectView, OverTimeView, STRETCHES};
+use crate::view::sqlstate::condition_name;
+use over_time::{Numbers, Strip};
+use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
+
+/// Statements that stand in the page without its script.
+const ROWS_MAX: usize = 30;
+
+/// What the frame needs.
+struct Frame {
+    version: &'static str,
+    /// Data for scripts: the element's id and its JSON.
+    data: Vec<(&'static str, String)>,
+}
+
+struct Fact {
+    name: &'static str,
+    value: String,
+}
+
+struct Row {
+    name: String,
+    cells: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "inspect.html")]
+struct Page<'a> {
+    frame: Frame,
+    view: &'a InspectView,
+    name: String,
+    span: String,
+    start: String,
+    facts: Vec<Fact>,
+    notes: Vec<String>,
+    column: String,
+    strips: Vec<Strip>,
+    numbers: Numbers,
+    durations: Vec<Bin>,
+    statements_note: String,
+    row_heads: &'static [&'static str],
+    rows: Vec<Row>,
+    errors: Vec<ErrorRow>,
+    groups: Vec<Group>,
+    sent: Vec<(String, String)>,
+    activity: Vec<ActivityRow>,
+    tables: Vec<UpkeepRow>,
+    tables_more: usize,
+    notable: Vec<NotableRow>,
+    privacy: &'static str,
+}
+
+/// What the page's script needs beside the statements.
+#[derive(Serialize)]
+struct PageData<'a> {
+    start_wall_us: i64,
+    span_us: i64,
+    stretches: usize,
+    order: &'static str,
+    over_time: &'a OverTimeView,
+    conditions: BTreeMap<&'a str, &'static str>,
+    width: u32,
+    left: u32,
+    right: u32,
+}
+
+/// The workload as a page: a whole HTML file.
+pub fn render_html(view: &InspectView) -> String {
+    let literals = view.by_statement.iter().any(|one| {
+        let example = one.example.as_ref();
+        example.is_some_and(|example| example.literal.is_some())
+    });
+    let page = Page {
+        frame: Frame {
+            version: env!("CARGO_PKG_VERSION"),
+            data: vec![
+                ("data-page", script_json(&page_data(view))),
+                ("data-statements", script_json(&view.by_statement)),
+            ],
+        },
+        view,
+        name: one_line(&view.workload, 200),
+        span: duration(view.span_us as f64),
+        start: clock::utc_text(view.start_wall_us),
+        facts: facts(view),
+        notes: notes(view),
+        column: duration(view.over_time.width_us as f64),
+        strips: over_time::strips(view),
+        numbers: over_time::numbers(view),
+        durations: sections::durations(view),
+        statements_note: statements_note(view),
+        row_heads: heads(view),
+        rows: rows(view),
+        errors: sections::errors(view),
+        groups: sections::groups(view),
+        sent: sections::sent(view),
+        activity: sections::activity(view),
+        tables: sections::tables(view),
+        tables_more: sections::tables_more(view),
+        notable: sections::notable(view),
+        privacy: match literals {
+            true => "It shows values of the user's data: they were asked for (--show-literals).",
+            false => "Statements are normalised: no literal of the user's data is in them.",
+        },
+    };
+    page.render().expect("rendering into a text does not fail")
+}
+
+fn page_data(view: &InspectView) -> PageData<'_> {
+    PageData {
+        start_wall_us: view.start_wall_us,
+        span_us: view.span_us,
+        stretches: STRETCHES,
+        order: view.order,
+        over_time: &view.over_time,
+        conditions: view
+            .errors
+            .keys()
+            .map(|code| (code.as_str(), condition_name(code)))
+            .collect(),
+        width: WIDTH,
+        left: LEFT,
+        right: RIGHT,
+    }
+}
+
+fn facts(view: &InspectView) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut fact = |name, value: String| facts.push(Fact { name, value });
+    fact("statements", count(view.statements));
+    if view.span_us > 0 {
+        let per_s = view.statements as f64 * 1e6 / view.span_us as f64;
+        fact("statements a second", rate(per_s));
+    }
+    fact("different statements", count(view.fingerprints));
+    if let Some(captured) = view.captured {
+        fact("time of all statements", duration(captured.total_us));
+        fact("half took no longer than", duration(captured.p50_us));
+        fact("99 % took no longer than", duration(captured.p99_us));
+        fact("the slowest", duration(captured.max_us));
+    }
+    fact("sessions", count(view.sessions));
+    fact("sessions at once", count(view.sessions_at_once));
+    let errors: u64 = view.errors.values().sum();
+    fact("failed statements", count(errors));
+    let writes = percent(view.writes as f64, view.statements as f64);
+    fact("may write", writes);
+    facts
+}
+
+fn notes(view: &InspectView) -> Vec<String> {
+    let mut notes = Vec::new();
+    if view.statements == 0 {
+        notes.push("There is no statement in this workload.".to_owned());
+    } else if view.captured.is_none() {
+        notes.push(
+            "The log has no durations, so no times of statements are known. Set \
+             log_min_duration_statement = 0 on the server to have them."
+                .to_owned(),
+        );
+    } else if view.with_duration < view.statements {
+        let known = percent(view.with_duration as f64, view.statements as f64);
+        notes.push(format!(
+            "Durations are known of {known} of the statements; sums and shares are of these."
+        ));
+    }
+    if view.server.count == 0 && view.statements > 0 {
+        notes.push(
+            "The log says nothing of temporary files, lock waits, checkpoints or autovacuum. Set \
+             log_temp_files = 0, log_lock_waits = on, log_checkpoints = on and \
+             log_autovacuum_min_duration = 0 to have them."
+                .to_owned(),
+        );
+    }
+    if view.sessions_start_unseen > 0 {
+        notes.push(format!(
+            "{} began before the capture.",
+            counted(view.sessions_start_unseen, "session")
+        ));
+    }
+    for reason in &view.unreplayable {
+        notes.push(format!(
+            "{} cannot be replayed as sent: {}.",
+            counted(reason.count, "statement"),
+            reason.explanation
+        ));
+    }
+    notes
+}
+
+fn statements_note(view: &InspectView) -> String {
+    let here = view.by_statement.len() as u64;
+    match here < view.fingerprints {
+        true => format!(
+            "The page has {} of {} statements: those that are first by time, calls, mean or slowest call.",
+            count(here),
+            count(view.fingerprints)
+        ),
+        false => format!("All {} are here.", counted(here, "statement")),
+    }
+}
+
+fn heads(view: &InspectView) -> &'static [&'static str] {
+    match view.captured {
+        Some(_) => &["share", "total", "calls", "mean", "p95", "max", "failed"],
+        None => &["calls", "failed"],
+    }
+}
+
+fn rows(view: &InspectView) -> Vec<Row> {
+    let cells = |one: &InspectStatementView| {
+        let mut cells = Vec::new();
+        if view.captured.is_some() {
+            let times = one.captured;
+            let dash = || "–".to_owned();
+            let share = one.share.map_or_else(dash, |share| percent(share, 1.0));
+            let time = |us: Option<f64>| us.map_or_else(dash, duration);
+            cells.extend([
+                share,
+                time(times.map(|times| times.total_us)),
+                count(one.calls),
+                time(times.map(|times| times.mean_us)),
+                time(times.map(|times| times.p95_us)),
+                time(times.map(|times| times.max_us)),
+            ]);
+        } else {
+            cells.push(count(one.calls));
+        }
+        cells.push(count(one.errors));
+        cells
+    };
+    let shown = view.by_statement.iter().take(ROWS_MAX);
+    shown
+        .map(|one| Row {
+            name: one_line(one.name(), 300),
+            cells: cells(one),
+        })
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! Views as pages: one file that needs nothing else.
+//!
+//! A page is the frame (`templates/frame.html` with its style and its scripts) around sections of
+//! its own. Style and scripts stand in the page; nothing is fetched, so that a page can be mailed
+//! and opened anywhere, and its policy forbids to fetch. Everything that comes from outside is
+//! escaped: by the template where it is text, by [`data::script_json`] where it is data for a
+//! script, which puts it on the page as text alone.
+//!
+//! A second page gives its own sections, and its table's rows as data: `templates/table.js` shows,
+//! sorts, searches and opens them.
+
+mod chart;
+mod data;
+pub mod inspect_page;

@@ -1,0 +1,88 @@
+const data = (id) => JSON.parse(document.getElementById(id).textContent);
+const page = data("data-page"), statements = data("data-statements");
+const timed = statements.some((one) => one.captured);
+const of = (key) => (one) => (one.captured ? one.captured[key] : -1);
+const time = (key, label, title) => ({ key, label, title, value: of(key), text: (one) => (one.captured ? units.us(one.captured[key]) : "–") });
+const number = (key, label, title, text = units.count) => ({ key, label, title, value: (one) => one[key] ?? -1, text: (one) => (one[key] === null ? "–" : text(one[key])) });
+const columns = [number("calls", "calls", "how often it was sent")];
+if (timed) columns.unshift(number("share", "share", "its part of the time of all statements", units.share), time("total_us", "total", "its time in all"));
+if (timed) columns.push(time("mean_us", "mean"), time("p50_us", "p50", "half of the calls took no longer"), time("p95_us", "p95", "95 % took no longer"), time("p99_us", "p99", "99 % took no longer"), time("max_us", "max", "the slowest call"));
+const some = (key) => statements.some((one) => one[key]);
+if (some("errors")) columns.push({ ...number("errors", "failed", "how often it failed"), bad: (one) => one.errors > 0 });
+if (some("rows")) columns.push(number("rows", "rows", "rows returned or affected"));
+if (some("temporary_bytes")) columns.push(number("temporary_bytes", "temp files", "bytes of temporary files", units.bytes));
+if (some("lock_waited_us")) columns.push(number("lock_waited_us", "waited", "time waited for locks", units.us));
+
+function overTime(one) {
+  const most = (at) => Math.max(1, ...one.over_time.map((stretch) => stretch[at]));
+  const draw = (at, text) => {
+    const high = most(at), svg = make("svg", { class: "spark", viewBox: `0 0 ${page.stretches} 20`, preserveAspectRatio: "none", role: "img", "aria-label": text });
+    svg.append(make("line", { x1: 0, x2: page.stretches, y1: 20, y2: 20, "stroke-width": ".3" }));
+    for (const stretch of one.over_time) {
+      const height = Math.max(0.6, (stretch[at] / high) * 19);
+      if (stretch[at] > 0) svg.append(make("rect", { x: stretch[0] + 0.1, width: 0.8, y: 20 - height, height }));
+    }
+    return [make("h3", {}, text), svg];
+  };
+  const width = (page.span_us + 1) / page.stretches;
+  const parts = [draw(1, `Calls over time, at most ${units.count(most(1))} in ${units.us(width)}`)];
+  if (one.captured) parts.push(draw(2, `Time over time, at most ${units.us(most(2))} in ${units.us(width)}`));
+  return parts.flat();
+}
+function detail(one) {
+  const list = make("dl");
+  const row = (name, ...value) => list.append(make("dt", {}, name), make("dd", {}, ...value));
+  row("fingerprint", make("code", {}, one.fingerprint), one.class ? ` ${one.class}` : "");
+  if (one.example) {
+    const at = one.example, where = at.line ? `${at.source}:${at.line}, ` : "";
+    row(at.duration_us === null ? "first call" : "slowest call", (at.duration_us === null ? "" : units.us(at.duration_us) + ", ") + where + `session ${at.session}, sent ${units.clock(page.start_wall_us + at.at_us)} (${units.us(at.at_us)} after the start)`);
+  }
+  if (one.errors) row("failed", one.error_codes.map((code) => `${code.sqlstate}${page.conditions[code.sqlstate] ? " " + page.conditions[code.sqlstate] : ""} × ${units.count(code.count)}`).join(" · "));
+  if (one.temporary_files) row("temporary files", `${units.count(one.temporary_files)}, ${units.bytes(one.temporary_bytes)}`);
+  if (one.lock_waits || one.lock_waited_us) row("lock waits", `${units.count(one.lock_waits)}, ${units.us(one.lock_waited_us)} in those that ended`);
+  const parts = [make("pre", { tabindex: "0" }, one.sql || "(its text is unknown)"), list];
+  if (one.example && one.example.literal) {
+    const literal = one.example.literal;
+    parts.push(make("h3", {}, (one.example.duration_us === null ? "The first call" : "The slowest call") + " as it was sent" + (literal.cut ? " (cut)" : "")), make("pre", { tabindex: "0" }, literal.sql));
+    if (literal.parameters.length) parts.push(make("pre", { tabindex: "0" }, literal.parameters.map((value, at) => `$${at + 1} = ${value === null ? "NULL" : `'${value}'`}`).join("\n")));
+  }
+  return one.over_time.length ? parts.concat(overTime(one)) : parts;
+}
+const host = document.getElementById("statement-table");
+const go = host && dataTable(host, {
+  rows: statements, columns, caption: "Statements", detail,
+  what: { label: "statement", text: (one) => (one.sql || one.fingerprint).slice(0, 400) },
+  filter: { label: "Class", value: (one) => one.class },
+  search: (one) => `${one.sql} ${one.fingerprint} ${one.class} ${one.error_codes.map((code) => code.sqlstate).join(" ")}`,
+  order: { total: "total_us", calls: "calls", mean: "mean_us", max: "max_us" }[timed ? page.order : "calls"],
+});
+for (const link of document.querySelectorAll("a[data-statement]"))
+  link.addEventListener("click", (event) => { if (go && go(link.dataset.statement)) event.preventDefault(); });
+
+// Reading values off the charts: a line through all of them.
+const over = page.over_time, plots = [...document.querySelectorAll(".plot")], reading = document.getElementById("reading");
+for (const plot of plots) plot.append(make("div", { class: "cursor" }));
+function read(at) {
+  for (const plot of plots) {
+    const cursor = plot.querySelector(".cursor"), width = plot.querySelector("svg").getBoundingClientRect().width;
+    const left = (page.left + ((at + 0.5) / over.statements.length) * (page.right - page.left)) / page.width * width;
+    cursor.style.display = at < 0 ? "none" : "block";
+    cursor.style.left = `${left}px`;
+  }
+  if (at < 0) { reading.textContent = reading.dataset.idle; return; }
+  const seconds = over.width_us / 1e6, parts = [units.clock(page.start_wall_us + over.start_us + at * over.width_us), `${units.rate(over.statements[at] / seconds)} statements/s`];
+  if (timed) parts.push(`${units.rate(over.time_us[at] / over.width_us)} at work`);
+  parts.push(`${units.count(over.open[at])} sessions open`);
+  for (const [key, name] of [["opened", "opened"], ["errors", "errors"], ["temporary_files", "temporary files"], ["lock_waits", "lock waits"], ["deadlocks", "deadlocks"], ["checkpoints", "checkpoints"], ["autovacuums", "vacuums"], ["autoanalyzes", "analyzes"], ["others", "other"]])
+    if (over[key][at]) parts.push(`${units.count(over[key][at])} ${name}`);
+  reading.textContent = parts.join(" · ");
+}
+for (const plot of plots) {
+  plot.addEventListener("mousemove", (event) => {
+    const box = plot.querySelector("svg").getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * page.width;
+    const at = Math.floor(((x - page.left) / (page.right - page.left)) * over.statements.length);
+    read(at >= 0 && at < over.statements.length ? at : -1);
+  });
+  plot.addEventListener("mouseleave", () => read(-1));
+}

@@ -1,0 +1,165 @@
+//! A workload as a page: one file, well-formed enough, that nothing from outside can break.
+
+mod made_up;
+
+use analyse::Inspection;
+use made_up::{Made, inspected};
+use report::{InspectView, StatementOrder, inspect_page};
+use workload::WorkloadInfo;
+
+const NASTY: &str =
+    "select '</script><img src=x onerror=alert(1)>', \"&lt;\", '<!--' from t where a < $1";
+
+fn page(made: Made) -> String {
+    inspect_page::render_html(&inspected(made))
+}
+
+/// The elements, in order: opened and closed as they must be, without what is in scripts and style.
+fn check_nesting(html: &str) {
+    const EMPTY: [&str; 6] = ["meta", "input", "br", "link", "img", "hr"];
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at..];
+        if rest.starts_with("<!") {
+            rest = &rest[rest.find('>').unwrap() + 1..];
+            continue;
+        }
+        let end = rest.find('>').expect("a tag ends");
+        let tag = &rest[1..end];
+        rest = &rest[end + 1..];
+        let name: String = tag
+            .trim_start_matches('/')
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
+        assert!(!name.is_empty(), "<{tag}>");
+        if tag.starts_with('/') {
+            assert_eq!(
+                open.pop().as_deref(),
+                Some(&*name),
+                "</{name}> closes something else"
+            );
+        } else if !tag.ends_with('/') && !EMPTY.contains(&&*name) {
+            if name == "script" || name == "style" {
+                let close = format!("</{name}>");
+                let at = rest.find(&close).expect("it is closed");
+                rest = &rest[at + close.len()..];
+            } else {
+                open.push(name);
+            }
+        }
+    }
+    assert_eq!(open, Vec::<String>::new());
+}
+
+/// What stands in the data element of that id.
+fn data(html: &str, id: &str) -> serde_json::Value {
+    let start = format!("<script type=\"application/json\" id=\"{id}\">");
+    let from = html.find(&start).unwrap() + start.len();
+    let to = from + html[from..].find("</script>").unwrap();
+    serde_json::from_str(&html[from..to]).unwrap()
+}
+
+#[test]
+fn it_is_one_file_that_fetches_nothing() {
+    let html = page(Made::default());
+    check_nesting(&html);
+    for outside in [
+        "http:", "https:", "//www", "src=", "url(", "@import", "<link", "fetch(",
+    ] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.contains("default-src 'none'"));
+    assert_eq!(
+        html.matches("<svg").count(),
+        1 + html.matches("class=\"plot\"").count()
+    );
+}
+
+/// Scripts find what they read by its id.
+#[test]
+fn no_two_elements_have_one_id() {
+    let html = page(Made::default());
+    let mut ids: Vec<&str> = html
+        .split(" id=\"")
+        .skip(1)
+        .map(|rest| &rest[..rest.find('"').unwrap()])
+        .collect();
+    assert!(ids.len() > 8, "{ids:?}");
+    ids.sort_unstable();
+    let all = ids.len();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "{ids:?}");
+}
+
+#[test]
+fn it_tells_what_the_view_tells() {
+    let html = page(Made::default());
+    for said in [
+        "<b>2,895</b><span>statements</span>",
+        "23505</code> unique_violation",
+        "Statements a second",
+        "Sessions open",
+        "shop.public.orders",
+        "was terminated by signal 9",
+        "logs/shop.log:301",
+    ] {
+        assert!(html.contains(said), "{said}");
+    }
+    let statements = data(&html, "data-statements");
+    assert_eq!(statements.as_array().unwrap().len(), 3);
+    assert_eq!(data(&html, "data-page")["over_time"]["width_us"], 500_000);
+}
+
+#[test]
+fn text_from_outside_breaks_nothing() {
+    let html = page(Made {
+        sql: NASTY,
+        ..Made::default()
+    });
+    check_nesting(&html);
+    assert!(
+        !html.contains("<img"),
+        "markup of a statement is on the page"
+    );
+    assert_eq!(data(&html, "data-statements")[2]["sql"], NASTY);
+    let plain = page(Made::default());
+    assert_eq!(
+        html.matches("</script>").count(),
+        plain.matches("</script>").count()
+    );
+}
+
+#[test]
+fn values_are_on_it_only_where_asked_for() {
+    assert!(!page(Made::default()).contains("secret"));
+    let html = page(Made {
+        literals: true,
+        ..Made::default()
+    });
+    assert!(html.contains("secret"));
+    assert!(html.contains("--show-literals"));
+}
+
+#[test]
+fn without_durations_it_says_so() {
+    let html = page(Made {
+        durations: false,
+        ..Made::default()
+    });
+    check_nesting(&html);
+    assert!(html.contains("The log has no durations"));
+    assert!(!html.contains("<h2 id=\"durations\">"));
+}
+
+#[test]
+fn of_nothing_it_is_still_a_page() {
+    let info = WorkloadInfo::default();
+    let nothing = Inspection::collect::<()>(&info, [], [], [], [], false).unwrap();
+    let view = InspectView::new("<e>.workload", &nothing, StatementOrder::Total);
+    let html = inspect_page::render_html(&view);
+    check_nesting(&html);
+    assert!(html.contains("There is no statement in this workload."));
+    assert!(html.contains("&#60;e&#62;") || html.contains("&lt;e&gt;"));
+}

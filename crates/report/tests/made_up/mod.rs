@@ -1,0 +1,189 @@
+//! A workload made up: two minutes of a shop, and what its server did meanwhile.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use analyse::Inspection;
+use report::{InspectView, StatementOrder};
+use workload::{
+    Event, EventKind, Fingerprint, Outcome, ServerEvent, ServerEventKind, Session, SourceFile,
+    Sqlstate, StatementClass, StatementText, Unreplayable, WorkloadInfo,
+};
+
+/// What it is like.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// The log has durations.
+    pub durations: bool,
+    /// Examples are kept as they were sent.
+    pub literals: bool,
+    /// The text of the statement with most calls.
+    pub sql: &'static str,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            durations: true,
+            literals: false,
+            sql: "select * from customers where id = $1",
+        }
+    }
+}
+
+fn server_events() -> Vec<ServerEvent> {
+    use ServerEventKind as Kind;
+    let at = |at_us, kind, line| ServerEvent {
+        at_us,
+        kind,
+        line,
+        ..ServerEvent::default()
+    };
+    let mut events = vec![
+        ServerEvent {
+            subject: Some("time".into()),
+            ..at(1_000_000, Kind::CheckpointStarting, 20)
+        },
+        ServerEvent {
+            duration_us: Some(4_100_000),
+            bytes: Some(64 << 20),
+            ..at(5_000_000, Kind::Checkpoint, 30)
+        },
+        ServerEvent {
+            subject: Some("ShareLock on transaction 7".into()),
+            duration_us: Some(1_000_000),
+            ..at(60_000_000, Kind::LockWait, 300)
+        },
+        ServerEvent {
+            subject: Some("ShareLock on transaction 7".into()),
+            duration_us: Some(2_500_000),
+            ..at(61_500_000, Kind::LockAcquired, 310)
+        },
+        ServerEvent {
+            subject: Some("shop.public.orders".into()),
+            duration_us: Some(900_000),
+            tuples_removed: Some(10),
+            ..at(80_000_000, Kind::Autovacuum, 400)
+        },
+        ServerEvent {
+            subject: Some("server process (PID 7) was terminated by signal 9: Killed".into()),
+            ..at(119_000_000, Kind::Crash, 999)
+        },
+    ];
+    events.extend([2u64, 1].map(|mib| ServerEvent {
+        bytes: Some(mib << 20),
+        ..at(90_000_000, Kind::TemporaryFile, 500)
+    }));
+    events.sort_by_key(|event| event.at_us);
+    events
+}
+
+/// Its view.
+pub fn inspected(made: Made) -> InspectView {
+    let mut info = WorkloadInfo {
+        span_us: 119_960_000,
+        server_to_us: 119_000_000,
+        ..WorkloadInfo::default()
+    };
+    info.provenance.start_wall_us = 1_772_357_405_000_000;
+    info.provenance.sources = vec![SourceFile {
+        name: "logs/shop.log".to_owned(),
+        ..SourceFile::default()
+    }];
+    let connects = (0..20u64).map(|session| Event {
+        session,
+        sequence: 0,
+        due_us: 0,
+        kind: EventKind::Connect {
+            database: Arc::from(if session < 15 { "shop" } else { "stock" }),
+            user: Arc::from("app"),
+            application: Arc::from(if session % 2 == 0 { "web" } else { "" }),
+        },
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: 1,
+        prelude: false,
+    });
+    let statements = (0..3_000i64)
+        .filter(|number| number % 600 > number / 60)
+        .map(|number| {
+            let which = [1, 2, 1, 3, 1][number as usize % 5];
+            let sql: Arc<str> = Arc::from("as sent, with 'secret'");
+            let kind = if which == 3 {
+                EventKind::Simple { sql }
+            } else {
+                EventKind::Execute {
+                    statement: Arc::from("s1"),
+                    portal: Arc::from(""),
+                    sql,
+                    parameters: vec![Some(format!("secret {number}").into())],
+                }
+            };
+            let duration_us = [400, 1_500, 90_000][which as usize - 1] + number as u64 % 100;
+            let event = Event {
+                session: number as u64 % 20,
+                sequence: 1 + number as u64 / 20,
+                due_us: number * 40_000,
+                kind,
+                outcome: Outcome {
+                    duration_us: made.durations.then_some(duration_us),
+                    sqlstate: (number % 300 == 299).then_some(Sqlstate(*b"23505")),
+                    ..Outcome::default()
+                },
+                unreplayable: (number % 1_000 == 998).then_some(Unreplayable::ParametersMissing),
+                source: 0,
+                line: 2 + number as u64,
+                prelude: false,
+            };
+            (event, Some(Fingerprint(which)))
+        });
+    let sessions = (0..20).map(|id| {
+        Ok(Session {
+            id,
+            database: Arc::from(""),
+            user: Arc::from(""),
+            application: Arc::from(""),
+            client: Arc::from("[local]"),
+            start_us: 0,
+            end_us: 1,
+            start_seen: id > 2,
+            end_seen: true,
+            statements: 137,
+        })
+    });
+    let texts = [
+        (1, StatementClass::Select, made.sql),
+        (
+            2,
+            StatementClass::Insert,
+            "insert into orders (customer_id, total) values ($1, $2)",
+        ),
+        (
+            3,
+            StatementClass::Select,
+            "select date_trunc($1, placed_at), sum(total) from orders group by $2 order by $3",
+        ),
+    ];
+    let texts = texts.map(|(id, class, sql)| {
+        Ok(StatementText {
+            fingerprint: Fingerprint(id),
+            sql: sql.to_owned(),
+            class,
+        })
+    });
+    let events = connects.map(|event| (event, None)).chain(statements);
+    let server_events = server_events()
+        .into_iter()
+        .map(|event| (event, Some(Fingerprint(3))));
+    let inspection = Inspection::collect::<Infallible>(
+        &info,
+        server_events.map(Ok),
+        sessions,
+        events.map(Ok),
+        texts,
+        made.literals,
+    )
+    .unwrap();
+    InspectView::new("shop.workload", &inspection, StatementOrder::Total)
+}
