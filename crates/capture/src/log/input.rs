@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +33,18 @@ impl Input {
             Input::Path(path) => std::fs::metadata(path).ok().map(|found| found.len()),
             Input::Stdin => None,
         }
+    }
+
+    /// When it was last changed, in microseconds since 1970-01-01 UTC, where the system knows: of
+    /// a pipe, about when it was last written to.
+    pub(super) fn modified_us(&self) -> Option<i64> {
+        let path = match self {
+            Input::Path(path) => path,
+            Input::Stdin => Path::new("/dev/stdin"),
+        };
+        let modified = std::fs::metadata(path).ok()?.modified().ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_micros()).ok()
     }
 
     /// Opens it and recognises its compression by its first bytes.

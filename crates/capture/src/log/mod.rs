@@ -1,7 +1,8 @@
-//! Server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, plain or compressed.
+//! Server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, as files or in what syslog,
+//! clouds and operators wrap them in, plain or compressed.
 //!
 //! ```text
-//! input ─► window of bytes ─► reader (stderr, csv, json) ─► entry ─► assembler ─► sink
+//! input ─► window of bytes ─► reader (stderr, csv, json, wrapped) ─► entry ─► assembler ─► sink
 //!              recognise ───────┘ prefix, timestamp        message, statement,      events,
 //!                                                          parameters               sessions
 //! ```
@@ -15,7 +16,8 @@
 //! from one to the next, whatever their formats.
 //!
 //! Deliberately absent: sorting events by time (the writer does), and any guess of what a log does
-//! not say. Wrappers of clouds and syslog are further readers, not further cases in these.
+//! not say. Wrappers of clouds and syslog are further readers ([`wrapped`]), not further cases in
+//! these.
 
 mod assemble;
 mod csv;
@@ -36,6 +38,7 @@ mod statement;
 mod stderr;
 mod tallies;
 mod timestamp;
+mod wrapped;
 
 use serde::{Deserialize, Serialize};
 use workload::SourceFile;
@@ -48,6 +51,7 @@ use input::Window;
 use json::JsonReader;
 use recognise::{Recognised, recognise};
 use stderr::StderrReader;
+use wrapped::{CnpgReader, WrappedReader};
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
@@ -71,18 +75,42 @@ pub enum LogFormat {
     /// One JSON object a line.
     #[serde(rename = "jsonlog")]
     Json,
+    /// stderr's lines in syslog's, or as `journalctl` prints them.
+    Syslog,
+    /// Amazon CloudWatch Logs, as RDS and Aurora write to it.
+    CloudWatch,
+    /// Google Cloud Logging, as Cloud SQL and AlloyDB write to it.
+    CloudSql,
+    /// Azure's diagnostic settings.
+    Azure,
+    /// CloudNativePG's JSON lines.
+    Cnpg,
 }
 
 impl LogFormat {
     /// All formats.
-    pub const ALL: [LogFormat; 3] = [LogFormat::Stderr, LogFormat::Csv, LogFormat::Json];
+    pub const ALL: [LogFormat; 8] = [
+        LogFormat::Stderr,
+        LogFormat::Csv,
+        LogFormat::Json,
+        LogFormat::Syslog,
+        LogFormat::CloudWatch,
+        LogFormat::CloudSql,
+        LogFormat::Azure,
+        LogFormat::Cnpg,
+    ];
 
-    /// The name that `log_destination` has for it.
+    /// The name that `log_destination` has for it, or that of the wrapper.
     pub fn name(self) -> &'static str {
         match self {
             LogFormat::Stderr => "stderr",
             LogFormat::Csv => "csvlog",
             LogFormat::Json => "jsonlog",
+            LogFormat::Syslog => "syslog",
+            LogFormat::CloudWatch => "cloudwatch",
+            LogFormat::CloudSql => "cloudsql",
+            LogFormat::Azure => "azure",
+            LogFormat::Cnpg => "cnpg",
         }
     }
 
@@ -111,7 +139,8 @@ pub type OnProgress<'a> = Box<dyn FnMut(Progress) + 'a>;
 pub struct LogOptions<'a> {
     /// In any order: they are read in the order of their first times.
     pub inputs: Vec<Input>,
-    /// The server's `log_line_prefix`; recognised where it is not given. It means stderr.
+    /// The server's `log_line_prefix`; recognised where it is not given. It means stderr, in
+    /// whatever wrapper.
     pub prefix: Option<String>,
     /// The format; recognised where it is not given.
     pub format: Option<LogFormat>,
@@ -206,6 +235,7 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
             &mut assembler,
             &mut told,
             &failed,
+            &mut report.notes,
         )?);
         raw_bytes += window.raw_bytes();
         report.file.bytes = window.taken_bytes();
@@ -238,7 +268,7 @@ pub fn capture_bytes(
     sink: &mut dyn EventSink,
 ) -> Result<LogReport, LogError> {
     let recognised = recognise("-", bytes.as_ref(), format, prefix)?;
-    let report = SourceReport {
+    let mut report = SourceReport {
         file: SourceFile {
             name: "-".to_owned(),
             format: recognised.format.name().to_owned(),
@@ -263,6 +293,7 @@ pub fn capture_bytes(
         &mut assembler,
         &mut |_, _| (),
         &failed,
+        &mut report.notes,
     )?;
     let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
@@ -298,7 +329,9 @@ fn order(
         })?;
         let recognised = match window.bytes() {
             [] => None,
-            sample => Some(recognise(&input.name(), sample, format, prefix)?),
+            sample => {
+                Some(recognise(&input.name(), sample, format, prefix)?.dated(input.modified_us()))
+            }
         };
         sources.push(Source {
             input: input.clone(),
@@ -325,6 +358,32 @@ fn order(
     Ok(sources)
 }
 
+/// Accounts for lines that do not stand at the start of the window.
+fn apart(what: Found<'_>, place: Place, excerpt: &[u8], assembler: &mut Assembler<'_>) -> u64 {
+    match what {
+        Found::Skipped { lines, reason } => {
+            assembler.account().skip(reason, lines, place);
+            lines
+        }
+        Found::Detached {
+            pid,
+            betrays,
+            lines,
+        } => {
+            assembler.detached(pid, betrays, lines, place);
+            lines
+        }
+        Found::Unreadable { lines, reason } => {
+            let account = assembler.account();
+            account.unreadable(reason, lines, place, excerpt);
+            lines
+        }
+        Found::More | Found::Held | Found::Entry(_) | Found::Apart { .. } => {
+            unreachable!("these have a place, or none at all")
+        }
+    }
+}
+
 /// Reads one input to its end; returns its last time.
 fn read(
     window: &mut Window,
@@ -333,21 +392,31 @@ fn read(
     assembler: &mut Assembler<'_>,
     told: &mut dyn FnMut(&Window, u64),
     failed: &dyn Fn(std::io::Error) -> LogError,
+    notes: &mut Vec<String>,
 ) -> Result<i64, LogError> {
     // The loop is compiled for each reader: a call through a table would copy every entry.
     match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => {
             let reader = CsvReader::default();
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, told, failed, notes)
         }
         (LogFormat::Json, _) => {
             let reader = JsonReader::default();
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, told, failed, notes)
         }
         (LogFormat::Stderr, prefix) => {
             let prefix = prefix.expect("a stderr log is recognised by its prefix");
             let reader = StderrReader::new(prefix);
-            read_with(reader, window, source, assembler, told, failed)
+            read_with(reader, window, source, assembler, told, failed, notes)
+        }
+        (LogFormat::Cnpg, _) => {
+            let reader = CnpgReader::of(recognised.wrapper.server);
+            read_with(reader, window, source, assembler, told, failed, notes)
+        }
+        (_, prefix) => {
+            let prefix = prefix.expect("what wraps a stderr log is recognised by its prefix");
+            let reader = WrappedReader::new(recognised.wrapper, prefix);
+            read_with(reader, window, source, assembler, told, failed, notes)
         }
     }
 }
@@ -360,12 +429,14 @@ fn read_with(
     assembler: &mut Assembler<'_>,
     told: &mut dyn FnMut(&Window, u64),
     failed: &dyn Fn(std::io::Error) -> LogError,
+    notes: &mut Vec<String>,
 ) -> Result<i64, LogError> {
     let mut place = Place { source, line: 1 };
     let mut last_us = i64::MIN;
     loop {
         if window.bytes().is_empty() {
             if window.ended() {
+                notes.extend(reader.notes());
                 return Ok(last_us);
             }
             window.more().map_err(failed)?;
@@ -379,6 +450,12 @@ fn read_with(
                 told(window, assembler.account().events);
                 continue;
             }
+            Found::Held => 0,
+            Found::Apart {
+                place,
+                excerpt,
+                what,
+            } => apart(*what, place, excerpt, assembler),
             Found::Entry(entry) => {
                 last_us = last_us.max(entry.wall_us);
                 assembler.entry(&entry)?;

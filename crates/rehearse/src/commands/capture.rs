@@ -36,6 +36,11 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
             Format::Stderr => LogFormat::Stderr,
             Format::Csv => LogFormat::Csv,
             Format::Json => LogFormat::Json,
+            Format::Syslog => LogFormat::Syslog,
+            Format::Cloudwatch => LogFormat::CloudWatch,
+            Format::Cloudsql => LogFormat::CloudSql,
+            Format::Azure => LogFormat::Azure,
+            Format::Cnpg => LogFormat::Cnpg,
         }),
         &interrupt,
     )?;
@@ -207,6 +212,7 @@ fn failure(error: LogError) -> Failure {
     match &error {
         LogError::NoInput
         | LogError::PrefixMatchesNothing { .. }
+        | LogError::NotThatFormat { .. }
         | LogError::PrefixLacks { .. } => Failure::usage(error),
         LogError::Sink(inner) => {
             let text = inner.to_string();

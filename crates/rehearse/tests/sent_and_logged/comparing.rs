@@ -183,7 +183,9 @@ fn details(
     wrong: &mut Vec<String>,
 ) {
     let mut say = |what: &str| {
-        wrong.push(format!("{place}: {what}: {event:?}\n    where {expected:?} was to be"));
+        wrong.push(format!(
+            "{place}: {what}: {event:?}\n    where {expected:?} was to be"
+        ));
     };
     // The writer's clock is cut to its resolution.
     if event.due_us < expected.due_us.0 - resolution_us || event.due_us > expected.due_us.1 {

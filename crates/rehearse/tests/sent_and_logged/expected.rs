@@ -23,7 +23,10 @@ pub enum Values {
     /// The statement has none.
     None,
     /// These, some of them cut.
-    Known { values: Vec<Option<String>>, cut: bool },
+    Known {
+        values: Vec<Option<String>>,
+        cut: bool,
+    },
     /// It has, but the log does not show them.
     Missing,
 }

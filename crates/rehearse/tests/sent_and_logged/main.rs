@@ -161,8 +161,7 @@ fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (Collected, Strin
         inputs: vec![Input::Path(log)],
         ..LogOptions::default()
     };
-    let report =
-        capture(options, &mut collected).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let report = capture(options, &mut collected).unwrap_or_else(|error| panic!("{name}: {error}"));
     let account = &report.reconciliation;
     assert!(account.adds_up(), "{name}: {account:?}");
     assert_eq!(report.sources[0].file.format, format.name());
@@ -211,7 +210,11 @@ fn exactly_what_was_sent(major: u16) {
         ] {
             let file = logs.join(format!("{}.{extension}", mixture.name));
             if !file.exists() {
-                assert!(format == LogFormat::Json && major < 15, "{}", file.display());
+                assert!(
+                    format == LogFormat::Json && major < 15,
+                    "{}",
+                    file.display()
+                );
                 continue;
             }
             let (collected, odd) = read(file, mixture, format);

@@ -61,10 +61,7 @@ pub fn ordinary(driver: &mut Driver, session: i32) {
 }
 
 fn values(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
-    let mut insert = driver.prepare(
-        Modification,
-        "INSERT INTO item (id, note) VALUES ($1, $2)",
-    );
+    let mut insert = driver.prepare(Modification, "INSERT INTO item (id, note) VALUES ($1, $2)");
     let long = "0123456789 it's long; ".repeat(150);
     let wide = format!("a{}", "ü€".repeat(60));
     for note in [
@@ -101,7 +98,14 @@ WHERE id = $1",
                 Value::text(&format!("note {id}")),
                 Value::text("-12345.67"),
                 Value::texts(
-                    vec![Some("a b"), None, Some("it's \"x\""), Some(""), Some("plain"), Some("NULL")],
+                    vec![
+                        Some("a b"),
+                        None,
+                        Some("it's \"x\""),
+                        Some(""),
+                        Some("plain"),
+                        Some("NULL"),
+                    ],
                     r#"{"a b",NULL,"it's \"x\"","",plain,"NULL"}"#,
                 ),
                 Value::ints(vec![1, -2, 3], "{1,-2,3}"),
@@ -223,7 +227,12 @@ fn definitions(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     driver.simple(Definition, &format!("CREATE TABLE t{id} (a int)"));
     driver.simple(Definition, &format!("COMMENT ON TABLE t{id} IS 'it''s'"));
     driver.simple(Modification, &format!("TRUNCATE t{id}"));
-    driver.unnamed(Definition, &format!("ALTER TABLE t{id} ADD b text"), &[], None);
+    driver.unnamed(
+        Definition,
+        &format!("ALTER TABLE t{id} ADD b text"),
+        &[],
+        None,
+    );
     driver.simple(Definition, &format!("DROP TABLE t{id}"));
     driver.simple(
         Definition,
@@ -247,7 +256,10 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
         ANALYSED,
     );
     let id = number();
-    driver.simple(Modification, &format!("INSERT INTO item (id) VALUES ({id})"));
+    driver.simple(
+        Modification,
+        &format!("INSERT INTO item (id) VALUES ({id})"),
+    );
     driver.simple_fails(
         Modification,
         &format!("INSERT INTO item (id, note) VALUES ({id}, 'twice')"),
@@ -261,7 +273,12 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
         "42703",
         ANALYSED,
     );
-    driver.prepare_fails(All, &sql("SELECT nope? FROM item", number()), "42703", ANALYSED);
+    driver.prepare_fails(
+        All,
+        &sql("SELECT nope? FROM item", number()),
+        "42703",
+        ANALYSED,
+    );
     driver.prepare_fails(
         All,
         &sql("SELECT $1::int FRM item ?", number()),
@@ -298,7 +315,10 @@ fn mistakes(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     let mut insert = driver.prepare(Modification, "INSERT INTO item (note, id) VALUES ($2, $1)");
     driver.execute_fails(
         &mut insert,
-        &[Value::int(id), Value::text("the same id; it's long enough to be cut on error")],
+        &[
+            Value::int(id),
+            Value::text("the same id; it's long enough to be cut on error"),
+        ],
         "23505",
         EXECUTED,
     );
@@ -338,7 +358,11 @@ fn forgeries(driver: &mut Driver, number: &mut impl FnMut() -> i32) {
     for message in FORGERIES {
         driver.simple(
             All,
-            &format!("DO $x${} BEGIN RAISE LOG '{message}'; END $x$ -- {}", "", number()),
+            &format!(
+                "DO $x${} BEGIN RAISE LOG '{message}'; END $x$ -- {}",
+                "",
+                number()
+            ),
         );
         driver.execute(&mut forge, &[Value::text(message), Value::int(number())]);
     }
@@ -358,15 +382,16 @@ const SLOW_US: i64 = 150_000;
 
 /// What takes longer than the threshold, between what does not.
 pub fn slow(driver: &mut Driver) {
-    driver
-        .simple(All, "SELECT 1, pg_sleep(0.15)")
-        .slept_us = SLOW_US;
+    driver.simple(All, "SELECT 1, pg_sleep(0.15)").slept_us = SLOW_US;
     driver.simple(All, "SELECT 2");
     let mut sleep = driver.prepare(All, "SELECT pg_sleep($1), $2::text");
     for mark in ["slow 3", "quick 4", "slow 5"] {
         let slow = mark.starts_with("slow");
         let (seconds, text) = if slow { (0.15, "0.15") } else { (0.0, "0") };
-        let sent = driver.execute(&mut sleep, &[Value::float(seconds, text), Value::text(mark)]);
+        let sent = driver.execute(
+            &mut sleep,
+            &[Value::float(seconds, text), Value::text(mark)],
+        );
         sent.slept_us = if slow { SLOW_US } else { 0 };
     }
     // Fails behind its end, and is itself too quick to be logged by time.
@@ -375,7 +400,10 @@ pub fn slow(driver: &mut Driver) {
     driver.simple(All, "BEGIN");
     driver.simple(Modification, "INSERT INTO item (id) VALUES (-1)");
     driver
-        .simple(Modification, "UPDATE item SET note = pg_sleep(0.15)::text WHERE id = -1")
+        .simple(
+            Modification,
+            "UPDATE item SET note = pg_sleep(0.15)::text WHERE id = -1",
+        )
         .slept_us = SLOW_US;
     driver.simple(All, "COMMIT");
 }

@@ -12,12 +12,19 @@ use super::mixture::Class;
 pub enum How {
     Simple,
     /// Parsed under a name and never executed.
-    Prepare { name: usize },
+    Prepare {
+        name: usize,
+    },
     /// Of the unnamed statement (`None`), or of the one prepared with this number; through a
     /// named portal or the unnamed one.
-    Execute { name: Option<usize>, portal: bool },
+    Execute {
+        name: Option<usize>,
+        portal: bool,
+    },
     /// More rows of a portal.
-    Fetch { name: usize },
+    Fetch {
+        name: usize,
+    },
 }
 
 /// Where a statement failed.
@@ -386,7 +393,11 @@ impl Driver {
         for (index, (how, before_us, after_us)) in notes.into_iter().enumerate() {
             let sent = match how {
                 How::Simple => {
-                    let sql = if index == last { "COMMIT" } else { "START TRANSACTION" };
+                    let sql = if index == last {
+                        "COMMIT"
+                    } else {
+                        "START TRANSACTION"
+                    };
                     self.note(How::Simple, Class::All, sql, &[], before_us)
                 }
                 how => {
