@@ -3,7 +3,7 @@
 //! (`gcloud logging read --format=json`, `aws logs filter-log-events`).
 //!
 //! A printed document is cut by its indentation: an object ends at the first closing brace that
-//! stands where its opening one stood. JSON has no raw newlines in its strings, so that cannot be
+//! stands before its keys. JSON has no raw newlines in its strings, so that cannot be
 //! forged, and where a document is damaged only the damaged object is lost.
 
 use std::borrow::Cow;
@@ -88,8 +88,10 @@ fn printed<'a>(
     first_end: usize,
     complete: bool,
 ) -> Option<(Record<'a>, usize)> {
-    let indent = first.len() - first.trim_ascii_start().len();
+    let start = first.len() - first.trim_ascii_start().len();
     let mut at = first_end;
+    // How far in its keys stand; the input may begin within the first brace's own indentation.
+    let mut keys = None;
     loop {
         let Some(end) =
             line_end(bytes, at).or((complete && at < bytes.len()).then_some(bytes.len()))
@@ -99,18 +101,19 @@ fn printed<'a>(
         };
         let whole = trimmed(&bytes[at..end]);
         let line = whole.trim_ascii();
-        let here = whole.len() - whole.trim_ascii_start().len();
-        if at == first_end && AROUND[..2].iter().any(|start| line.starts_with(start)) {
+        let indent = whole.len() - whole.trim_ascii_start().len();
+        if keys.is_none() && AROUND[..2].iter().any(|start| line.starts_with(start)) {
             return Some((Record::Around(SkipReason::Wrapping), first_end));
         }
-        if here <= indent {
-            return Some(match line {
-                b"}" | b"}," => {
-                    let close = at + here + 1;
+        let closes = matches!(line, b"}" | b"},");
+        if indent < *keys.get_or_insert(indent) || indent <= start || (closes && at == first_end) {
+            return Some(match closes {
+                true => {
+                    let close = at + indent + 1;
                     (Record::Json(bytes[..close].trim_ascii_start()), end)
                 }
                 // The object's end is missing.
-                _ => (Record::Unreadable(UnreadableReason::NoRecord), at),
+                false => (Record::Unreadable(UnreadableReason::NoRecord), at),
             });
         }
         at = end;
@@ -162,6 +165,8 @@ mod tests {
         assert!(found[1].contains("2"), "{found:?}");
         assert_eq!(found[2], "Unreadable(NoRecord)");
         assert_eq!(found[3], "Unreadable(CutAtEnd)");
+        let cut_before = all(" {\n    \"a\": 1\n  },\n  {\n    \"a\": 2\n  }\n", true);
+        assert_eq!(cut_before.len(), 2, "{cut_before:?}");
         assert_eq!(all("  {\n    \"a\": 1\n", false), ["more"]);
         assert_eq!(
             all("    \"a\": 1\n", false),

@@ -15,7 +15,7 @@ use crate::log::prefix::{self, Prefix};
 use crate::log::recognise::{Recognised, foreign, unknown_zone, usable};
 use crate::log::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use crate::log::timestamp::Timestamps;
-use crate::log::{LogError, LogFormat, SkipReason};
+use crate::log::{LogError, LogFormat, SkipReason, UnreadableReason};
 
 /// What is known of a wrapped log before it is read.
 #[derive(Debug, Clone, Default)]
@@ -278,7 +278,8 @@ fn look(wrapper: &Wrapper, sample: &[u8]) -> Look {
             // What would continue anything tells nothing.
             Said::Parts if strange => found.other += usize::from(found.own == 0),
             Said::Parts => found.own += lines,
-            Said::Skipped(_) => (),
+            // The input may begin within a record.
+            Said::Skipped(_) | Said::Unreadable(UnreadableReason::LooseContinuation) => (),
             Said::Unreadable(_) => found.other += 1,
         }
         found.texts.append(&mut texts);
