@@ -39,7 +39,7 @@ fn lines(text: &str) -> u64 {
 
 fn try_read(text: &str, format: Option<LogFormat>) -> Result<(Collected, LogReport), LogError> {
     let mut collected = Collected::default();
-    let report = capture_bytes(text.to_owned(), format, None, &mut collected)?;
+    let report = capture_bytes(Vec::from(text), format, None, &mut collected)?;
     let account = &report.reconciliation;
     assert_eq!(account.lines, lines(text), "{account:?}");
     assert!(account.adds_up(), "{account:?}");
