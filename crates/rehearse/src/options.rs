@@ -57,8 +57,8 @@ pub struct Capture {
 /// From what a workload is made.
 #[derive(Debug, Subcommand)]
 pub enum Source {
-    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog; plain, .gz, .zst, .bz2
-    /// or .xz.
+    /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog, also in a syslog, a
+    /// cloud's export or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
     Log(CaptureLog),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
@@ -170,6 +170,16 @@ pub enum Format {
     Csv,
     /// log_destination = jsonlog.
     Json,
+    /// A syslog, or what journalctl prints.
+    Syslog,
+    /// Amazon CloudWatch Logs: an S3 export, `aws logs tail`, or filter-log-events' JSON.
+    Cloudwatch,
+    /// Google Cloud Logging's JSON of Cloud SQL or AlloyDB.
+    Cloudsql,
+    /// Azure's diagnostic settings' JSON.
+    Azure,
+    /// CloudNativePG's JSON lines.
+    Cnpg,
 }
 
 /// `rehearse inspect`

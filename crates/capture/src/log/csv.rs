@@ -1,5 +1,7 @@
 //! csvlog: 23 columns up to version 12, 24 in 13 (`backend_type`), 26 from 14 on (`leader_pid`,
-//! `query_id`). Values hold raw newlines within quotes, and doubled quotes.
+//! `query_id`); columns were only ever added behind the others, so any number from 22 (8.4, without
+//! `application_name`) is read, and what is behind the 26th is passed over. Values hold raw newlines
+//! within quotes, and doubled quotes.
 //!
 //! A record starts at a line that starts with a timestamp and a comma. Where one does not parse,
 //! only its first line is given up, and the next line is tried.
@@ -14,9 +16,12 @@ use super::scan::find;
 use super::severity::{Severity, is_foreign_label};
 use super::timestamp::Timestamps;
 
-/// Columns of the versions that there are.
-const COLUMNS: [usize; 3] = [23, 24, 26];
+/// Columns that every version has.
+const COLUMNS_MIN: usize = 22;
+/// Columns that are known.
 const COLUMNS_MAX: usize = 26;
+/// More than a version to come will have: what is no record may hold any number of commas.
+const COLUMNS_BELIEVED: usize = 40;
 
 mod column {
     pub const USER: usize = 1;
@@ -62,7 +67,7 @@ impl Reader for CsvReader {
         let mut values = [Value::default(); COLUMNS_MAX];
         let parsed = self.start(bytes, complete).and_then(|wall_us| {
             let (count, end) = split(bytes, complete, &mut values)?;
-            if !COLUMNS.contains(&count) {
+            if count < COLUMNS_MIN {
                 return Err(Failure::Reason(UnreadableReason::Columns));
             }
             Ok((wall_us, end))
@@ -224,6 +229,7 @@ fn split(
         }
         match values.get_mut(count) {
             Some(slot) => *slot = value,
+            None if count < COLUMNS_BELIEVED => (),
             None => return Err(Failure::Reason(UnreadableReason::Columns)),
         }
         count += 1;
@@ -285,8 +291,19 @@ mod tests {
         for record in [&upto_12, &in_13, RECORD] {
             assert!(read(record).0.starts_with("Entry"), "{record}");
         }
-        let odd = RECORD.replace(",,0\n", ",\n");
-        assert!(read(&odd).0.contains("Columns"), "{odd}");
+        let before_9 = upto_12.replace(",\"psql\"", "");
+        let to_come = RECORD.replace(",,0\n", ",,0,\"new\",,7\n");
+        for record in [&before_9, &to_come, &RECORD.replace(",,0\n", ",\n")] {
+            let (found, length) = read(record);
+            assert!(found.starts_with("Entry"), "{record}");
+            assert_eq!(length, record.len());
+        }
+        for odd in [
+            before_9.replace(",\n", "\n"),
+            RECORD.replace(",,0\n", &(",".repeat(40) + "\n")),
+        ] {
+            assert!(read(&odd).0.contains("Columns"), "{odd}");
+        }
     }
 
     #[test]

@@ -92,14 +92,36 @@ pub(super) enum Found<'a> {
         lines: u64,
         reason: super::UnreadableReason,
     },
+    /// Bytes that are taken, and whose lines are told later: a message is cut into parts, and
+    /// others' stand between them. The last bytes of an input are never held.
+    Held,
+    /// What does not stand at the start of the bytes; never an entry, which has a place of its own.
+    Apart {
+        place: Place,
+        /// Its beginning.
+        excerpt: &'a [u8],
+        what: Box<Found<'a>>,
+    },
 }
 
 /// A format's reader. It is given the bytes from where the last find ended, and never holds any.
 pub(super) trait Reader {
+    /// Whether bytes may be called complete that are not, when a log that is followed falls silent,
+    /// and be given again with more behind them. Not where a reader gathers what is cut into parts.
+    fn settles(&self) -> bool {
+        true
+    }
+
     /// Looks at the start of `bytes`, which is the start of physical line `place.line`, and never
     /// empty. `complete` says that no more bytes follow. Returns what was found and how many bytes
-    /// it takes; at least 1, except for [`Found::More`], which is never returned when `complete`.
+    /// it takes; at least 1, except for [`Found::More`], which is never returned when `complete`,
+    /// and for what was [`Found::Held`] before.
     fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize);
+
+    /// What the user should know of the input, once it is read; each a sentence.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The end of the physical line that starts at `from`, behind its newline.

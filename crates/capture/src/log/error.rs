@@ -77,11 +77,31 @@ pub enum LogError {
     },
     /// No format was recognised.
     #[error(
-        "{name} is no PostgreSQL log that can be recognised: no line of its beginning is one of a stderr log, a csvlog or a jsonlog; if it is a stderr log, give its log_line_prefix (SHOW log_line_prefix)"
+        "{name} is no PostgreSQL log that can be recognised: no line of its beginning is one of a stderr log, a csvlog, a jsonlog, a syslog or a cloud's export; if it is a stderr log, give its log_line_prefix (SHOW log_line_prefix)"
     )]
     NotALog {
         /// As the user gave it.
         name: String,
+    },
+    /// It is not of the format that was given.
+    #[error(
+        "the beginning of {name} has no server's message that --format {format} could take out; give another format, or none to have it recognised"
+    )]
+    NotThatFormat {
+        /// As the user gave it.
+        name: String,
+        /// The format's name.
+        format: &'static str,
+    },
+    /// It goes back in time.
+    #[error(
+        "{name} begins with its newest message and goes back in time, in which order sessions cannot be followed; {turn}"
+    )]
+    NewestFirst {
+        /// As the user gave it.
+        name: String,
+        /// What to do.
+        turn: &'static str,
     },
     /// The prefix that was given matches no line.
     #[error(

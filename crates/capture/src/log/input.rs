@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,6 +41,18 @@ impl Input {
             }
             Input::Stdin => None,
         }
+    }
+
+    /// When it was last changed, in microseconds since 1970-01-01 UTC, where the system knows: of
+    /// a pipe, about when it was last written to.
+    pub(super) fn modified_us(&self) -> Option<i64> {
+        let path = match self {
+            Input::Path(path) | Input::Found(path) => path,
+            Input::Stdin => Path::new("/dev/stdin"),
+        };
+        let modified = std::fs::metadata(path).ok()?.modified().ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_micros()).ok()
     }
 
     /// Opens it and recognises its compression by its first bytes.

@@ -13,42 +13,42 @@ use super::{SkipReason, UnreadableReason};
 
 /// The keys that are used.
 #[derive(Debug, Deserialize)]
-struct Row<'a> {
+pub(super) struct Row<'a> {
     #[serde(borrow)]
-    timestamp: Cow<'a, str>,
+    pub timestamp: Cow<'a, str>,
     #[serde(borrow, default)]
-    user: Cow<'a, str>,
+    pub user: Cow<'a, str>,
     #[serde(borrow, default)]
-    dbname: Cow<'a, str>,
-    pid: u32,
+    pub dbname: Cow<'a, str>,
+    pub pid: u32,
     #[serde(borrow, default)]
-    remote_host: Cow<'a, str>,
+    pub remote_host: Cow<'a, str>,
     #[serde(default)]
-    remote_port: Option<u32>,
+    pub remote_port: Option<u32>,
     #[serde(borrow, default)]
-    session_id: Cow<'a, str>,
+    pub session_id: Cow<'a, str>,
     #[serde(default)]
-    line_num: u64,
+    pub line_num: u64,
     #[serde(borrow)]
-    error_severity: Cow<'a, str>,
+    pub error_severity: Cow<'a, str>,
     #[serde(borrow, default)]
-    state_code: Cow<'a, str>,
+    pub state_code: Cow<'a, str>,
     #[serde(borrow, default)]
-    message: Cow<'a, str>,
+    pub message: Cow<'a, str>,
     #[serde(borrow, default)]
-    detail: Cow<'a, str>,
+    pub detail: Cow<'a, str>,
     #[serde(borrow, default)]
-    context: Cow<'a, str>,
+    pub context: Cow<'a, str>,
     #[serde(borrow, default)]
-    statement: Cow<'a, str>,
+    pub statement: Cow<'a, str>,
     #[serde(default)]
-    cursor_position: Option<u32>,
+    pub cursor_position: Option<u32>,
     #[serde(borrow, default)]
-    application_name: Cow<'a, str>,
+    pub application_name: Cow<'a, str>,
     #[serde(borrow, default)]
-    backend_type: Cow<'a, str>,
+    pub backend_type: Cow<'a, str>,
     #[serde(default)]
-    leader_pid: Option<u32>,
+    pub leader_pid: Option<u32>,
 }
 
 /// Reads jsonlog.
@@ -94,7 +94,12 @@ impl Reader for JsonReader {
 }
 
 impl JsonReader {
-    fn entry<'a>(&'a mut self, row: Row<'a>, place: Place) -> Result<Entry<'a>, UnreadableReason> {
+    /// Makes an entry of a row.
+    pub(super) fn entry<'a>(
+        &'a mut self,
+        row: Row<'a>,
+        place: Place,
+    ) -> Result<Entry<'a>, UnreadableReason> {
         let stamp = self
             .times
             .read(row.timestamp.as_bytes())

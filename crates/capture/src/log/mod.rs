@@ -1,7 +1,8 @@
-//! Server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, plain or compressed.
+//! Server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, as files or in what syslog,
+//! clouds and operators wrap them in, plain or compressed.
 //!
 //! ```text
-//! input ─► window of bytes ─► reader (stderr, csv, json) ─► entry ─► assembler ─► sink
+//! input ─► window of bytes ─► reader (stderr, csv, json, wrapped) ─► entry ─► assembler ─► sink
 //!              recognise ───────┘ prefix, timestamp        message, statement,      events,
 //!                                                          parameters               sessions
 //! ```
@@ -16,7 +17,8 @@
 //! A log that is still being written is read by [`follow`], until it is told to stop.
 //!
 //! Deliberately absent: sorting events by time (the writer does), and any guess of what a log does
-//! not say. Wrappers of clouds and syslog are further readers, not further cases in these.
+//! not say. Wrappers of clouds and syslog are further readers ([`wrapped`]), not further cases in
+//! these.
 
 mod assemble;
 mod compression;
@@ -31,6 +33,7 @@ mod lines;
 mod message;
 mod parameters;
 mod prefix;
+mod reading;
 mod recognise;
 mod reconcile;
 mod scan;
@@ -44,20 +47,18 @@ mod stderr;
 mod stem;
 mod tallies;
 mod timestamp;
+mod wrapped;
 
 use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
 use crate::sink::EventSink;
 use assemble::Assembler;
-use csv::CsvReader;
-use entry::{Found, Place, Reader};
 use input::Window;
-use json::JsonReader;
-use recognise::{Recognised, recognise};
+use reading::{Reading, read};
+use recognise::recognise;
 use series::{Series, Turn};
 use sources::order;
-use stderr::StderrReader;
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
@@ -84,18 +85,42 @@ pub enum LogFormat {
     /// One JSON object a line.
     #[serde(rename = "jsonlog")]
     Json,
+    /// stderr's lines in syslog's, or as `journalctl` prints them.
+    Syslog,
+    /// Amazon CloudWatch Logs, as RDS and Aurora write to it.
+    CloudWatch,
+    /// Google Cloud Logging, as Cloud SQL and AlloyDB write to it.
+    CloudSql,
+    /// Azure's diagnostic settings.
+    Azure,
+    /// CloudNativePG's JSON lines.
+    Cnpg,
 }
 
 impl LogFormat {
     /// All formats.
-    pub const ALL: [LogFormat; 3] = [LogFormat::Stderr, LogFormat::Csv, LogFormat::Json];
+    pub const ALL: [LogFormat; 8] = [
+        LogFormat::Stderr,
+        LogFormat::Csv,
+        LogFormat::Json,
+        LogFormat::Syslog,
+        LogFormat::CloudWatch,
+        LogFormat::CloudSql,
+        LogFormat::Azure,
+        LogFormat::Cnpg,
+    ];
 
-    /// The name that `log_destination` has for it.
+    /// The name that `log_destination` has for it, or that of the wrapper.
     pub fn name(self) -> &'static str {
         match self {
             LogFormat::Stderr => "stderr",
             LogFormat::Csv => "csvlog",
             LogFormat::Json => "jsonlog",
+            LogFormat::Syslog => "syslog",
+            LogFormat::CloudWatch => "cloudwatch",
+            LogFormat::CloudSql => "cloudsql",
+            LogFormat::Azure => "azure",
+            LogFormat::Cnpg => "cnpg",
         }
     }
 
@@ -127,7 +152,8 @@ pub type OnSource<'a> = Box<dyn FnMut(&str) + 'a>;
 pub struct LogOptions<'a> {
     /// In any order: they are read in the order of their first times.
     pub inputs: Vec<Input>,
-    /// The server's `log_line_prefix`; recognised where it is not given. It means stderr.
+    /// The server's `log_line_prefix`; recognised where it is not given. It means stderr, in
+    /// whatever wrapper.
     pub prefix: Option<String>,
     /// The format; recognised where it is not given.
     pub format: Option<LogFormat>,
@@ -266,15 +292,16 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         };
         let lines_before = assembler.account().lines;
         assembler.turn_to(turn.lane);
-        let last_us = read(
-            &mut window,
-            recognised,
-            index,
-            &mut assembler,
-            &mut turn,
-            &mut told,
-            &failed,
-        )?;
+        let reading = Reading {
+            window: &mut window,
+            source: index,
+            assembler: &mut assembler,
+            turn: &mut turn,
+            told: &mut told,
+            failed: &failed,
+            notes: &mut report.notes,
+        };
+        let last_us = read(recognised, reading)?;
         series.end(turn, last_us);
         raw_bytes += window.raw_bytes();
         report.file.bytes = window.taken_bytes();
@@ -312,7 +339,7 @@ pub fn capture_bytes(
     sink: &mut dyn EventSink,
 ) -> Result<LogReport, LogError> {
     let recognised = recognise("-", bytes.as_ref(), format, prefix)?;
-    let report = SourceReport {
+    let mut report = SourceReport {
         file: SourceFile {
             name: "-".to_owned(),
             format: recognised.format.name().to_owned(),
@@ -330,15 +357,16 @@ pub fn capture_bytes(
         name: "-".to_owned(),
         error,
     };
-    read(
-        &mut Window::on(bytes),
-        recognised,
-        0,
-        &mut assembler,
-        &mut Turn::alone(),
-        &mut |_, _| (),
-        &failed,
-    )?;
+    let reading = Reading {
+        window: &mut Window::on(bytes),
+        source: 0,
+        assembler: &mut assembler,
+        turn: &mut Turn::alone(),
+        told: &mut |_, _| (),
+        failed: &failed,
+        notes: &mut report.notes,
+    };
+    read(recognised, reading)?;
     let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
@@ -348,109 +376,4 @@ pub fn capture_bytes(
         sessions,
         ..LogReport::default()
     })
-}
-
-/// Reads one input to its end; returns its last time.
-fn read(
-    window: &mut Window,
-    recognised: Recognised,
-    source: u32,
-    assembler: &mut Assembler<'_>,
-    turn: &mut Turn,
-    told: &mut dyn FnMut(&Window, u64),
-    failed: &dyn Fn(std::io::Error) -> LogError,
-) -> Result<i64, LogError> {
-    // The loop is compiled for each reader: a call through a table would copy every entry.
-    match (recognised.format, recognised.prefix) {
-        (LogFormat::Csv, _) => {
-            let reader = CsvReader::default();
-            read_with(reader, window, source, assembler, turn, told, failed)
-        }
-        (LogFormat::Json, _) => {
-            let reader = JsonReader::default();
-            read_with(reader, window, source, assembler, turn, told, failed)
-        }
-        (LogFormat::Stderr, prefix) => {
-            let prefix = prefix.expect("a stderr log is recognised by its prefix");
-            let reader = StderrReader::new(prefix);
-            read_with(reader, window, source, assembler, turn, told, failed)
-        }
-    }
-}
-
-#[inline(never)]
-fn read_with(
-    mut reader: impl Reader,
-    window: &mut Window,
-    source: u32,
-    assembler: &mut Assembler<'_>,
-    turn: &mut Turn,
-    told: &mut dyn FnMut(&Window, u64),
-    failed: &dyn Fn(std::io::Error) -> LogError,
-) -> Result<i64, LogError> {
-    let mut place = Place { source, line: 1 };
-    let mut last_us = i64::MIN;
-    // The log is silent, and what is there is taken for whole.
-    let mut settling = false;
-    loop {
-        if window.bytes().is_empty() {
-            if window.ended() {
-                return Ok(last_us);
-            }
-            window.more().map_err(failed)?;
-            told(window, assembler.account().events);
-            continue;
-        }
-        let complete = window.ended() || settling;
-        let (found, length) = reader.next(window.bytes(), complete, place);
-        let lines = match found {
-            Found::More if window.settled() => {
-                settling = true;
-                continue;
-            }
-            // A record may hold a line's end: of one that is not whole more will come.
-            Found::Unreadable { .. } if settling => {
-                settling = false;
-                window.more().map_err(failed)?;
-                told(window, assembler.account().events);
-                continue;
-            }
-            Found::More => {
-                window.more().map_err(failed)?;
-                told(window, assembler.account().events);
-                continue;
-            }
-            Found::Entry(entry) => {
-                last_us = last_us.max(entry.wall_us);
-                match turn.sees(&entry) {
-                    true => assembler
-                        .account()
-                        .skip(SkipReason::Duplicate, entry.lines, place),
-                    false => assembler.entry(&entry)?,
-                }
-                entry.lines
-            }
-            Found::Skipped { lines, reason } => {
-                assembler.account().skip(reason, lines, place);
-                lines
-            }
-            Found::Detached {
-                pid,
-                betrays,
-                lines,
-            } => {
-                assembler.detached(pid, betrays, lines, place);
-                lines
-            }
-            Found::Unreadable { lines, reason } => {
-                let bytes = &window.bytes()[..length];
-                assembler.account().unreadable(reason, lines, place, bytes);
-                lines
-            }
-        };
-        settling = false;
-        assembler.account().lines += lines;
-        place.line += lines;
-        window.take(length);
-    }
 }

@@ -5,6 +5,7 @@ use super::entry::trimmed;
 use super::prefix::{self, Prefix};
 use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::Timestamps;
+use super::wrapped::{self, Wrapper};
 use super::{LogError, LogFormat};
 
 /// How many lines are looked at.
@@ -17,10 +18,32 @@ const LINE_SHOWN_MAX: usize = 120;
 #[derive(Debug, Clone)]
 pub(super) struct Recognised {
     pub format: LogFormat,
-    /// For stderr.
+    /// For stderr, in whatever wrapper.
     pub prefix: Option<Prefix>,
     /// The first time in it, in microseconds since 1970-01-01 UTC.
     pub first_us: i64,
+    /// What else is known of the wrapper, where the format is one.
+    pub wrapper: Wrapper,
+}
+
+impl Recognised {
+    fn plain(format: LogFormat, prefix: Option<Prefix>, first_us: i64) -> Self {
+        Recognised {
+            format,
+            prefix,
+            first_us,
+            wrapper: Wrapper::default(),
+        }
+    }
+
+    /// Says when the file was last changed, in microseconds since 1970-01-01 UTC: some wrappers
+    /// write no year.
+    pub(super) fn dated(mut self, modified_us: Option<i64>) -> Self {
+        if let Some(first_us) = self.wrapper.dated(modified_us) {
+            self.first_us = first_us;
+        }
+        self
+    }
 }
 
 /// Looks at a log's first bytes.
@@ -30,6 +53,9 @@ pub(super) fn recognise(
     format: Option<LogFormat>,
     prefix: Option<&str>,
 ) -> Result<Recognised, LogError> {
+    if let Some(found) = wrapped::recognise(name, sample, format, prefix)? {
+        return Ok(found);
+    }
     let name = || name.to_owned();
     let lines = || {
         sample
@@ -41,16 +67,15 @@ pub(super) fn recognise(
     let translated = |word: String| LogError::Translated { name: name(), word };
 
     if let Some(prefix) = prefix {
-        let prefix = usable(Prefix::compile(prefix))?;
+        let prefix = usable(Prefix::compile(prefix), false, false)?;
         let first = lines().find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
         return match first {
             // A severity may be the same in both languages.
             Some(_) if let Some(word) = foreign(lines()) => Err(translated(word)),
-            Some(first_us) => Ok(Recognised {
-                format: LogFormat::Stderr,
-                prefix: Some(prefix),
-                first_us,
-            }),
+            Some(first_us) => {
+                let format = LogFormat::Stderr;
+                Ok(Recognised::plain(format, Some(prefix), first_us))
+            }
             None => Err(match (foreign(lines()), unknown_zone(sample, &times)) {
                 (Some(word), _) => translated(word),
                 (None, Some(zone)) => LogError::Zone {
@@ -96,11 +121,7 @@ pub(super) fn recognise(
         {
             return match word {
                 Some(word) => Err(translated(word)),
-                None => Ok(Recognised {
-                    format: found,
-                    prefix: None,
-                    first_us,
-                }),
+                None => Ok(Recognised::plain(found, None, first_us)),
             };
         }
     }
@@ -109,11 +130,9 @@ pub(super) fn recognise(
         if let Some(word) = foreign(lines()) {
             return Err(translated(word));
         }
-        return Ok(Recognised {
-            format: LogFormat::Stderr,
-            prefix: Some(usable(guessed.prefix)?),
-            first_us: guessed.first_us,
-        });
+        let prefix = usable(guessed.prefix, false, false)?;
+        let format = LogFormat::Stderr;
+        return Ok(Recognised::plain(format, Some(prefix), guessed.first_us));
     }
     Err(match (foreign(lines()), unknown_zone(sample, &times)) {
         (Some(word), _) => translated(word),
@@ -126,7 +145,7 @@ pub(super) fn recognise(
 }
 
 /// A time zone that is not known; but not what a cut at the sample's end leaves of one.
-fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&'t str> {
+pub(super) fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&'t str> {
     let last = sample
         .rsplit(|byte| *byte == b'\n')
         .next()
@@ -136,19 +155,24 @@ fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&'t str> {
         .filter(|zone| !last.ends_with(zone.as_bytes()))
 }
 
-fn usable(prefix: Prefix) -> Result<Prefix, LogError> {
+/// Refuses a prefix that lacks what is needed and not known from elsewhere.
+pub(super) fn usable(
+    prefix: Prefix,
+    knows_time: bool,
+    knows_process: bool,
+) -> Result<Prefix, LogError> {
     let lacks = |what, why| LogError::PrefixLacks {
         prefix: prefix.text().to_owned(),
         what,
         why,
     };
-    if !prefix.has_time() {
+    if !prefix.has_time() && !knows_time {
         return Err(lacks(
             "time (%m, %t or %n)",
             "nothing can be replayed when it was due",
         ));
     }
-    if !prefix.has_process() {
+    if !prefix.has_process() && !knows_process {
         return Err(lacks(
             "process (%p) or session (%c)",
             "sessions cannot be told apart",
@@ -158,7 +182,7 @@ fn usable(prefix: Prefix) -> Result<Prefix, LogError> {
 }
 
 /// A translated word, unless English ones are more: a statement may hold anything.
-fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
+pub(super) fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
     let (mut first, mut foreign, mut all) = (None, 0usize, 0usize);
     for line in lines.filter(|line| !line.starts_with(b"\t")) {
         let Ok(line) = std::str::from_utf8(line) else {

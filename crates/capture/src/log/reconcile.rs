@@ -70,6 +70,12 @@ reasons! {
         Detached = "lines that belong to a message which does not stand before them",
         /// What another file has, too.
         Duplicate = "lines that another of the files has as well; they count once",
+        /// Brackets around records, a command's own lines.
+        Wrapping = "lines of the file's own format around the server's messages",
+        /// Lines of other programs, such as cron's in a syslog.
+        OtherProgram = "lines of other programs than the server",
+        /// Lines of another host, instance or pod.
+        OtherServer = "lines of another server than the one with the most messages at the beginning; capture each server's log by itself",
     }
 }
 
@@ -78,6 +84,8 @@ reasons! {
     UnreadableReason {
         /// It does not match the prefix.
         NoPrefix = "it does not start with the log_line_prefix",
+        /// A wrapper cut it into parts, and one of them is not there.
+        PartMissing = "a part of the message is missing between its other parts",
         /// It continues an entry that is not there.
         LooseContinuation = "it continues an entry whose beginning is not there",
         /// No record of the format.

@@ -12,6 +12,7 @@ use super::selection::{LeftOut, nothing_in};
 use super::series::{Mark, SAMPLE_ENTRIES};
 use super::stderr::StderrReader;
 use super::stem::stem;
+use super::wrapped::{CnpgReader, WrappedReader};
 use super::{LogError, LogFormat};
 
 /// Files that begin within so much of each other begin together: then the format that says more is
@@ -151,7 +152,7 @@ fn look(
     }
     let recognised = match window.bytes() {
         [] => None,
-        sample => Some(recognise(&name, sample, format, prefix)?),
+        sample => Some(recognise(&name, sample, format, prefix)?.dated(input.modified_us())),
     };
     let sample = match &recognised {
         Some(recognised) if compared => sample(recognised, &window),
@@ -180,8 +181,13 @@ fn reader(recognised: Recognised) -> Box<dyn Reader> {
     match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => Box::new(CsvReader::default()),
         (LogFormat::Json, _) => Box::new(JsonReader::default()),
+        (LogFormat::Cnpg, _) => Box::new(CnpgReader::of(recognised.wrapper.server)),
         (LogFormat::Stderr, prefix) => Box::new(StderrReader::new(
             prefix.expect("a stderr log is recognised by its prefix"),
+        )),
+        (_, prefix) => Box::new(WrappedReader::new(
+            recognised.wrapper,
+            prefix.expect("what wraps a stderr log is recognised by its prefix"),
         )),
     }
 }

@@ -272,7 +272,7 @@ fn two_digits(tens: u8, ones: u8) -> Option<u32> {
 }
 
 /// Days from 1970-01-01 to `YYYY-MM-DD`.
-fn days(date: &[u8]) -> Option<i64> {
+pub(super) fn days(date: &[u8]) -> Option<i64> {
     if date[4] != b'-' || date[7] != b'-' {
         return None;
     }

@@ -41,6 +41,11 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
             Format::Stderr => LogFormat::Stderr,
             Format::Csv => LogFormat::Csv,
             Format::Json => LogFormat::Json,
+            Format::Syslog => LogFormat::Syslog,
+            Format::Cloudwatch => LogFormat::CloudWatch,
+            Format::Cloudsql => LogFormat::CloudSql,
+            Format::Azure => LogFormat::Azure,
+            Format::Cnpg => LogFormat::Cnpg,
         }),
         &options.slice,
         &interrupt,
@@ -262,6 +267,7 @@ pub(super) fn failure(error: LogError) -> Failure {
         | LogError::Pattern { .. }
         | LogError::FollowCompressed { .. }
         | LogError::PrefixMatchesNothing { .. }
+        | LogError::NotThatFormat { .. }
         | LogError::PrefixLacks { .. } => Failure::usage(error),
         LogError::Sink(inner) => {
             let text = inner.to_string();

@@ -126,7 +126,7 @@ fn score(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<Guess> {
 }
 
 /// Where the first severity or label stands: where the prefix ends.
-fn find_label(line: &[u8]) -> Option<usize> {
+pub(in crate::log) fn find_label(line: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b':', line)
         .filter(|colon| line.get(colon + 1..colon + 3) == Some(b"  "))
         .find_map(|colon| {

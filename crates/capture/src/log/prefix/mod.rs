@@ -10,7 +10,7 @@ mod matching;
 mod seen;
 mod straight;
 
-pub(super) use guess::guess;
+pub(super) use guess::{find_label, guess};
 pub(super) use matching::Matched;
 pub(super) use seen::Seen;
 use straight::Straight;

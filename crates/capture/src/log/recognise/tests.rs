@@ -83,3 +83,33 @@ fn what_cannot_be_captured_is_one_sentence() {
         assert!(!error.contains('\n'));
     }
 }
+
+#[test]
+fn fact_23_rdss_prefixes_are_recognised_from_the_file_alone() {
+    let old = "\
+2026-03-01 09:30:05 UTC::@:[371]:LOG:  checkpoint starting: time
+2026-03-01 09:30:06 UTC:10.0.0.7(50812):[unknown]@[unknown]:[4711]:LOG:  connection received: host=10.0.0.7 port=50812
+2026-03-01 09:30:06 UTC:10.0.0.7(50812):app@shop:[4711]:LOG:  connection authorized: user=app database=shop SSL enabled (protocol=TLSv1.3, cipher=TLS_AES_256_GCM_SHA384, bits=256)
+2026-03-01 09:30:06 UTC:10.0.0.7(50812):app@shop:[4711]:LOG:  execute <unnamed>: select *
+\tfrom orders where id = $1
+2026-03-01 09:30:06 UTC:10.0.0.7(50812):app@shop:[4711]:DETAIL:  parameters: $1 = '7'
+2026-03-01 09:30:07 UTC:10.0.0.7(50812):app@shop:[4711]:ERROR:  relation \"x\" does not exist at character 15
+2026-03-01 09:30:07 UTC:10.0.0.7(50812):app@shop:[4711]:STATEMENT:  select * from x
+";
+    let new = "\
+2026-03-01 09:30:05.120 UTC::@:[371]:5:00000:2026-02-01 00:00:00 UTC::0:697e9580.173:LOG:  checkpoint starting: time
+2026-03-01 09:30:06.001 UTC:10.0.0.7(50812):[unknown]@[unknown]:[4711]:1:00000:2026-03-01 09:30:06 UTC::0:69a4079e.1267:[unknown]LOG:  connection received: host=10.0.0.7 port=50812
+2026-03-01 09:30:06.020 UTC:10.0.0.7(50812):app@shop:[4711]:2:00000:2026-03-01 09:30:06 UTC:5/7:0:69a4079e.1267:[unknown]LOG:  connection authorized: user=app database=shop application_name=psql
+2026-03-01 09:30:06.120 UTC:10.0.0.7(50812):app@shop:[4711]:3:00000:2026-03-01 09:30:06 UTC:5/8:0:69a4079e.1267:psqlLOG:  duration: 0.512 ms  statement: select 1
+2026-03-01 09:30:07.120 UTC:10.0.0.7(50812):app@shop:[4711]:4:42P01:2026-03-01 09:30:06 UTC:5/9:0:69a4079e.1267:psqlERROR:  relation \"x\" does not exist at character 15
+2026-03-01 09:30:07.120 UTC:10.0.0.7(50812):app@shop:[4711]:5:42P01:2026-03-01 09:30:06 UTC:5/9:0:69a4079e.1267:psqlSTATEMENT:  select * from x
+";
+    for (text, prefix) in [
+        (old, "%t:%r:%u@%d:[%p]:"),
+        (new, "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a"),
+    ] {
+        let found = look(text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(found.format, LogFormat::Stderr);
+        assert_eq!(found.prefix.unwrap().text(), prefix);
+    }
+}
