@@ -4,14 +4,16 @@ const timed = statements.some((one) => one.captured);
 const of = (key) => (one) => (one.captured ? one.captured[key] : -1);
 const time = (key, label, title) => ({ key, label, title, value: of(key), text: (one) => (one.captured ? units.us(one.captured[key]) : "–") });
 const number = (key, label, title, text = units.count) => ({ key, label, title, value: (one) => one[key] ?? -1, text: (one) => (one[key] === null ? "–" : text(one[key])) });
+// Zeros of what is rare are left out, so that what is there is seen.
+const rare = (text) => (value) => (value ? text(value) : "");
 const columns = [number("calls", "calls", "how often it was sent")];
 if (timed) columns.unshift(number("share", "share", "its part of the time of all statements", units.share), time("total_us", "total", "its time in all"));
 if (timed) columns.push(time("mean_us", "mean"), time("p50_us", "p50", "half of the calls took no longer"), time("p95_us", "p95", "95 % took no longer"), time("p99_us", "p99", "99 % took no longer"), time("max_us", "max", "the slowest call"));
 const some = (key) => statements.some((one) => one[key]);
-if (some("errors")) columns.push({ ...number("errors", "failed", "how often it failed"), bad: (one) => one.errors > 0 });
+if (some("errors")) columns.push({ ...number("errors", "failed", "how often it failed", rare(units.count)), bad: (one) => one.errors > 0 });
 if (some("rows")) columns.push(number("rows", "rows", "rows returned or affected"));
-if (some("temporary_bytes")) columns.push(number("temporary_bytes", "temp files", "bytes of temporary files", units.bytes));
-if (some("lock_waited_us")) columns.push(number("lock_waited_us", "waited", "time waited for locks", units.us));
+if (some("temporary_bytes")) columns.push(number("temporary_bytes", "temp files", "bytes of temporary files", rare(units.bytes)));
+if (some("lock_waited_us")) columns.push(number("lock_waited_us", "waited", "time waited for locks", rare(units.us)));
 
 function overTime(one) {
   const most = (at) => Math.max(1, ...one.over_time.map((stretch) => stretch[at]));

@@ -29,7 +29,7 @@ function dataTable(host, options) {
     headRow.append(head);
   }
   const body = make("tbody");
-  const table = make("table", { class: "data wide" }, make("caption", { class: "skip" }, options.caption), make("thead", {}, headRow), body);
+  const table = make("table", { class: columns.length < 4 ? "data wide few" : "data wide" }, make("caption", { class: "skip" }, options.caption), make("thead", {}, headRow), body);
   const more = make("button", { type: "button", class: "more", onclick: () => { const from = shown; shown += page * 4; draw(); const next = body.querySelectorAll("td.what button")[from]; if (next) next.focus(); } });
   host.replaceChildren(controls, make("div", { class: "scroll" }, table), more);
   const open = new Set();

@@ -185,12 +185,15 @@ pub(super) fn lanes(axis: TimeAxis, lanes: &[(&str, Series)], height: u32) -> St
     })
 }
 
+/// What a tick says.
+type TickText<'a> = &'a dyn Fn(&f64) -> String;
+
 type Bar<'a> = dyn FnMut(usize, f64, f64, u8, Shape) + 'a;
 
 fn draw(
     axis: TimeAxis,
     top: f64,
-    (ticks, label): (Vec<f64>, &dyn Fn(&f64) -> String),
+    (ticks, label): (Vec<f64>, TickText<'_>),
     height: u32,
     fill: impl FnOnce(&mut Bar<'_>),
 ) -> String {

@@ -203,6 +203,9 @@ fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
     lines
 }
 
+/// Makes one value of two.
+type Fold = fn(u64, u64) -> u64;
+
 /// What else there was over time, on the same columns: its name, the most of a column, the columns.
 /// What never occurred is left out.
 fn strips(
@@ -210,7 +213,7 @@ fn strips(
     width_us: i64,
     columns: usize,
 ) -> Vec<(&'static str, String, Vec<u64>)> {
-    let fold = |values: &[u64], add: fn(u64, u64) -> u64| {
+    let fold = |values: &[u64], add: Fold| {
         let mut folded = vec![0; columns];
         for (place, value) in values.iter().enumerate() {
             let at_us = over.start_us + place as i64 * over.width_us;
@@ -220,9 +223,9 @@ fn strips(
         }
         folded
     };
-    let sum: fn(u64, u64) -> u64 = |a, b| a + b;
-    let most: fn(u64, u64) -> u64 = u64::max;
-    let all: [(&str, &[u64], fn(u64, u64) -> u64, fn(u64) -> String); 6] = [
+    let sum: Fold = |a, b| a + b;
+    let most: Fold = u64::max;
+    let all: [(&str, &[u64], Fold, fn(u64) -> String); 6] = [
         ("sessions open", &over.open, most, count),
         ("errors", &over.errors, sum, count),
         ("temporary files", &over.temporary_bytes, sum, bytes),

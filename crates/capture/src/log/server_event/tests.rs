@@ -268,7 +268,7 @@ fn coming_and_going_of_every_version() {
         ),
         (
             "all server processes terminated; reinitializing",
-            Kind::Crash,
+            Kind::Recovery,
         ),
         (
             "database system was interrupted; last known up at 2026-11-21 07:21:05 UTC",

@@ -8,6 +8,9 @@ use crate::view::inspect::{InspectView, OverTimeView};
 const CODES_MAX: usize = 4;
 const HEIGHT: u32 = 120;
 
+/// Writes a number with its unit.
+type Amount = fn(u64) -> String;
+
 /// One chart.
 pub(super) struct Strip {
     pub(super) title: &'static str,
@@ -142,7 +145,7 @@ fn tick(value: f64) -> String {
 
 /// What the server did: a lane for each kind that occurs.
 fn server(over: &OverTimeView, axis: TimeAxis) -> Option<Strip> {
-    let all: [(&str, u8, &[u64], fn(u64) -> String); 8] = [
+    let all: [(&str, u8, &[u64], Amount); 8] = [
         ("temp files", 5, &over.temporary_bytes, bytes),
         ("lock waits", 6, &over.lock_waits, count),
         ("time waited", 6, &over.lock_waited_us, |us| {
@@ -180,8 +183,8 @@ fn server(over: &OverTimeView, axis: TimeAxis) -> Option<Strip> {
 
 pub(super) fn numbers(view: &InspectView) -> Numbers {
     let over = &view.over_time;
-    let time: fn(u64) -> String = |us| duration(us as f64);
-    let all: [(&str, &[u64], fn(u64) -> String); 14] = [
+    let time: Amount = |us| duration(us as f64);
+    let all: [(&str, &[u64], Amount); 14] = [
         ("statements", &over.statements, count),
         ("their time", &over.time_us, time),
         ("errors", &over.errors, count),
