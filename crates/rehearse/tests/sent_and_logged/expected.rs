@@ -40,8 +40,13 @@ pub struct Expected {
     /// Where only its Parse was sampled, it is a Prepare.
     pub perhaps_prepare: bool,
     pub values: Values,
+    /// Where a bind is sampled its line has values that may be in no other.
+    pub perhaps_values: Option<Values>,
     pub timed: May,
     pub sqlstate: Option<Sqlstate>,
+    /// A failure at the end of an implicit transaction names no statement. Where statements are
+    /// sampled it may be taken for the one's before it, or for nobody's: `None`.
+    pub perhaps_sqlstate: Option<Option<Sqlstate>>,
     pub unreplayable: Option<Unreplayable>,
     /// A `Cancel` follows.
     pub canceled: bool,
@@ -54,6 +59,12 @@ pub struct Expected {
     /// The log need not show the name.
     pub name_perhaps_hidden: bool,
     pub portal: bool,
+    /// It may stand behind what came after it.
+    pub perhaps_late: bool,
+    /// Its failure may be put upon the execution before it of the same statement: where steps are
+    /// sampled one by one, a bind may be logged without its execution, and then nothing tells
+    /// that the failure is another's.
+    pub perhaps_merged: bool,
 }
 
 /// Whether this log shows DETAIL and CONTEXT: stderr leaves them out where it is to be terse.
@@ -97,8 +108,46 @@ fn cut(values: &[Option<String>], limit: i64) -> Option<Values> {
     Some(Values::Known { values, cut: any })
 }
 
+/// How near to each other steps are taken to be of one message.
+const SAME_MESSAGE_US: i64 = 10_000;
+
+/// What the log of a mixture in this format must say of all that a session sent.
+pub fn all_expected<'a>(
+    sent: &'a [Sent],
+    mixture: &Mixture,
+    format: LogFormat,
+) -> Vec<(&'a Sent, Expected)> {
+    let mut all: Vec<_> = sent
+        .iter()
+        .map(|sent| (sent, expected(sent, mixture, format)))
+        .collect();
+    let sampled = mixture.min_duration_sample_us.is_some() || mixture.transaction_sample_rate > 0.0;
+    for next in 1..all.len() {
+        let nameless = matches!(all[next].0.failed, Some((_, Phase::Commit)));
+        if sampled && nameless && all[next].1.event == May::Perhaps {
+            let sqlstate = all[next].1.sqlstate;
+            all[next - 1].1.perhaps_sqlstate = Some(sqlstate);
+        }
+        let stepwise = mixture.min_duration_sample_us.is_some();
+        let extended = all[next].1.kind == Kind::Execute && all[next].1.sqlstate.is_some();
+        let last = (0..next)
+            .rev()
+            .find(|at| all[*at].1.kind == Kind::Execute && all[*at].1.event != May::Never);
+        if let Some(last) = last
+            && stepwise
+            && extended
+            && all[last].0.sql == all[next].0.sql
+            && all[last].1.event == May::Perhaps
+        {
+            all[last].1.perhaps_sqlstate = Some(all[next].1.sqlstate);
+            all[next].1.perhaps_merged = true;
+        }
+    }
+    all
+}
+
 /// What the log of a mixture in this format must say of it.
-pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
+fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
     let elapsed_us = sent.after_us - sent.before_us;
     let parse_us = sent
         .prepared_us
@@ -110,6 +159,15 @@ pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
         How::Execute { name: None, .. } => step,
         _ if sent.prepared_us.is_some() => mixture.logs_end(0..=parse_us),
         _ => May::Never,
+    };
+    // Where an execution was not sampled, its Parse goes to the next one with the same text.
+    let (early_us, longer_us) = match (sent.prepared_us, parse) {
+        (Some((before_us, _)), _) if sent.first => (sent.before_us - before_us, parse_us),
+        (Some((before_us, _)), May::Perhaps) => {
+            ((sent.before_us - before_us).min(SAME_MESSAGE_US), parse_us)
+        }
+        (None, May::Perhaps) => (SAME_MESSAGE_US, SAME_MESSAGE_US),
+        _ => (0, 0),
     };
     let bare = match mixture.log_duration {
         true => May::Always,
@@ -135,19 +193,19 @@ pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
             true => Values::Missing,
             false => Values::None,
         },
+        perhaps_values: None,
         timed: May::Never,
         sqlstate: None,
+        perhaps_sqlstate: None,
         unreplayable: None,
         canceled: false,
-        due_us: (
-            sent.prepared_us
-                .map_or(sent.before_us, |(before_us, _)| before_us),
-            sent.after_us,
-        ),
-        duration_us: (sent.slept_us, elapsed_us + parse_us),
+        due_us: (sent.before_us - early_us, sent.after_us),
+        duration_us: (sent.slept_us, elapsed_us + longer_us),
         name,
         name_perhaps_hidden: sent.failed.is_some(),
         portal,
+        perhaps_late: false,
+        perhaps_merged: false,
     };
     let detail = match shows_more(mixture, format) {
         true => cut(&sent.parameters, mixture.parameter_bytes),
@@ -181,6 +239,14 @@ pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
             if has_values {
                 expected.values = detail.unwrap_or(Values::Missing);
             }
+            if sent.failed.is_some() && expected.perhaps_prepare {
+                // Of its lines only its Parse's may be there, and then its failure.
+                expected.perhaps_values = Some(Values::Missing);
+                expected.timed = May::Perhaps;
+            }
+            // Of a portal whose bind alone is there, it becomes certain at the session's end that
+            // nothing follows.
+            expected.perhaps_late = portal && expected.event == May::Perhaps;
         }
         (How::Simple, Some(_)) => (),
         (How::Execute { .. } | How::Fetch { .. }, Some((_, phase))) => match phase {
@@ -203,6 +269,9 @@ pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
             }
             Phase::Execution | Phase::Canceled | Phase::Commit => {
                 let logged = started || step == May::Always;
+                if !logged && step == May::Perhaps {
+                    expected.perhaps_values.clone_from(&detail);
+                }
                 expected.values = detail
                     .filter(|_| logged)
                     .or(context)
@@ -213,20 +282,33 @@ pub fn expected(sent: &Sent, mixture: &Mixture, format: LogFormat) -> Expected {
     if let Some((failure, phase)) = sent.failed {
         expected.sqlstate = Some(code(mixture, format, failure));
         expected.canceled = phase == Phase::Canceled;
+        if phase == Phase::Commit && sent.how != How::Simple && !started && ended == May::Perhaps {
+            expected.perhaps_sqlstate = Some(None);
+        }
     }
-    expected.unreplayable = match (&expected.kind, &expected.values) {
-        (Kind::Prepare, _) => None,
-        (Kind::Fetch, _) => Some(Unreplayable::PortalFetch),
-        (_, Values::Missing) => Some(Unreplayable::ParametersMissing),
-        (_, Values::Known { cut: true, .. }) => Some(Unreplayable::ParametersCut),
-        _ if sent.sql.contains("FROM STDIN") => Some(Unreplayable::CopyDataMissing),
-        _ => None,
-    };
+    expected.unreplayable = unreplayable(expected.kind, &expected.values);
+    if expected.unreplayable.is_none()
+        && expected.kind != Kind::Prepare
+        && sent.sql.contains("FROM STDIN")
+    {
+        expected.unreplayable = Some(Unreplayable::CopyDataMissing);
+    }
     if expected.kind == Kind::Fetch {
         // A fetch carries no values of its own.
         expected.values = Values::None;
     }
     expected
+}
+
+/// Why a replay cannot send it as it was.
+pub fn unreplayable(kind: Kind, values: &Values) -> Option<Unreplayable> {
+    match (kind, values) {
+        (Kind::Prepare, _) => None,
+        (Kind::Fetch, _) => Some(Unreplayable::PortalFetch),
+        (_, Values::Missing) => Some(Unreplayable::ParametersMissing),
+        (_, Values::Known { cut: true, .. }) => Some(Unreplayable::ParametersCut),
+        _ => None,
+    }
 }
 
 /// A text with `$1` has values unless it is a simple query, as SQL's own PREPARE is.

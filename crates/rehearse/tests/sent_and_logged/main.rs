@@ -84,22 +84,37 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// Makes a mixture the server's, with log files of its own.
 fn set(endpoint: &Endpoint, mixture: &Mixture, logs: &Path) {
+    // What a server says of a new prefix has the new one and stands where the log was before: in
+    // a file between two mixtures.
+    let between = ("log_filename", format!("before_{}.log", mixture.name));
+    let prefix = ("log_line_prefix", mixture.prefix.to_owned());
+    let mut rest = mixture.settings();
+    rest.push(("log_filename", format!("{}.log", mixture.name)));
+    for settings in [vec![between], vec![prefix], rest] {
+        change(endpoint, &settings, logs);
+    }
+    control(endpoint).batch_execute(script::EMPTIED).unwrap();
+}
+
+/// Changes settings, and waits until the server knows the last of them.
+fn change(endpoint: &Endpoint, settings: &[(&str, String)], logs: &Path) {
     let mut client = control(endpoint);
-    client.batch_execute(script::EMPTIED).unwrap();
-    for (name, value) in mixture.settings() {
+    for (name, value) in settings {
         let value = value.replace('\'', "''");
         client
             .batch_execute(&format!("ALTER SYSTEM SET {name} = '{value}'"))
             .unwrap();
     }
     client.batch_execute("SELECT pg_reload_conf()").unwrap();
-    let file = logs.join(format!("{}.log", mixture.name));
-    until("the log's new file", || file.exists());
+    let (name, value) = settings.last().unwrap();
+    if *name == "log_filename" {
+        until("the log's new file", || logs.join(value).exists());
+    }
     // New sessions have the settings of the postmaster, which reads them in its own time.
     until("the new settings", || {
         let mut client = control(endpoint);
-        let row = client.query_one("SHOW log_filename", &[]).unwrap();
-        row.get::<_, String>(0) == format!("{}.log", mixture.name)
+        let row = client.query_one(&format!("SHOW {name}"), &[]).unwrap();
+        row.get::<_, String>(0) == *value
     });
 }
 
@@ -127,7 +142,11 @@ fn drive(endpoint: &Endpoint) -> Vec<Session> {
             }));
         }
         threads.push(scope.spawn(|| run("slow".to_owned(), &script::slow, false)));
-        threads.push(scope.spawn(|| run("stopped | it's".to_owned(), &script::stopped, true)));
+        threads.push(scope.spawn(|| run("canceled".to_owned(), &script::canceled, false)));
+        threads.push(scope.spawn(|| {
+            let script = |driver: &mut Driver| script::stopped(driver, control(endpoint));
+            run("stopped | it's".to_owned(), &script, true)
+        }));
         let sessions = threads.into_iter();
         sessions.map(|thread| thread.join().unwrap()).collect()
     })
@@ -157,8 +176,10 @@ fn over(endpoint: &Endpoint, mixture: &Mixture, logs: &Path, sessions: usize) {
 fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (Collected, String) {
     let name = format!("{} {}", mixture.name, format.name());
     let mut collected = Collected::default();
+    let prefix = (format == LogFormat::Stderr && !mixture.recognised).then_some(mixture.prefix);
     let options = LogOptions {
         inputs: vec![Input::Path(log)],
+        prefix: prefix.map(str::to_owned),
         ..LogOptions::default()
     };
     let report = capture(options, &mut collected).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -167,7 +188,7 @@ fn read(log: PathBuf, mixture: &Mixture, format: LogFormat) -> (Collected, Strin
     assert_eq!(report.sources[0].file.format, format.name());
     let mut wrong = String::new();
     if account.unreadable.lines > 0 {
-        wrong = format!("{name}: {:#?}", account.unreadable);
+        wrong = format!("{name}: {:?}\n", account.unreadable);
     }
     let forged = account.skipped.get(&SkipReason::Forged);
     let forged = forged.map_or(0, |skipped| skipped.lines);

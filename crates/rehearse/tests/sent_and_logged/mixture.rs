@@ -32,6 +32,8 @@ pub struct Mixture {
     /// `log_connections` and `log_disconnections`.
     pub connections: bool,
     pub prefix: &'static str,
+    /// The prefix is told from the log alone; else it is given.
+    pub recognised: bool,
 }
 
 const PLAIN: Mixture = Mixture {
@@ -47,6 +49,7 @@ const PLAIN: Mixture = Mixture {
     parameter_bytes_on_error: 0,
     connections: true,
     prefix: "%m [%p] ",
+    recognised: true,
 };
 
 /// All of them, with the prefixes that people have.
@@ -83,6 +86,7 @@ pub const ALL: [Mixture; 14] = [
         log_statement: Class::Modification,
         log_duration: true,
         prefix: "%n %p %l %i %q%a ",
+        recognised: false,
         ..PLAIN
     },
     Mixture {
@@ -105,6 +109,7 @@ pub const ALL: [Mixture; 14] = [
         log_statement: Class::Definition,
         transaction_sample_rate: 1.0,
         prefix: "%m %v %x %-12u %10p %e: ",
+        recognised: false,
         ..PLAIN
     },
     Mixture {
@@ -181,7 +186,7 @@ impl May {
 }
 
 impl Mixture {
-    /// The settings as a server takes them.
+    /// The settings as a server takes them, but for the prefix.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
         let milliseconds =
@@ -193,7 +198,6 @@ impl Mixture {
             Class::All => "all",
         };
         vec![
-            ("log_filename", format!("{}.log", self.name)),
             ("log_statement", class.to_owned()),
             (
                 "log_min_duration_statement",
@@ -220,7 +224,6 @@ impl Mixture {
             ),
             ("log_connections", on(self.connections)),
             ("log_disconnections", on(self.connections)),
-            ("log_line_prefix", self.prefix.to_owned()),
         ]
     }
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use postgres::NoTls;
 use postgres::types::Type;
+use postgres::{Client, NoTls};
 
 use super::mixture::Class::{All, Definition, Modification};
-use super::sent::{Driver, Phase, Value, now_us};
+use super::sent::{Driver, Phase, Value};
 
 /// Before the first mixture.
 pub const SCHEMA: &str = "
@@ -408,8 +408,8 @@ pub fn slow(driver: &mut Driver) {
     driver.simple(All, "COMMIT");
 }
 
-/// Time-outs, cancel requests, and a session that the server ends.
-pub fn stopped(driver: &mut Driver) {
+/// Time-outs, a cancel from another session, and a session that the server ends.
+pub fn stopped(driver: &mut Driver, mut control: Client) {
     let mut sleep = driver.prepare(All, "SELECT pg_sleep($1), $2::int");
     driver.simple(All, "SET statement_timeout = '60ms'");
     driver.simple_fails(All, "SELECT pg_sleep(20)", "57014", EXECUTED);
@@ -420,31 +420,39 @@ pub fn stopped(driver: &mut Driver) {
         EXECUTED,
     );
     driver.simple(All, "SET statement_timeout = 0");
-    let token = driver.client.cancel_token();
-    for extended in [false, true] {
-        let token = token.clone();
-        let canceler = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(120));
-            token.cancel_query(NoTls).unwrap();
-        });
-        match extended {
-            false => driver.simple_fails(All, "SELECT pg_sleep(30)", "57014", Phase::Canceled),
-            true => driver.execute_fails(
-                &mut sleep,
-                &[Value::float(30.0, "30"), Value::int(2)],
-                "57014",
-                Phase::Canceled,
-            ),
+    let canceler = std::thread::spawn(move || {
+        let sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+            WHERE query LIKE 'SELECT pg_sleep%' AND application_name LIKE 'stopped%'
+                AND state = 'active' AND query_start < now() - interval '80 ms'";
+        while control.query(sql, &[]).unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(20));
         }
-        canceler.join().unwrap();
-        driver.simple(All, "SELECT 'still there'");
-    }
+    });
+    driver.execute_fails(
+        &mut sleep,
+        &[Value::float(30.0, "30"), Value::int(2)],
+        "57014",
+        Phase::Canceled,
+    );
+    canceler.join().unwrap();
+    driver.simple(All, "SELECT 'still there'");
     driver.simple_fails(
         All,
         "SELECT pg_terminate_backend(pg_backend_pid())",
         "57P01",
         EXECUTED,
     );
-    let last = driver.sent.last_mut().unwrap();
-    last.after_us = now_us();
+}
+
+/// A cancel request. It is the session's last statement, since the server signals a backend twice
+/// for one request (`signal_child`), and the second may hit what comes next.
+pub fn canceled(driver: &mut Driver) {
+    driver.simple(All, "SELECT 'soon canceled'");
+    let token = driver.client.cancel_token();
+    let canceler = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(150));
+        token.cancel_query(NoTls).unwrap();
+    });
+    driver.simple_fails(All, "SELECT pg_sleep(30) /* ü */", "57014", Phase::Canceled);
+    canceler.join().unwrap();
 }

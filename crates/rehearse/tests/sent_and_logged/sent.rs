@@ -59,20 +59,23 @@ pub struct Sent {
     /// The client's clock before it was sent and after it was answered, in microseconds.
     pub before_us: i64,
     pub after_us: i64,
-    /// The same of the Parse that a first execution uses.
+    /// The same of the Parse of its name.
     pub prepared_us: Option<(i64, i64)>,
+    /// It is the first to use that Parse.
+    pub first: bool,
     /// It slept in the server for at least so long.
     pub slept_us: i64,
     pub failed: Option<(&'static str, Phase)>,
 }
 
-/// A named statement, and the Parse that nothing has used yet.
+/// A named statement.
 pub struct Prepared {
     pub statement: Statement,
     number: usize,
     sql: String,
     class: Class,
-    unused: Option<(i64, i64)>,
+    parsed_us: (i64, i64),
+    used: bool,
 }
 
 /// A value with the text that the server logs for it.
@@ -232,6 +235,7 @@ impl Driver {
             before_us,
             after_us: now_us(),
             prepared_us: None,
+            first: false,
             slept_us: 0,
             failed: None,
         });
@@ -274,7 +278,8 @@ impl Driver {
             number: self.prepared,
             sql: sql.to_owned(),
             class,
-            unused: Some((before_us, now_us())),
+            parsed_us: (before_us, now_us()),
+            used: false,
         }
     }
 
@@ -292,7 +297,7 @@ impl Driver {
 
     /// Nothing will use it.
     pub fn unused(&mut self, prepared: Prepared) {
-        let (before_us, after_us) = prepared.unused.expect("unused");
+        let (before_us, after_us) = prepared.parsed_us;
         let how = How::Prepare {
             name: prepared.number,
         };
@@ -331,7 +336,8 @@ impl Driver {
         };
         let (class, sql) = (prepared.class, prepared.sql.clone());
         let sent = self.note(how, class, &sql, values, before_us);
-        sent.prepared_us = prepared.unused.take();
+        sent.prepared_us = Some(prepared.parsed_us);
+        sent.first = !std::mem::replace(&mut prepared.used, true);
         sent.failed = failed;
         sent
     }
@@ -402,9 +408,12 @@ impl Driver {
                 }
                 how => {
                     let (class, sql) = (prepared.class, prepared.sql.clone());
-                    let first = matches!(how, How::Execute { .. });
+                    let executes = matches!(how, How::Execute { .. });
                     let sent = self.note(how, class, &sql, values, before_us);
-                    sent.prepared_us = first.then(|| prepared.unused.take()).flatten();
+                    if executes {
+                        sent.prepared_us = Some(prepared.parsed_us);
+                        sent.first = !std::mem::replace(&mut prepared.used, true);
+                    }
                     sent
                 }
             };
@@ -437,6 +446,7 @@ impl Driver {
             name: Some(self.prepared),
             portal: false,
         };
-        self.note(how, class, sql, &[], before_us);
+        let sent = self.note(how, class, sql, &[], before_us);
+        (sent.prepared_us, sent.first) = (Some((before_us, sent.after_us)), true);
     }
 }

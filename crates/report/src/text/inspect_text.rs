@@ -206,6 +206,9 @@ fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
 /// Makes one value of two.
 type Fold = fn(u64, u64) -> u64;
 
+/// Its name, its values, how two values become one, and how one is written.
+type Strip<'a> = (&'static str, &'a [u64], Fold, fn(u64) -> String);
+
 /// What else there was over time, on the same columns: its name, the most of a column, the columns.
 /// What never occurred is left out.
 fn strips(
@@ -225,7 +228,7 @@ fn strips(
     };
     let sum: Fold = |a, b| a + b;
     let most: Fold = u64::max;
-    let all: [(&str, &[u64], Fold, fn(u64) -> String); 6] = [
+    let all: [Strip<'_>; 6] = [
         ("sessions open", &over.open, most, count),
         ("errors", &over.errors, sum, count),
         ("temporary files", &over.temporary_bytes, sum, bytes),

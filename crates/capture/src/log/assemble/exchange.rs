@@ -37,13 +37,10 @@ use crate::sink::SinkError;
 
 /// Steps that are this near to each other were sent as one: longer than a server under load
 /// takes between two messages of a pipeline, shorter than a pause that a replay should keep.
-const SAME_MESSAGE_US: i64 = 10_000;
+pub(super) const SAME_MESSAGE_US: i64 = 10_000;
 
 /// How many bound and unexecuted portals of a session are held.
 const BOUND_MAX: usize = 16;
-
-/// Parse and bind: how many bare durations can precede an execution.
-const LOOSE_MAX: u64 = 2;
 
 /// How far an exchange has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +80,10 @@ pub(super) struct Exchange {
     /// Filled where `has_parameters`.
     parameters: PackedParameters,
     pub has_parameters: bool,
+    /// The list that the bind's line has.
+    bound_list: String,
+    /// Its start or its bind is logged too, not only that its execution took long.
+    pub in_full: bool,
     pub due_us: i64,
     /// When its last line was written.
     pub seen_us: i64,
@@ -108,6 +109,8 @@ impl Exchange {
             own_sql: String::new(),
             parameters: PackedParameters::default(),
             has_parameters: false,
+            bound_list: String::new(),
+            in_full: false,
             due_us: 0,
             seen_us: 0,
             duration_us: 0,
@@ -136,6 +139,12 @@ impl Exchange {
         }
     }
 
+    /// Whether an execution with this list can be of what was bound.
+    #[inline]
+    fn has_list(&self, list: Option<&str>) -> bool {
+        list.is_none_or(|list| self.bound_list.is_empty() || self.bound_list == list)
+    }
+
     fn add(&mut self, entry: &Entry<'_>, duration_us: Option<u64>) {
         self.lines += entry.lines;
         self.seen_us = entry.wall_us;
@@ -152,16 +161,22 @@ impl Exchange {
     }
 }
 
-/// Bare durations that nothing explains yet: `log_duration` times parse and bind before the line
-/// of the execution comes.
+/// A bare duration that nothing explains yet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Loose {
-    count: u64,
+struct Bare {
     began_us: i64,
     seen_us: i64,
     duration_us: u64,
     lines: u64,
     place: Place,
+}
+
+/// The last bare durations: `log_duration` times parse and bind before the line of the execution
+/// comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loose {
+    last: Bare,
+    before: Option<Bare>,
 }
 
 fn began(entry: &Entry<'_>, duration_us: Option<u64>) -> i64 {
@@ -191,6 +206,7 @@ impl Output<'_> {
             Sql::Own(text) => one.own_sql.push_str(text),
             Sql::Shared(text) => one.shared_sql = Some(text.clone()),
         }
+        one.in_full = stage != Stage::Running || duration_us.is_none();
         one.due_us = began(entry, duration_us);
         one.seen_us = entry.wall_us;
         one.duration_us = duration_us.unwrap_or(0);
@@ -199,15 +215,22 @@ impl Output<'_> {
         exchange
     }
 
+    fn unexplained(&mut self, bare: Bare) {
+        let reason = SkipReason::DurationWithoutStatement;
+        self.account.skip(reason, bare.lines, bare.place);
+    }
+
     /// Takes an exchange's box back.
     #[inline]
     pub(super) fn take_back(&mut self, mut exchange: Box<Exchange>) {
         let one = &mut *exchange;
-        let kept_bytes = one.own_sql.capacity() + one.parameters.capacity_bytes();
+        let kept_bytes =
+            one.own_sql.capacity() + one.parameters.capacity_bytes() + one.bound_list.capacity();
         if kept_bytes > SPARE_TEXT_BYTES_MAX {
             return;
         }
         one.own_sql.clear();
+        one.bound_list.clear();
         one.shared_sql = None;
         one.has_parameters = false;
         one.timed = false;
@@ -259,22 +282,23 @@ impl Live {
                 pending.ran(Some(duration_us));
             }
             _ => {
-                let mut loose = self.loose.take().unwrap_or(Loose {
-                    count: 0,
+                let last = Bare {
                     began_us: began(entry, Some(duration_us)),
-                    seen_us: 0,
-                    duration_us: 0,
-                    lines: 0,
+                    seen_us: entry.wall_us,
+                    duration_us,
+                    lines: entry.lines,
                     place: entry.place,
-                });
-                loose.count += 1;
-                loose.seen_us = entry.wall_us;
-                loose.duration_us += duration_us;
-                loose.lines += entry.lines;
-                self.loose = Some(loose);
-                if loose.count > LOOSE_MAX {
-                    self.drop_loose(output);
+                };
+                let before = self.loose.take();
+                if let Some(Loose {
+                    before: Some(oldest),
+                    ..
+                }) = before
+                {
+                    output.unexplained(oldest);
                 }
+                let before = before.map(|loose| loose.last);
+                self.loose = Some(Loose { last, before });
             }
         }
     }
@@ -301,7 +325,8 @@ impl Live {
             Step::Bind => Stage::Bound,
             Step::Execute | Step::Fetch => Stage::Running,
         };
-        if self.continues(&named, known.as_ref(), step) {
+        let list = list_in_detail(entry.detail);
+        if self.continues(&named, known.as_ref(), step, list) {
             let exchange = self.pending.as_mut().expect("it continues");
             let pause_us = began(entry, duration_us) - exchange.seen_us;
             if exchange.stage == Stage::Parsed && pause_us > SAME_MESSAGE_US {
@@ -311,6 +336,9 @@ impl Live {
                 exchange.portal = portal(output, named.portal);
             }
             exchange.stage = stage;
+            if step == Step::Bind {
+                exchange.bound_list.push_str(list.unwrap_or_default());
+            }
             exchange.add(entry, duration_us);
             if step == Step::Execute {
                 exchange.ran(duration_us);
@@ -320,7 +348,10 @@ impl Live {
         self.displace(output)?;
         if step == Step::Execute
             && !self.bound.is_empty()
-            && let Some(at) = self.bound.iter().position(|bound| is_of(bound, &named))
+            && let Some(at) = self
+                .bound
+                .iter()
+                .position(|bound| is_of(bound, &named) && bound.has_list(list))
         {
             let mut exchange = self.bound.remove(at);
             exchange.add(entry, duration_us);
@@ -328,6 +359,12 @@ impl Live {
             self.pending = Some(exchange);
             return Ok(());
         }
+        // The parse of a name that is known came before; the unnamed statement has one each time.
+        let steps_before = match (step, known.is_some() && !named.statement.is_empty()) {
+            (Step::Fetch, _) => 0,
+            (_, true) => 1,
+            (_, false) => 2,
+        };
         let (statement, sql) = match known {
             Some(known) => known,
             None => self.learn(output, named.statement, named.sql)?,
@@ -339,21 +376,31 @@ impl Live {
         };
         let names = (&statement, &portal, Sql::Shared(&sql));
         let mut exchange = output.exchange((protocol, stage), names, entry, duration_us);
-        exchange.take_parameters(list_in_detail(entry.detail));
+        exchange.take_parameters(list);
+        if step == Step::Bind {
+            exchange.bound_list.push_str(list.unwrap_or_default());
+        }
         if matches!(step, Step::Bind | Step::Execute) {
             self.use_parse(&mut exchange);
         }
         if matches!(step, Step::Execute | Step::Fetch) {
             exchange.ran(duration_us);
-            self.use_loose(&mut exchange);
-            self.drop_loose(output);
+            self.use_loose(output, &mut exchange, steps_before);
         }
         self.pending = Some(exchange);
         Ok(())
     }
 
-    /// Whether a step goes on with what is pending.
-    fn continues(&self, named: &Named<'_>, known: Option<&Shared>, step: Step) -> bool {
+    /// Whether a step goes on with what is pending. Where steps are sampled one by one, the bind
+    /// of one execution and the execution behind the next bind stand together: their lists of
+    /// values tell them apart.
+    fn continues(
+        &self,
+        named: &Named<'_>,
+        known: Option<&Shared>,
+        step: Step,
+        list: Option<&str>,
+    ) -> bool {
         let Some(pending) = &self.pending else {
             return false;
         };
@@ -363,7 +410,9 @@ impl Live {
                 Step::Bind => pending.stage == Stage::Parsed,
                 Step::Execute => {
                     pending.stage == Stage::Parsed
-                        || (pending.stage == Stage::Bound && *pending.portal == *named.portal)
+                        || (pending.stage == Stage::Bound
+                            && *pending.portal == *named.portal
+                            && pending.has_list(list))
                 }
             };
         goes_on
@@ -374,22 +423,33 @@ impl Live {
             }
     }
 
+    /// Takes the bare durations right before an execution as those of the steps before it, at most
+    /// so many; further ones are of something else.
     #[inline]
-    fn use_loose(&mut self, exchange: &mut Exchange) {
-        if let Some(loose) = self.loose.take() {
-            exchange.lines += loose.lines;
-            exchange.duration_us += loose.duration_us;
-            if exchange.due_us - loose.seen_us <= SAME_MESSAGE_US {
-                exchange.due_us = exchange.due_us.min(loose.began_us);
+    fn use_loose(&mut self, output: &mut Output<'_>, exchange: &mut Exchange, mut steps: u32) {
+        let Some(Loose { last, before }) = self.loose.take() else {
+            return;
+        };
+        let mut next_us = exchange.due_us;
+        for bare in std::iter::once(last).chain(before) {
+            if steps == 0 || next_us - bare.seen_us > SAME_MESSAGE_US {
+                steps = 0;
+                output.unexplained(bare);
+                continue;
             }
+            steps -= 1;
+            exchange.lines += bare.lines;
+            exchange.duration_us += bare.duration_us;
+            exchange.due_us = exchange.due_us.min(bare.began_us);
+            next_us = bare.began_us;
         }
     }
 
     #[inline]
-    fn drop_loose(&mut self, output: &mut Output<'_>) {
-        if let Some(loose) = self.loose.take() {
-            let reason = SkipReason::DurationWithoutStatement;
-            output.account.skip(reason, loose.lines, loose.place);
+    pub(super) fn drop_loose(&mut self, output: &mut Output<'_>) {
+        if let Some(Loose { last, before }) = self.loose.take() {
+            before.into_iter().for_each(|bare| output.unexplained(bare));
+            output.unexplained(last);
         }
     }
 

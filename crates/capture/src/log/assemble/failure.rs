@@ -4,7 +4,8 @@
 //! - An error of what is running belongs to it. Its STATEMENT says so; where
 //!   `log_min_error_statement` hides that, what is running is taken.
 //! - An error behind a finished execution that names no statement is a deferred constraint's: it
-//!   belongs to that execution.
+//!   belongs to that execution, unless only its slowness was logged: then those that are not logged
+//!   may have come after it.
 //! - Any other error with a STATEMENT is an event of its own: a syntax error, or anything where only
 //!   durations are logged. It is `Execute` where its CONTEXT shows a portal or its text has `$n`;
 //!   but `Prepare` where it has `$n` and the error points into the text, which is what a failed parse
@@ -20,7 +21,7 @@ use super::super::reconcile::SkipReason;
 use super::super::severity::Severity;
 use super::super::statement::placeholders;
 use super::Output;
-use super::exchange::{Exchange, Protocol, Sql, Stage};
+use super::exchange::{Exchange, Protocol, SAME_MESSAGE_US, Sql, Stage};
 use super::session::Live;
 use crate::sink::SinkError;
 
@@ -35,12 +36,19 @@ impl Live {
         entry: &Entry<'_>,
     ) -> Result<(), SinkError> {
         let sqlstate = entry.sqlstate.unwrap_or(Sqlstate::UNKNOWN);
+        // What came before a failure is not of what follows it.
+        self.drop_loose(output);
         let fits = self
             .pending
             .as_ref()
             .is_some_and(|pending| belongs(pending, entry));
         if fits {
             let pending = self.pending.as_mut().expect("it fits");
+            let pause_us = entry.wall_us - pending.seen_us;
+            if pending.stage == Stage::Parsed && pause_us > SAME_MESSAGE_US {
+                // Prepared before, and bound just now.
+                pending.due_us = entry.wall_us;
+            }
             pending.lines += entry.lines;
             pending.sqlstate = Some(sqlstate);
             if pending.protocol == Protocol::Extended {
@@ -125,7 +133,10 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
     let named = !entry.statement.is_empty();
     match pending.stage {
         Stage::Done => {
-            !named && pending.protocol == Protocol::Extended && entry.severity == Severity::Error
+            !named
+                && pending.protocol == Protocol::Extended
+                && pending.in_full
+                && entry.severity == Severity::Error
         }
         _ if named => pending.sql() == entry.statement,
         // An idle session that the server ends names no statement either.

@@ -402,3 +402,163 @@ fn a_driver_that_never_reuses_a_name_does_not_fill_the_memory() {
     assert_eq!(collected.events.len(), 9_001);
     assert_eq!(account.lines_in_events, 9_000);
 }
+
+#[test]
+fn fact_03_bare_durations_go_to_the_execution_that_they_stand_before_and_no_further() {
+    // log_statement = mod, log_duration = on: a SELECT's duration, then the bind's of a name that
+    // was prepared before.
+    let (collected, account) = log("
+        09.000 1 LOG:  statement: truncate t
+        09.001 1 LOG:  duration: 0.900 ms
+        10.001 1 LOG:  duration: 0.400 ms
+        10.002 1 LOG:  duration: 0.300 ms
+        10.002 1 LOG:  execute S: insert into t values ($1)
+        10.002 1 DETAIL:  parameters: $1 = '1'
+        10.003 1 LOG:  duration: 0.200 ms
+        10.004 1 LOG:  duration: 900.000 ms
+        10.006 1 LOG:  duration: 0.300 ms
+        10.006 1 LOG:  execute S: insert into t values ($1)
+        10.006 1 DETAIL:  parameters: $1 = '2'
+        10.007 1 LOG:  duration: 0.100 ms
+        20.000 1 LOG:  duration: 0.050 ms
+        30.000 1 LOG:  execute S: insert into t values ($1)
+        30.000 1 DETAIL:  parameters: $1 = '3'
+        30.001 1 LOG:  duration: 0.100 ms
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 9000",
+            "0 simple 9000 truncate t 900us",
+            "0 execute 10000 insert into t values ($1) 900us",
+            "0 execute 10005 insert into t values ($1) 400us",
+            "0 execute 30000 insert into t values ($1) 100us",
+        ]
+    );
+    let unexplained = &account.skipped[&SkipReason::DurationWithoutStatement];
+    assert_eq!(unexplained.lines, 2);
+}
+
+#[test]
+fn fact_22_of_sampled_steps_those_with_other_values_are_of_another_execution() {
+    let (collected, _) = log("
+        10.001 1 LOG:  duration: 0.100 ms  bind S: select $1
+        10.001 1 DETAIL:  parameters: $1 = '1'
+        10.003 1 LOG:  duration: 0.200 ms  execute S: select $1
+        10.003 1 DETAIL:  parameters: $1 = '2'
+        10.005 1 LOG:  duration: 0.100 ms  bind S: select $1
+        10.005 1 DETAIL:  parameters: $1 = '3'
+        10.005 1 LOG:  duration: 0.200 ms  execute S: select $1
+        10.005 1 DETAIL:  parameters: $1 = '3'
+    ");
+    let parameters: Vec<_> = collected
+        .events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Execute { parameters, .. } => {
+                Some((parameters[0].as_deref().unwrap(), event.outcome.duration_us))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        parameters,
+        [("1", None), ("2", Some(200)), ("3", Some(300))]
+    );
+}
+
+#[test]
+fn fact_10_a_nameless_failure_is_not_put_upon_a_statement_that_was_only_slow() {
+    let failure =
+        "10.200 1 ERROR:  insert or update on table \"c\" violates foreign key constraint \"f\"";
+    let slow = "10.199 1 LOG:  duration: 150.000 ms  execute S: select pg_sleep($1)";
+    let (collected, account) = log(&format!("{slow}\n{failure}"));
+    assert_eq!(collected.events[1].outcome.sqlstate, None);
+    assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 1);
+    // Where all is logged it is the last one's.
+    let bind = "10.049 1 LOG:  duration: 0.100 ms  bind S: select pg_sleep($1)";
+    let (collected, _) = log(&format!("{bind}\n{slow}\n{failure}"));
+    assert!(collected.events[1].outcome.sqlstate.is_some());
+}
+
+#[test]
+fn fact_10_a_failed_bind_is_due_when_it_failed_and_not_when_its_statement_was_prepared() {
+    let (collected, _) = log("
+        10.001 1 LOG:  duration: 1.000 ms  parse S: select 1/$1
+        10.002 1 ERROR:  division by zero
+        10.002 1 STATEMENT:  select 1/$1
+        20.001 1 LOG:  duration: 1.000 ms  parse T: select 2/$1
+        40.000 1 ERROR:  division by zero
+        40.000 1 STATEMENT:  select 2/$1
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 10000",
+            "0 execute 10000 select 1/$1 ?????",
+            "0 execute 40000 select 2/$1 ?????",
+        ]
+    );
+}
+
+fn with_prefix(prefix: &str, text: &'static str) -> (Collected, Reconciliation) {
+    let mut collected = Collected::default();
+    let report = capture_bytes(text, None, Some(prefix), &mut collected).unwrap();
+    assert!(report.reconciliation.adds_up());
+    assert_eq!(report.reconciliation.unreadable.lines, 0);
+    (collected, report.reconciliation)
+}
+
+#[test]
+fn fact_17_transaction_numbers_are_no_order_of_commits() {
+    // The transaction with the higher number commits first, and the COMMIT lines show none at all.
+    let (mut collected, _) = with_prefix(
+        "%m [%p] %v %x ",
+        "2026-03-01 09:00:10.001 UTC [1] 3/7 901 LOG:  duration: 0.100 ms  statement: insert 1
+2026-03-01 09:00:10.002 UTC [2] 4/9 902 LOG:  duration: 0.100 ms  statement: insert 2
+2026-03-01 09:00:10.004 UTC [2] 0/0 0 LOG:  duration: 0.100 ms  statement: COMMIT
+2026-03-01 09:00:10.009 UTC [1] 0/0 0 LOG:  duration: 0.100 ms  statement: COMMIT
+",
+    );
+    collected.events.sort_by_key(|event| event.due_us);
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 10000",
+            "0 simple 10000 insert 1 100us",
+            "1 connect 10001",
+            "1 simple 10001 insert 2 100us",
+            "1 simple 10003 COMMIT 100us",
+            "0 simple 10008 COMMIT 100us",
+        ]
+    );
+}
+
+#[test]
+fn fact_22_parallel_workers_and_autovacuum_are_no_sessions() {
+    let (collected, account) = with_prefix(
+        "%m [%p] %b/%P/ ",
+        "2026-03-01 09:00:10.001 UTC [1] client backend// LOG:  duration: 900.000 ms  statement: select 1/sum(a) from t
+2026-03-01 09:00:10.500 UTC [8] parallel worker/1/ ERROR:  division by zero
+2026-03-01 09:00:10.500 UTC [8] parallel worker/1/ STATEMENT:  select 1/a from t
+2026-03-01 09:00:10.501 UTC [1] client backend// ERROR:  division by zero
+2026-03-01 09:00:10.501 UTC [1] client backend// CONTEXT:  parallel worker
+2026-03-01 09:00:10.501 UTC [1] client backend// STATEMENT:  select 1/a from t
+2026-03-01 09:00:11.000 UTC [9] autovacuum worker// LOG:  automatic analyze of table \"shop.public.t\"
+2026-03-01 09:00:11.001 UTC [9] autovacuum worker// ERROR:  canceling autovacuum task
+",
+    );
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 9101",
+            "0 simple 9101 select 1/sum(a) from t 900000us",
+            "0 simple 10501 select 1/a from t ?????",
+        ]
+    );
+    // What came before its first statement that was slow enough is not known.
+    assert!(!collected.sessions[0].start_seen);
+    assert_eq!(account.skipped[&SkipReason::ParallelWorker].lines, 2);
+    assert_eq!(account.skipped[&SkipReason::Autovacuum].lines, 1);
+    assert_eq!(account.skipped[&SkipReason::BackgroundProcess].lines, 1);
+}

@@ -109,12 +109,16 @@ fn score(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<Guess> {
     }
     let mut times = Timestamps::default();
     let (mut matched, mut clean, mut first_us) = (0, 0, None);
+    let mut may_miss = lines.len() * (100 - MATCHED_PERCENT) / 100;
     for (line, _) in lines {
         if let Some(found) = prefix.matches(line, &mut times) {
             matched += 1;
             let names = [found.fields.user, found.fields.database];
             clean += usize::from(!names.iter().any(|name| line[name.range()].contains(&b' ')));
             first_us = first_us.or(found.fields.wall_us);
+        } else {
+            // What matches fewer lines is no guess: the rest need not be tried.
+            may_miss = may_miss.checked_sub(1)?;
         }
     }
     Some(Guess {

@@ -71,6 +71,10 @@ pub(in crate::log) struct Matched {
 /// Names are no longer than this: an address may be 1,025 bytes, all others are shorter.
 pub(super) const FREE_BYTES_MAX: usize = 1_100;
 
+/// How many places where a name could end are tried in one line. Where several names follow each
+/// other, parted by blanks, the ways to part a long line that is none are without number.
+const ENDS_TRIED_MAX: u32 = 1_000;
+
 impl Prefix {
     #[inline(never)]
     fn thorough(
@@ -80,7 +84,8 @@ impl Prefix {
         fields: &mut Fields,
     ) -> Option<(Label, usize, usize)> {
         *fields = Fields::default();
-        step(&self.pieces, line, 0, fields, times)
+        let mut ends = ENDS_TRIED_MAX;
+        step(&self.pieces, line, 0, fields, times, &mut ends)
     }
 
     /// Matches the start of a line.
@@ -150,6 +155,7 @@ fn step(
     mut at: usize,
     fields: &mut Fields,
     times: &mut Timestamps,
+    ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     loop {
         let Some((piece, rest)) = pieces.split_first() else {
@@ -165,7 +171,7 @@ fn step(
             }
             Piece::Quit => {
                 let before = *fields;
-                if let Some(found) = step(rest, line, at, fields, times) {
+                if let Some(found) = step(rest, line, at, fields, times, ends) {
                     return Some(found);
                 }
                 *fields = before;
@@ -180,10 +186,10 @@ fn step(
                     at
                 };
                 if escape.is_free() {
-                    return free(escape, width, rest, line, (at, start), fields, times);
+                    return free(escape, width, rest, line, (at, start), fields, times, ends);
                 }
                 if escape == Escape::Host {
-                    return host(width, rest, line, (at, start), fields, times);
+                    return host(width, rest, line, (at, start), fields, times, ends);
                 }
                 let end = typed(escape, line, start, fields, times)?;
                 at = padded(line, at, end, width)?;
@@ -219,6 +225,7 @@ fn padded(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
 }
 
 /// A field of any text: the fewest bytes with which the rest matches.
+#[expect(clippy::too_many_arguments, reason = "the state of a match, by parts")]
 fn free(
     escape: Escape,
     width: i32,
@@ -227,6 +234,7 @@ fn free(
     (at, start): (usize, usize),
     fields: &mut Fields,
     times: &mut Timestamps,
+    ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     let least = (at + width.unsigned_abs() as usize).max(start);
     let last = line.len().min(at + FREE_BYTES_MAX);
@@ -236,8 +244,9 @@ fn free(
             // Go on to where the literal could begin.
             end += memchr::memchr(text[0], &line[end..last])?;
         }
+        *ends = ends.checked_sub(1)?;
         let before = *fields;
-        if let Some(found) = step(rest, line, end, fields, times) {
+        if let Some(found) = step(rest, line, end, fields, times, ends) {
             let value = if width < 0 {
                 let padding = line[start..end]
                     .iter()
@@ -266,6 +275,7 @@ fn host(
     (at, start): (usize, usize),
     fields: &mut Fields,
     times: &mut Timestamps,
+    ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     let run = if line[start..].starts_with(b"[local]") {
         7
@@ -279,7 +289,7 @@ fn host(
     for end in (start..=start + run).rev() {
         let before = *fields;
         if let Some(after) = padded(line, at, end, width)
-            && let Some(found) = step(rest, line, after, fields, times)
+            && let Some(found) = step(rest, line, after, fields, times, ends)
         {
             fields.host = Span::new(start, end);
             return Some(found);

@@ -258,3 +258,23 @@ fn a_guess_takes_other_letters_and_half_a_number() {
         assert!(guess([line.as_bytes()].into_iter()).is_none());
     }
 }
+
+/// Several names parted by blanks can part a long line in more ways than there is time for.
+#[test]
+fn fact_15_a_line_that_does_not_match_is_given_up_soon() {
+    let prefix = Prefix::compile("%n %u %d %a %i %p ");
+    let line = format!(
+        "1772355600.123 {}LOG:  statement: select 1",
+        "a ".repeat(500)
+    );
+    // Without a bound this would not end in a lifetime.
+    assert!(
+        prefix
+            .matches(line.as_bytes(), &mut Timestamps::default())
+            .is_none()
+    );
+    let line =
+        b"1772355600.123 me shop my own app idle in transaction 77 LOG:  statement: select 1";
+    let found = prefix.matches(line, &mut Timestamps::default()).unwrap();
+    assert_eq!(found.fields.pid, Some(77));
+}
