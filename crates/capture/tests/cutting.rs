@@ -21,7 +21,7 @@ const LOGS: [(LogFormat, &[u8]); 3] = [
 fn read(format: LogFormat, bytes: &[u8]) -> (String, Option<Reconciliation>) {
     let mut collected = Collected::default();
     let prefix = (format == LogFormat::Stderr).then_some(PREFIX);
-    let read = capture_bytes(bytes.to_vec(), Some(format), prefix, &mut collected);
+    let read = capture_bytes(bytes, Some(format), prefix, &mut collected);
     let report = match read {
         Err(LogError::NotALog { .. } | LogError::PrefixMatchesNothing { .. }) => {
             return (String::new(), None);

@@ -59,7 +59,7 @@ pub struct Capture {
 pub enum Source {
     /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog, also in a syslog, a
     /// cloud's export or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
-    Log(CaptureLog),
+    Log(Box<CaptureLog>),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
 }
