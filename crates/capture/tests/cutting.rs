@@ -18,7 +18,7 @@ const LOGS: [(LogFormat, &[u8]); 3] = [
 ];
 
 /// The events, and the account; nothing, and no account, where what is left is refused as no log.
-fn read(format: LogFormat, bytes: &[u8]) -> (String, Option<Reconciliation>) {
+fn read(format: LogFormat, bytes: &'static [u8]) -> (String, Option<Reconciliation>) {
     let mut collected = Collected::default();
     let prefix = (format == LogFormat::Stderr).then_some(PREFIX);
     let read = capture_bytes(bytes, Some(format), prefix, &mut collected);
