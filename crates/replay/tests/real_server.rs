@@ -534,7 +534,7 @@ fn many_sessions_come_and_go() {
             ..options
         };
         let (info, executions) = script.replay(options);
-        assert_eq!(info.done, 600, "{:?}", info.failed);
+        assert_eq!(info.done, 600, "{info:?}");
         assert_eq!(executions.len(), 1_200);
         let found: i64 = client
             .query_one("SELECT count(*) FROM t", &[])

@@ -139,10 +139,14 @@ impl WorkloadWriter {
             self.info.statements += 1;
             self.info.with_duration += u64::from(event.outcome.duration_us.is_some());
         }
-        if matches!(event.kind, KindRef::Connect { .. }) {
-            self.info.sessions += 1;
-            self.sessions_open += 1;
-            self.info.sessions_at_once = self.info.sessions_at_once.max(self.sessions_open);
+        match event.kind {
+            KindRef::Connect { .. } => {
+                self.info.sessions += 1;
+                self.sessions_open += 1;
+                self.info.sessions_at_once = self.info.sessions_at_once.max(self.sessions_open);
+            }
+            KindRef::Disconnect => self.sessions_open = self.sessions_open.saturating_sub(1),
+            _ => (),
         }
         self.chunk.push(event);
         if self.chunk.bytes() >= self.chunk_bytes_max {
@@ -182,7 +186,10 @@ impl WorkloadWriter {
     /// # Errors
     /// Where the disk refuses.
     pub fn session(&mut self, session: Session) -> Result<(), ArchiveError> {
-        self.sessions_open = self.sessions_open.saturating_sub(1);
+        if !session.end_seen {
+            // One whose end was seen has an event that says so, which was counted.
+            self.sessions_open = self.sessions_open.saturating_sub(1);
+        }
         match &mut self.sessions {
             Some(sessions) => write_session(sessions, &session, 0),
             None => Ok(()),

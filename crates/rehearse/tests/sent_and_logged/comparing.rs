@@ -49,10 +49,11 @@ impl Names {
     }
 }
 
-/// How a log's times are off: whole seconds, or milliseconds.
+/// How a log's times are off: whole seconds, or milliseconds. `%t` is what `time()` says, which the
+/// kernel sets anew with each of its ticks only: a new second begins up to 10 ms late.
 fn resolution_us(mixture: &Mixture, format: LogFormat) -> i64 {
     match format == LogFormat::Stderr && mixture.prefix.contains("%t") {
-        true => 1_000_000,
+        true => 1_010_000,
         false => 1_000,
     }
 }

@@ -5,7 +5,8 @@
 //!   `log_min_error_statement` hides that, what is running is taken.
 //! - An error behind a finished execution that names no statement is a deferred constraint's: it
 //!   belongs to that execution, unless only its slowness was logged: then those that are not logged
-//!   may have come after it.
+//!   may have come after it. Where transactions are sampled they may have too, so it has to follow
+//!   at once, unless the execution was one that writes: checking what it wrote may take long.
 //! - Any other error with a STATEMENT is an event of its own: a syntax error, or anything where only
 //!   durations are logged. It is `Execute` where its CONTEXT shows a portal or its text has `$n`;
 //!   but `Prepare` where it has `$n` and the error points into the text, which is what a failed parse
@@ -13,7 +14,7 @@
 //!   does not tell, and the target fails in the same way.
 //! - `canceling statement due to user request` is also a `Cancel`, right behind the statement.
 
-use workload::{KindRef, Outcome, Sqlstate};
+use workload::{KindRef, Outcome, Sqlstate, classify};
 
 use super::super::entry::Entry;
 use super::super::parameters::{is_extended, list_in_context};
@@ -137,6 +138,8 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
                 && pending.protocol == Protocol::Extended
                 && pending.in_full
                 && entry.severity == Severity::Error
+                && (entry.wall_us - pending.seen_us <= SAME_MESSAGE_US
+                    || classify(pending.sql()).may_write())
         }
         _ if named => pending.sql() == entry.statement,
         // An idle session that the server ends names no statement either.

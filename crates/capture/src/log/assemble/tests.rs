@@ -1,6 +1,6 @@
 //! Each test draws the log that it is about. Entries come through the stderr reader.
 
-use workload::{EventKind, Session};
+use workload::{EventKind, ServerEventKind, Session};
 
 use crate::Collected;
 use crate::log::{Reconciliation, SkipReason, capture_bytes};
@@ -482,6 +482,22 @@ fn fact_10_a_nameless_failure_is_not_put_upon_a_statement_that_was_only_slow() {
 }
 
 #[test]
+fn fact_10_a_nameless_failure_follows_its_execution_at_once_unless_that_wrote() {
+    let failed = |sql: &str, second: &str| {
+        let (collected, _) = log(&format!(
+            "10.001 1 LOG:  duration: 0.100 ms  bind S: {sql}
+            10.002 1 LOG:  duration: 0.100 ms  execute S: {sql}
+            {second} 1 ERROR:  insert or update on table \"c\" violates foreign key constraint \"f\""
+        ));
+        collected.events[1].outcome.sqlstate.is_some()
+    };
+    assert!(failed("select insert_row($1)", "10.003"));
+    // Others may lie between, where a transaction is not sampled.
+    assert!(!failed("select insert_row($1)", "10.200"));
+    assert!(failed("insert into c values ($1)", "10.200"));
+}
+
+#[test]
 fn fact_10_a_failed_bind_is_due_when_it_failed_and_not_when_its_statement_was_prepared() {
     let (collected, _) = log("
         10.001 1 LOG:  duration: 1.000 ms  parse S: select 1/$1
@@ -559,6 +575,16 @@ fn fact_22_parallel_workers_and_autovacuum_are_no_sessions() {
     // What came before its first statement that was slow enough is not known.
     assert!(!collected.sessions[0].start_seen);
     assert_eq!(account.skipped[&SkipReason::ParallelWorker].lines, 2);
-    assert_eq!(account.skipped[&SkipReason::Autovacuum].lines, 1);
-    assert_eq!(account.skipped[&SkipReason::BackgroundProcess].lines, 1);
+    let did: Vec<_> = collected
+        .server_events
+        .iter()
+        .map(|event| event.kind)
+        .collect();
+    assert_eq!(
+        did,
+        [
+            ServerEventKind::Autoanalyze,
+            ServerEventKind::AutovacuumCancelled
+        ]
+    );
 }
