@@ -72,7 +72,10 @@ impl Compression {
     ///
     /// # Errors
     /// Where a decoder cannot be made for want of memory.
-    pub(super) fn decoder(self, packed: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    pub(super) fn decoder(
+        self,
+        packed: impl Read + Send + 'static,
+    ) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(packed)?),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::LogError;
 use super::compression::{Compression, MAGIC_BYTES, Told, tell};
+use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
 
 /// One thing to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Input {
             name: self.name(),
             error,
         };
-        let raw: Box<dyn Read> = match self {
+        let raw: Box<dyn Read + Send> = match self {
             Input::Stdin => Box::new(io::stdin()),
             Input::Path(path) | Input::Found(path) => {
                 let file = File::open(path).map_err(failed)?;
@@ -75,8 +76,11 @@ impl Input {
     }
 }
 
-/// The least size of the window.
-const WINDOW_BYTES: usize = 1 << 20;
+/// The size of the window at first: what an input is told by.
+const SAMPLE_BYTES: usize = 1 << 20;
+
+/// The least size of the window behind that: it stays in a core's own cache.
+const WINDOW_BYTES: usize = 128 << 10;
 
 /// A log that is being written counts as silent after so many waits for more of it in a row: a
 /// second, at four a second.
@@ -85,7 +89,7 @@ const SILENT_WAITS: u32 = 4;
 /// A window on a stream of bytes: what was read and not yet taken. It grows where one entry does
 /// not fit, and shrinks again.
 pub(super) struct Window {
-    reader: Box<dyn Read>,
+    origin: Origin,
     raw: Arc<Raw>,
     compression: Option<Compression>,
     damage: Option<String>,
@@ -99,6 +103,15 @@ pub(super) struct Window {
     taken: u64,
 }
 
+/// Who reads.
+enum Origin {
+    /// The window itself.
+    Own(Box<dyn Read>),
+    /// The window itself for the sample; then another thread, if there is a core for it.
+    Sample(Box<dyn Read + Send>),
+    Ahead(ReadAhead),
+}
+
 /// What is known of a stream before decompression.
 #[derive(Debug, Default)]
 struct Raw {
@@ -109,12 +122,12 @@ struct Raw {
 }
 
 /// Watches the stream before decompression.
-struct Watched {
-    reader: Box<dyn Read>,
+struct Watched<R> {
+    reader: R,
     raw: Arc<Raw>,
 }
 
-impl Read for Watched {
+impl<R: Read> Read for Watched<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(into);
         match &read {
@@ -129,7 +142,7 @@ impl Read for Watched {
 }
 
 impl Window {
-    fn open(reader: Box<dyn Read>, name: &str) -> Result<Self, LogError> {
+    fn open(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, LogError> {
         let failed = |error| LogError::Read {
             name: name.to_owned(),
             error,
@@ -147,11 +160,14 @@ impl Window {
         let told = tell(&magic);
         let whole = Cursor::new(magic).chain(watched);
         Ok(match told {
-            Told::Plain => Self::new(Box::new(whole), raw),
-            Told::Compressed(compression) => Window {
-                compression: Some(compression),
-                ..Self::new(compression.decoder(whole).map_err(failed)?, raw)
-            },
+            Told::Plain => Self::new(Origin::Sample(Box::new(whole)), raw),
+            Told::Compressed(compression) => {
+                let decoder = compression.decoder(whole).map_err(failed)?;
+                Window {
+                    compression: Some(compression),
+                    ..Self::new(Origin::Sample(decoder), raw)
+                }
+            }
             Told::Foreign(foreign) => return Err(LogError::foreign(name, foreign)),
         })
     }
@@ -164,17 +180,17 @@ impl Window {
             reader,
             raw: raw.clone(),
         };
-        Self::new(Box::new(watched), raw)
+        Self::new(Origin::Own(Box::new(watched)), raw)
     }
 
-    fn new(reader: Box<dyn Read>, raw: Arc<Raw>) -> Self {
+    fn new(origin: Origin, raw: Arc<Raw>) -> Self {
         Window {
-            reader,
+            origin,
             raw,
             compression: None,
             damage: None,
             waits: 0,
-            bytes: vec![0; WINDOW_BYTES],
+            bytes: vec![0; SAMPLE_BYTES],
             start: 0,
             end: 0,
             ended: false,
@@ -184,7 +200,7 @@ impl Window {
 
     /// A window on bytes in memory.
     pub(super) fn on(bytes: impl AsRef<[u8]> + 'static) -> Self {
-        Self::new(Box::new(Cursor::new(bytes)), Arc::default())
+        Self::new(Origin::Own(Box::new(Cursor::new(bytes))), Arc::default())
     }
 
     /// What was read and not yet taken.
@@ -228,20 +244,40 @@ impl Window {
         debug_assert!(self.start <= self.end);
     }
 
-    /// Reads on, until the window is full. It is made twice as large where more than half of it
-    /// is in use, so that what is looked at again and again is at most looked at twice.
+    /// Reads on: until the window is full, or what another thread has read. It is made twice as
+    /// large where more than half of it is in use, so that what is looked at again and again is at
+    /// most looked at twice.
     pub(super) fn more(&mut self) -> io::Result<()> {
-        let used = self.end - self.start;
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, used);
-        if used > self.bytes.len() / 2 {
-            self.bytes.resize(self.bytes.len() * 2, 0);
-        } else if self.bytes.len() > 4 * WINDOW_BYTES && used < WINDOW_BYTES {
-            self.bytes.truncate(WINDOW_BYTES);
-            self.bytes.shrink_to_fit();
+        self.read_ahead()?;
+        if let Origin::Ahead(ahead) = &self.origin
+            && self.end - self.start <= HEADROOM_BYTES
+        {
+            match ahead.next() {
+                None => self.ended = true,
+                Some(Ok(chunk)) => self.change_to(chunk),
+                Some(Err(error)) => return self.failed(error),
+            }
+            return Ok(());
         }
+        self.make_room();
         while self.end < self.bytes.len() {
-            match self.reader.read(&mut self.bytes[self.end..]) {
+            let space = &mut self.bytes[self.end..];
+            let read = match &mut self.origin {
+                Origin::Own(reader) => reader.read(space),
+                Origin::Sample(reader) => reader.read(space),
+                Origin::Ahead(_) if space.len() < CHUNK_BYTES => break,
+                Origin::Ahead(ahead) => match ahead.next() {
+                    None => Ok(0),
+                    Some(Err(error)) => Err(error),
+                    Some(Ok(Chunk { bytes, length })) => {
+                        let new = &bytes[HEADROOM_BYTES..HEADROOM_BYTES + length];
+                        space[..length].copy_from_slice(new);
+                        ahead.give_back(bytes);
+                        Ok(length)
+                    }
+                },
+            };
+            match read {
                 Ok(0) => {
                     self.ended = true;
                     break;
@@ -255,17 +291,64 @@ impl Window {
                     self.waits += 1;
                     break;
                 }
-                Err(error) => match self.compression {
-                    Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
-                        self.damage = Some(compression.damage(&error));
-                        self.ended = true;
-                        break;
-                    }
-                    _ => return Err(error),
-                },
+                Err(error) => return self.failed(error),
             }
         }
         Ok(())
+    }
+
+    /// From the second look on another thread reads, where there is a core for it.
+    fn read_ahead(&mut self) -> io::Result<()> {
+        if self.taken == 0 && self.end == 0 || !matches!(self.origin, Origin::Sample(_)) {
+            return Ok(());
+        }
+        let own = Origin::Own(Box::new(io::empty()));
+        let Origin::Sample(reader) = std::mem::replace(&mut self.origin, own) else {
+            unreachable!("it is the sample's");
+        };
+        let alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        self.origin = match alone {
+            true => Origin::Own(reader),
+            false => Origin::Ahead(ReadAhead::start(reader)?),
+        };
+        Ok(())
+    }
+
+    /// What is left stands before the chunk's bytes, and the chunk's memory is the window's.
+    fn change_to(&mut self, chunk: Chunk) {
+        let left = &self.bytes[self.start..self.end];
+        let start = HEADROOM_BYTES - left.len();
+        let mut bytes = chunk.bytes;
+        bytes[start..HEADROOM_BYTES].copy_from_slice(left);
+        let old = std::mem::replace(&mut self.bytes, bytes);
+        (self.start, self.end) = (start, HEADROOM_BYTES + chunk.length);
+        if let Origin::Ahead(ahead) = &self.origin {
+            ahead.give_back(old);
+        }
+    }
+
+    fn make_room(&mut self) {
+        let used = self.end - self.start;
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, used);
+        if used > self.bytes.len() / 2 || self.bytes.len() - used < CHUNK_BYTES {
+            self.bytes.resize(self.bytes.len() * 2, 0);
+        } else if self.bytes.len() > 4 * WINDOW_BYTES && self.taken > 0 && used < WINDOW_BYTES {
+            self.bytes.truncate(WINDOW_BYTES);
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// A compressed file that is cut or damaged ends there; any other error is handed on.
+    fn failed(&mut self, error: io::Error) -> io::Result<()> {
+        match self.compression {
+            Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
+                self.damage = Some(compression.damage(&error));
+                self.ended = true;
+                Ok(())
+            }
+            _ => Err(error),
+        }
     }
 }
 
@@ -387,5 +470,50 @@ mod tests {
         window.take(window.bytes().len());
         window.more().unwrap();
         assert_eq!(window.bytes.len(), WINDOW_BYTES);
+    }
+
+    #[test]
+    fn what_another_thread_reads_is_the_same_bytes_in_any_bites() {
+        let text: Vec<u8> = (0..3_000_000u32).map(|at| (u64::from(at).pow(2) >> 7) as u8).collect();
+        for (bite, least) in [
+            (1_000, 1),
+            (100_000, 50_000),
+            (200_000, 20_000),
+            (2_500_000, 2_400_000),
+        ] {
+            let reader = Box::new(Cursor::new(text.clone()));
+            let mut window = Window {
+                origin: Origin::Ahead(ReadAhead::start(reader).unwrap()),
+                ..Window::on([])
+            };
+            let mut read = Vec::new();
+            // As a reader does that needs so many bytes for its next entry.
+            while !(window.ended() && window.bytes().is_empty()) {
+                if window.bytes().len() < least && !window.ended() {
+                    window.more().unwrap();
+                    continue;
+                }
+                let length = window.bytes().len().min(bite);
+                read.extend_from_slice(&window.bytes()[..length]);
+                window.take(length);
+                assert!(window.bytes.len() <= 4 * least.max(SAMPLE_BYTES));
+            }
+            assert!(read == text, "{bite}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_another_thread_is_an_error_too() {
+        let text = Cursor::new(vec![b'x'; 3 << 20]).chain(Refusing);
+        let mut window = Window::open(Box::new(text), "x.log").unwrap();
+        let error = loop {
+            match window.more() {
+                Ok(()) => assert!(!window.ended()),
+                Err(error) => break error,
+            }
+            window.take(window.bytes().len());
+        };
+        assert!(error.to_string().contains("broken"));
+        assert_eq!(window.taken_bytes(), 3 << 20);
     }
 }

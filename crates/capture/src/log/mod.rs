@@ -33,6 +33,7 @@ mod lines;
 mod message;
 mod parameters;
 mod prefix;
+mod read_ahead;
 mod reading;
 mod recognise;
 mod reconcile;
