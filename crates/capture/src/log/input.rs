@@ -474,7 +474,9 @@ mod tests {
 
     #[test]
     fn what_another_thread_reads_is_the_same_bytes_in_any_bites() {
-        let text: Vec<u8> = (0..3_000_000u32).map(|at| (u64::from(at).pow(2) >> 7) as u8).collect();
+        let text: Vec<u8> = (0..3_000_000u32)
+            .map(|at| (u64::from(at).pow(2) >> 7) as u8)
+            .collect();
         for (bite, least) in [
             (1_000, 1),
             (100_000, 50_000),
