@@ -230,8 +230,9 @@ impl TimeOrder {
         }
         self.window.add(events, fingerprints);
         while self.window.bytes > self.memory_bytes / 4 * 3 && !self.window.order.is_empty() {
-            // Half of it: sorting the other half again costs little, it is in order.
-            self.leave_window(archive, self.window.order.len().div_ceil(2))?;
+            // A part of it, so that who sends does not wait long: sorting the others again costs
+            // little, they are in order.
+            self.leave_window(archive, self.window.order.len().div_ceil(8))?;
         }
         Ok(std::mem::take(&mut self.window.free))
     }

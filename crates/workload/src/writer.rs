@@ -44,7 +44,7 @@ const ONE_FILE: TableOptions = TableOptions {
 /// Events go to the writing thread in pieces of about this size.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// So many pieces may wait: enough that neither thread waits for the other's small delays.
-const CHUNKS_WAITING_MAX: usize = 2;
+const CHUNKS_WAITING_MAX: usize = 4;
 
 /// A workload that is being written, at `PATH.partial`. Dropped unfinished, it is removed: its
 /// source is still there.
