@@ -6,6 +6,7 @@ mod wrapping;
 use capture::Collected;
 use capture::log::{LogError, LogFormat, LogReport, SkipReason, UnreadableReason, capture_bytes};
 use normal::{check_laws, normal_form};
+use workload::EventKind;
 use wrapping::*;
 
 /// Settings of several kinds: started and ended lines, cut parameters, and verbose lines with
@@ -365,6 +366,31 @@ fn a_missing_part_spoils_its_message_and_no_other() {
             UnreadableReason::CutAtEnd
         )]
     );
+}
+
+#[test]
+fn newlines_within_syslogs_later_parts_are_folded_as_in_the_first() {
+    let line =
+        |part: u32, text: &str| format!("Mar  1 09:30:05 db1 postgres[7]: [3-{part}] {text}\n");
+    let log = [
+        line(
+            1,
+            "2026-03-01 09:30:05.000 UTC [7] LOG:  statement: select 1,",
+        ),
+        line(2, "#0112,#0123,"),
+        line(
+            3,
+            "#0114#0122026-03-01 09:30:05.000 UTC [7] LOG:  is no entry here",
+        ),
+    ];
+    let (collected, report) = read(&log.concat());
+    let sql = match &collected.events[1].kind {
+        EventKind::Simple { sql } => &**sql,
+        other => panic!("{other:?}"),
+    };
+    let forged = "2026-03-01 09:30:05.000 UTC [7] LOG:  is no entry here";
+    assert_eq!(sql, format!("select 1,\n2,\n3,\n4\n{forged}"));
+    assert_eq!(report.reconciliation.lines_in_events, 3);
 }
 
 #[test]

@@ -109,6 +109,8 @@ pub(crate) struct Worker {
     records: Vec<(i64, Execution)>,
     handed_over_ns: i64,
     ended: bool,
+    /// The workload's last moment has passed: what has nothing more to do is closed.
+    past: bool,
     stopped_ns: Option<i64>,
     /// What was spilled could not be read back: statements would be lost.
     broken: Option<io::Error>,
@@ -132,6 +134,7 @@ impl Worker {
             records: Vec::new(),
             handed_over_ns: 0,
             ended: false,
+            past: false,
             stopped_ns: None,
             broken: None,
             busy: 0,
@@ -151,6 +154,10 @@ impl Worker {
             }
             if self.is_finished(now_ns) {
                 break;
+            }
+            if self.ended && !self.past && self.is_past(now_ns) {
+                self.past = true;
+                self.close_idle();
             }
             self.hand_over(now_ns, false);
             let next_due_ns = self.deadlines.peek().map(|Reverse((due_ns, _, _))| *due_ns);
@@ -200,6 +207,10 @@ impl Worker {
             return self.busy == 0 && self.ended;
         }
         self.ended && self.busy == 0
+    }
+
+    fn is_past(&self, now_ns: i64) -> bool {
+        self.parts.at_full_speed || now_ns >= self.parts.counters.planned_ns.load(Ordering::Relaxed)
     }
 
     fn take(&mut self, message: ToWorker) -> io::Result<()> {

@@ -510,6 +510,38 @@ fn a_login_that_is_refused_is_found_before_anything_is_sent() {
 }
 
 #[test]
+fn a_transaction_that_the_workload_leaves_open_holds_nobody_up_for_ever() {
+    let mut client = database("left_open");
+    client
+        .batch_execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+        .unwrap();
+    let mut script = Script::new("left_open");
+    script
+        .connect(0, 1)
+        .connect(0, 2)
+        .simple(1, 1, "BEGIN")
+        .simple(2, 1, "UPDATE t SET a = 2")
+        .simple(100, 2, "UPDATE t SET a = a + 10")
+        .disconnect(200, 2);
+    for options in [Options::default(), full_speed()] {
+        let full_speed = options.speed == Speed::Max;
+        let (info, executions) = script.replay(options);
+        assert_eq!((info.status, info.done), (RunStatus::Complete, 3));
+        let waited = executions
+            .iter()
+            .find(|one| one.session == 2 && one.is_statement())
+            .unwrap();
+        // It waited until the workload's last moment, and no longer.
+        let done_ns = waited.done_ns.unwrap();
+        assert!(full_speed || done_ns >= 200_000_000, "{done_ns}");
+        std::fs::remove_dir_all(script.directory.path().join("script.run")).unwrap();
+        std::fs::remove_dir_all(script.directory.path().join("script.workload")).unwrap();
+    }
+    let found: i32 = client.query_one("SELECT a FROM t", &[]).unwrap().get(0);
+    assert_eq!(found, 21, "what was left open was rolled back");
+}
+
+#[test]
 fn many_sessions_come_and_go() {
     let mut client = database("crowd");
     client.batch_execute("CREATE TABLE t (s int)").unwrap();

@@ -93,7 +93,9 @@ impl Worker {
                 Ok(None) => {
                     // Not busy any more; nothing waits.
                     self.busy -= 1;
-                    if session.phase == Phase::Gone {
+                    if self.past {
+                        self.close_if_idle(slot);
+                    } else if session.phase == Phase::Gone {
                         self.retire(slot);
                     }
                     return;
@@ -220,6 +222,21 @@ impl Worker {
         self.record(now_ns, execution);
         self.go_on(slot, now_ns);
         Ok(())
+    }
+
+    /// Behind the workload's end: sessions whose end it does not hold. Their open transactions may
+    /// have what others wait for.
+    pub(super) fn close_idle(&mut self) {
+        for slot in 0..self.slots.len() {
+            self.close_if_idle(slot);
+        }
+    }
+
+    fn close_if_idle(&mut self, slot: usize) {
+        let session = &self.slots[slot].session;
+        if session.phase == Phase::Idle && session.queue.is_empty() {
+            self.close(slot, true);
+        }
     }
 
     /// A session that is gone and has nothing waiting leaves its slot to another. One that was

@@ -217,11 +217,9 @@ impl Gather {
         });
     }
 
-    /// The last physical line is cut: what it went to is not whole.
-    pub(super) fn cut_last(&mut self) {
-        if let Some(number) = self.last {
-            self.group(number).spoilt = Some(Spoilt::Unreadable(UnreadableReason::CutAtEnd));
-        }
+    /// The last physical line is cut: what it went to, which waits, is not whole.
+    pub(super) fn cut(&mut self, number: u64) {
+        self.group(number).spoilt = Some(Spoilt::Unreadable(UnreadableReason::CutAtEnd));
     }
 
     /// Takes what a record says that starts at physical line `line`. Returns the number of the
@@ -276,7 +274,7 @@ impl Gather {
         let before = pid.and_then(|pid| self.open.insert(pid, number));
         self.close(before);
         let (message, at) = numbers(part.chunk);
-        let folded = self.folds(&part.text, matched);
+        let folded = self.folds(&part.text, matched.fields.pid);
         let group = self.group(number);
         group.pid = pid;
         group.wall_us = part.wall_us;
@@ -306,7 +304,7 @@ impl Gather {
                     && (fields.line_number == 0 || group.line_number + 1 == fields.line_number)
             }
         });
-        let folded = self.folds(&part.text, matched);
+        let folded = self.folds(&part.text, matched.fields.pid);
         let number = fits.unwrap_or_else(|| {
             let number = self.begin(line);
             let group = self.group(number);
@@ -346,13 +344,15 @@ impl Gather {
             group.text.extend_from_slice(&part.text);
             return number;
         };
+        // A syslog's `#012` is a newline within a part.
+        let head = self.peek(number).head.0;
+        let text = &self.folds(&part.text, head)[..];
         let group = self.group(number);
         group.last_line = line;
         if group.part + 1 != at && group.spoilt.is_none() {
             group.spoilt = Some(Spoilt::Unreadable(UnreadableReason::PartMissing));
         }
         group.part = at;
-        let text = &part.text[..];
         let word = text
             .iter()
             .skip(1)
@@ -377,7 +377,7 @@ impl Gather {
             }
         }
         group.part_is_blank = text.iter().all(u8::is_ascii_whitespace);
-        group.part_bytes = text.len();
+        group.part_bytes = part.text.len();
         group.text.extend_from_slice(text);
         group.text.push(b'\n');
         number
@@ -427,7 +427,7 @@ impl Gather {
 
     /// A text of several lines as the server folds them: a tab behind each newline, except before
     /// a DETAIL and so on. Wrappers that took the tabs away get them back.
-    fn folds<'t>(&mut self, text: &'t [u8], head: Matched) -> Cow<'t, [u8]> {
+    fn folds<'t>(&mut self, text: &'t [u8], head: Option<u32>) -> Cow<'t, [u8]> {
         if memchr::memchr(b'\n', text).is_none() {
             return Cow::Borrowed(text);
         }
@@ -439,7 +439,7 @@ impl Gather {
                     .prefix
                     .matches(line, &mut self.times)
                     .is_some_and(|own| {
-                        !matches!(own.label, Label::Head(_)) && own.fields.pid == head.fields.pid
+                        !matches!(own.label, Label::Head(_)) && own.fields.pid == head
                     });
                 (line, own)
             })

@@ -112,7 +112,7 @@ impl WrappedReader {
             ..
         } = self;
         // How many lines it takes is known only when it is read; the first part gets them.
-        let mut first = None;
+        let (mut first, mut last) = (None, 0);
         let (said, length) = unwrap.record(bytes, complete, &mut |part: Part<'_>| {
             let number = match wrapper.stranger(&part) {
                 Some(reason) => gather.spoil(Spoilt::Skipped(reason), &part.text, *line),
@@ -125,6 +125,7 @@ impl WrappedReader {
                 }
             };
             first.get_or_insert(number);
+            last = number;
         })?;
         let record = &bytes[..length];
         let whole = record.ends_with(b"\n");
@@ -133,7 +134,7 @@ impl WrappedReader {
         let number = match (said, first) {
             (Said::Parts, Some(first)) => {
                 if cut {
-                    gather.cut_last();
+                    gather.cut(last);
                 }
                 first
             }
