@@ -247,15 +247,21 @@ impl Reader for WrappedReader {
                     }
                     return (Found::Entry(entry), taken);
                 }
-                (Found::Skipped { reason, .. }, _) => Found::Skipped { lines, reason },
-                (Found::Detached { pid, betrays, .. }, _) => Found::Detached {
-                    pid: told.pid.unwrap_or(pid),
-                    betrays,
-                    lines,
-                },
-                (Found::Unreadable { reason, .. }, _) => Found::Unreadable { lines, reason },
-                (Found::More | Found::Held | Found::Apart { .. }, _) => {
-                    unreachable!("the text is complete, and the reader no wrapper's")
+                (found, length) => {
+                    // What is no entry may have been told by its first line.
+                    *behind = length != told.text.len();
+                    match found {
+                        Found::Skipped { reason, .. } => Found::Skipped { lines, reason },
+                        Found::Detached { pid, betrays, .. } => Found::Detached {
+                            pid: told.pid.unwrap_or(pid),
+                            betrays,
+                            lines,
+                        },
+                        Found::Unreadable { reason, .. } => Found::Unreadable { lines, reason },
+                        Found::Entry(_) | Found::More | Found::Held | Found::Apart { .. } => {
+                            unreachable!("the text is complete, and the reader no wrapper's")
+                        }
+                    }
                 }
             },
         };
