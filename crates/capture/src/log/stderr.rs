@@ -154,6 +154,14 @@ impl Reader for StderrReader {
                 .matches_into(first, times, &mut self.seen, &mut matched[0])
                 .then_some(0),
         };
+        let head_place = head_place.or_else(|| {
+            let learnt = self.prefix.learn_quit(first, times);
+            let again = learnt
+                && self
+                    .prefix
+                    .matches_into(first, times, &mut self.seen, &mut matched[0]);
+            again.then_some(0)
+        });
         let Some(head_place) = head_place else {
             self.lines.take(first_end, complete);
             if first.is_empty() {
@@ -304,6 +312,10 @@ impl Reader for StderrReader {
             lines,
         };
         (Found::Entry(entry), end)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.prefix.learnt().into_iter().collect()
     }
 }
 

@@ -31,6 +31,8 @@ const COMMON: &[&str] = &[
     "%m [%p] ",
     "%t [%p] ",
     "%m [%p] %q%u@%d ",
+    // What `rehearse capture settings` sets.
+    "%m [%p] %c %l %e %q%u@%d %r %a ",
     "%t [%p] %q%u@%d ",
     "%m [%p] %u@%d ",
     "%t [%p] %u@%d ",
@@ -100,7 +102,11 @@ pub(in crate::log) fn guess<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option
     for text in shapes(&lines) {
         consider(Prefix::compile(&text));
     }
-    best.filter(|best| best.lines * 100 >= lines.len() * MATCHED_PERCENT)
+    let best = best.filter(|best| best.lines * 100 >= lines.len() * MATCHED_PERCENT)?;
+    Some(Guess {
+        prefix: best.prefix.recognised(),
+        ..best
+    })
 }
 
 fn score(prefix: Prefix, lines: &[(&[u8], usize)]) -> Option<Guess> {

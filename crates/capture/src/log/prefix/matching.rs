@@ -149,6 +149,13 @@ pub(super) fn set(escape: Escape, value: Span, fields: &mut Fields) {
     }
 }
 
+/// What stands behind these pieces at a line's start.
+pub(super) fn starts(pieces: &[Piece], line: &[u8], times: &mut Timestamps) -> Option<Label> {
+    let mut ends = ENDS_TRIED_MAX;
+    let found = step(pieces, line, 0, &mut Fields::default(), times, &mut ends);
+    found.map(|(label, ..)| label)
+}
+
 fn step(
     mut pieces: &[Piece],
     line: &[u8],

@@ -7,6 +7,7 @@
 
 mod guess;
 mod matching;
+mod quit;
 mod seen;
 mod straight;
 
@@ -108,6 +109,9 @@ pub(super) struct Prefix {
     straight: Option<Straight>,
     /// It begins with `%m`.
     dates_first: bool,
+    /// A line may show that it has `%q`; or has shown it.
+    learns_quit: bool,
+    learnt: bool,
 }
 
 /// The widest padding that is believed.
@@ -158,6 +162,8 @@ impl Prefix {
             dates_first: straight.as_ref().is_some_and(Straight::starts_with_time),
             straight,
             pieces,
+            learns_quit: false,
+            learnt: false,
         }
     }
 

@@ -227,10 +227,15 @@ impl Gather {
     pub(super) fn take(&mut self, part: Part<'_>, line: u64) -> u64 {
         let first_line = first_line(&part.text);
         let mut matched = Matched::default();
-        let matched = self
+        let times = &mut self.times;
+        let found = self
             .prefix
-            .matches_into(first_line, &mut self.times, &mut self.seen, &mut matched)
-            .then_some(matched);
+            .matches_into(first_line, times, &mut self.seen, &mut matched)
+            || self.prefix.learn_quit(first_line, times)
+                && self
+                    .prefix
+                    .matches_into(first_line, times, &mut self.seen, &mut matched);
+        let matched = found.then_some(matched);
         let pid = part.pid.or(matched.and_then(|matched| matched.fields.pid));
         let head = matched.is_some_and(|matched| matches!(matched.label, Label::Head(_)));
         let number = match part.chunk {

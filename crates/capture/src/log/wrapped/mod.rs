@@ -275,6 +275,7 @@ impl Reader for WrappedReader {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.wrapper.notes();
+        notes.extend(self.gather.prefix().learnt());
         if self.disordered > 0 {
             notes.push(format!(
                 "{} of its records stand behind ones that are more than 5 s younger, so a session's statements may be in a wrong order; sort the log by time and capture it again",

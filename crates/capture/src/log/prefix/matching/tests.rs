@@ -278,3 +278,44 @@ fn fact_15_a_line_that_does_not_match_is_given_up_soon() {
     let found = prefix.matches(line, &mut Timestamps::default()).unwrap();
     assert_eq!(found.fields.pid, Some(77));
 }
+
+#[test]
+fn a_recognised_prefix_learns_where_the_servers_own_lines_end() {
+    for (prefix, client, server, learnt) in [
+        (
+            "%m [%p] %c %l %e %u@%d %r %a ",
+            "2026-03-01 09:30:05.123 UTC [7] 68b1a2c3.7 3 00000 bob@shop 10.0.0.1(5432) my app LOG:  x",
+            "2026-03-01 09:30:05.123 UTC [9] 68b1a2c3.9 1 00000 LOG:  checkpoint starting: time",
+            "%m [%p] %c %l %e %q%u@%d %r %a ",
+        ),
+        // In the middle of what was taken for one literal; the text as it would be given.
+        (
+            "%m [%p] 5%% [user=%-4u,db=%d] ",
+            "2026-03-01 09:30:05.123 UTC [7] 5% [user=bob ,db=shop] LOG:  x",
+            "2026-03-01 09:30:05.123 UTC [9] 5% LOG:  checkpoint starting: time",
+            "%m [%p] 5%% %q[user=%-4u,db=%d] ",
+        ),
+    ] {
+        let mut times = Timestamps::default();
+        let mut own = Prefix::compile(prefix).recognised();
+        let line = server.as_bytes();
+        assert!(own.matches(line, &mut times).is_none(), "{prefix}");
+        // What is no line of the server's teaches nothing.
+        for other in [
+            "",
+            "LOG:  x",
+            "[9] LOG:  x",
+            "2026-03-01 09:30:05.123 UTC [9] x LOG:  y",
+        ] {
+            assert!(!own.learn_quit(other.as_bytes(), &mut times));
+        }
+        assert!(own.learn_quit(line, &mut times), "{prefix}");
+        assert_eq!(own.text(), learnt);
+        assert_eq!(own.pieces, Prefix::compile(learnt).pieces);
+        assert!(own.matches(line, &mut times).unwrap().fields.quit);
+        let found = own.matches(client.as_bytes(), &mut times).unwrap();
+        assert_eq!(part(found.fields.database, client), "shop");
+        // One that was given is taken at its word.
+        assert!(!Prefix::compile(prefix).learn_quit(line, &mut times));
+    }
+}
