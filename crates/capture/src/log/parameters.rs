@@ -107,11 +107,20 @@ pub(super) fn is_extended(context: &str) -> bool {
 /// longer than `V`. What remains is flagged: a long value that really ends in `...` and is the
 /// longest so far is taken for a cut one, which loses a replayed statement but never sends a
 /// wrong one.
+///
+/// The limit may be lowered while the log is written, or be another for some roles: where values
+/// that end so have the same length again and again, and none was longer meanwhile, that is the limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CutValues {
     /// The limit, if there is one, is at least this.
     least_limit: usize,
+    /// The length below it that came again, how often, and the longest value since.
+    again: usize,
+    times: u32,
 }
+
+/// So many values of the same length that end in `...` are no accident.
+const TIMES_ENOUGH: u32 = 3;
 
 /// A character has up to four bytes; a cut falls before one that does not fit.
 const CHARACTER_SLACK_BYTES: usize = 3;
@@ -122,11 +131,34 @@ impl CutValues {
         let mut suspect = None;
         for value in values.iter().flatten() {
             let kept = value.strip_suffix("...").map(str::len);
+            self.look_again(kept, value.len());
             self.least_limit = self.least_limit.max(kept.unwrap_or(value.len()));
             suspect = suspect.max(kept);
         }
+        if self.times >= TIMES_ENOUGH {
+            self.least_limit = self.again;
+            self.times = 0;
+        }
         // An empty rest is no sign: log_parameter_max_length = 0 leaves no list at all.
         suspect.is_some_and(|kept| kept > 0 && kept + CHARACTER_SLACK_BYTES >= self.least_limit)
+    }
+}
+
+impl CutValues {
+    /// Whether there is a limit that is lower than what was known.
+    fn look_again(&mut self, kept: Option<usize>, length: usize) {
+        match kept {
+            Some(kept) if kept > 0 && kept.abs_diff(self.again) <= CHARACTER_SLACK_BYTES => {
+                self.again = self.again.max(kept);
+                self.times += 1;
+            }
+            Some(kept) if kept > self.again || self.times == 0 => {
+                (self.again, self.times) = (kept, u32::from(kept > 0));
+            }
+            Some(_) => (),
+            None if length > self.again => self.times = 0,
+            None => (),
+        }
     }
 }
 
@@ -258,5 +290,25 @@ mod tests {
             "longer values were whole"
         );
         assert!(!cuts.any(&packed(&["longlong..."])));
+    }
+
+    #[test]
+    fn fact_09_a_limit_that_was_lowered_shows_after_a_while() {
+        let mut cuts = CutValues::default();
+        assert!(!cuts.any(&packed(&["a value of more than thirty bytes"])));
+        let found: Vec<bool> = ["longlong...", "short", "otherone...", "thirdone..."]
+            .iter()
+            .map(|value| cuts.any(&packed(&[value])))
+            .collect();
+        assert_eq!(found, [false, false, false, true]);
+        // Between longer values they are what people write.
+        let mut cuts = CutValues::default();
+        for value in ["and so on...", "more than eight bytes"]
+            .iter()
+            .cycle()
+            .take(20)
+        {
+            assert!(!cuts.any(&packed(&["a value of more than thirty bytes", value])));
+        }
     }
 }

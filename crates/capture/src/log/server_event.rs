@@ -35,7 +35,8 @@ pub(super) fn read(entry: &Entry<'_>) -> Option<ServerEvent> {
 
 /// What a client's process says, with the statement that it runs, and possibly the place in it.
 fn in_a_session(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
-    if let Some(rest) = entry.message.strip_prefix("temporary file: path \"") {
+    let message = without_position(entry.message);
+    if let Some(rest) = message.strip_prefix("temporary file: path \"") {
         let Some((path, size)) = rest.rsplit_once("\", size ") else {
             return false;
         };
@@ -44,22 +45,27 @@ fn in_a_session(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
         event.bytes = size.parse().ok();
         return event.bytes.is_some();
     }
-    if let Some(rest) = entry.message.strip_prefix("process ") {
+    if let Some(rest) = message.strip_prefix("process ") {
         return lock(event, rest, entry.detail).is_some();
     }
     // From 14 on, with log_recovery_conflict_waits.
-    if let Some(rest) = entry.message.strip_prefix("recovery still waiting after ") {
+    if let Some(rest) = message.strip_prefix("recovery still waiting after ") {
         event.kind = Kind::RecoveryConflict;
         return waited_first(event, rest).is_some();
     }
-    if let Some(rest) = entry
-        .message
-        .strip_prefix("recovery finished waiting after ")
-    {
+    if let Some(rest) = message.strip_prefix("recovery finished waiting after ") {
         event.kind = Kind::RecoveryConflict;
         return waited_first(event, rest).is_some();
     }
     false
+}
+
+/// stderr writes the place in the statement behind the message: ` at character 22`.
+fn without_position(message: &str) -> &str {
+    match message.rsplit_once(" at character ") {
+        Some((before, place)) if place.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        _ => message,
+    }
 }
 
 /// `NUMBER still waiting for MODE on OBJECT after NUMBER ms`, and the like.

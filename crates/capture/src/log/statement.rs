@@ -11,8 +11,12 @@ pub(super) struct Named<'a> {
     pub sql: &'a str,
 }
 
-/// How many places where a name could end are tried.
+/// How many places where a name could end are tried, and how many in each where a portal's could
+/// start.
 const CANDIDATES_MAX: usize = 64;
+
+/// A longer name is nobody's. A text may hold as many `: ` and `/` as it likes.
+const NAME_BYTES_MAX: usize = 1 << 10;
 
 /// Cuts `NAME: SQL` or `NAME/PORTAL: SQL`. Names may hold `: ` and `/`; `known` says the SQL that
 /// the session has under a name. Without such help a name ends at the first `: ` behind which an
@@ -43,10 +47,14 @@ pub(super) fn split_name<'a, 'k>(
     let mut first = None;
     let mut plausible = None;
     for (colon, _) in text.match_indices(": ").take(CANDIDATES_MAX) {
+        if colon > NAME_BYTES_MAX && first.is_some() {
+            break;
+        }
         let (name, sql) = (&text[..colon], &text[colon + 2..]);
         let parts = std::iter::once((name, "")).chain(
             name.match_indices('/')
-                .filter(|_| has_portal)
+                .filter(|_| has_portal && colon <= NAME_BYTES_MAX)
+                .take(CANDIDATES_MAX)
                 .map(|(slash, _)| (&name[..slash], &name[slash + 1..])),
         );
         for (statement, portal) in parts {

@@ -80,6 +80,8 @@ pub(super) struct Exchange {
     /// Filled where `has_parameters`.
     parameters: PackedParameters,
     pub has_parameters: bool,
+    /// They stood in an error's CONTEXT.
+    list_of_context: bool,
     /// The list that the bind's line has.
     bound_list: String,
     /// Its start or its bind is logged too, not only that its execution took long.
@@ -109,6 +111,7 @@ impl Exchange {
             own_sql: String::new(),
             parameters: PackedParameters::default(),
             has_parameters: false,
+            list_of_context: false,
             bound_list: String::new(),
             in_full: false,
             due_us: 0,
@@ -127,6 +130,13 @@ impl Exchange {
             Some(shared) => shared,
             None => &self.own_sql,
         }
+    }
+
+    /// As [`Self::take_parameters`], of an error's CONTEXT.
+    pub(super) fn take_context_parameters(&mut self, list: Option<&str>) {
+        let had = self.has_parameters;
+        self.take_parameters(list);
+        self.list_of_context = !had && self.has_parameters;
     }
 
     /// Takes the values of a list, unless it has some or the list is none.
@@ -233,6 +243,7 @@ impl Output<'_> {
         one.bound_list.clear();
         one.shared_sql = None;
         one.has_parameters = false;
+        one.list_of_context = false;
         one.timed = false;
         one.sqlstate = None;
         self.spare.push(exchange);
@@ -522,7 +533,8 @@ impl Live {
                 let mut parameters = Parameters::NONE;
                 if exchange.has_parameters {
                     parameters = exchange.parameters.borrowed();
-                    if output.cuts.any(&exchange.parameters) {
+                    let of_context = usize::from(exchange.list_of_context);
+                    if output.cuts[of_context].any(&exchange.parameters) {
                         unreplayable = Some(Unreplayable::ParametersCut);
                     }
                 } else if placeholders(sql) > 0 {
@@ -551,6 +563,10 @@ impl Live {
     /// A line that shows the pending exchange to be forged came late: takes it back, and returns
     /// how many lines it had and where.
     pub(super) fn take_back(&mut self) -> Option<(u64, Place)> {
+        if self.spoke_aside {
+            // The line belongs to what the process said since.
+            return None;
+        }
         let forged = self.pending.take_if(|pending| {
             matches!(pending.stage, Stage::Running | Stage::Done) && pending.sqlstate.is_none()
         })?;

@@ -54,7 +54,7 @@ impl Live {
             pending.sqlstate = Some(sqlstate);
             if pending.protocol == Protocol::Extended {
                 // Bind or execute failed: parsing had succeeded.
-                pending.take_parameters(context_list(entry));
+                pending.take_context_parameters(context_list(entry));
             }
             pending.stage = Stage::Done;
         } else if !entry.statement.is_empty() {
@@ -117,7 +117,7 @@ impl Live {
             .map_or_else(|| empty.clone(), |(portal, _)| portal.into());
         let mut exchange =
             output.exchange((protocol, stage), (statement, &portal, sql), entry, None);
-        exchange.take_parameters(list);
+        exchange.take_context_parameters(list);
         exchange.sqlstate = Some(sqlstate);
         if protocol == Protocol::Extended && stage == Stage::Done {
             self.use_parse(&mut exchange);
@@ -141,10 +141,26 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
                 && (entry.wall_us - pending.seen_us <= SAME_MESSAGE_US
                     || classify(pending.sql()).may_write())
         }
+        // A bind fails before its execution's line is written: what runs is the one before.
+        Stage::Running if is_of_bind(entry.context) => false,
         _ if named => pending.sql() == entry.statement,
         // An idle session that the server ends names no statement either.
         _ => entry.severity == Severity::Error,
     }
+}
+
+/// `unnamed portal parameter $1 = 'x'`, `portal "p" parameter $2`: from version 14 on, what a
+/// parameter's input function refused (`bind_param_error_callback` in the server's postgres.c).
+fn is_of_bind(context: &str) -> bool {
+    context.lines().any(|line| {
+        let portal = match line.strip_prefix("unnamed portal ") {
+            Some(rest) => Some(rest),
+            None => line
+                .strip_prefix("portal \"")
+                .and_then(|rest| rest.split_once("\" ").map(|(_, rest)| rest)),
+        };
+        portal.is_some_and(|rest| rest.starts_with("parameter $"))
+    })
 }
 
 fn context_list<'a>(entry: &Entry<'a>) -> Option<&'a str> {

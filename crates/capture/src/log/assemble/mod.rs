@@ -61,7 +61,8 @@ impl Hasher for ProcessHasher {
 pub(super) struct Output<'s> {
     sink: &'s mut dyn EventSink,
     account: Reconciliation,
-    cuts: CutValues,
+    /// Of lists in DETAIL, and of those in CONTEXT: each has a limit of its own.
+    cuts: [CutValues; 2],
     sessions: u64,
     empty: Arc<str>,
     no_name: Rc<str>,
@@ -86,7 +87,7 @@ impl<'s> Assembler<'s> {
             output: Output {
                 sink,
                 account: Reconciliation::default(),
-                cuts: CutValues::default(),
+                cuts: [CutValues::default(); 2],
                 sessions: 0,
                 empty: "".into(),
                 no_name: "".into(),
@@ -186,7 +187,8 @@ impl<'s> Assembler<'s> {
         if let Message::Received { host, port } = message {
             return self.received(entry, host, port);
         }
-        let (live, output) = self.find(entry)?;
+        let ends = matches!(message, Message::Disconnected { .. });
+        let (live, output) = self.find(entry, ends)?;
         if live.replication || matches!(message, Message::Replication) {
             live.replication = true;
             let lines = live.arriving.take().map_or(0, |arriving| arriving.lines);
@@ -247,7 +249,7 @@ impl<'s> Assembler<'s> {
             self.output.skip(reason, entry);
             return Ok(());
         }
-        let (live, output) = self.find(entry)?;
+        let (live, output) = self.find(entry, false)?;
         if live.replication {
             output.skip(SkipReason::Replication, entry);
             return Ok(());
@@ -284,9 +286,14 @@ impl<'s> Assembler<'s> {
         Box::new(Live::new(self.serials, entry, &self.output.empty))
     }
 
-    /// The session that an entry is of; another one that had the same process number is ended.
+    /// The session that an entry is of; another one that had the same process number is ended. It
+    /// `ends` the session where it is its disconnection, the only thing that may follow FATAL.
     #[inline]
-    fn find(&mut self, entry: &Entry<'_>) -> Result<(&mut Live, &mut Output<'s>), SinkError> {
+    fn find(
+        &mut self,
+        entry: &Entry<'_>,
+        ends: bool,
+    ) -> Result<(&mut Live, &mut Output<'s>), SinkError> {
         self.serials += 1;
         let serial = self.serials;
         let empty = &self.output.empty;
@@ -294,13 +301,15 @@ impl<'s> Assembler<'s> {
             .live
             .entry(entry.pid)
             .or_insert_with(|| Box::new(Live::new(serial, entry, empty)));
-        if live.serial != serial && live.is_other(entry) {
+        let is_over = live.ended.is_some() && !ends;
+        if live.serial != serial && (is_over || live.is_other(entry)) {
             let new = Box::new(Live::new(serial, entry, empty));
             std::mem::replace(live, new).close(&mut self.output)?;
         }
         live.line_number = entry.line_number;
         live.started = live.started.max(entry.started);
         live.seen_us = live.seen_us.max(entry.wall_us);
+        live.spoke_aside = false;
         Ok((live, &mut self.output))
     }
 

@@ -25,6 +25,9 @@ impl Assembler<'_> {
         entry: &Entry<'_>,
         reason: SkipReason,
     ) -> Result<(), SinkError> {
+        if let Some(live) = self.live.get_mut(&entry.pid) {
+            live.spoke_aside = true;
+        }
         if self.server_event(entry)? {
             self.output.account.lines_in_events += entry.lines;
         } else {

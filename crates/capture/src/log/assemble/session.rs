@@ -30,6 +30,8 @@ pub(super) struct Live {
     pub seen_us: i64,
     pub arriving: Option<Arriving>,
     pub replication: bool,
+    /// What its process said last was no step of a statement: a lock wait, a temporary file.
+    pub spoke_aside: bool,
     /// Where FATAL ended it.
     pub ended: Option<(i64, Place)>,
     pub client: String,
@@ -78,6 +80,7 @@ impl Live {
         Live {
             serial,
             started: entry.started,
+            spoke_aside: false,
             line_number: entry.line_number,
             seen_us: entry.wall_us,
             arriving: None,

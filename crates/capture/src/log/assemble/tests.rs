@@ -588,3 +588,82 @@ fn fact_22_parallel_workers_and_autovacuum_are_no_sessions() {
         ]
     );
 }
+
+#[test]
+fn a_failed_bind_is_not_the_execution_before_it() {
+    let (collected, _) = log("
+        10.001 1 LOG:  execute S_1: insert into t values ($1)
+        10.001 1 DETAIL:  parameters: $1 = '1'
+        15.001 1 ERROR:  invalid input syntax for type integer: \"x\"
+        15.001 1 CONTEXT:  unnamed portal parameter $1 = 'x'
+        15.001 1 STATEMENT:  insert into t values ($1)
+    ");
+    assert_eq!(
+        short(&collected),
+        [
+            "0 connect 10001",
+            "0 execute 10001 insert into t values ($1)",
+            "0 execute 15001 insert into t values ($1) ?????",
+        ]
+    );
+}
+
+#[test]
+fn a_late_line_of_what_a_process_said_aside_takes_no_statement_back() {
+    let wait =
+        "10.500 7 LOG:  process 7 still waiting for ShareLock on transaction 9 after 100.000 ms";
+    let lines = |aside: &str| {
+        log(&format!(
+            "10.001 7 LOG:  statement: update t set a = 1
+            {aside}
+            10.500 8 LOG:  statement: select 1
+            10.500 7 STATEMENT:  update t set a = 1"
+        ))
+    };
+    let (collected, account) = lines(wait);
+    assert_eq!(collected.events.len(), 4);
+    assert_eq!(account.skipped[&SkipReason::Detached].lines, 1);
+    // Without it the line is of the statement's own entry, which a RAISE wrote then.
+    let (collected, account) = lines("");
+    assert_eq!(collected.events.len(), 3);
+    assert_eq!(account.skipped[&SkipReason::Forged].lines, 2);
+}
+
+#[test]
+fn a_process_number_that_comes_back_behind_fatal_is_another_session() {
+    let (collected, _) = log("
+        10.001 7 LOG:  statement: select 1
+        11.001 7 FATAL:  terminating connection due to administrator command
+        40.001 7 LOG:  statement: select 2
+    ");
+    assert_eq!(collected.sessions.len(), 2);
+    assert!(collected.sessions[0].end_seen);
+    let (collected, _) = log("
+        10.001 7 LOG:  statement: select 1
+        11.001 7 FATAL:  terminating connection due to administrator command
+        11.002 7 LOG:  disconnection: session time: 0:00:01.001 user=a database=b host=[local]
+    ");
+    assert_eq!(collected.sessions.len(), 1);
+}
+
+#[test]
+fn a_name_is_looked_for_where_a_name_can_be() {
+    let started = std::time::Instant::now();
+    let text = format!("{}{}", "ab/".repeat(100_000), ": ".repeat(40));
+    let (collected, _) = log(&format!(
+        "10.001 7 LOG:  execute C_1: select 1
+        10.002 7 LOG:  execute <unnamed>/C_2: values ('{text}')"
+    ));
+    assert_eq!(collected.events.len(), 3);
+    // A minute once; generous, since only the order of magnitude is meant.
+    assert!(started.elapsed().as_secs() < 20);
+}
+
+#[test]
+fn a_duration_of_more_than_lifetimes_is_none() {
+    let (collected, _) = log("
+        10.001 7 LOG:  duration: 18446744073709551.615 ms  statement: select 1
+        10.002 7 LOG:  duration: 1.000 ms  statement: select 2
+    ");
+    assert_eq!(collected.events.len(), 2);
+}

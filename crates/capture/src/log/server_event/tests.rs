@@ -60,6 +60,13 @@ fn lock_waits() {
             "ShareLock on transaction 769",
             100_066,
         ),
+        // stderr writes the place in the statement behind it.
+        (
+            "process 8 still waiting for AccessShareLock on relation 16396 of database 16388 after 1000.085 ms at character 22",
+            Kind::LockWait,
+            "AccessShareLock on relation 16396 of database 16388",
+            1_000_085,
+        ),
         (
             "process 8 acquired AccessExclusiveLock on relation 16396 of database 16388 after 118.737 ms",
             Kind::LockAcquired,
