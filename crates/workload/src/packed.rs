@@ -61,6 +61,13 @@ impl PackedEvents {
             + self.ends.len() * size_of::<Option<u32>>()
     }
 
+    /// What they and the space for more take in memory, in bytes.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.heads.capacity() * size_of::<Head>()
+            + self.text.capacity()
+            + self.ends.capacity() * size_of::<Option<u32>>()
+    }
+
     /// Forgets all, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.heads.clear();

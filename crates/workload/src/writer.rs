@@ -43,6 +43,8 @@ const ONE_FILE: TableOptions = TableOptions {
 
 /// Events go to the writing thread in pieces of about this size.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Space that is larger is not used again.
+const SPARE_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
 /// So many pieces may wait: enough that neither thread waits for the other's small delays.
 const CHUNKS_WAITING_MAX: usize = 4;
 
@@ -104,8 +106,11 @@ impl WorkloadWriter {
             .spawn(move || {
                 for chunk in received {
                     for free in events.take(chunk)? {
-                        // Nobody may want it any more.
-                        let _ = freed.send(free);
+                        // One that had a very long text would keep its space for ever.
+                        if free.capacity_bytes() <= SPARE_BYTES_MAX {
+                            // Nobody may want it any more.
+                            let _ = freed.send(free);
+                        }
                     }
                 }
                 events.finish()

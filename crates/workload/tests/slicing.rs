@@ -349,6 +349,70 @@ fn filters_of_statements_keep_what_sessions_hold() {
 }
 
 #[test]
+fn a_failure_that_rolled_a_transaction_back_is_kept() {
+    let texts = [
+        "insert a",
+        "begin",
+        "insert b",
+        "select 1/0",
+        "select 2/0",
+        "commit",
+        "begin",
+        "select 3/0",
+        "insert c",
+        "commit",
+        "select 4/0",
+        "insert d",
+    ]
+    .map(str::to_owned);
+    let mut events = session(0, "app", 0, &texts, true);
+    for event in &mut events {
+        if sql(event).contains("/0") {
+            event.outcome.sqlstate = Some(Sqlstate(*b"22012"));
+        }
+    }
+    let filter = Filter {
+        kinds: vec!["insert".parse().unwrap()],
+        ..Filter::default()
+    };
+    let slice = Slice {
+        filter,
+        ..Slice::default()
+    };
+    let found = cut(slice, &events).unwrap();
+    let kept: Vec<&str> = found.events.iter().map(sql).collect();
+    assert_eq!(
+        kept,
+        [
+            "",
+            "insert a",
+            "begin",
+            "insert b",
+            "select 1/0",
+            "commit",
+            "begin",
+            "select 3/0",
+            "insert c",
+            "commit",
+            "insert d",
+            ""
+        ]
+    );
+    assert!(found.account.adds_up(), "{:?}", found.account);
+}
+
+#[test]
+fn calls_within_calls_are_looked_at_in_good_time() {
+    let started = std::time::Instant::now();
+    let text = format!("select {}1", "set_config(".repeat(100_000));
+    let events = session(0, "app", 0, &[text, "select 1".to_owned()], true);
+    let found = cut(stretch(0, i64::MAX), &events).unwrap();
+    assert!(found.account.adds_up());
+    // Minutes once; generous, since only the order of magnitude is meant.
+    assert!(started.elapsed().as_secs() < 60);
+}
+
+#[test]
 fn a_long_open_transaction_is_cut_and_said_to_be() {
     let mut texts = vec!["begin".to_owned()];
     texts.extend((0..10_100).map(|n| format!("insert {n}")));

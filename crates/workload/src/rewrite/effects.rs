@@ -462,12 +462,16 @@ fn unquoted(text: &str) -> &str {
         .unwrap_or(text)
 }
 
+/// The most words of a call that are looked at. A longer one computes its arguments; calls may
+/// stand in calls, so what is looked at for each must be bounded.
+const CALL_WORDS_MAX: usize = 200;
+
 /// The arguments of a call, from behind its bracket, as texts; parameters are put in as literals.
 fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut one = String::new();
     let mut depth = 0_u32;
-    for word in words {
+    for word in words.iter().take(CALL_WORDS_MAX) {
         match word.text() {
             ")" if depth == 0 => break,
             "," if depth == 0 => {

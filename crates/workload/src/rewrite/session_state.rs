@@ -234,6 +234,15 @@ impl SessionState {
         self.transaction.as_ref().is_some_and(|open| open.given_out)
     }
 
+    /// Whether it is the failure that makes the open transaction's COMMIT a ROLLBACK.
+    pub(super) fn fails_transaction(&self, event: &Event) -> bool {
+        event.outcome.sqlstate.is_some()
+            && self
+                .transaction
+                .as_ref()
+                .is_some_and(|open| !open.failed && !open.implicit)
+    }
+
     /// Whether much is held of the open transaction.
     pub(super) fn holds_much(&self) -> bool {
         self.transaction.as_ref().is_some_and(|open| {

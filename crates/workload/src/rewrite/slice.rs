@@ -308,7 +308,16 @@ where
             return Ok(());
         }
         let (Err(reason), true) = (judged, carries) else {
-            // What does nothing to the session can still fail its transaction.
+            // What does nothing to the session can still fail its transaction: without it the
+            // COMMIT behind would commit what was rolled back.
+            if self.live.state.fails_transaction(&event) {
+                let kept = self.live.state.in_kept_transaction();
+                self.live.state.take(&event, &steps, |_| !kept);
+                return match kept {
+                    true => self.kept(event, true),
+                    false => Ok(()),
+                };
+            }
             self.live.state.take(&event, &steps, |_| false);
             if let Err(reason) = judged {
                 self.account.leave_out(reason, 1);
