@@ -71,7 +71,9 @@ fn checked(bytes: Vec<u8>) -> Option<(Collected, LogReport)> {
     let mut collected = Collected::default();
     let report = match capture_bytes(bytes, None, None, &mut collected) {
         Ok(report) => report,
-        Err(LogError::NotALog { .. }) => return None,
+        Err(
+            LogError::NotALog { .. } | LogError::NotThatFormat { .. } | LogError::Binary { .. },
+        ) => return None,
         Err(error) => panic!("{error}"),
     };
     let account = &report.reconciliation;
@@ -95,7 +97,9 @@ proptest! {
         let to = to % whole.len() + 1;
         let from = from.min(to);
         let cut = whole[from..to].to_vec();
-        let starts_whole = from == 0 || whole[from - 1] == b'\n';
+        // Of an indentation nothing is missed.
+        let before = whole[..from].rsplit(|byte| *byte == b'\n').next();
+        let starts_whole = before.is_none_or(|before| before.iter().all(|byte| *byte == b' '));
         let ends_whole = cut.ends_with(b"\n");
         if let Some((_, report)) = checked(cut) {
             let unreadable = &report.reconciliation.unreadable;

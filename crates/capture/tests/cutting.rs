@@ -23,7 +23,11 @@ fn read(format: LogFormat, bytes: &'static [u8]) -> (String, Option<Reconciliati
     let prefix = (format == LogFormat::Stderr).then_some(PREFIX);
     let read = capture_bytes(bytes, Some(format), prefix, &mut collected);
     let report = match read {
-        Err(LogError::NotALog { .. } | LogError::PrefixMatchesNothing { .. }) => {
+        Err(
+            LogError::NotALog { .. }
+            | LogError::NotThatFormat { .. }
+            | LogError::PrefixMatchesNothing { .. },
+        ) => {
             return (String::new(), None);
         }
         read => read.unwrap(),

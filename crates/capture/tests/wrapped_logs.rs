@@ -509,7 +509,7 @@ fn the_format_can_be_given_and_must_then_be_that() {
     assert_eq!(report.sources[0].file.format, "syslog");
     let wrong = capture_bytes(text, None, Some("[%p]: "), &mut collected).unwrap_err();
     assert!(
-        wrong.to_string().contains("SHOW log_line_prefix"),
+        wrong.to_string().contains("look as if"),
         "{wrong}"
     );
     for format in LogFormat::ALL {

@@ -27,7 +27,7 @@ pub enum LogError {
     },
     /// An archive, or compressed in a way that is not read.
     #[error(
-        "{name} is {what}; gzip, zstd, bzip2 and xz are read here; unpack it first, or pipe it in: {command} {name} | rehearse capture log -"
+        "{name} is {what}; gzip, zstd, bzip2 and xz are read here; unpack it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
     )]
     Foreign {
         /// As the user gave it.
@@ -83,15 +83,33 @@ pub enum LogError {
         /// As the user gave it.
         name: String,
     },
+    /// It has severities, but no prefix that fits.
+    #[error(
+        "no one log_line_prefix fits the lines at the beginning of {name}, though they have severities such as 'LOG:  '; if it was changed there, cut the file where it changes and capture the parts apart; else give it with --prefix (SHOW log_line_prefix)"
+    )]
+    NoOnePrefix {
+        /// As the user gave it.
+        name: String,
+    },
+    /// It is no text.
+    #[error(
+        "{name} is no PostgreSQL log: its beginning is binary data; give a server log as text, or compressed with gzip, zstd, bzip2 or xz"
+    )]
+    Binary {
+        /// As the user gave it.
+        name: String,
+    },
     /// It is not of the format that was given.
     #[error(
-        "the beginning of {name} has no server's message that --format {format} could take out; give another format, or none to have it recognised"
+        "the beginning of {name} has no server's message that --format {format} could take out; {advice}"
     )]
     NotThatFormat {
         /// As the user gave it.
         name: String,
         /// The format's name.
         format: &'static str,
+        /// What to give instead.
+        advice: String,
     },
     /// It goes back in time.
     #[error(
@@ -105,7 +123,7 @@ pub enum LogError {
     },
     /// The prefix that was given matches no line.
     #[error(
-        "no line at the beginning of {name} starts with the prefix '{prefix}' and a severity such as 'LOG:  '; the first line is '{line}'; give the server's log_line_prefix as SHOW log_line_prefix prints it, or none to have it recognised"
+        "no line at the beginning of {name} starts with the prefix '{prefix}' and a severity such as 'LOG:  '; the first line is '{line}'; {advice}"
     )]
     PrefixMatchesNothing {
         /// As the user gave it.
@@ -114,10 +132,12 @@ pub enum LogError {
         prefix: String,
         /// The first line, or its beginning.
         line: String,
+        /// What to give instead.
+        advice: String,
     },
     /// The prefix lacks what is needed.
     #[error(
-        "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %q%u@%d ' can be captured"
+        "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ' can be captured (`rehearse capture settings` has it)"
     )]
     PrefixLacks {
         /// As given or recognised.

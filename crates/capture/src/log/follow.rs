@@ -183,6 +183,9 @@ fn newest(
             }
             Err(
                 error @ (LogError::NotALog { .. }
+                | LogError::NotThatFormat { .. }
+                | LogError::NoOnePrefix { .. }
+                | LogError::Binary { .. }
                 | LogError::PrefixMatchesNothing { .. }
                 | LogError::Foreign { .. }),
             ) => {

@@ -2,7 +2,7 @@
 //! within an entry, or an entry larger than the sample, does not matter.
 
 use super::entry::trimmed;
-use super::prefix::{self, Prefix};
+use super::prefix::{self, Prefix, find_label};
 use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use super::timestamp::Timestamps;
 use super::wrapped::{self, Wrapper};
@@ -46,6 +46,9 @@ impl Recognised {
     }
 }
 
+/// A zero byte among the first ones is no text's.
+const BINARY_BYTES: usize = 512;
+
 /// Looks at a log's first bytes.
 pub(super) fn recognise(
     name: &str,
@@ -56,6 +59,7 @@ pub(super) fn recognise(
     if let Some(found) = wrapped::recognise(name, sample, format, prefix)? {
         return Ok(found);
     }
+    let what = name;
     let name = || name.to_owned();
     let lines = || {
         sample
@@ -86,6 +90,7 @@ pub(super) fn recognise(
                     name: name(),
                     prefix: prefix.text().to_owned(),
                     line: shown(lines().next().unwrap_or_default()),
+                    advice: prefix_advice(lines()),
                 },
             }),
         };
@@ -140,8 +145,44 @@ pub(super) fn recognise(
             name: name(),
             zone: zone.to_owned(),
         },
-        (None, None) => LogError::NotALog { name: name() },
+        (None, None) if sample[..sample.len().min(BINARY_BYTES)].contains(&0) => {
+            LogError::Binary { name: name() }
+        }
+        (None, None) if let Some(format) = format => LogError::NotThatFormat {
+            name: name(),
+            format: format.name(),
+            advice: format_advice(what, sample),
+        },
+        (None, None) => {
+            let severities = lines().filter(|line| find_label(line).is_some()).count();
+            match severities * 2 > lines().count() {
+                true => LogError::NoOnePrefix { name: name() },
+                false => LogError::NotALog { name: name() },
+            }
+        }
     })
+}
+
+/// What to give instead of a prefix that fits nothing.
+pub(super) fn prefix_advice<'a>(lines: impl Iterator<Item = &'a [u8]>) -> String {
+    match prefix::guess(lines) {
+        Some(guess) => format!(
+            "its lines look as if '{}' had written them; give that, or none to have it recognised",
+            guess.prefix.text()
+        ),
+        None => "give the server's log_line_prefix as SHOW log_line_prefix prints it, or none to have it recognised".to_owned(),
+    }
+}
+
+/// What to give instead of a format that fits nothing.
+pub(super) fn format_advice(name: &str, sample: &[u8]) -> String {
+    match recognise(name, sample, None, None) {
+        Ok(found) => format!(
+            "it looks like --format {}, and is recognised where none is given",
+            found.format.name()
+        ),
+        Err(_) => "give another format, or none to have it recognised".to_owned(),
+    }
 }
 
 /// A time zone that is not known; but not what a cut at the sample's end leaves of one.

@@ -119,9 +119,10 @@ fn says_less(source: &Source) -> u8 {
 /// is another matter.
 fn reason(error: &LogError) -> Option<String> {
     match error {
-        LogError::NotALog { .. } => {
+        LogError::NotALog { .. } | LogError::NotThatFormat { .. } => {
             Some("it is no PostgreSQL log that can be recognised".to_owned())
         }
+        LogError::Binary { .. } => Some("its beginning is binary data".to_owned()),
         LogError::PrefixMatchesNothing { prefix, .. } => Some(format!(
             "no line at its beginning has the prefix '{prefix}'"
         )),

@@ -268,6 +268,8 @@ pub(super) fn failure(error: LogError) -> Failure {
         | LogError::FollowCompressed { .. }
         | LogError::PrefixMatchesNothing { .. }
         | LogError::NotThatFormat { .. }
+        | LogError::NoOnePrefix { .. }
+        | LogError::Binary { .. }
         | LogError::PrefixLacks { .. } => Failure::usage(error),
         LogError::Sink(inner) => {
             let text = inner.to_string();

@@ -1,7 +1,7 @@
 //! A capture's reconciliation for people: every line is somewhere.
 
 use crate::text::amount::{count, counted, duration};
-use crate::text::line::{cut, one_line};
+use crate::text::line::{cut, one_line, wrapped};
 use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
@@ -59,8 +59,11 @@ pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
     row("unreadable", view.unreadable.lines, String::new());
     lines.extend(table.lines().iter().map(|line| cut(line, width)));
     for line in view.unreadable.first.iter().take(UNREADABLE_MAX) {
-        let text = format!("{}:{}: {}", line.file, line.line, line.reason);
-        lines.push(format!("    {}", one_line(&text, width - 4)));
+        let file = std::path::Path::new(&line.file).file_name();
+        let file = file.map_or(line.file.as_str().into(), std::ffi::OsStr::to_string_lossy);
+        // What is cut off would be the reason.
+        let text = format!("{file}:{}: {}", line.line, line.reason);
+        lines.extend(wrapped(&one_line(&text, 400), "    ", "      ", width));
     }
     let shown = view.unreadable.first.len().min(UNREADABLE_MAX) as u64;
     if view.unreadable.lines > shown && shown > 0 {

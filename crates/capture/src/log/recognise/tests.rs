@@ -69,7 +69,8 @@ fn fact_19_a_translated_log_is_refused_with_the_setting_to_change() {
 fn what_cannot_be_captured_is_one_sentence() {
     for (text, prefix, part) in [
         ("hello\nworld\n", None, "no PostgreSQL log"),
-        (STDERR, Some("%t [%p] "), "SHOW log_line_prefix"),
+        (STDERR, Some("%t [%p] "), "look as if '%m [%p] ' had"),
+        ("\u{0}ELF\n", None, "binary"),
         (STDERR, Some("[%p] "), "has no time"),
         (STDERR, Some("%m "), "has no process"),
         (
@@ -81,6 +82,24 @@ fn what_cannot_be_captured_is_one_sentence() {
         let error = look(text, prefix).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
         assert!(!error.contains('\n'));
+    }
+    let two = STDERR.replace(
+        "2026-03-01 09:30:05.123 UTC [7] ",
+        "[7] 2026-03-01 09:30:05 UTC ",
+    );
+    let error = look(&(STDERR.repeat(5) + &two.repeat(5)), None).unwrap_err();
+    assert!(
+        error.to_string().contains("no one log_line_prefix"),
+        "{error}"
+    );
+    for (text, given, part) in [
+        (STDERR, LogFormat::Csv, "--format stderr"),
+        (CSV, LogFormat::Stderr, "--format csv"),
+        (JSON, LogFormat::Syslog, "--format json"),
+        ("hello\nworld\n", LogFormat::Csv, "give another format"),
+    ] {
+        let error = recognise("x.log", text.as_bytes(), Some(given), None).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
     }
 }
 

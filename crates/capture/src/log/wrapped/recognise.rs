@@ -12,7 +12,9 @@ use super::time::{Yearless, Years};
 use super::{Said, Unwrap};
 use crate::log::entry::trimmed;
 use crate::log::prefix::{self, Prefix};
-use crate::log::recognise::{Recognised, foreign, unknown_zone, usable};
+use crate::log::recognise::{
+    Recognised, foreign, format_advice, prefix_advice, unknown_zone, usable,
+};
 use crate::log::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
 use crate::log::timestamp::Timestamps;
 use crate::log::{LogError, LogFormat, SkipReason, UnreadableReason};
@@ -137,6 +139,7 @@ pub(in crate::log) fn recognise(
         Some(format) => Err(LogError::NotThatFormat {
             name: name.to_owned(),
             format: format.name(),
+            advice: format_advice(name, sample),
         }),
         None => Ok(None),
     }
@@ -196,6 +199,7 @@ fn wrapped(
                         prefix: given.to_owned(),
                         line: String::from_utf8_lossy(texts().next().unwrap_or_default())
                             .into_owned(),
+                        advice: prefix_advice(texts()),
                     },
                 });
             }

@@ -48,7 +48,7 @@ pub(super) fn errors(view: &InspectView, style: TextStyle) -> Vec<String> {
     }
     if view.error_examples.len() > ERRORS_MAX {
         let more = view.error_examples.len() - ERRORS_MAX;
-        lines.push(format!("  and {more} more codes"));
+        lines.push(format!("  and {}", counted(more as u64, "more code")));
     }
     lines
 }
