@@ -72,7 +72,10 @@ fn checked(bytes: Vec<u8>) -> Option<(Collected, LogReport)> {
     let report = match capture_bytes(bytes, None, None, &mut collected) {
         Ok(report) => report,
         Err(
-            LogError::NotALog { .. } | LogError::NotThatFormat { .. } | LogError::Binary { .. },
+            LogError::NotALog { .. }
+            | LogError::NotThatFormat { .. }
+            | LogError::NoOnePrefix { .. }
+            | LogError::Binary { .. },
         ) => return None,
         Err(error) => panic!("{error}"),
     };

@@ -508,10 +508,7 @@ fn the_format_can_be_given_and_must_then_be_that() {
     let report = capture_bytes(text.clone(), None, Some(prefix), &mut collected).unwrap();
     assert_eq!(report.sources[0].file.format, "syslog");
     let wrong = capture_bytes(text, None, Some("[%p]: "), &mut collected).unwrap_err();
-    assert!(
-        wrong.to_string().contains("look as if"),
-        "{wrong}"
-    );
+    assert!(wrong.to_string().contains("look as if"), "{wrong}");
     for format in LogFormat::ALL {
         assert_eq!(LogFormat::from_name(format.name()), Some(format));
         let json = serde_json::to_string(&format).unwrap();

@@ -22,7 +22,7 @@ fn view() -> FitnessView {
 #[test]
 fn each_sentence_has_its_number_and_what_to_set() {
     assert_eq!(
-        fitness_text::render_text(&view(), &TextStyle::default()),
+        fitness_text::render_text(&view(), false, &TextStyle::default()),
         TEXT
     );
 }
@@ -33,7 +33,7 @@ fn no_sentence_is_wider_than_the_terminal() {
         width: 60,
         colour: false,
     };
-    let text = fitness_text::render_text(&view(), &style);
+    let text = fitness_text::render_text(&view(), false, &style);
     // Settings stay on one line each, to be copied.
     let sentences = text.lines().skip_while(|line| !line.starts_with("  - "));
     let sentences: Vec<&str> = sentences
@@ -53,7 +53,7 @@ fn colours_stand_for_what_is_said() {
         width: 100,
         colour: true,
     };
-    let text = fitness_text::render_text(&view(), &style);
+    let text = fitness_text::render_text(&view(), false, &style);
     assert!(text.contains("\u{1b}[1;31mno\u{1b}[0m"), "{text:?}");
     assert!(text.contains("\u{1b}[33mpartly\u{1b}[0m"), "{text:?}");
 }

@@ -362,7 +362,11 @@ fn show(captured: &CapturedLog, json: bool) {
         let style = terminal::style();
         terminal::say(&capture_text::render_text(&captured.view, &style));
         if let Some(fitness) = &captured.view.fitness {
-            terminal::say(&fitness_text::render_text(fitness, &style));
+            terminal::say(&fitness_text::render_text(
+                fitness,
+                captured.view.slice.is_some(),
+                &style,
+            ));
         }
     }
 }

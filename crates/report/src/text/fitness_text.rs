@@ -5,10 +5,15 @@ use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::fitness::{AdviceView, FitnessView};
 
-/// The fitness as text, ending with a line feed.
-pub fn render_text(view: &FitnessView, style: &TextStyle) -> String {
+/// The fitness as text, ending with a line feed. Where the workload is `of_a_part` of the log, says
+/// that this is of the whole.
+pub fn render_text(view: &FitnessView, of_a_part: bool, style: &TextStyle) -> String {
     let width = style.columns();
-    let mut lines = vec![style.paint(Tone::Heading, "What this log is good for")];
+    let title = match of_a_part {
+        true => "What this log is good for (all of it, not the slice alone)",
+        false => "What this log is good for",
+    };
+    let mut lines = vec![style.paint(Tone::Heading, title)];
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
     for of in &view.uses {
         table.row([format!("  {}", of.name), of.extent.clone(), of.says.clone()]);

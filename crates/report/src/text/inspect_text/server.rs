@@ -23,14 +23,14 @@ pub(super) fn errors(view: &InspectView, style: TextStyle) -> Vec<String> {
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     let mut table = Table::new(&[Align::Right, Align::Left, Align::Left]);
     for error in view.error_examples.iter().take(ERRORS_MAX) {
-        let place = match error.line {
+        let at = match error.line {
             0 => format!("session {}", error.session),
-            line => format!("{}:{line}", file_name(&error.source)),
+            line => place(&error.source, line),
         };
         table.row([
             format!("  {}", count(error.count)),
             format!("{} {}", error.sqlstate, error.name),
-            format!("first at {place}"),
+            format!("first at {at}"),
         ]);
     }
     for (line, error) in table.lines().into_iter().zip(&view.error_examples) {
@@ -53,10 +53,13 @@ pub(super) fn errors(view: &InspectView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-/// The last part of a path, where the first ones leave no room.
-pub(super) fn file_name(path: &str) -> String {
-    let last = path.rsplit('/').next().unwrap_or(path);
-    one_line(last, 40)
+/// `FILE:LINE` with the last part of the path, since the first ones leave no room. A recovered
+/// workload does not know its files.
+pub(super) fn place(path: &str, line: u64) -> String {
+    match path.rsplit('/').next().unwrap_or(path) {
+        "" => format!("line {line}"),
+        last => format!("{}:{line}", one_line(last, 40)),
+    }
 }
 
 /// What the server did beside its clients' statements.

@@ -1,6 +1,6 @@
 //! The top statements, in four orders, and the slowest calls.
 
-use super::server::file_name;
+use super::server::place;
 use crate::text::amount::{count, counted, duration, percent};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
@@ -133,11 +133,7 @@ fn slowest(example: &CallExampleView) -> String {
         example.session
     );
     if example.line > 0 {
-        text.push_str(&format!(
-            ", {}:{}",
-            file_name(&example.source),
-            example.line
-        ));
+        text.push_str(&format!(", {}", place(&example.source, example.line)));
     }
     text
 }
