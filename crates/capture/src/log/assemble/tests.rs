@@ -648,15 +648,16 @@ fn a_process_number_that_comes_back_behind_fatal_is_another_session() {
 
 #[test]
 fn a_name_is_looked_for_where_a_name_can_be() {
-    let started = std::time::Instant::now();
+    // It took a minute once.
     let text = format!("{}{}", "ab/".repeat(100_000), ": ".repeat(40));
     let (collected, _) = log(&format!(
         "10.001 7 LOG:  execute C_1: select 1
         10.002 7 LOG:  execute <unnamed>/C_2: values ('{text}')"
     ));
-    assert_eq!(collected.events.len(), 3);
-    // A minute once; generous, since only the order of magnitude is meant.
-    assert!(started.elapsed().as_secs() < 20);
+    assert_eq!(
+        short(&collected)[2],
+        format!("0 execute 10002 values ('{text}')")
+    );
 }
 
 #[test]
