@@ -485,6 +485,94 @@ fn a_truncated_log_and_a_pipe_are_followed() {
     drop(pipe);
 }
 
+/// Writes lines one after the other, a thousandth of a second apart, until it is told to stop.
+fn busy(mut to: impl std::io::Write + Send + 'static) -> impl FnOnce() {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        let lines = minute_of(1, 0);
+        for line in lines.split_inclusive('\n').cycle() {
+            // In two pieces: a line may be half there when it is enough.
+            let (one, two) = line.split_at(40);
+            for piece in [one, two] {
+                // A pipe's other end is gone when it has had enough.
+                if to.write_all(piece.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            let wait = Duration::from_millis(1);
+            if stopped.recv_timeout(wait) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    });
+    move || {
+        drop(stop);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_is_never_silent_is_followed_until_it_is_enough() {
+    for signal in [Some("-INT"), Some("-TERM"), None] {
+        let room = Room::new();
+        let log = room.write("x.log", minute_of(1, 0));
+        let more: &[&str] = match signal {
+            Some(_) => &[],
+            None => &["--for", "2s"],
+        };
+        let started = Instant::now();
+        let followed = Followed::start(&log, more);
+        let quiet = busy(File::options().append(true).open(&log).unwrap());
+        let mut asked = started + Duration::from_secs(2);
+        if let Some(signal) = signal {
+            std::thread::sleep(Duration::from_secs(1));
+            asked = Instant::now();
+            followed.signal(signal);
+        }
+        followed.wait_for("stopping");
+        let until = asked + Duration::from_secs(20);
+        let mut followed = followed;
+        while followed.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "{signal:?}: it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        quiet();
+        let (captured, inspected) = followed.end();
+        let statements = captured["statements"].as_u64().unwrap();
+        assert!(statements > 100, "{statements}");
+        assert_eq!(captured["unreadable"]["lines"], 0);
+        assert_eq!(inspected["statements"], captured["statements"]);
+    }
+}
+
+#[test]
+fn a_pipe_that_is_never_silent_is_followed_until_it_is_enough() {
+    for (more, signal) in [(&["--for", "2s"][..], false), (&[], true)] {
+        let arguments = [&["-", "--follow", "--check", "--json"], more].concat();
+        let mut piped = program(&arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let quiet = busy(piped.stdin.take().unwrap());
+        if signal {
+            std::thread::sleep(Duration::from_secs(2));
+            let pid = piped.id().to_string();
+            Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        while piped.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        quiet();
+        let output = piped.wait_with_output().unwrap();
+        let statements = account(&output, 0)["statements"].as_u64().unwrap();
+        assert!(statements > 100, "{statements}");
+    }
+}
+
 #[test]
 fn only_one_log_is_followed_and_one_that_is_written() {
     let room = Room::new();

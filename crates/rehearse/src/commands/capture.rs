@@ -98,7 +98,7 @@ fn capture(
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), value?)))
     .collect();
-    let (selection, follow) = match sources {
+    let (selection, mut follow) = match sources {
         Sources::Files(selection) => (selection, None),
         Sources::Followed(follow) => (log::Selection::default(), Some(follow)),
     };
@@ -110,6 +110,19 @@ fn capture(
     )
     .expect("a valid template");
     bar.set_style(style);
+    if let Some(follow) = &mut follow {
+        let mut stop = std::mem::replace(&mut follow.stop, Box::new(|| true));
+        let (bar, mut said) = (bar.clone(), false);
+        follow.stop = Box::new(move || {
+            let enough = stop();
+            if enough && !std::mem::replace(&mut said, enough) {
+                bar.suspend(|| {
+                    terminal::note("stopping: what was logged until now is still read");
+                });
+            }
+            enough
+        });
+    }
     let log_options = LogOptions {
         inputs: selection.inputs,
         on_source: follow.is_some().then(|| -> log::OnSource<'_> {
