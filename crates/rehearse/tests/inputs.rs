@@ -211,6 +211,27 @@ fn order_directory_and_pattern_make_no_difference() {
 }
 
 #[test]
+fn a_log_that_goes_back_in_time_is_refused_and_one_with_disorder_read() {
+    let room = Room::new();
+    let log = minute_of(1, 0);
+    for count in [10, 600] {
+        let lines: Vec<&str> = log.split_inclusive('\n').take(count).collect();
+        let turned: Vec<&str> = lines.iter().rev().copied().collect();
+        let turned = room.write("turned.log", turned.concat());
+        let refused = program(&[&turned, "--check"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains("tac"), "{said}");
+        let mut disordered = lines;
+        for at in (0..count - 1).step_by(3) {
+            disordered.swap(at, at + 1);
+        }
+        let disordered = room.write("disordered.log", disordered.concat());
+        assert_eq!(checked(&[&disordered], 0)["statements"], count);
+    }
+}
+
+#[test]
 fn gaps_and_missing_names_are_told() {
     let room = Room::new();
     for (name, minute) in [

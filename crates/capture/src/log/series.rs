@@ -116,6 +116,10 @@ impl Mark {
         }
     }
 
+    pub(super) fn wall_us(self) -> i64 {
+        self.wall_us
+    }
+
     /// With times cut to `unit_us`.
     fn key(self, unit_us: i64) -> u64 {
         self.with(self.text, unit_us)
