@@ -232,6 +232,44 @@ fn a_log_that_goes_back_in_time_is_refused_and_one_with_disorder_read() {
 }
 
 #[test]
+fn what_is_not_there_and_what_would_be_lost_are_refused() {
+    let room = Room::new();
+    let log = room.write("a.log", minute_of(1, 0) + "garbage\n");
+    let refused = program(&[&room.text("nope.log"), "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("give the name of a log file"), "{said}");
+
+    // What cannot be read counts once, too.
+    let copy = room.write("a.log.gz", gzip(&std::fs::read(&log).unwrap()));
+    assert_eq!(checked(&[&log, &copy], 1)["unreadable"]["lines"], 1);
+
+    let workload = room.text("a.workload");
+    let made = program(&[&log, "-o", &workload]).output().unwrap();
+    assert_eq!(made.status.code(), Some(1));
+    let inspect = |page: &str| {
+        Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["inspect", &workload, "--html", page])
+            .output()
+            .unwrap()
+    };
+    let refused = inspect(&log);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .ends_with("garbage\n")
+    );
+    let page = room.text("a.html");
+    for _ in 0..2 {
+        assert_eq!(inspect(&page).status.code(), Some(0));
+    }
+}
+
+#[test]
 fn gaps_and_missing_names_are_told() {
     let room = Room::new();
     for (name, minute) in [

@@ -276,6 +276,9 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
 /// How a capture that could not be ends.
 pub(super) fn failure(error: LogError) -> Failure {
     match &error {
+        LogError::Read { error: inner, .. } if inner.kind() == std::io::ErrorKind::NotFound => {
+            Failure::usage(error)
+        }
         LogError::NoInput
         | LogError::Pattern { .. }
         | LogError::FollowCompressed { .. }
