@@ -270,6 +270,36 @@ fn what_is_not_there_and_what_would_be_lost_are_refused() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_line_and_utf_16_is_named() {
+    let room = Room::new();
+    let marked = room.write("bom.log", format!("\u{feff}{}", minute_of(1, 0)));
+    let account = checked(&[&marked], 0);
+    assert_eq!(account["statements"], 600);
+    assert_eq!(account["lines"], 600);
+    let wide: Vec<u8> = std::iter::once(0xfeff)
+        .chain(minute_of(1, 0).encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let wide = room.write("wide.log", wide);
+    let refused = program(&[&wide, "--check"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("iconv -f UTF-16"), "{said}");
+}
+
+#[test]
+fn a_log_that_stays_silent_is_not_judged() {
+    let room = Room::new();
+    let log = room.write("a.log", minute_of(1, 0));
+    let followed = program(&[&log, "--follow", "--for", "1s", "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&followed.stderr).into_owned();
+    let shown = String::from_utf8_lossy(&followed.stdout).into_owned();
+    assert!(said.contains("nothing was written to the log"), "{said}");
+    assert!(!shown.contains("good for"), "{shown}");
+}
+
+#[test]
 fn gaps_and_missing_names_are_told() {
     let room = Room::new();
     for (name, minute) in [

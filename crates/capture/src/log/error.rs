@@ -27,7 +27,7 @@ pub enum LogError {
     },
     /// An archive, or compressed in a way that is not read.
     #[error(
-        "{name} is {what}; gzip, zstd, bzip2 and xz are read here; unpack it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
+        "{name} is {what}; UTF-8, plain or in gzip, zstd, bzip2 or xz, is read here; unpack or convert it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
     )]
     Foreign {
         /// As the user gave it.

@@ -52,9 +52,7 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
     )?;
     show(&captured, options.json);
     if options.follow && captured.view.lines == 0 {
-        terminal::note(
-            "nothing was logged while it was followed; `rehearse capture settings` prints what a server must be set to",
-        );
+        terminal::note("nothing was written to the log while it was followed");
     }
     let damaged = |source: &SourceReport| source.damage.is_some();
     let found = captured.view.unreadable.lines > 0 || captured.report.sources.iter().any(damaged);
@@ -129,6 +127,10 @@ fn capture(
             let mut first = true;
             let bar = &bar;
             Box::new(move |name| {
+                let name = match name {
+                    "-" => "standard input",
+                    name => name,
+                };
                 let said = match std::mem::take(&mut first) {
                     true => format!("following {name}; Ctrl-C ends the capture in order"),
                     false => format!("going on with {name}"),
@@ -378,11 +380,14 @@ fn show(captured: &CapturedLog, json: bool) {
         let style = terminal::style();
         terminal::say(&capture_text::render_text(&captured.view, &style));
         if let Some(fitness) = &captured.view.fitness {
-            terminal::say(&fitness_text::render_text(
-                fitness,
-                captured.view.slice.is_some(),
-                &style,
-            ));
+            // Of nothing, there is nothing to say what it is good for.
+            if captured.view.lines > 0 {
+                terminal::say(&fitness_text::render_text(
+                    fitness,
+                    captured.view.slice.is_some(),
+                    &style,
+                ));
+            }
         }
     }
 }
