@@ -211,6 +211,95 @@ fn order_directory_and_pattern_make_no_difference() {
 }
 
 #[test]
+fn a_log_that_goes_back_in_time_is_refused_and_one_with_disorder_read() {
+    let room = Room::new();
+    let log = minute_of(1, 0);
+    for count in [10, 600] {
+        let lines: Vec<&str> = log.split_inclusive('\n').take(count).collect();
+        let turned: Vec<&str> = lines.iter().rev().copied().collect();
+        let turned = room.write("turned.log", turned.concat());
+        let refused = program(&[&turned, "--check"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains("tac"), "{said}");
+        let mut disordered = lines;
+        for at in (0..count - 1).step_by(3) {
+            disordered.swap(at, at + 1);
+        }
+        let disordered = room.write("disordered.log", disordered.concat());
+        assert_eq!(checked(&[&disordered], 0)["statements"], count);
+    }
+}
+
+#[test]
+fn what_is_not_there_and_what_would_be_lost_are_refused() {
+    let room = Room::new();
+    let log = room.write("a.log", minute_of(1, 0) + "garbage\n");
+    let refused = program(&[&room.text("nope.log"), "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("give the name of a log file"), "{said}");
+
+    // What cannot be read counts once, too.
+    let copy = room.write("a.log.gz", gzip(&std::fs::read(&log).unwrap()));
+    assert_eq!(checked(&[&log, &copy], 1)["unreadable"]["lines"], 1);
+
+    let workload = room.text("a.workload");
+    let made = program(&[&log, "-o", &workload]).output().unwrap();
+    assert_eq!(made.status.code(), Some(1));
+    let inspect = |page: &str| {
+        Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["inspect", &workload, "--html", page])
+            .output()
+            .unwrap()
+    };
+    let refused = inspect(&log);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .ends_with("garbage\n")
+    );
+    let page = room.text("a.html");
+    for _ in 0..2 {
+        assert_eq!(inspect(&page).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_line_and_utf_16_is_named() {
+    let room = Room::new();
+    let marked = room.write("bom.log", format!("\u{feff}{}", minute_of(1, 0)));
+    let account = checked(&[&marked], 0);
+    assert_eq!(account["statements"], 600);
+    assert_eq!(account["lines"], 600);
+    let wide: Vec<u8> = std::iter::once(0xfeff)
+        .chain(minute_of(1, 0).encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let wide = room.write("wide.log", wide);
+    let refused = program(&[&wide, "--check"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("iconv -f UTF-16"), "{said}");
+}
+
+#[test]
+fn a_log_that_stays_silent_is_not_judged() {
+    let room = Room::new();
+    let log = room.write("a.log", minute_of(1, 0));
+    let followed = program(&[&log, "--follow", "--for", "1s", "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&followed.stderr).into_owned();
+    let shown = String::from_utf8_lossy(&followed.stdout).into_owned();
+    assert!(said.contains("nothing was written to the log"), "{said}");
+    assert!(!shown.contains("good for"), "{shown}");
+}
+
+#[test]
 fn gaps_and_missing_names_are_told() {
     let room = Room::new();
     for (name, minute) in [
@@ -483,6 +572,94 @@ fn a_truncated_log_and_a_pipe_are_followed() {
     let output = piped.wait_with_output().unwrap();
     assert_eq!(account(&output, 0)["statements"], 600);
     drop(pipe);
+}
+
+/// Writes lines one after the other, a thousandth of a second apart, until it is told to stop.
+fn busy(mut to: impl std::io::Write + Send + 'static) -> impl FnOnce() {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        let lines = minute_of(1, 0);
+        for line in lines.split_inclusive('\n').cycle() {
+            // In two pieces: a line may be half there when it is enough.
+            let (one, two) = line.split_at(40);
+            for piece in [one, two] {
+                // A pipe's other end is gone when it has had enough.
+                if to.write_all(piece.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            let wait = Duration::from_millis(1);
+            if stopped.recv_timeout(wait) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    });
+    move || {
+        drop(stop);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_is_never_silent_is_followed_until_it_is_enough() {
+    for signal in [Some("-INT"), Some("-TERM"), None] {
+        let room = Room::new();
+        let log = room.write("x.log", minute_of(1, 0));
+        let more: &[&str] = match signal {
+            Some(_) => &[],
+            None => &["--for", "2s"],
+        };
+        let started = Instant::now();
+        let followed = Followed::start(&log, more);
+        let quiet = busy(File::options().append(true).open(&log).unwrap());
+        let mut asked = started + Duration::from_secs(2);
+        if let Some(signal) = signal {
+            std::thread::sleep(Duration::from_secs(1));
+            asked = Instant::now();
+            followed.signal(signal);
+        }
+        followed.wait_for("stopping");
+        let until = asked + Duration::from_secs(20);
+        let mut followed = followed;
+        while followed.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "{signal:?}: it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        quiet();
+        let (captured, inspected) = followed.end();
+        let statements = captured["statements"].as_u64().unwrap();
+        assert!(statements > 100, "{statements}");
+        assert_eq!(captured["unreadable"]["lines"], 0);
+        assert_eq!(inspected["statements"], captured["statements"]);
+    }
+}
+
+#[test]
+fn a_pipe_that_is_never_silent_is_followed_until_it_is_enough() {
+    for (more, signal) in [(&["--for", "2s"][..], false), (&[], true)] {
+        let arguments = [&["-", "--follow", "--check", "--json"], more].concat();
+        let mut piped = program(&arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let quiet = busy(piped.stdin.take().unwrap());
+        if signal {
+            std::thread::sleep(Duration::from_secs(2));
+            let pid = piped.id().to_string();
+            Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        while piped.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        quiet();
+        let output = piped.wait_with_output().unwrap();
+        let statements = account(&output, 0)["statements"].as_u64().unwrap();
+        assert!(statements > 100, "{statements}");
+    }
 }
 
 #[test]

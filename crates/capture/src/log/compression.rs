@@ -44,6 +44,9 @@ pub(super) fn tell(magic: &[u8]) -> Told {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Told::Compressed(Compression::Zstd),
         [b'B', b'Z', b'h', b'1'..=b'9', ..] => Told::Compressed(Compression::Bzip2),
         [0xfd, b'7', b'z', b'X', b'Z', 0] => Told::Compressed(Compression::Xz),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            foreign("text in UTF-16", "iconv -f UTF-16 -t UTF-8")
+        }
         [b'P', b'K', 3, 4, ..] => foreign("a zip archive", "unzip -p"),
         [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c] => foreign("a 7z archive", "7z x -so"),
         [b'R', b'a', b'r', b'!', 0x1a, 7] => foreign("a rar archive", "unrar p -inul"),

@@ -11,7 +11,7 @@ pub enum LogError {
     #[error("no log was given; name one or more files, or - for standard input")]
     NoInput,
     /// It cannot be opened or read.
-    #[error("cannot read {name}: {error}")]
+    #[error("cannot read {name}: {error}{}", next_step(.error))]
     Read {
         /// As the user gave it.
         name: String,
@@ -27,7 +27,7 @@ pub enum LogError {
     },
     /// An archive, or compressed in a way that is not read.
     #[error(
-        "{name} is {what}; gzip, zstd, bzip2 and xz are read here; unpack it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
+        "{name} is {what}; UTF-8, plain or in gzip, zstd, bzip2 or xz, is read here; unpack or convert it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
     )]
     Foreign {
         /// As the user gave it.
@@ -170,6 +170,19 @@ pub enum LogError {
     /// The events could not be kept.
     #[error(transparent)]
     Sink(#[from] SinkError),
+}
+
+/// What to do where a file cannot be read.
+fn next_step(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "; give the name of a log file, a directory or a quoted pattern"
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "; run this as a user that may read it, such as with sudo -u postgres, or pipe it in: sudo cat FILE | rehearse capture log -"
+        }
+        _ => "",
+    }
 }
 
 impl LogError {

@@ -48,7 +48,7 @@ pub struct Follow {
     /// From the beginning of the file, not from its end.
     pub from_start: bool,
     /// Asked four times a second and more often: whether it is enough. What was written until then
-    /// is still read.
+    /// is still read, and the rest of a line that is being written.
     pub stop: Box<dyn FnMut() -> bool>,
 }
 

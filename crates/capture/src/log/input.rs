@@ -158,6 +158,10 @@ impl Window {
             .read_to_end(&mut magic)
             .map_err(failed)?;
         let told = tell(&magic);
+        // What some editors write before UTF-8.
+        if magic.starts_with(b"\xef\xbb\xbf") {
+            magic.drain(..3);
+        }
         let whole = Cursor::new(magic).chain(watched);
         Ok(match told {
             Told::Plain => Self::new(Origin::Sample(Box::new(whole)), raw),

@@ -311,6 +311,7 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         report.damage = window.damage().map(str::to_owned);
         reports.push(report);
     }
+    series.release(&mut assembler)?;
     let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
     let prefixes = reports.iter().filter_map(|report| report.prefix.clone());

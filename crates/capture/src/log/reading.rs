@@ -70,6 +70,7 @@ pub(super) fn read(recognised: Recognised, reading: Reading<'_, '_>) -> Result<i
         }
         (LogFormat::Stderr, prefix) => {
             let prefix = prefix.expect("a stderr log is recognised by its prefix");
+            reading.turn.may_be_cut(&prefix);
             let reader = StderrReader::new(prefix);
             read_with(reader, reading)
         }
@@ -138,11 +139,14 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
             } => apart(*what, place, excerpt, assembler),
             Found::Entry(entry) => {
                 last_us = last_us.max(entry.wall_us);
-                match turn.sees(&entry) {
-                    true => assembler
-                        .account()
-                        .skip(SkipReason::Duplicate, entry.lines, place),
-                    false => assembler.entry(&entry)?,
+                let last = complete && length == window.bytes().len();
+                if turn.sees(&entry, last)
+                    || turn.is_holding() && turn.release(&entry, assembler)?
+                {
+                    let account = assembler.account();
+                    account.skip(SkipReason::Duplicate, entry.lines, place);
+                } else if !(last && turn.holds(&entry, window.bytes())) {
+                    assembler.entry(&entry)?;
                 }
                 entry.lines
             }
@@ -155,12 +159,21 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
                 betrays,
                 lines,
             } => {
-                assembler.detached(pid, betrays, lines, place);
+                match turn.cuts(lines) {
+                    true => assembler
+                        .account()
+                        .skip(SkipReason::Duplicate, lines, place),
+                    false => assembler.detached(pid, betrays, lines, place),
+                }
                 lines
             }
             Found::Unreadable { lines, reason } => {
                 let bytes = &window.bytes()[..length];
-                assembler.account().unreadable(reason, lines, place, bytes);
+                let account = assembler.account();
+                match turn.sees_unreadable(bytes, lines) {
+                    true => account.skip(SkipReason::Duplicate, lines, place),
+                    false => account.unreadable(reason, lines, place, bytes),
+                }
                 lines
             }
         };

@@ -10,19 +10,27 @@
 //! csvlog'`): then what the lane covers counts once. Or it has others: then it is another server's,
 //! and gets a lane of its own, since process numbers mean nothing between servers.
 //!
+//! What an earlier file of the same format has near its ends is compared message by message
+//! ([`ends`]); what lies between by time alone.
+//!
 //! Messages are compared by time, process and text, of the first entries of the later file. What
 //! an earlier file has from that time on is remembered while it is read, so nothing is read twice,
 //! and files that do not overlap cost one comparison an entry.
+
+mod ends;
 
 use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::LogFormat;
+use super::assemble::Assembler;
 use super::entry::Entry;
+use super::prefix::Prefix;
 use super::sources::Source;
 use super::stem::{rotation_number, stem};
+use super::{LogError, LogFormat};
+use ends::{DISORDER_US, Ends, Held};
 
 /// Two files of one series may overlap by so much: lines are written a little out of order.
 const SLACK_US: i64 = 2_000_000;
@@ -89,21 +97,46 @@ pub(super) struct Mark {
     wall_us: i64,
     pid: u32,
     text: u64,
+    /// Of the text's first line.
+    start: u64,
 }
 
 impl Mark {
     pub(super) fn of(entry: &Entry<'_>) -> Self {
+        let message = entry.message.as_bytes();
+        let text = xxh3_64_with_seed(message, 0);
         Mark {
             wall_us: entry.wall_us,
             pid: entry.pid,
-            text: xxh3_64_with_seed(entry.message.as_bytes(), 0),
+            text,
+            start: match memchr::memchr(b'\n', message) {
+                Some(end) => xxh3_64_with_seed(&message[..end], 0),
+                None => text,
+            },
         }
+    }
+
+    pub(super) fn wall_us(self) -> i64 {
+        self.wall_us
     }
 
     /// With times cut to `unit_us`.
     fn key(self, unit_us: i64) -> u64 {
+        self.with(self.text, unit_us)
+    }
+
+    /// By the text's first line: the others may be cut.
+    fn start_key(self, unit_us: i64) -> u64 {
+        self.with(self.start, unit_us)
+    }
+
+    fn when_and_who(self, unit_us: i64) -> u64 {
+        self.with(0, unit_us)
+    }
+
+    fn with(self, text: u64, unit_us: i64) -> u64 {
         let time = self.wall_us.div_euclid(unit_us).to_le_bytes();
-        xxh3_64_with_seed(&time, self.text ^ (u64::from(self.pid) << 32))
+        xxh3_64_with_seed(&time, text ^ (u64::from(self.pid) << 32))
     }
 }
 
@@ -115,6 +148,8 @@ struct Lane {
     format: Option<LogFormat>,
     first_us: i64,
     last_us: i64,
+    ends: Ends,
+    held: Option<Held>,
 }
 
 /// What was read of the time at which a later file begins: messages, and whose lane has them.
@@ -132,6 +167,8 @@ pub(super) struct Series {
     lanes: Vec<Lane>,
     /// By the time from which they watch.
     watches: Vec<Watch>,
+    /// How finely times are compared.
+    unit_us: i64,
     /// Series that were found to have what a lane has.
     same: HashMap<String, usize>,
     joints: Vec<Gap>,
@@ -145,8 +182,19 @@ pub(super) struct Series {
 pub(super) struct Turn {
     /// Which sessions it continues.
     pub lane: usize,
-    /// Entries of these times are in another file, too.
+    /// Entries of these times are in another file, too, of another format.
     covered: Option<(i64, i64)>,
+    /// What the lane has.
+    ends: Ends,
+    /// Its messages are compared with those of this file.
+    compared: bool,
+    /// No entry of it was seen so far.
+    at_start: bool,
+    /// The last entry of the file before.
+    held: Option<Held>,
+    /// Of a file whose last entry may be cut.
+    prefix: Option<Prefix>,
+    unit_us: i64,
     watches: Vec<Watch>,
     /// From this time on, entries are looked at.
     watch_us: i64,
@@ -166,6 +214,12 @@ impl Turn {
         Turn {
             lane: 0,
             covered: None,
+            ends: Ends::default(),
+            compared: false,
+            at_start: true,
+            held: None,
+            prefix: None,
+            unit_us: 1_000,
             watches: Vec::new(),
             watch_us: i64::MAX,
             until_us: i64::MIN,
@@ -178,49 +232,118 @@ impl Turn {
         }
     }
 
-    /// Looks at an entry. Whether it is to be left out, since it was read before.
+    /// Looks at an entry, which may be the last of its file. Whether it is to be left out, since it
+    /// was read before.
     #[inline]
-    pub(super) fn sees(&mut self, entry: &Entry<'_>) -> bool {
+    pub(super) fn sees(&mut self, entry: &Entry<'_>, last: bool) -> bool {
         if entry.wall_us < self.watch_us && entry.wall_us > self.until_us {
             return false;
         }
-        self.looks_at(entry)
+        self.looks_at(entry, last)
+    }
+
+    /// Others follow: the file's last entry may be cut, and be whole in one of them.
+    pub(super) fn may_be_cut(&mut self, prefix: &Prefix) {
+        if !self.watches.is_empty() {
+            self.prefix = Some(prefix.clone());
+        }
+    }
+
+    /// Holds an entry that is the last of its file, if others follow that may have it whole.
+    #[cold]
+    pub(super) fn holds(&mut self, entry: &Entry<'_>, bytes: &[u8]) -> bool {
+        let Some(prefix) = self.prefix.take() else {
+            return false;
+        };
+        self.ends.forget_last(Mark::of(entry), self.unit_us);
+        self.held = Some(Held::of(self.lane, entry, bytes, prefix));
+        true
+    }
+
+    /// Whether there is a last entry of the file before, which goes first.
+    #[inline]
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Hands on the last entry of the file before, or leaves it out where `next` is it, whole.
+    /// Whether `next` is to be left out, since it is what is held.
+    #[cold]
+    pub(super) fn release(
+        &mut self,
+        next: &Entry<'_>,
+        assembler: &mut Assembler<'_>,
+    ) -> Result<bool, LogError> {
+        let Some(held) = self.held.take() else {
+            return Ok(false);
+        };
+        if held.begins(next, self.unit_us) {
+            held.drop_from(assembler);
+        } else if held.is_begun_by(next, self.unit_us) {
+            self.held = Some(held);
+            self.duplicates += next.lines;
+            return Ok(true);
+        } else {
+            self.ends.remember(held.mark, self.unit_us);
+            held.release(assembler)?;
+        }
+        Ok(false)
+    }
+
+    /// Whether a line without its entry belongs to one that the file before has, and this one's
+    /// beginning cuts.
+    pub(super) fn cuts(&mut self, lines: u64) -> bool {
+        let cuts = self.compared && self.at_start;
+        self.duplicates += if cuts { lines } else { 0 };
+        cuts
+    }
+
+    /// Whether lines that cannot be read were read before.
+    pub(super) fn sees_unreadable(&mut self, bytes: &[u8], lines: u64) -> bool {
+        if !self.compared && self.watches.is_empty() {
+            return false;
+        }
+        let again = self.ends.has_unreadable(bytes);
+        self.duplicates += if again { lines } else { 0 };
+        again
     }
 
     #[cold]
-    fn looks_at(&mut self, entry: &Entry<'_>) -> bool {
-        if let Some((from_us, to_us)) = self.covered
-            && (from_us..=to_us).contains(&entry.wall_us)
-        {
+    fn looks_at(&mut self, entry: &Entry<'_>, last: bool) -> bool {
+        self.at_start = false;
+        let mark = Mark::of(entry);
+        let covered = self
+            .covered
+            .is_some_and(|(from_us, to_us)| (from_us..=to_us).contains(&entry.wall_us));
+        if covered || self.compared && self.ends.has(mark, self.unit_us, last) {
             self.duplicates += entry.lines;
             return true;
         }
+        if self
+            .watches
+            .first()
+            .is_some_and(|watch| entry.wall_us >= watch.from_us - DISORDER_US)
+        {
+            self.ends.remember(mark, self.unit_us);
+        }
         let lane = self.lane;
-        let mark = Mark::of(entry);
-        let (mut filled, mut watched) = (false, 0);
+        let mut watched = 0;
         for watch in &mut self.watches {
             if watch.from_us > entry.wall_us || watched == WATCHES_MAX {
                 break;
             }
             watched += 1;
             if watch.keys.len() < KEYS_MAX {
-                watch.keys.insert(mark.key(watch.unit_us), lane);
-                filled |= watch.keys.len() == KEYS_MAX;
+                watch.keys.insert(mark.start_key(watch.unit_us), lane);
             }
-        }
-        if filled {
-            self.set_watch();
         }
         false
     }
 
     fn set_watch(&mut self) {
-        let open = self
-            .watches
-            .iter()
-            .take(WATCHES_MAX)
-            .find(|watch| watch.keys.len() < KEYS_MAX);
-        self.watch_us = open.map_or(i64::MAX, |watch| watch.from_us);
+        // The first of them is the first file that may overlap with this one.
+        let first = self.watches.first();
+        self.watch_us = first.map_or(i64::MAX, |watch| watch.from_us - DISORDER_US);
     }
 }
 
@@ -259,6 +382,7 @@ impl Series {
                 });
             }
         }
+        series.unit_us = coarsest;
         series.watches.sort_by_key(|watch| watch.from_us);
         series
     }
@@ -318,10 +442,14 @@ impl Series {
                 last_us,
                 ..
             } = self.lanes[lane];
-            // The other's times may be in whole seconds.
-            let covered = (from_us.div_euclid(1_000_000) * 1_000_000, last_us);
-            turn.covered = Some(covered);
-            turn.until_us = last_us;
+            if self.lanes[lane].format == format {
+                turn.compared = true;
+            } else {
+                // The other's times may be in whole seconds.
+                let from_us = from_us.div_euclid(1_000_000) * 1_000_000;
+                turn.covered = Some((from_us, last_us));
+            }
+            turn.until_us = last_us.div_euclid(self.unit_us) * self.unit_us + self.unit_us - 1;
             turn.overlap = Some(Overlap {
                 file: name.clone(),
                 files: 1,
@@ -370,6 +498,14 @@ impl Series {
                 });
             }
         }
+        turn.unit_us = self.unit_us;
+        if let Some(lane) = self.lanes.get_mut(turn.lane) {
+            turn.ends = std::mem::take(&mut lane.ends);
+            turn.held = lane.held.take();
+            if turn.compared {
+                turn.ends.compare();
+            }
+        }
         turn.watches = std::mem::take(&mut self.watches);
         turn.set_watch();
         (turn.name, turn.stem) = (name, stem);
@@ -389,7 +525,7 @@ impl Series {
             .find(|watch| watch.source == source.number)?;
         let mut shared: HashMap<usize, usize> = HashMap::new();
         for mark in &source.sample {
-            if let Some(lane) = watch.keys.get(&mark.key(watch.unit_us)) {
+            if let Some(lane) = watch.keys.get(&mark.start_key(watch.unit_us)) {
                 *shared.entry(*lane).or_default() += 1;
             }
         }
@@ -407,6 +543,9 @@ impl Series {
             0..=FEW_ENTRIES => compared,
             _ => compared / 2,
         };
+        // All that the lane has may be the first of those of one millisecond.
+        let there = watch.keys.values().filter(|of| **of == lane).count();
+        let needed = needed.min(there);
         (shared > 0 && shared >= needed).then_some(lane)
     }
 
@@ -440,6 +579,7 @@ impl Series {
                 lane.last_us = lane.last_us.max(last_us);
                 lane.name = turn.name;
                 lane.format = turn.format;
+                (lane.ends, lane.held) = (turn.ends, turn.held);
             }
             None => self.lanes.push(Lane {
                 stem: turn.stem,
@@ -447,8 +587,21 @@ impl Series {
                 format: turn.format,
                 first_us: turn.begins_us,
                 last_us,
+                ends: turn.ends,
+                held: turn.held,
             }),
         }
+    }
+
+    /// Hands on the last entries of the last files.
+    pub(super) fn release(&mut self, assembler: &mut Assembler<'_>) -> Result<(), LogError> {
+        for lane in &mut self.lanes {
+            if let Some(held) = lane.held.take() {
+                assembler.turn_to(held.lane);
+                held.release(assembler)?;
+            }
+        }
+        Ok(())
     }
 
     /// How the files fit together.
@@ -484,5 +637,6 @@ impl Mark {
         wall_us: 1_000,
         pid: 0,
         text: 0,
+        start: 0,
     };
 }

@@ -155,6 +155,18 @@ fn look(
         [] => None,
         sample => Some(recognise(&name, sample, format, prefix)?.dated(input.modified_us())),
     };
+    if let Some(recognised) = &recognised {
+        let plain = matches!(
+            recognised.format,
+            LogFormat::Stderr | LogFormat::Csv | LogFormat::Json
+        );
+        if plain && is_newest_first(&sample(recognised, &window)) {
+            return Err(LogError::NewestFirst {
+                name,
+                turn: "turn it round with tac, where each message is one line, or capture the server's own file",
+            });
+        }
+    }
     let sample = match &recognised {
         Some(recognised) if compared => sample(recognised, &window),
         _ => Vec::new(),
@@ -176,6 +188,17 @@ fn look(
         notes,
     };
     Ok((source, damage))
+}
+
+/// So many steps back are seen before a log is said to go back in time.
+const STEPS_BACK: usize = 9;
+
+/// Whether times mostly go back from one entry to the next: a few lines of any log do.
+fn is_newest_first(marks: &[Mark]) -> bool {
+    let steps = |back: fn(&[Mark]) -> bool| marks.windows(2).filter(|pair| back(pair)).count();
+    let back = steps(|pair| pair[1].wall_us() < pair[0].wall_us());
+    let on = steps(|pair| pair[1].wall_us() > pair[0].wall_us());
+    back >= STEPS_BACK && back > 4 * on
 }
 
 fn reader(recognised: Recognised) -> Box<dyn Reader> {

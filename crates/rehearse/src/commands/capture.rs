@@ -52,9 +52,7 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
     )?;
     show(&captured, options.json);
     if options.follow && captured.view.lines == 0 {
-        terminal::note(
-            "nothing was logged while it was followed; `rehearse capture settings` prints what a server must be set to",
-        );
+        terminal::note("nothing was written to the log while it was followed");
     }
     let damaged = |source: &SourceReport| source.damage.is_some();
     let found = captured.view.unreadable.lines > 0 || captured.report.sources.iter().any(damaged);
@@ -98,7 +96,7 @@ fn capture(
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), value?)))
     .collect();
-    let (selection, follow) = match sources {
+    let (selection, mut follow) = match sources {
         Sources::Files(selection) => (selection, None),
         Sources::Followed(follow) => (log::Selection::default(), Some(follow)),
     };
@@ -110,12 +108,29 @@ fn capture(
     )
     .expect("a valid template");
     bar.set_style(style);
+    if let Some(follow) = &mut follow {
+        let mut stop = std::mem::replace(&mut follow.stop, Box::new(|| true));
+        let (bar, mut said) = (bar.clone(), false);
+        follow.stop = Box::new(move || {
+            let enough = stop();
+            if enough && !std::mem::replace(&mut said, enough) {
+                bar.suspend(|| {
+                    terminal::note("stopping: what was logged until now is still read");
+                });
+            }
+            enough
+        });
+    }
     let log_options = LogOptions {
         inputs: selection.inputs,
         on_source: follow.is_some().then(|| -> log::OnSource<'_> {
             let mut first = true;
             let bar = &bar;
             Box::new(move |name| {
+                let name = match name {
+                    "-" => "standard input",
+                    name => name,
+                };
                 let said = match std::mem::take(&mut first) {
                     true => format!("following {name}; Ctrl-C ends the capture in order"),
                     false => format!("going on with {name}"),
@@ -263,6 +278,9 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
 /// How a capture that could not be ends.
 pub(super) fn failure(error: LogError) -> Failure {
     match &error {
+        LogError::Read { error: inner, .. } if inner.kind() == std::io::ErrorKind::NotFound => {
+            Failure::usage(error)
+        }
         LogError::NoInput
         | LogError::Pattern { .. }
         | LogError::FollowCompressed { .. }
@@ -362,11 +380,14 @@ fn show(captured: &CapturedLog, json: bool) {
         let style = terminal::style();
         terminal::say(&capture_text::render_text(&captured.view, &style));
         if let Some(fitness) = &captured.view.fitness {
-            terminal::say(&fitness_text::render_text(
-                fitness,
-                captured.view.slice.is_some(),
-                &style,
-            ));
+            // Of nothing, there is nothing to say what it is good for.
+            if captured.view.lines > 0 {
+                terminal::say(&fitness_text::render_text(
+                    fitness,
+                    captured.view.slice.is_some(),
+                    &style,
+                ));
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `rehearse inspect`: what is in a workload.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -17,6 +17,9 @@ use crate::terminal;
 /// More statements than this are not put on a page without being asked for: it should open in a
 /// second.
 const PAGE_STATEMENTS: usize = 5_000;
+
+/// How every page begins.
+const PAGE_START: &[u8] = b"<!DOCTYPE html>";
 
 /// Reads the workload once and shows what is in it.
 pub fn run(options: &Inspect) -> Result<Ending, Failure> {
@@ -55,7 +58,7 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
 }
 
 /// Writes a page, for its owner alone: SQL holds secrets, and a page may have been asked to show
-/// them. A page of that name is written over.
+/// them. A page of that name is written over, and nothing else.
 pub fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::could_not(format!(
@@ -63,6 +66,18 @@ pub fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
             path.display()
         ))
     };
+    if path.is_file() {
+        let mut start = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(PAGE_START.len() as u64).read_to_end(&mut start))
+            .map_err(failed)?;
+        if !start.is_empty() && !start.eq_ignore_ascii_case(PAGE_START) {
+            return Err(Failure::usage(format!(
+                "{} is there and is no page, so it is not written over; give --html another name",
+                path.display()
+            )));
+        }
+    }
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

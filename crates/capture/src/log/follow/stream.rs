@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use super::WAIT;
 
@@ -10,12 +11,22 @@ use super::WAIT;
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 16;
 
+/// When it is enough, what the pipe holds is taken as fast as the thread hands it on: so long is
+/// waited for each piece, and for the rest of a line.
+const LAST_WAIT: Duration = Duration::from_millis(20);
+const LAST_LINE_WAIT: Duration = Duration::from_secs(1);
+
 /// What comes from standard input until its end, or until it is enough.
 pub(super) struct Stream {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     taken: usize,
     stop: Box<dyn FnMut() -> bool>,
+    /// Since when it is enough, so many pieces more are taken, if they are there.
+    left: Option<usize>,
+    /// Something was handed on since the last wait.
+    fresh: bool,
+    last_byte: u8,
 }
 
 impl Stream {
@@ -46,6 +57,47 @@ impl Stream {
             piece: Vec::new(),
             taken: 0,
             stop,
+            left: None,
+            fresh: false,
+            last_byte: b'\n',
+        }
+    }
+
+    /// The next piece, empty at the end.
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        if self.left.is_none() && (self.stop)() {
+            // Those that wait, and those that the thread and the pipe hold.
+            self.left = Some(PIECES_MAX + 2);
+        }
+        let whole = self.last_byte == b'\n';
+        let wait = match self.left {
+            Some(0) if whole => return Ok(Vec::new()),
+            Some(_) if whole => LAST_WAIT,
+            Some(_) => LAST_LINE_WAIT,
+            // What came is looked at before more of it is waited for.
+            None if self.fresh => Duration::ZERO,
+            None => WAIT,
+        };
+        match self.pieces.recv_timeout(wait) {
+            Ok(piece) => {
+                let mut piece = piece?;
+                self.fresh = true;
+                if let Some(left) = &mut self.left {
+                    if *left == 0 {
+                        let end = memchr::memchr(b'\n', &piece).map(|at| at + 1);
+                        piece.truncate(end.unwrap_or(piece.len()));
+                    }
+                    *left = left.saturating_sub(1);
+                }
+                self.last_byte = piece.last().copied().unwrap_or(b'\n');
+                Ok(piece)
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(Vec::new()),
+            Err(RecvTimeoutError::Timeout) if self.left.is_some() => Ok(Vec::new()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.fresh = false;
+                Err(io::Error::from(io::ErrorKind::WouldBlock))
+            }
         }
     }
 }
@@ -53,17 +105,9 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.piece.len() {
-            let stopped = (self.stop)();
             self.taken = 0;
-            self.piece = match self.pieces.recv_timeout(WAIT) {
-                Ok(piece) => piece?,
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-                Err(RecvTimeoutError::Timeout) if stopped => return Ok(0),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.piece = Vec::new();
-                    return Err(io::Error::from(io::ErrorKind::WouldBlock));
-                }
-            };
+            self.piece.clear();
+            self.piece = self.next()?;
         }
         let length = into.len().min(self.piece.len() - self.taken);
         into[..length].copy_from_slice(&self.piece[self.taken..self.taken + length]);

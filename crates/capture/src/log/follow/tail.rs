@@ -57,7 +57,10 @@ impl Log {
 pub(super) struct Shared {
     place: Where,
     stop: Box<dyn FnMut() -> bool>,
-    stopped: bool,
+    /// Since when it is enough, the current log is read up to here and to the end of the line.
+    until: Option<u64>,
+    /// The files that there were then, and how long they were.
+    ends: HashMap<FileId, u64>,
     seen: HashMap<FileId, u64>,
     /// Beginnings of what was followed.
     heads: Vec<Vec<u8>>,
@@ -89,7 +92,8 @@ impl Shared {
         Shared {
             place,
             stop,
-            stopped: false,
+            until: None,
+            ends: HashMap::new(),
             seen,
             heads: Vec::new(),
             current: None,
@@ -106,24 +110,56 @@ impl Shared {
         let next = self.next.pop_front()?;
         let path = next.path.clone();
         self.seen.insert(next.id, next.position);
+        if let Some(until) = &mut self.until {
+            *until = match self.ends.get(&next.id) {
+                Some(end) => *end,
+                None => next.file.metadata().map_or(0, |found| found.len()),
+            };
+        }
         (self.waits, self.last_byte, self.in_copy) = (0, b'\n', false);
         self.current = Some(next);
         Some((path, std::mem::take(&mut self.notes)))
     }
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stopped |= (self.stop)();
+        let Some(log) = &mut self.current else {
+            return Ok(0);
+        };
+        if self.until.is_none() && (self.stop)() {
+            self.until = Some(log.file.metadata()?.len());
+            for path in self.place.files().unwrap_or_default() {
+                if let Ok(found) = std::fs::metadata(&path) {
+                    self.ends.insert(id(&found), found.len());
+                }
+            }
+        }
         let Some(log) = &mut self.current else {
             return Ok(0);
         };
         if !self.in_copy && log.is_new()? {
             self.truncated()?;
         }
+        let whole = self.last_byte == b'\n';
         let Some(log) = &mut self.current else {
             return Ok(0);
         };
-        let length = log.file.read_at(into, log.position)?;
+        // A copy is read to its end, which stays where it is.
+        let until = self.until.filter(|_| !self.in_copy);
+        let left = until.map_or(u64::MAX, |until| until.saturating_sub(log.position));
+        if left == 0 && whole {
+            self.look_for_next();
+            return Ok(self.leave());
+        }
+        let space = match left {
+            0 => into.len(),
+            left => into.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
+        };
+        let mut length = log.file.read_at(&mut into[..space], log.position)?;
         if length > 0 {
+            if left == 0 {
+                // The rest of a line that was being written.
+                length = memchr::memchr(b'\n', &into[..length]).map_or(length, |at| at + 1);
+            }
             log.position += length as u64;
             self.last_byte = into[length - 1];
             self.waits = 0;
@@ -132,22 +168,27 @@ impl Shared {
         if self.in_copy {
             return Ok(self.leave());
         }
-        if self.next.is_empty() && self.waits > 0 {
-            let heads = self.heads_with();
-            if let Some(log) = &self.current {
-                self.next
-                    .extend(successor(&self.place, log, &heads, &self.seen));
-            }
+        if self.waits > 0 {
+            self.look_for_next();
         }
-        let whole = self.last_byte == b'\n';
-        let left = !self.next.is_empty() && (self.stopped || self.waits >= LEFT_WAITS);
-        let stopped = self.stopped && self.waits > 0 && (whole || self.waits >= LAST_LINE_WAITS);
-        if left || stopped {
+        let next_begins = !self.next.is_empty() && self.waits >= LEFT_WAITS;
+        if next_begins || self.until.is_some() && self.waits >= LAST_LINE_WAITS {
             return Ok(self.leave());
         }
         std::thread::sleep(WAIT);
         self.waits += 1;
         Err(io::Error::from(io::ErrorKind::WouldBlock))
+    }
+
+    /// Looks for the file that takes the current one's place. When it is enough, what took it until
+    /// then counts, and what does later does not.
+    fn look_for_next(&mut self) {
+        let heads = self.heads_with();
+        if let (true, Some(log)) = (self.next.is_empty(), &self.current) {
+            let found = successor(&self.place, log, &heads, &self.seen);
+            let counts = |log: &Log| self.until.is_none() || self.ends.contains_key(&log.id);
+            self.next.extend(found.filter(counts));
+        }
     }
 
     fn heads_with(&self) -> Vec<Vec<u8>> {
