@@ -80,6 +80,28 @@ fn a_beginning_of_a_log_and_the_log_give_the_log() {
     }
 }
 
+/// The first lines share a millisecond: their time does not say which piece begins first.
+#[test]
+fn pieces_that_begin_together_give_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    for (log, (_, text, _)) in LOGS.iter().enumerate() {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let whole = write(directory.path(), "whole", &lines);
+        let (wanted, _) = read(&[&whole], log).unwrap();
+        for from in 1..8 {
+            let head = write(directory.path(), "head", &lines[..from + 20]);
+            let tail = write(directory.path(), "tail", &lines[from..]);
+            for paths in [[&head, &tail], [&tail, &head]] {
+                let (found, _) = read(&paths.map(PathBuf::as_path), log).unwrap();
+                assert!(
+                    found == wanted,
+                    "log {log} from line {from}: {found}\nbut\n{wanted}"
+                );
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

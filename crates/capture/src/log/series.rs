@@ -92,7 +92,7 @@ pub struct SeriesReport {
 }
 
 /// What one entry is compared by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     wall_us: i64,
     pid: u32,

@@ -84,6 +84,14 @@ pub(super) fn order(
         });
     }
     sources.sort_by_key(first_us);
+    // Of pieces of one log that begin within a moment, the times do not say which begins first.
+    for at in 1..sources.len() {
+        let mut place = at;
+        while place > 0 && begins_within(&sources[place - 1], &sources[place]) {
+            sources.swap(place - 1, place);
+            place -= 1;
+        }
+    }
     for at in 0..sources.len() {
         let Some(from_us) = first_us(&sources[at]) else {
             continue;
@@ -104,6 +112,17 @@ pub(super) fn order(
 fn first_us(source: &Source) -> Option<i64> {
     let recognised = source.recognised.as_ref()?;
     Some(recognised.first_us)
+}
+
+/// Whether `one` begins with a message that `other` has behind its own beginning, which `one` lacks.
+fn begins_within(one: &Source, other: &Source) -> bool {
+    let (Some(first), Some(others)) = (one.sample.first(), other.sample.first()) else {
+        return false;
+    };
+    let near = first_us(one).zip(first_us(other));
+    near.is_some_and(|(one_us, other_us)| other_us - one_us < TOGETHER_US)
+        && other.sample[1..].contains(first)
+        && !one.sample.contains(others)
 }
 
 /// The order in which one is taken of two formats with the same messages.
