@@ -168,7 +168,7 @@ fn what_is_no_log_is_refused_and_leaves_nothing() {
     refused(
         &room.capture("binary.log", "x.workload"),
         3,
-        &["binary.log", "log_line_prefix"],
+        &["binary.log", "binary data"],
     );
     refused(
         &room.capture("passwd.log", "x.workload"),

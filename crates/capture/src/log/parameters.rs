@@ -1,6 +1,8 @@
 //! The list of a statement's parameters, as it stands in a DETAIL or CONTEXT:
 //! `$1 = 'it''s', $2 = NULL`. Values bound in binary are printed as text; types are never said.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use workload::PackedParameters;
 
 use super::scan::{find, number};
@@ -114,13 +116,15 @@ pub(super) fn is_extended(context: &str) -> bool {
 pub(super) struct CutValues {
     /// The limit, if there is one, is at least this.
     least_limit: usize,
-    /// The length below it that came again, how often, and the longest value since.
+    /// The length below it that came again, how often, and the hash of the value that had it last:
+    /// the same text again is no sign.
     again: usize,
     times: u32,
+    last: u64,
 }
 
-/// So many values of the same length that end in `...` are no accident.
-const TIMES_ENOUGH: u32 = 3;
+/// So many different values of the same length that end in `...` are no accident.
+const TIMES_ENOUGH: u32 = 4;
 
 /// A character has up to four bytes; a cut falls before one that does not fit.
 const CHARACTER_SLACK_BYTES: usize = 3;
@@ -131,7 +135,7 @@ impl CutValues {
         let mut suspect = None;
         for value in values.iter().flatten() {
             let kept = value.strip_suffix("...").map(str::len);
-            self.look_again(kept, value.len());
+            self.look_again(kept, value);
             self.least_limit = self.least_limit.max(kept.unwrap_or(value.len()));
             suspect = suspect.max(kept);
         }
@@ -146,18 +150,29 @@ impl CutValues {
 
 impl CutValues {
     /// Whether there is a limit that is lower than what was known.
-    fn look_again(&mut self, kept: Option<usize>, length: usize) {
+    #[inline]
+    fn look_again(&mut self, kept: Option<usize>, value: &str) {
         match kept {
-            Some(kept) if kept > 0 && kept.abs_diff(self.again) <= CHARACTER_SLACK_BYTES => {
-                self.again = self.again.max(kept);
-                self.times += 1;
-            }
-            Some(kept) if kept > self.again || self.times == 0 => {
-                (self.again, self.times) = (kept, u32::from(kept > 0));
-            }
-            Some(_) => (),
-            None if length > self.again => self.times = 0,
+            Some(kept) => self.look_again_at(kept, value),
+            None if value.len() > self.again => self.times = 0,
             None => (),
+        }
+    }
+
+    #[cold]
+    fn look_again_at(&mut self, kept: usize, value: &str) {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        let hash = hasher.finish();
+        if hash == self.last {
+            return;
+        }
+        self.last = hash;
+        if self.times > 0 && kept.abs_diff(self.again) <= CHARACTER_SLACK_BYTES {
+            self.again = self.again.max(kept);
+            self.times += 1;
+        } else if kept > self.again || self.times == 0 {
+            (self.again, self.times) = (kept, u32::from(kept > 0));
         }
     }
 }
@@ -296,11 +311,18 @@ mod tests {
     fn fact_09_a_limit_that_was_lowered_shows_after_a_while() {
         let mut cuts = CutValues::default();
         assert!(!cuts.any(&packed(&["a value of more than thirty bytes"])));
-        let found: Vec<bool> = ["longlong...", "short", "otherone...", "thirdone..."]
-            .iter()
-            .map(|value| cuts.any(&packed(&[value])))
-            .collect();
-        assert_eq!(found, [false, false, false, true]);
+        let found: Vec<bool> = [
+            "longlong...",
+            "short",
+            "otherone...",
+            "otherone...",
+            "thirdone...",
+            "moreofit...",
+        ]
+        .iter()
+        .map(|value| cuts.any(&packed(&[value])))
+        .collect();
+        assert_eq!(found, [false, false, false, false, false, true]);
         // Between longer values they are what people write.
         let mut cuts = CutValues::default();
         for value in ["and so on...", "more than eight bytes"]

@@ -327,12 +327,10 @@ impl Turn {
             self.ends.remember(mark, self.unit_us);
         }
         let lane = self.lane;
-        let mut watched = 0;
-        for watch in &mut self.watches {
-            if watch.from_us > entry.wall_us || watched == WATCHES_MAX {
+        for watch in self.watches.iter_mut().take(WATCHES_MAX) {
+            if watch.from_us > entry.wall_us {
                 break;
             }
-            watched += 1;
             if watch.keys.len() < KEYS_MAX {
                 watch.keys.insert(mark.start_key(watch.unit_us), lane);
             }

@@ -287,7 +287,6 @@ pub(super) fn failure(error: LogError) -> Failure {
         | LogError::PrefixMatchesNothing { .. }
         | LogError::NotThatFormat { .. }
         | LogError::NoOnePrefix { .. }
-        | LogError::Binary { .. }
         | LogError::PrefixLacks { .. } => Failure::usage(error),
         LogError::Sink(inner) => {
             let text = inner.to_string();
