@@ -180,7 +180,7 @@ fn what_is_no_log_is_refused_and_leaves_nothing() {
         3,
         &["german.log", "lc_messages"],
     );
-    refused(&room.capture("none.log", "x.workload"), 3, &["none.log"]);
+    refused(&room.capture("none.log", "x.workload"), 2, &["none.log"]);
     refused(
         &room.capture("a.log", "a.workload"),
         2,
@@ -196,7 +196,7 @@ fn what_is_no_log_is_refused_and_leaves_nothing() {
         "-o",
         &room.text("x.workload"),
     ]);
-    refused(&wrong_prefix, 2, &["%t|%u|%p|", "SHOW log_line_prefix"]);
+    refused(&wrong_prefix, 2, &["%t|%u|%p|", "look as if"]);
     assert_eq!(room.names(), before);
 }
 
