@@ -574,6 +574,22 @@ fn a_truncated_log_and_a_pipe_are_followed() {
     drop(pipe);
 }
 
+#[test]
+fn a_log_that_was_truncated_without_a_copy_is_followed() {
+    let room = Room::new();
+    let log = room.write("x.log", minute_of(1, 0));
+    let followed = Followed::start(&log, &["--from-start"]);
+    std::thread::sleep(Duration::from_millis(1_000));
+    File::create(&log).unwrap();
+    let mut file = File::options().append(true).open(&log).unwrap();
+    file.write_all(minute_of(1, 2).as_bytes()).unwrap();
+    followed.wait_for("going on with");
+    std::thread::sleep(Duration::from_millis(500));
+    followed.signal("-TERM");
+    let (captured, _) = followed.end();
+    assert_eq!(captured["statements"], 1_200);
+}
+
 /// Writes lines one after the other, a thousandth of a second apart, until it is told to stop.
 fn busy(mut to: impl std::io::Write + Send + 'static) -> impl FnOnce() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();

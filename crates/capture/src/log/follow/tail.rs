@@ -136,8 +136,9 @@ impl Shared {
         let Some(log) = &mut self.current else {
             return Ok(0);
         };
-        if !self.in_copy && log.is_new()? {
-            self.truncated()?;
+        if !self.in_copy && log.is_new()? && !self.truncated()? {
+            // There is nothing behind what was read.
+            return Ok(self.leave());
         }
         let whole = self.last_byte == b'\n';
         let Some(log) = &mut self.current else {
@@ -197,10 +198,10 @@ impl Shared {
         heads.filter(|head| !head.is_empty()).collect()
     }
 
-    /// The log was truncated: its copy is read to its end first, where there is one.
-    fn truncated(&mut self) -> io::Result<()> {
+    /// The log was truncated: its copy is read to its end first; whether there is one.
+    fn truncated(&mut self) -> io::Result<bool> {
         let Some(log) = &mut self.current else {
-            return Ok(());
+            return Ok(false);
         };
         // The same file, from its beginning.
         let again = log.file.try_clone()?;
@@ -213,16 +214,15 @@ impl Shared {
                     path.display()
                 )];
                 log.file = copy;
+                Ok(true)
             }
             None => {
                 self.notes = vec![
                     "it was truncated, and no copy of it was found: what was written up to a quarter of a second before may be missing".to_owned(),
                 ];
-                // There is nothing behind what was read.
-                log.position = u64::MAX >> 1;
+                Ok(false)
             }
         }
-        Ok(())
     }
 
     /// The current log is at its end.
