@@ -187,6 +187,8 @@ fn what_is_no_log_is_refused_and_leaves_nothing() {
         &["is there already"],
     );
     refused(&room.capture("a.log", "x.parquet"), 2, &[".workload"]);
+    let nowhere = room.capture("a.log", "nowhere/x.workload");
+    refused(&nowhere, 2, &["no directory", "nowhere"]);
     let wrong_prefix = rehearse(&[
         "capture",
         "log",

@@ -245,6 +245,14 @@ pub fn must_be_a_workloads_name(output: &Path) -> Result<(), Failure> {
             output.display()
         )));
     }
+    let parent = output.parent().unwrap_or(Path::new(""));
+    if !parent.as_os_str().is_empty() && !parent.is_dir() {
+        return Err(Failure::usage(format!(
+            "there is no directory {}, where {} is to be made; make it first, or give another -o",
+            parent.display(),
+            output.display()
+        )));
+    }
     Ok(())
 }
 
