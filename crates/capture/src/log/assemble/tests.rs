@@ -668,3 +668,22 @@ fn a_duration_of_more_than_lifetimes_is_none() {
     ");
     assert_eq!(collected.events.len(), 2);
 }
+
+#[test]
+fn fact_24_what_was_copied_from_the_client_is_in_no_log() {
+    let (collected, _) = log("
+        10.500 1 LOG:  duration: 400.000 ms  statement: copy t from stdin
+        11.001 1 LOG:  duration: 1.000 ms  statement: copy t to stdout
+    ");
+    let found: Vec<_> = collected.events[1..]
+        .iter()
+        .map(|event| (event.unreplayable, event.outcome.duration_us))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Some(workload::Unreplayable::CopyDataMissing), Some(400_000)),
+            (None, Some(1_000)),
+        ]
+    );
+}
