@@ -174,3 +174,6 @@ fn flush_through(tls: &mut ClientConnection, socket: &mut impl ReadWrite) -> io:
 
 trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
+
+#[cfg(test)]
+mod tests;
