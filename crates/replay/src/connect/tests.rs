@@ -1,4 +1,4 @@
-//! Cancelling, which no replay does through these tests' doors: over TLS, as the session.
+//! Cancelling what runs: over a second connection to the same place, with TLS where the first has it.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
