@@ -77,6 +77,7 @@ impl From<replay::ReplayError> for Failure {
     fn from(error: replay::ReplayError) -> Self {
         match error {
             replay::ReplayError::Archive(error) => error.into(),
+            replay::ReplayError::Target(error) => error.into(),
             error => Failure::could_not(error),
         }
     }

@@ -227,8 +227,9 @@ pub struct Replay {
     /// The workload.
     #[arg(value_name = "NAME.workload")]
     pub workload: PathBuf,
-    /// The server: postgres://HOST:PORT or 'host=… port=…'. There is no default: a replay writes
-    /// what the workload writes. A password may stand in it, in PGPASSWORD or in the password file.
+    /// The server: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters (sslmode,
+    /// service, several hosts …). There is no default: a replay writes what the workload writes. A
+    /// password may stand in it, in PGPASSWORD or in the password file.
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// The run to make, NAME.run.
@@ -250,6 +251,14 @@ pub struct Replay {
     /// Connect the sessions of database FROM to TO; can be given again.
     #[arg(long, value_name = "FROM=TO")]
     pub map_database: Vec<String>,
+    /// Log in every session as --user, or else as the target's own user, and become its role by
+    /// SET ROLE.
+    #[arg(long)]
+    pub set_role: bool,
+    /// Look for each user's password in this file first: lines of HOST:PORT:DATABASE:USER:PASSWORD,
+    /// as in ~/.pgpass.
+    #[arg(long, value_name = "FILE")]
+    pub password_from: Option<PathBuf>,
     /// Threads that send and receive [default: a quarter of the cores].
     #[arg(long)]
     pub workers: Option<usize>,

@@ -38,7 +38,7 @@ const STAGES: [&str; 3] = ["capture", "replay", "observe"];
 
 /// Libraries that only some crates may name, for anything, tests included. A name that ends in
 /// `*` stands for all that begin so.
-const LIBRARIES: [(&[&str], &[&str], &str); 3] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 4] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -63,6 +63,11 @@ const LIBRARIES: [(&[&str], &[&str], &str); 3] = [
         ],
         &["sandbox"],
         "nothing is async but fetching a server: timers of milliseconds are too coarse",
+    ),
+    (
+        &["rustls", "rcgen"],
+        &["replay"],
+        "only what connects to a target encrypts, and by one library",
     ),
     (
         &["clap", "clap_*", "indicatif"],

@@ -1,32 +1,57 @@
-//! Opens one connection: address, socket, start-up, authentication. Blocking, with a time limit;
-//! the connectors' threads call it, so that no session waits for another's.
+//! Opens one connection: hosts and addresses in turn, socket, TLS, start-up, authentication.
+//! Blocking, with a time limit; the connectors' threads call it, so that no session waits for
+//! another's.
+//!
+//! Which failures lead on to the next host, and which to another try with or without TLS, is as
+//! libpq has it (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
 
+mod socket;
+mod start_up;
+
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use pgwire::backend::Authentication;
-use pgwire::frontend::{PasswordMessage, SaslInitialResponse, SaslResponse, Terminate, startup};
-use pgwire::{PROTOCOL_3_0, backend, next_frame};
-use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use pgwire::backend::{EncryptionReply, KeyData};
+use pgwire::frontend::startup::{CancelRequest, StartupPacket};
+use rustls::ClientConnection;
 use workload::Sqlstate;
 
+use crate::link::Link;
 use crate::login::Login;
-use crate::target::{Host, Target};
+use crate::target::{Host, Server, SessionAttributes, SslMode, Target, TargetError};
+use crate::tls::{TlsClient, agreed_on_postgresql};
+use socket::Socket;
+use start_up::StartUp;
 
-/// Start-up answers are small; a server that sends more is none.
-const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Opens connections to a target.
+pub(crate) struct Dialer {
+    target: Target,
+    tls: Option<TlsClient>,
+}
 
 /// An open connection, ready for queries and not blocking.
 pub(crate) struct Connection {
-    pub(crate) socket: OwnedFd,
+    pub(crate) link: Link,
     /// What came behind the first ReadyForQuery (notices).
     pub(crate) unread: Vec<u8>,
     /// `server_version`, as reported.
     pub(crate) server_version: String,
+    /// Where it is, and what ends what runs there.
+    #[allow(dead_code, reason = "for cancel requests")]
+    pub(crate) place: Place,
+}
+
+/// Where a connection led, for a second one to the very same server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    server: Server,
+    /// `None`: a unix socket.
+    address: Option<SocketAddr>,
+    encrypted: bool,
+    process_id: i32,
+    secret_key: Vec<u8>,
 }
 
 /// Why a connection could not be opened.
@@ -45,6 +70,10 @@ const UNREACHABLE: Sqlstate = Sqlstate(*b"08001");
 const NO_POSTGRESQL: Sqlstate = Sqlstate(*b"08P01");
 /// `invalid_password`
 const NO_PASSWORD: Sqlstate = Sqlstate(*b"28P01");
+/// `invalid_authorization_specification`: no line of `pg_hba.conf` is for it.
+const NO_ENTRY: Sqlstate = Sqlstate(*b"28000");
+/// `cannot_connect_now`: it starts, stops or recovers.
+const NOT_NOW: Sqlstate = Sqlstate(*b"57P03");
 
 impl ConnectError {
     fn new(sqlstate: Sqlstate, message: impl Into<String>) -> Self {
@@ -55,90 +84,356 @@ impl ConnectError {
     }
 }
 
-trait Stream: Read + Write + Send {
-    fn limit(&self, left: Duration) -> io::Result<()>;
-    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd>;
+/// An attempt that failed, and what it says about other attempts.
+struct Failure {
+    error: ConnectError,
+    /// The next host may be better.
+    another_host: bool,
+    /// It may be otherwise with TLS, or without.
+    another_way: bool,
 }
 
-impl Stream for TcpStream {
-    fn limit(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
+impl Failure {
+    /// Nobody answered.
+    fn unreachable(error: ConnectError) -> Self {
+        Failure {
+            error,
+            another_host: true,
+            another_way: false,
+        }
     }
-    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
-        self.set_nonblocking(true)?;
-        Ok((*self).into())
+
+    /// There is no TLS, or none that will do.
+    fn of_tls(error: ConnectError) -> Self {
+        Failure {
+            error,
+            another_host: false,
+            another_way: true,
+        }
+    }
+
+    /// The server is not what it should be.
+    fn other_session(message: String) -> Self {
+        Failure::unreachable(ConnectError::new(UNREACHABLE, message))
     }
 }
 
-impl Stream for UnixStream {
-    fn limit(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
-    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
-        self.set_nonblocking(true)?;
-        Ok((*self).into())
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Failure {
+            another_host: error.sqlstate == NOT_NOW,
+            // PgBouncer says that it wants TLS with the code of a violated protocol.
+            another_way: [NO_ENTRY, NO_POSTGRESQL].contains(&error.sqlstate),
+            error,
+        }
     }
 }
 
-/// Opens a connection.
-///
-/// # Errors
-/// Where the server is not there, is none of PostgreSQL's, refuses, or does not answer in time.
-pub(crate) fn connect(target: &Target, login: &Login) -> Result<Connection, ConnectError> {
-    let deadline = Instant::now() + target.connect_timeout;
-    let stream = open(target, deadline)?;
-    let mut conversation = StartUp {
-        address: target.address(),
-        stream,
-        deadline,
-        timeout: target.connect_timeout,
-        unread: Vec::new(),
-        out: Vec::new(),
-    };
-    let mut parameters: Vec<(&[u8], &[u8])> = vec![
-        (b"user", login.user.as_bytes()),
-        (b"database", login.database.as_bytes()),
-        // Workloads hold SQL as UTF-8.
-        (b"client_encoding", b"UTF8"),
-    ];
-    if !login.application.is_empty() {
-        parameters.push((b"application_name", login.application.as_bytes()));
+/// Whether a try is made with TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Encrypted,
+    /// With TLS; without, on the same connection, where the server has none.
+    EncryptedIfThere,
+}
+
+impl Dialer {
+    /// Reads the files that TLS needs.
+    ///
+    /// # Errors
+    /// With the first that is of no use.
+    pub(crate) fn new(target: &Target) -> Result<Self, TargetError> {
+        Ok(Dialer {
+            tls: TlsClient::new(target)?,
+            target: target.clone(),
+        })
     }
-    startup::encode(PROTOCOL_3_0, parameters, &mut conversation.out)
+
+    /// Opens a connection to the first server that answers as asked.
+    ///
+    /// # Errors
+    /// Where none is there, is PostgreSQL's, takes the login, or answers in time.
+    pub(crate) fn connect(&self, login: &Login) -> Result<Connection, ConnectError> {
+        let mut servers: Vec<&Server> = self.target.servers.iter().collect();
+        if self.target.in_random_order {
+            shuffle(&mut servers);
+        }
+        let mut failures: Vec<ConnectError> = Vec::new();
+        let passes = match self.target.session {
+            SessionAttributes::PreferStandby => {
+                vec![SessionAttributes::Standby, SessionAttributes::Any]
+            }
+            attributes => vec![attributes],
+        };
+        for (pass, wanted) in passes.iter().enumerate() {
+            // What was wrong in the first pass is wrong in the second again, but for a standby.
+            if pass > 0 {
+                failures.clear();
+            }
+            for server in &servers {
+                let addresses = match self.addresses(server) {
+                    Ok(addresses) => addresses,
+                    Err(error) => {
+                        failures.push(error);
+                        continue;
+                    }
+                };
+                for address in addresses {
+                    match self.try_ways(server, address, login, *wanted) {
+                        Ok(connection) => return Ok(connection),
+                        Err(failure) if failure.another_host => failures.push(failure.error),
+                        Err(failure) => return Err(failure.error),
+                    }
+                }
+            }
+        }
+        Err(joined(failures))
+    }
+
+    /// Opens a connection and closes it again: is the target there, and does it take this login?
+    /// Returns where it was and its `server_version`.
+    ///
+    /// # Errors
+    /// As [`Dialer::connect`].
+    pub(crate) fn try_out(&self, login: &Login) -> Result<(String, String), ConnectError> {
+        let mut connection = self.connect(login)?;
+        let mut goodbye = Vec::new();
+        pgwire::frontend::Terminate.encode(&mut goodbye);
+        connection.link.say_goodbye(&goodbye);
+        Ok((
+            connection.place.server.to_string(),
+            connection.server_version,
+        ))
+    }
+
+    /// Asks the server to cancel what runs on a connection: over another one to the same address,
+    /// with TLS if that one has it. There is no answer; returns when the server has taken it.
+    ///
+    /// # Errors
+    /// Where the server cannot be reached again.
+    #[allow(dead_code, reason = "for cancel requests")]
+    pub(crate) fn cancel(&self, place: &Place) -> Result<(), ConnectError> {
+        let way = match place.encrypted {
+            true => Way::Encrypted,
+            false => Way::Plain,
+        };
+        let mut channel = self
+            .open(&place.server, place.address, way)
+            .map_err(|failure| failure.error)?;
+        let mut request = Vec::new();
+        StartupPacket::Cancel(CancelRequest {
+            process_id: place.process_id,
+            secret_key: &place.secret_key,
+        })
+        .encode(&mut request)
         .map_err(|error| ConnectError::new(NO_POSTGRESQL, error.to_string()))?;
-    conversation.send()?;
-    conversation.authenticate(target, login)?;
-    let server_version = conversation.until_ready()?;
-    let socket = conversation
-        .stream
-        .into_socket()
-        .map_err(|error| ConnectError::new(UNREACHABLE, error.to_string()))?;
-    Ok(Connection {
-        socket,
-        unread: conversation.unread,
-        server_version,
-    })
-}
+        let failed = |error| self.failed(&place.server, error);
+        channel.write_all(&request).map_err(failed)?;
+        channel.flush().map_err(failed)?;
+        // The server closes it when the signal is sent; how it does so says nothing.
+        let _ = channel.read(&mut [0; 1]);
+        Ok(())
+    }
 
-/// Opens a connection and closes it again: is the target there, and does it take this login?
-/// Returns its `server_version`.
-///
-/// # Errors
-/// As [`connect`].
-pub(crate) fn try_out(target: &Target, login: &Login) -> Result<String, ConnectError> {
-    let connection = connect(target, login)?;
-    let mut goodbye = Vec::new();
-    Terminate.encode(&mut goodbye);
-    let mut socket = std::fs::File::from(connection.socket);
-    let _ = socket.write_all(&goodbye);
-    Ok(connection.server_version)
-}
+    /// The addresses of a server; one `None` for a unix socket.
+    fn addresses(&self, server: &Server) -> Result<Vec<Option<SocketAddr>>, ConnectError> {
+        let mut addresses = match (&server.host, server.address) {
+            (Some(Host::Unix(_) | Host::Abstract(_)), _) => return Ok(vec![None]),
+            (_, Some(address)) => vec![Some(SocketAddr::new(address, server.port))],
+            (Some(Host::Tcp(host)), None) => socket::look_up(host, server.port)
+                .map_err(|error| self.failed(server, error))?
+                .into_iter()
+                .map(Some)
+                .collect(),
+            (None, None) => Vec::new(),
+        };
+        if addresses.is_empty() {
+            return Err(self.failed(server, io::Error::other("its name has no address")));
+        }
+        if self.target.in_random_order {
+            shuffle(&mut addresses);
+        }
+        Ok(addresses)
+    }
 
-fn open(target: &Target, deadline: Instant) -> Result<Box<dyn Stream>, ConnectError> {
-    let unreachable = |error: io::Error| {
-        let reason = match error.kind() {
+    fn try_ways(
+        &self,
+        server: &Server,
+        address: Option<SocketAddr>,
+        login: &Login,
+        wanted: SessionAttributes,
+    ) -> Result<Connection, Failure> {
+        let ways: &[Way] = match self.target.security.mode {
+            // As with libpq, TLS is for TCP.
+            _ if address.is_none() => &[Way::Plain],
+            SslMode::Disable => &[Way::Plain],
+            SslMode::Allow => &[Way::Plain, Way::Encrypted],
+            SslMode::Prefer => &[Way::EncryptedIfThere, Way::Plain],
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[Way::Encrypted],
+        };
+        let mut first: Option<Failure> = None;
+        for &way in ways {
+            match self.try_once(server, address, login, wanted, way) {
+                Ok(connection) => return Ok(connection),
+                Err(failure) if first.is_none() && failure.another_way => first = Some(failure),
+                Err(failure) => {
+                    return Err(match first {
+                        Some(first) if first.error != failure.error => Failure {
+                            error: joined(vec![first.error, failure.error]),
+                            ..failure
+                        },
+                        _ => failure,
+                    });
+                }
+            }
+        }
+        Err(first.expect("there is a way, and it failed"))
+    }
+
+    fn try_once(
+        &self,
+        server: &Server,
+        address: Option<SocketAddr>,
+        login: &Login,
+        wanted: SessionAttributes,
+        way: Way,
+    ) -> Result<Connection, Failure> {
+        let channel = self.open(server, address, way)?;
+        let encrypted = channel.tls.is_some();
+        let mut conversation = StartUp::new(self, server, channel);
+        conversation.begin(login)?;
+        conversation.authenticate(login)?;
+        conversation.until_ready()?;
+        conversation.check_session(wanted)?;
+        if let Some(role) = &login.role {
+            conversation.become_role(role)?;
+        }
+        let (mut unread, known, channel) = conversation.finish();
+        let mut link = channel
+            .into_link()
+            .map_err(|error| self.failed(server, error))?;
+        // What rustls has decrypted already would not be told of by the socket.
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = link.read(&mut buffer) {
+            unread.extend_from_slice(&buffer[..read]);
+        }
+        Ok(Connection {
+            link,
+            unread,
+            server_version: known.server_version,
+            place: Place {
+                server: server.clone(),
+                address,
+                encrypted,
+                process_id: known.process_id,
+                secret_key: known.secret_key,
+            },
+        })
+    }
+
+    /// A socket, with TLS on it if that is the way.
+    fn open(
+        &self,
+        server: &Server,
+        address: Option<SocketAddr>,
+        way: Way,
+    ) -> Result<Channel, Failure> {
+        let deadline = Deadline(Instant::now() + self.target.connect_timeout);
+        let unreachable = |error| Failure::unreachable(self.failed(server, error));
+        let mut socket = Socket::connect(server, address, deadline, &self.target.keep_alive)
+            .map_err(unreachable)?;
+        let tls = match (&self.tls, way) {
+            (None, _) | (_, Way::Plain) => None,
+            (Some(tls), way) => {
+                if self.target.security.direct || self.ask_for_tls(server, &mut socket, way)? {
+                    Some(self.shake_hands(tls, server, address, &mut socket)?)
+                } else {
+                    None
+                }
+            }
+        };
+        Ok(Channel { socket, tls })
+    }
+
+    /// Whether the server has TLS. Where it must and has not, that is a failure.
+    fn ask_for_tls(&self, server: &Server, socket: &mut Socket, way: Way) -> Result<bool, Failure> {
+        let mut question = Vec::new();
+        StartupPacket::SslRequest
+            .encode(&mut question)
+            .expect("it has no fields");
+        let mut answer = [0];
+        // One byte, and no more: what is behind it in clear may be an attacker's.
+        socket
+            .write_all(&question)
+            .and_then(|()| socket.read_exact(&mut answer))
+            .map_err(|error| Failure {
+                another_host: is_timeout(&error),
+                ..Failure::of_tls(self.failed(server, error))
+            })?;
+        match EncryptionReply::from_byte(answer[0]) {
+            Some(EncryptionReply::Tls) => Ok(true),
+            Some(EncryptionReply::Refused) if way == Way::EncryptedIfThere => Ok(false),
+            Some(EncryptionReply::Refused) => Err(Failure::of_tls(ConnectError::new(
+                UNREACHABLE,
+                format!(
+                    "cannot connect to {server} with TLS: it has none (ssl = off); turn it on, or use sslmode=disable"
+                ),
+            ))),
+            _ => Err(Failure::of_tls(ConnectError::new(
+                NO_POSTGRESQL,
+                format!("{server} does not answer like PostgreSQL when asked for TLS"),
+            ))),
+        }
+    }
+
+    fn shake_hands(
+        &self,
+        tls: &TlsClient,
+        server: &Server,
+        address: Option<SocketAddr>,
+        socket: &mut Socket,
+    ) -> Result<Box<ClientConnection>, Failure> {
+        let refused = |message: String| {
+            Failure::of_tls(ConnectError::new(
+                UNREACHABLE,
+                format!("cannot connect to {server} with TLS: {message}"),
+            ))
+        };
+        const TOO_OLD: &str = "it ended the handshake that began at once (sslnegotiation=direct), which PostgreSQL takes from version 17 on; use sslnegotiation=postgres";
+        let direct = self.target.security.direct;
+        let mut connection = tls
+            .begin(server, address.map(|address| address.ip()))
+            .map_err(refused)?;
+        while connection.is_handshaking() {
+            match connection.complete_io(socket) {
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {
+                    return Err(Failure::unreachable(self.failed(server, error)));
+                }
+                Err(error) => {
+                    return Err(refused(match tls.explain(&error, server) {
+                        Some(explanation) => explanation,
+                        None if direct => TOO_OLD.to_owned(),
+                        None => format!("the handshake was cut off ({error})"),
+                    }));
+                }
+            }
+        }
+        if direct && !agreed_on_postgresql(&connection) {
+            return Err(refused(
+                "it does not say that it is PostgreSQL (ALPN), as sslnegotiation=direct demands; use sslnegotiation=postgres".to_owned(),
+            ));
+        }
+        Ok(connection)
+    }
+
+    fn failed(&self, server: &Server, error: io::Error) -> ConnectError {
+        let explained = self
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.explain(&error, server));
+        let reason = explained.unwrap_or_else(|| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 "nothing listens there; is the server up, and is this its host and port?".to_owned()
             }
@@ -146,245 +441,126 @@ fn open(target: &Target, deadline: Instant) -> Result<Box<dyn Stream>, ConnectEr
                 "there is no such socket; is the server up, and is this its directory and port?"
                     .to_owned()
             }
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                format!("no answer within {} s", target.connect_timeout.as_secs())
+            _ if is_timeout(&error) => {
+                format!(
+                    "no answer within {} s",
+                    self.target.connect_timeout.as_secs()
+                )
             }
             _ => error.to_string(),
-        };
-        ConnectError::new(
-            UNREACHABLE,
-            format!("cannot connect to {}: {reason}", target.address()),
-        )
-    };
-    match &target.host {
-        Host::Unix(directory) => {
-            let path = directory.join(format!(".s.PGSQL.{}", target.port));
-            Ok(Box::new(UnixStream::connect(path).map_err(unreachable)?))
-        }
-        Host::Tcp(host) => {
-            let addresses = (host.as_str(), target.port)
-                .to_socket_addrs()
-                .map_err(unreachable)?;
-            let mut last = io::Error::other("its name has no address");
-            for address in addresses {
-                let left = left(deadline);
-                match TcpStream::connect_timeout(&address, left) {
-                    Ok(stream) => {
-                        // A statement goes out when it is due, not when a packet is full.
-                        let _ = stream.set_nodelay(true);
-                        return Ok(Box::new(stream));
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            Err(unreachable(last))
+        });
+        ConnectError::new(UNREACHABLE, format!("cannot connect to {server}: {reason}"))
+    }
+}
+
+/// A socket during the start-up, with TLS or without.
+struct Channel {
+    socket: Socket,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Channel {
+    fn into_link(self) -> io::Result<Link> {
+        Ok(Link::new(self.socket.into_fd()?, self.tls))
+    }
+}
+
+impl Read for Channel {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.read(buffer),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(buffer),
         }
     }
 }
 
-/// Never zero: a socket takes that for no limit.
-fn left(deadline: Instant) -> Duration {
-    deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1))
-}
-
-struct StartUp {
-    address: String,
-    stream: Box<dyn Stream>,
-    deadline: Instant,
-    timeout: Duration,
-    unread: Vec<u8>,
-    out: Vec<u8>,
-}
-
-/// A message of the server's, copied out of the buffer.
-struct Reply {
-    tag: u8,
-    body: Vec<u8>,
-}
-
-impl StartUp {
-    fn failed(&self, error: io::Error) -> ConnectError {
-        let reason = match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                format!("no answer within {} s", self.timeout.as_secs())
-            }
-            _ => error.to_string(),
-        };
-        ConnectError::new(
-            UNREACHABLE,
-            format!("cannot connect to {}: {reason}", self.address),
-        )
-    }
-
-    fn violated(&self, reason: impl std::fmt::Display) -> ConnectError {
-        ConnectError::new(
-            NO_POSTGRESQL,
-            format!("{} does not answer like PostgreSQL: {reason}", self.address),
-        )
-    }
-
-    fn send(&mut self) -> Result<(), ConnectError> {
-        let result = self
-            .stream
-            .limit(left(self.deadline))
-            .and_then(|()| self.stream.write_all(&self.out));
-        self.out.clear();
-        result.map_err(|error| self.failed(error))
-    }
-
-    /// The next message; the server's refusal as an error, notices left out.
-    fn receive(&mut self) -> Result<Reply, ConnectError> {
-        loop {
-            let frame = next_frame(&self.unread, STARTUP_MESSAGE_BYTES_MAX)
-                .map_err(|error| self.violated(error))?;
-            if let Some(frame) = frame {
-                let reply = Reply {
-                    tag: frame.tag,
-                    body: frame.body.to_vec(),
-                };
-                let taken = frame.message_bytes();
-                self.unread.drain(..taken);
-                match backend::Message::decode(reply.tag, &reply.body) {
-                    Ok(backend::Message::ErrorResponse(error)) => {
-                        let sqlstate = error.sqlstate().map_or(NO_POSTGRESQL, Sqlstate);
-                        let message = error.message().unwrap_or_default();
-                        return Err(ConnectError::new(sqlstate, message));
-                    }
-                    Ok(backend::Message::NoticeResponse(_)) => continue,
-                    Ok(_) => return Ok(reply),
-                    Err(error) => return Err(self.violated(error)),
-                }
-            }
-            let mut buffer = [0; 4096];
-            let read = self
-                .stream
-                .limit(left(self.deadline))
-                .and_then(|()| self.stream.read(&mut buffer))
-                .map_err(|error| self.failed(error))?;
-            if read == 0 {
-                return Err(self.violated("it closed the connection"));
-            }
-            self.unread.extend_from_slice(&buffer[..read]);
+impl Write for Channel {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.write(bytes),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).write(bytes),
         }
     }
 
-    fn authenticate(&mut self, target: &Target, login: &Login) -> Result<(), ConnectError> {
-        let password = || {
-            target
-                .password_for(&login.user, &login.database)
-                .ok_or_else(|| {
-                    ConnectError::new(
-                        NO_PASSWORD,
-                        format!(
-                            "the server asks for the password of role \"{}\" and none was given; put it into PGPASSWORD or the password file",
-                            login.user
-                        ),
-                    )
-                })
-        };
-        let mut scram: Option<ScramSha256> = None;
-        loop {
-            let reply = self.receive()?;
-            if reply.tag == backend::tag::NEGOTIATE_PROTOCOL_VERSION {
-                continue;
-            }
-            if reply.tag != backend::tag::AUTHENTICATION {
-                return Err(self.violated(format!(
-                    "message '{}' before authentication",
-                    reply.tag as char
-                )));
-            }
-            let request =
-                Authentication::decode(&reply.body).map_err(|error| self.violated(error))?;
-            match request {
-                Authentication::Ok => return Ok(()),
-                Authentication::CleartextPassword => {
-                    let password = password()?;
-                    self.password(password.as_bytes())?;
-                }
-                Authentication::Md5Password { salt } => {
-                    let hashed = md5_hash(login.user.as_bytes(), password()?.as_bytes(), salt);
-                    self.password(hashed.as_bytes())?;
-                }
-                Authentication::Sasl { mechanisms } => {
-                    if !mechanisms
-                        .iter()
-                        .any(|name| name == SCRAM_SHA_256.as_bytes())
-                    {
-                        return Err(self.violated("it offers no SCRAM-SHA-256"));
-                    }
-                    let exchange =
-                        ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
-                    SaslInitialResponse {
-                        mechanism: SCRAM_SHA_256.as_bytes(),
-                        data: Some(exchange.message()),
-                    }
-                    .encode(&mut self.out)
-                    .map_err(|error| self.violated(error))?;
-                    scram = Some(exchange);
-                    self.send()?;
-                }
-                Authentication::SaslContinue { data } => {
-                    let exchange = scram
-                        .as_mut()
-                        .ok_or_else(|| self.violated("SASL out of order"))?;
-                    let updated = exchange.update(data);
-                    updated.map_err(|error| self.violated(error))?;
-                    let response = SaslResponse {
-                        data: scram.as_ref().expect("just used").message(),
-                    };
-                    let mut out = Vec::new();
-                    response
-                        .encode(&mut out)
-                        .map_err(|error| self.violated(error))?;
-                    self.out = out;
-                    self.send()?;
-                }
-                Authentication::SaslFinal { data } => {
-                    let finished = scram
-                        .as_mut()
-                        .map(|exchange| exchange.finish(data))
-                        .ok_or_else(|| self.violated("SASL out of order"))?;
-                    finished.map_err(|_| {
-                        self.violated("it does not know the password that it asks for")
-                    })?;
-                }
-                _ => {
-                    return Err(ConnectError::new(
-                        NO_PASSWORD,
-                        format!(
-                            "{} asks for an authentication that replay cannot do (GSSAPI or SSPI); allow scram-sha-256 for role \"{}\" in pg_hba.conf",
-                            self.address, login.user
-                        ),
-                    ));
-                }
-            }
-        }
-    }
-
-    fn password(&mut self, password: &[u8]) -> Result<(), ConnectError> {
-        PasswordMessage { password }
-            .encode(&mut self.out)
-            .map_err(|error| ConnectError::new(NO_PASSWORD, error.to_string()))?;
-        self.send()
-    }
-
-    /// Reads parameters until the first ReadyForQuery; returns `server_version`.
-    fn until_ready(&mut self) -> Result<String, ConnectError> {
-        let mut version = String::new();
-        loop {
-            let reply = self.receive()?;
-            match backend::Message::decode(reply.tag, &reply.body) {
-                Ok(backend::Message::ReadyForQuery(_)) => return Ok(version),
-                Ok(backend::Message::ParameterStatus(status))
-                    if status.name == b"server_version" =>
-                {
-                    version = String::from_utf8_lossy(status.value).into_owned();
-                }
-                _ => {}
-            }
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            None => Ok(()),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).flush(),
         }
     }
 }
+
+/// When an attempt has taken too long.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Instant);
+
+impl Deadline {
+    /// What is left.
+    ///
+    /// # Errors
+    /// `TimedOut` where nothing is: a socket takes zero for no limit.
+    fn left(self) -> io::Result<Duration> {
+        match self.0.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+    )
+}
+
+/// Several failures as one; the last one's code.
+fn joined(failures: Vec<ConnectError>) -> ConnectError {
+    let sqlstate = failures.last().map_or(UNREACHABLE, |last| last.sqlstate);
+    let mut messages: Vec<String> = Vec::new();
+    for failure in failures {
+        if !messages.contains(&failure.message) {
+            messages.push(failure.message);
+        }
+    }
+    ConnectError::new(sqlstate, messages.join("; "))
+}
+
+/// Fisher and Yates; the standard library's hasher is seeded by chance.
+fn shuffle<T>(items: &mut [T]) {
+    let chance = RandomState::new();
+    for place in (1..items.len()).rev() {
+        let other = chance.hash_one(place) % (place as u64 + 1);
+        items.swap(place, other as usize);
+    }
+}
+
+/// What a server said of a connection.
+#[derive(Debug, Default)]
+struct Known {
+    server_version: String,
+    process_id: i32,
+    secret_key: Vec<u8>,
+    /// Parameters that servers report from version 14 on.
+    in_hot_standby: Option<bool>,
+    default_read_only: Option<bool>,
+}
+
+impl Known {
+    fn key(&mut self, key: &KeyData<'_>) {
+        self.process_id = key.process_id;
+        self.secret_key = key.secret_key.to_vec();
+    }
+
+    fn parameter(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b"server_version" => self.server_version = String::from_utf8_lossy(value).into_owned(),
+            b"in_hot_standby" => self.in_hot_standby = Some(value == b"on"),
+            b"default_transaction_read_only" => self.default_read_only = Some(value == b"on"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,8 @@ use std::thread::JoinHandle;
 use clock::Clock;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::connect::{ConnectError, Connection, connect};
+use crate::connect::{ConnectError, Connection, Dialer};
 use crate::login::Login;
-use crate::target::Target;
 use crate::worker::{Inbox, ToWorker};
 
 /// Each waits for a server most of its time; more at once would only queue at the server.
@@ -39,7 +38,7 @@ pub(crate) struct Connectors {
 
 impl Connectors {
     pub(crate) fn start(
-        target: &Target,
+        dialer: &Arc<Dialer>,
         sessions_at_once: u64,
         clock: &Arc<dyn Clock>,
         start_ns: i64,
@@ -48,7 +47,7 @@ impl Connectors {
         let count = (sessions_at_once as usize).clamp(1, CONNECTORS_MAX);
         let threads = (0..count)
             .map(|_| {
-                let (requests, target, clock) = (requests.clone(), target.clone(), clock.clone());
+                let (requests, dialer, clock) = (requests.clone(), dialer.clone(), clock.clone());
                 std::thread::Builder::new()
                     .name("connector".to_owned())
                     .spawn(move || {
@@ -60,7 +59,7 @@ impl Connectors {
                         } in requests
                         {
                             let sent_ns = clock.now_ns() - start_ns;
-                            let result = connect(&target, &login);
+                            let result = dialer.connect(&login);
                             inbox.send(ToWorker::Opened(Opened {
                                 slot,
                                 generation,

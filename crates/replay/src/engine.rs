@@ -11,14 +11,14 @@ use clock::{Clock, Speed};
 use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
 use workload::WorkloadReader;
 
-use crate::connect::{self, ConnectError};
+use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::login::{Login, LoginMap};
 use crate::options::Options;
 use crate::plan::Planner;
 use crate::progress::{Counters, Observer};
 use crate::record::{Recorded, record};
-use crate::target::Target;
+use crate::target::{Target, TargetError};
 use crate::worker::{Inbox, Parts, ToWorker, Worker};
 
 /// The first statements are made ready before time starts.
@@ -46,6 +46,9 @@ pub enum ReplayError {
         /// What the target said.
         source: ConnectError,
     },
+    /// A file that the target names is of no use.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// A workload or run cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -69,20 +72,30 @@ pub fn check_target(
         let session = session?;
         needed.insert(logins.login(target, &session.user, &session.database, ""));
     }
-    let mut info = TargetInfo {
-        address: target.address(),
-        server_version: String::new(),
-    };
+    let dialer = Dialer::new(target)?;
+    // With several hosts, each that answered.
+    let mut addresses = BTreeSet::new();
+    let mut server_version = String::new();
     for login in needed {
-        info.server_version =
-            connect::try_out(target, &login).map_err(|source| ReplayError::Refused {
+        let (address, version) = dialer
+            .try_out(&login)
+            .map_err(|source| ReplayError::Refused {
                 address: target.address(),
                 user: login.user.to_string(),
                 database: login.database.to_string(),
                 source,
             })?;
+        addresses.insert(address);
+        server_version = version;
     }
-    Ok(info)
+    let addresses: Vec<String> = addresses.into_iter().collect();
+    Ok(TargetInfo {
+        address: match addresses.is_empty() {
+            true => target.address(),
+            false => addresses.join(", "),
+        },
+        server_version,
+    })
 }
 
 /// Replays a workload and writes the run to `path`. `target_info` is what [`check_target`] found.
@@ -99,6 +112,7 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
+    let dialer = Arc::new(Dialer::new(target)?);
     let mut info = RunInfo {
         status: RunStatus::Complete,
         workload: WorkloadRef {
@@ -127,7 +141,7 @@ pub fn replay(
             Speed::Times { .. } => LEAD_NS,
         };
     let counters = Arc::new(Counters::default());
-    let connectors = Connectors::start(target, reader.info().sessions_at_once, clock, start_ns);
+    let connectors = Connectors::start(&dialer, reader.info().sessions_at_once, clock, start_ns);
     let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
     let mut inboxes = Vec::new();
     let mut workers = Vec::new();
@@ -250,7 +264,11 @@ fn describe(options: &Options) -> BTreeMap<String, String> {
         database,
         users,
         databases,
+        set_role,
     } = &options.logins;
+    if *set_role {
+        described.insert("set_role".to_owned(), "yes".to_owned());
+    }
     for (name, one, map) in [("user", user, users), ("database", database, databases)] {
         if let Some(one) = one {
             described.insert(name.to_owned(), one.clone());

@@ -187,6 +187,29 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
+/// Sets a number of a TCP socket.
+pub(crate) fn set_tcp_option(fd: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, option, value)
+}
+
+/// Has the system ask whether a silent peer is still there.
+pub(crate) fn keep_alive(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+}
+
+fn set_option(
+    fd: RawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    let place: *const libc::c_int = &value;
+    // SAFETY: `value` lives through the call, and is as long as is said.
+    checked(unsafe { libc::setsockopt(fd, level, option, place.cast(), length) })?;
+    Ok(())
+}
+
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())

@@ -64,6 +64,13 @@ pub(crate) mod test_jobs {
                 user: "app".into(),
                 database: "shop".into(),
                 application: "".into(),
+                role: None,
+            })),
+            Action::Connect(Box::new(Login {
+                user: "login".into(),
+                database: "shop".into(),
+                application: "x".into(),
+                role: Some("app".into()),
             })),
             Action::Send(Messages {
                 bytes: b"Q\0\0\0\x05;\0".to_vec(),

@@ -19,6 +19,7 @@ mod encode;
 mod engine;
 mod epoll;
 mod job;
+mod link;
 mod login;
 mod options;
 mod pace;
@@ -29,6 +30,7 @@ mod record;
 mod session;
 mod spill;
 mod target;
+mod tls;
 mod worker;
 
 pub use connect::ConnectError;
@@ -36,4 +38,7 @@ pub use engine::{ReplayError, check_target, replay};
 pub use login::{Login, LoginMap};
 pub use options::Options;
 pub use progress::{Observer, Snapshot};
-pub use target::{Host, PasswordFile, Target, TargetError};
+pub use target::{
+    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, Roots, Security, Server,
+    SessionAttributes, SslMode, Target, TargetError,
+};

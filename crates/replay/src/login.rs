@@ -14,6 +14,8 @@ pub struct Login {
     pub database: Arc<str>,
     /// `application_name`; empty: not said.
     pub application: Arc<str>,
+    /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
+    pub role: Option<Arc<str>>,
 }
 
 /// Changes to the logged users and databases.
@@ -27,6 +29,9 @@ pub struct LoginMap {
     pub users: BTreeMap<String, String>,
     /// From logged database to database.
     pub databases: BTreeMap<String, String>,
+    /// Every session logs in as `user`, or else as the target's own, and becomes the role that it
+    /// would have logged in as.
+    pub set_role: bool,
 }
 
 impl LoginMap {
@@ -50,14 +55,24 @@ impl LoginMap {
             }
             fallback.clone()
         };
-        let user = choose(&self.user, &self.users, user, &target.user)
-            .unwrap_or_else(|| "postgres".to_owned());
+        let (user, role) = if self.set_role {
+            let mapped = self.users.get(user).map_or(user, String::as_str);
+            let role = (!mapped.is_empty()).then(|| Arc::from(mapped));
+            (self.user.clone().or_else(|| target.user.clone()), role)
+        } else {
+            (choose(&self.user, &self.users, user, &target.user), None)
+        };
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
         let database = choose(&self.database, &self.databases, database, &target.database)
             .unwrap_or_else(|| user.clone());
         Login {
+            role: role.filter(|role| **role != *user),
             user: user.into(),
             database: database.into(),
-            application: application.into(),
+            application: match application {
+                "" => target.application.as_deref().unwrap_or("").into(),
+                said => said.into(),
+            },
         }
     }
 }
@@ -82,5 +97,41 @@ mod tests {
         map.databases.insert("shop".to_owned(), "copy".to_owned());
         assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
         assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+    }
+
+    #[test]
+    fn many_roles_go_through_one_login() {
+        let target = Target::parse("postgres://admin@h/spare", |_| None).unwrap();
+        let mut map = LoginMap {
+            set_role: true,
+            ..LoginMap::default()
+        };
+        map.users.insert("app".to_owned(), "app2".to_owned());
+        let said = |map: &LoginMap, user| {
+            let login = map.login(&target, user, "shop", "");
+            (
+                login.user.to_string(),
+                login.role.map(|role| role.to_string()),
+            )
+        };
+        let pair = |user: &str, role: &str| (user.to_owned(), Some(role.to_owned()));
+        assert_eq!(said(&map, "other"), pair("admin", "other"));
+        assert_eq!(said(&map, "app"), pair("admin", "app2"));
+        // Its own role needs no change; where the log knew none there is none to become.
+        assert_eq!(said(&map, "admin"), ("admin".to_owned(), None));
+        assert_eq!(said(&map, ""), ("admin".to_owned(), None));
+        map.user = Some("login".to_owned());
+        assert_eq!(said(&map, "admin"), pair("login", "admin"));
+    }
+
+    #[test]
+    fn the_log_knows_the_application_better_than_the_target() {
+        let target = Target::parse("postgres://h/?application_name=t", |_| None).unwrap();
+        let said = |name| {
+            LoginMap::default()
+                .login(&target, "a", "b", name)
+                .application
+        };
+        assert_eq!((&*said("shop"), &*said("")), ("shop", "t"));
     }
 }

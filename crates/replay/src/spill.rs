@@ -128,6 +128,8 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
             for text in [&login.user, &login.database, &login.application] {
                 put(out, text.as_bytes());
             }
+            // No role has an empty name.
+            put(out, login.role.as_deref().unwrap_or("").as_bytes());
         }
         Action::Send(messages) => {
             out.push(1);
@@ -166,6 +168,9 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             user: text(rest)?.into(),
             database: text(rest)?.into(),
             application: text(rest)?.into(),
+            role: Some(text(rest)?)
+                .filter(|role| !role.is_empty())
+                .map(Into::into),
         })),
         1 => {
             let bytes = bytes(rest)?.to_vec();

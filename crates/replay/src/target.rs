@@ -1,49 +1,113 @@
 //! Which server, as its user names it: a `postgres://` URL or `key=value` pairs, completed from
-//! where libpq looks: the environment, then libpq's defaults.
+//! where libpq looks: the service file, the environment, then libpq's defaults.
 //!
 //! Source: PostgreSQL documentation, 34.1.1 (connection strings), 34.15 (environment), 34.16
-//! (password file). Not taken here: service files, several hosts, TLS. Asked for, they are
-//! refused, never ignored.
+//! (password file), 34.17 (service file). What of it is not done is refused, never ignored
+//! (`parameters.rs`).
 
+mod parameters;
 mod parse;
 mod passfile;
+mod security;
+mod service;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use passfile::PasswordFile;
+pub use passfile::{PasswordFile, PasswordFileProblem};
+pub use security::{Binding, Method, Roots, Security, SslMode};
 
 const PORT: u16 = 5432;
 /// libpq waits for ever; a replay must come to an end.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the server listens.
+/// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
     /// A name or an address.
     Tcp(String),
     /// The directory of a unix socket.
     Unix(PathBuf),
+    /// The name of an abstract unix socket, without its `@`.
+    Abstract(String),
+}
+
+/// One of the places to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Where it listens; also the name that its certificate is compared with. `None`: only its
+    /// address is known.
+    pub host: Option<Host>,
+    /// Where to connect to without asking for the name's address (`hostaddr`).
+    pub address: Option<IpAddr>,
+    /// Its port; part of the socket's name for a unix socket.
+    pub port: u16,
+}
+
+/// What a server must be to be connected to (`target_session_attrs`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionAttributes {
+    /// Anything.
+    #[default]
+    Any,
+    /// It takes writing transactions.
+    ReadWrite,
+    /// It takes none.
+    ReadOnly,
+    /// It is no standby.
+    Primary,
+    /// It is a standby.
+    Standby,
+    /// It is a standby, or none of the servers is.
+    PreferStandby,
+}
+
+/// How a TCP connection that says nothing is kept, and given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Whether the system asks at all.
+    pub on: bool,
+    /// Silent for how many seconds; `None`: the system's.
+    pub idle_s: Option<i32>,
+    /// Asked again after how many seconds.
+    pub interval_s: Option<i32>,
+    /// Given up after how many questions.
+    pub count: Option<i32>,
+    /// Given up when what was sent was not acknowledged for so many milliseconds.
+    pub user_timeout_ms: Option<i32>,
 }
 
 /// A server, and what to say there where the workload does not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Where it listens.
-    pub host: Host,
-    /// Its port; part of the socket's name for a unix socket.
-    pub port: u16,
+    /// Where to connect: to the first that answers as asked.
+    pub servers: Vec<Server>,
+    /// Whether they are tried in an order of chance (`load_balance_hosts=random`).
+    pub in_random_order: bool,
+    /// What the server must be.
+    pub session: SessionAttributes,
     /// The role for sessions whose own is not known.
     pub user: Option<String>,
     /// The database for sessions whose own is not known.
     pub database: Option<String>,
-    /// One password for all. `None`: the password file is asked for each.
+    /// One password for all that no file has one for. `None`: the password file is asked for each.
     pub password: Option<String>,
     /// libpq's password file.
     pub password_file: PasswordFile,
-    /// How long opening a connection may take, with authentication.
+    /// A password file that is asked before all else.
+    pub passwords_from: Option<PasswordFile>,
+    /// How long opening a connection to one address may take, with authentication.
     pub connect_timeout: Duration,
+    /// Arguments for the server (`options`), such as `-c work_mem=64MB`.
+    pub options: Option<String>,
+    /// `application_name` of sessions whose own is not known.
+    pub application: Option<String>,
+    /// How far it is trusted.
+    pub security: Security,
+    /// How a connection that says nothing is kept.
+    pub keep_alive: KeepAlive,
 }
 
 /// Why a target cannot be used.
@@ -60,18 +124,58 @@ pub enum TargetError {
         reason: String,
     },
     /// It asks for what this version cannot do.
-    #[error("the target asks for {what}, which replay cannot do yet; {instead}")]
+    #[error("the target asks for {what}, which replay does not do; {instead}")]
     Unsupported {
         /// What it asks for.
         what: String,
         /// What to do instead.
         instead: &'static str,
     },
+    /// A parameter that nobody knows.
+    #[error("'{name}'{place} is no parameter of a target; there are {known}")]
+    Unknown {
+        /// As given.
+        name: String,
+        /// Where it stands, if not in the target itself.
+        place: String,
+        /// Those that are taken.
+        known: String,
+    },
+    /// A parameter's value makes no sense.
+    #[error("{name}={value} makes no sense for a target; {name} is {allowed}")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// As given.
+        value: String,
+        /// What it may be.
+        allowed: String,
+    },
+    /// There is no such service.
+    #[error("the target's service '{name}' cannot be used: {reason}")]
+    Service {
+        /// As given.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A file that the target names is of no use.
+    #[error("the {what} {} cannot be used: {reason}; {instead}", path.display())]
+    File {
+        /// What it is.
+        what: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+        /// What to do.
+        instead: &'static str,
+    },
 }
 
 impl Target {
-    /// Reads a connection string. `environment` is asked for libpq's variables (`PGHOST` …) where
-    /// the string is silent.
+    /// Reads a connection string. `environment` is asked for libpq's variables (`PGHOST` …) and
+    /// for `HOME` where the string and its service are silent.
     ///
     /// # Errors
     /// Where it is malformed or asks for what cannot be done.
@@ -83,83 +187,210 @@ impl Target {
             given: parse::without_password(given),
             reason,
         };
-        let pairs = parse::pairs(given).map_err(malformed)?;
-        let mut settings = parse::Settings::default();
-        for (name, value) in pairs {
-            settings
-                .set(&name, value)
-                .map_err(|problem| match problem {
-                    parse::Problem::Malformed(reason) => malformed(reason),
-                    parse::Problem::Unsupported(what, instead) => {
-                        TargetError::Unsupported { what, instead }
-                    }
-                })?;
+        let environment = |name: &str| environment(name).filter(|value| !value.is_empty());
+        let mut settings = parameters::Settings::default();
+        for (name, value) in parse::pairs(given).map_err(malformed)? {
+            settings.set(&name, value, "")?;
         }
-        let from = |variable: &str| environment(variable).filter(|value| !value.is_empty());
-        let host = settings
-            .host
-            .or_else(|| from("PGHOST"))
-            .unwrap_or_else(|| "localhost".to_owned());
-        if host.contains(',') {
-            return Err(TargetError::Unsupported {
-                what: format!("several hosts ({host})"),
-                instead: "name the one to replay against",
-            });
+        let service = settings
+            .take("service")
+            .or_else(|| environment("PGSERVICE"));
+        let service_file = settings
+            .take("servicefile")
+            .or_else(|| environment("PGSERVICEFILE"));
+        if let Some(service) = service {
+            let found = service::settings(&service, service_file.as_deref(), &environment)?;
+            settings.fill(found);
         }
-        let port_text = settings.port.or_else(|| from("PGPORT"));
-        let port = match &port_text {
-            None => PORT,
-            Some(text) => text
-                .parse::<u16>()
-                .ok()
-                .filter(|&port| port > 0)
-                .ok_or_else(|| malformed(format!("'{text}' is no port (1 to 65535)")))?,
-        };
-        Ok(Target {
-            host: match host.strip_prefix('@') {
-                Some(_) => {
-                    return Err(TargetError::Unsupported {
-                        what: "an abstract unix socket".to_owned(),
-                        instead: "give the directory of a socket or a host",
-                    });
+        settings.fill_from_environment(&environment)?;
+
+        let attributes = [
+            ("any", SessionAttributes::Any),
+            ("read-write", SessionAttributes::ReadWrite),
+            ("read-only", SessionAttributes::ReadOnly),
+            ("primary", SessionAttributes::Primary),
+            ("standby", SessionAttributes::Standby),
+            ("prefer-standby", SessionAttributes::PreferStandby),
+        ];
+        let orders = [("disable", false), ("random", true)];
+        let timeout = settings.number("connect_timeout", " of seconds")?;
+        let security = Security::from(&mut settings, &environment)?;
+        let keep_alive = KeepAlive::from(&mut settings)?;
+        let fallback = settings.take("fallback_application_name");
+        let target = Target {
+            in_random_order: settings
+                .choice("load_balance_hosts", &orders)?
+                .unwrap_or(false),
+            session: settings
+                .choice("target_session_attrs", &attributes)?
+                .unwrap_or_default(),
+            servers: servers(&mut settings).map_err(malformed)?,
+            user: settings.take("user"),
+            database: settings.take("dbname"),
+            password: settings.take("password"),
+            password_file: PasswordFile::find(settings.take("passfile").as_deref(), &environment),
+            passwords_from: None,
+            // libpq: zero and less is no limit; a day is one that a replay can bear.
+            connect_timeout: timeout.map_or(CONNECT_TIMEOUT, |seconds| {
+                match u64::try_from(seconds) {
+                    Ok(seconds @ 1..) => Duration::from_secs(seconds.min(86_400)),
+                    _ => Duration::from_secs(86_400),
                 }
-                None if host.starts_with('/') => Host::Unix(PathBuf::from(host)),
-                None => Host::Tcp(host),
-            },
-            port,
-            user: settings.user.or_else(|| from("PGUSER")),
-            database: settings.database.or_else(|| from("PGDATABASE")),
-            password: settings.password.or_else(|| from("PGPASSWORD")),
-            password_file: PasswordFile::find(settings.password_file.as_deref(), &environment),
-            connect_timeout: settings
-                .connect_timeout_s
-                .map_or(CONNECT_TIMEOUT, Duration::from_secs),
+            }),
+            options: settings.take("options"),
+            application: settings.take("application_name").or(fallback),
+            security,
+            keep_alive,
+        };
+        Ok(target)
+    }
+
+    /// Has every login look into this file first (`--password-from`): libpq's password file's
+    /// format, so that one run can log in as many roles.
+    ///
+    /// # Errors
+    /// Where the file is not there, cannot be read, or others than its owner can read it.
+    pub fn take_passwords_from(&mut self, path: &Path) -> Result<(), TargetError> {
+        let file = PasswordFile::at(path);
+        file.check().map_err(|problem| TargetError::File {
+            what: "password file",
+            path: path.to_owned(),
+            reason: problem.to_string(),
+            instead: "give a file with lines of HOST:PORT:DATABASE:USER:PASSWORD that only its owner can read (chmod 600)",
+        })?;
+        self.passwords_from = Some(file);
+        Ok(())
+    }
+
+    /// Hosts and ports in one, without anything secret.
+    pub fn address(&self) -> String {
+        let all: Vec<String> = self.servers.iter().map(Server::to_string).collect();
+        all.join(", ")
+    }
+
+    /// The password for a role on a database of a server: from the file that was given for it,
+    /// from the string or the environment, or from libpq's file.
+    pub fn password_for(&self, server: &Server, user: &str, database: &str) -> Option<String> {
+        let from = |file: &PasswordFile| {
+            server
+                .names_in_password_file()
+                .iter()
+                .find_map(|host| file.password(host, server.port, database, user))
+        };
+        self.passwords_from
+            .as_ref()
+            .and_then(from)
+            .or_else(|| self.password.clone())
+            .or_else(|| from(&self.password_file))
+    }
+}
+
+impl Server {
+    /// What libpq compares with a password file's first field.
+    fn names_in_password_file(&self) -> Vec<String> {
+        match &self.host {
+            Some(Host::Tcp(host)) => vec![host.clone()],
+            Some(Host::Unix(directory)) => {
+                vec![directory.display().to_string(), "localhost".to_owned()]
+            }
+            Some(Host::Abstract(name)) => vec![format!("@{name}"), "localhost".to_owned()],
+            None => self.address.iter().map(IpAddr::to_string).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.port;
+        match (&self.host, self.address) {
+            (Some(Host::Unix(directory)), _) => {
+                write!(f, "{}/.s.PGSQL.{port}", directory.display())
+            }
+            (Some(Host::Abstract(name)), _) => write!(f, "@{name}/.s.PGSQL.{port}"),
+            (Some(Host::Tcp(host)), _) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            (Some(Host::Tcp(host)), _) => write!(f, "{host}:{port}"),
+            (None, Some(IpAddr::V6(address))) => write!(f, "[{address}]:{port}"),
+            (None, Some(address)) => write!(f, "{address}:{port}"),
+            (None, None) => write!(f, "port {port}"),
+        }
+    }
+}
+
+impl KeepAlive {
+    fn from(settings: &mut parameters::Settings) -> Result<Self, TargetError> {
+        // Zero and less is the system's own, as with libpq.
+        let mut positive = |name: &str, unit: &str| -> Result<Option<i32>, TargetError> {
+            let number = settings.number(name, unit)?;
+            Ok(number
+                .and_then(|number| i32::try_from(number).ok())
+                .filter(|number| *number > 0))
+        };
+        Ok(KeepAlive {
+            idle_s: positive("keepalives_idle", " of seconds")?,
+            interval_s: positive("keepalives_interval", " of seconds")?,
+            count: positive("keepalives_count", "")?,
+            user_timeout_ms: positive("tcp_user_timeout", " of milliseconds")?,
+            on: settings
+                .number("keepalives", ": 0 or 1")?
+                .is_none_or(|on| on != 0),
         })
     }
+}
 
-    /// Host and port in one, without anything secret.
-    pub fn address(&self) -> String {
-        match &self.host {
-            Host::Tcp(host) if host.contains(':') => format!("[{host}]:{}", self.port),
-            Host::Tcp(host) => format!("{host}:{}", self.port),
-            Host::Unix(directory) => {
-                format!("{}/.s.PGSQL.{}", directory.display(), self.port)
-            }
+/// The places that `host`, `hostaddr` and `port` name together.
+fn servers(settings: &mut parameters::Settings) -> Result<Vec<Server>, String> {
+    let list = |text: Option<String>| -> Vec<String> {
+        text.map_or(Vec::new(), |text| {
+            text.split(',').map(|part| part.trim().to_owned()).collect()
+        })
+    };
+    let hosts = list(settings.take("host"));
+    let addresses = list(settings.take("hostaddr"));
+    let ports = list(settings.take("port"));
+    let count = hosts.len().max(addresses.len()).max(1);
+    for (what, given, one_will_do) in [
+        ("hosts", hosts.len(), false),
+        ("addresses", addresses.len(), false),
+        ("ports", ports.len(), true),
+    ] {
+        if given != 0 && given != count && !(one_will_do && given == 1) {
+            return Err(format!("it names {given} {what} for {count} servers"));
         }
     }
-
-    /// The password for a role on a database, from the string, the environment or the file.
-    pub fn password_for(&self, user: &str, database: &str) -> Option<String> {
-        if let Some(password) = &self.password {
-            return Some(password.clone());
-        }
-        let host = match &self.host {
-            Host::Tcp(host) => host.as_str(),
-            // What libpq matches for sockets.
-            Host::Unix(_) => "localhost",
-        };
-        self.password_file.password(host, self.port, database, user)
-    }
+    (0..count)
+        .map(|place| {
+            let address = match addresses.get(place).map_or("", String::as_str) {
+                "" => None,
+                text => Some(
+                    text.parse::<IpAddr>()
+                        .map_err(|_| format!("its hostaddr '{text}' is no address"))?,
+                ),
+            };
+            let host = match hosts.get(place).map_or("", String::as_str) {
+                "" if address.is_some() => None,
+                "" => Some(Host::Tcp("localhost".to_owned())),
+                text => Some(match text.strip_prefix('@') {
+                    Some(name) => Host::Abstract(name.to_owned()),
+                    None if text.starts_with('/') => Host::Unix(text.into()),
+                    None => Host::Tcp(text.to_owned()),
+                }),
+            };
+            let port = match ports.get(if ports.len() == 1 { 0 } else { place }) {
+                None => PORT,
+                Some(text) if text.is_empty() => PORT,
+                Some(text) => text
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|&port| port > 0)
+                    .ok_or_else(|| format!("'{text}' is no port (1 to 65535)"))?,
+            };
+            Ok(Server {
+                host,
+                address,
+                port,
+            })
+        })
+        .collect()
 }
 
 impl fmt::Debug for Target {
@@ -174,76 +405,4 @@ impl fmt::Debug for Target {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(given: &str) -> Result<Target, TargetError> {
-        Target::parse(given, |_| None)
-    }
-
-    #[test]
-    fn urls_and_pairs_say_the_same() {
-        let url = target("postgres://app:s%40cret@db.example:6543/shop?connect_timeout=3").unwrap();
-        let pairs = target(
-            "host=db.example port=6543 user=app password='s@cret' dbname=shop connect_timeout = 3",
-        )
-        .unwrap();
-        assert_eq!(url, pairs);
-        assert_eq!(url.password.as_deref(), Some("s@cret"));
-        assert_eq!(url.address(), "db.example:6543");
-        assert_eq!(url.connect_timeout, Duration::from_secs(3));
-    }
-
-    #[test]
-    fn sockets_and_addresses() {
-        let socket = target("postgresql:///shop?host=/var/run/postgresql").unwrap();
-        assert_eq!(socket.host, Host::Unix("/var/run/postgresql".into()));
-        assert_eq!(socket.address(), "/var/run/postgresql/.s.PGSQL.5432");
-        assert_eq!(
-            target("postgres://%2Ftmp%2Fpg:5433/x").unwrap().host,
-            Host::Unix("/tmp/pg".into())
-        );
-        let v6 = target("postgres://[::1]:5433/x").unwrap();
-        assert_eq!((v6.host.clone(), v6.port), (Host::Tcp("::1".into()), 5433));
-        assert_eq!(v6.address(), "[::1]:5433");
-    }
-
-    #[test]
-    fn the_environment_fills_in() {
-        let environment = |name: &str| match name {
-            "PGHOST" => Some("db".to_owned()),
-            "PGUSER" => Some("me".to_owned()),
-            "PGPASSWORD" => Some("secret".to_owned()),
-            _ => None,
-        };
-        let target = Target::parse("postgres://", environment).unwrap();
-        assert_eq!(target.address(), "db:5432");
-        assert_eq!(target.user.as_deref(), Some("me"));
-        assert!(!format!("{target:?}").contains("secret"));
-        let named = Target::parse("postgres://you@other/x", environment).unwrap();
-        assert_eq!(
-            (named.user.as_deref(), named.address().as_str()),
-            (Some("you"), "other:5432")
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_done_is_refused_and_no_password_shown() {
-        for (given, says) in [
-            ("mysql://x", "not a target"),
-            ("localhost", "not a target"),
-            ("postgres://u:secret@h:99999/x", "no port"),
-            ("postgres://u:secret@h:0/x", "no port"),
-            ("postgres://u:sec%zzret@h/x", "percent"),
-            ("postgres://u@h/x?sslmode=verify-full", "TLS"),
-            ("postgres://u@h1,h2/x", "several hosts"),
-            ("postgres://u@h/x?frobnicate=1", "frobnicate"),
-            ("host=h password='secret", "quote"),
-            ("host=h port", "'port'"),
-        ] {
-            let error = target(given).unwrap_err().to_string();
-            assert!(error.contains(says), "{given}: {error}");
-            assert!(!error.contains("secret"), "{given}: {error}");
-        }
-    }
-}
+mod tests;

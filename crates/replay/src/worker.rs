@@ -12,7 +12,6 @@ mod wire;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +23,7 @@ use run::{Execution, Outcome, StatementKind};
 use crate::connector::{Opened, Wanted};
 use crate::epoll::{self, Bell, Epoll, Interest};
 use crate::job::{Job, Messages};
+use crate::link::Link;
 use crate::pace::{self, Wait};
 use crate::progress::Counters;
 use crate::record::Recorded;
@@ -89,7 +89,7 @@ pub(crate) struct Parts {
 
 struct Slot {
     session: Session,
-    socket: Option<OwnedFd>,
+    socket: Option<Link>,
     generation: u32,
     waits_for_room: bool,
 }

@@ -505,7 +505,7 @@ fn a_login_that_is_refused_is_found_before_anything_is_sent() {
     wrong.password_file = replay::PasswordFile::default();
     assert!(refused(&wrong, &mapped).contains("PGPASSWORD"));
     let mut down = good.clone();
-    down.port = 1;
+    down.servers[0].port = 1;
     assert!(refused(&down, &mapped).contains("nothing listens there"));
 }
 

@@ -19,7 +19,15 @@ use crate::terminal;
 
 /// Replays, with a progress bar, and ends with the run's summary.
 pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
-    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    let mut target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    if let Some(file) = &options.password_from {
+        target.take_passwords_from(file)?;
+    }
+    if options.set_role && options.user.is_none() && target.user.is_none() {
+        return Err(Failure::usage(
+            "--set-role logs in as one user for all, and none is named; give --user, or a user in the target or in PGUSER",
+        ));
+    }
     let mut engine = Options {
         speed: options.speed,
         logins: LoginMap {
@@ -27,6 +35,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
             database: options.database.clone(),
             users: mapping("--map-user", &options.map_user)?,
             databases: mapping("--map-database", &options.map_database)?,
+            set_role: options.set_role,
         },
         spin_us: options.spin_us,
         ..Options::default()

@@ -1,68 +1,5 @@
 //! Connection strings, cut into names and values.
 
-/// What was said in the string.
-#[derive(Debug, Default)]
-pub(super) struct Settings {
-    pub(super) host: Option<String>,
-    pub(super) port: Option<String>,
-    pub(super) user: Option<String>,
-    pub(super) database: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) password_file: Option<String>,
-    pub(super) connect_timeout_s: Option<u64>,
-}
-
-pub(super) enum Problem {
-    Malformed(String),
-    Unsupported(String, &'static str),
-}
-
-impl Settings {
-    pub(super) fn set(&mut self, name: &str, value: String) -> Result<(), Problem> {
-        match name {
-            "host" | "hostaddr" => self.host = Some(value).filter(|host| !host.is_empty()),
-            "port" => self.port = Some(value),
-            "user" => self.user = Some(value),
-            "dbname" => self.database = Some(value),
-            "password" => self.password = Some(value),
-            "passfile" => self.password_file = Some(value),
-            "connect_timeout" => {
-                let seconds: i64 = value.parse().map_err(|_| {
-                    Problem::Malformed(format!("connect_timeout '{value}' is no number of seconds"))
-                })?;
-                // libpq: zero and less is no limit; a day is one that a replay can bear.
-                self.connect_timeout_s = Some(u64::try_from(seconds).unwrap_or(0).clamp(1, 86_400));
-            }
-            "sslmode" => match value.as_str() {
-                "disable" | "allow" | "prefer" => {}
-                other => {
-                    return Err(Problem::Unsupported(
-                        format!("TLS (sslmode={other})"),
-                        "use sslmode=prefer and a server that takes plain connections",
-                    ));
-                }
-            },
-            // A session's own; the workload has it.
-            "application_name" | "fallback_application_name" | "client_encoding" => {}
-            // They shape the transport in ways that do not matter without TLS.
-            "gssencmode"
-            | "keepalives"
-            | "keepalives_idle"
-            | "keepalives_interval"
-            | "keepalives_count"
-            | "tcp_user_timeout"
-            | "target_session_attrs" => {}
-            other => {
-                return Err(Problem::Unsupported(
-                    format!("'{other}'"),
-                    "leave it out; known are host, port, user, dbname, password, passfile, connect_timeout and sslmode",
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Names and values of a URL or of `name=value` pairs, in order.
 pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
     for scheme in ["postgres://", "postgresql://"] {
@@ -104,16 +41,24 @@ fn url(rest: &str) -> Result<Vec<(String, String)>, String> {
         add("user", user)?;
         add("password", password.unwrap_or(""))?;
     }
-    let (host, port) = if let Some(bracketed) = host_port.strip_prefix('[') {
-        let (address, port) = bracketed
-            .split_once(']')
-            .ok_or("the address lacks its ']'")?;
-        (address, port.strip_prefix(':').unwrap_or(port))
-    } else {
-        host_port.rsplit_once(':').unwrap_or((host_port, ""))
-    };
-    add("host", host)?;
-    add("port", port)?;
+    let mut hosts = Vec::new();
+    let mut ports = Vec::new();
+    for server in host_port.split(',') {
+        let (host, port) = if let Some(bracketed) = server.strip_prefix('[') {
+            let (address, port) = bracketed
+                .split_once(']')
+                .ok_or("the address lacks its ']'")?;
+            (address, port.strip_prefix(':').unwrap_or(port))
+        } else {
+            server.rsplit_once(':').unwrap_or((server, ""))
+        };
+        hosts.push(host);
+        ports.push(port);
+    }
+    add("host", &hosts.join(","))?;
+    if ports.iter().any(|port| !port.is_empty()) {
+        add("port", &ports.join(","))?;
+    }
     add("dbname", database.unwrap_or(""))?;
     for parameter in query
         .unwrap_or("")

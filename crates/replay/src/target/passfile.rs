@@ -2,8 +2,9 @@
 //! `:` or a `\` that is meant. Source: PostgreSQL documentation, 34.16.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A password file that may or may not be there. It is read when a password is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,14 +12,61 @@ pub struct PasswordFile {
     path: Option<PathBuf>,
 }
 
+/// Why a password file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordFileProblem {
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(#[from] io::Error),
+    /// It is a directory, or the like.
+    #[error("it is no file")]
+    NoFile,
+    /// libpq does not use it either.
+    #[error("others than its owner can read it")]
+    Open,
+}
+
 impl PasswordFile {
     /// The file that libpq would use.
     pub(super) fn find(named: Option<&str>, environment: &impl Fn(&str) -> Option<String>) -> Self {
         let path = named
             .map(PathBuf::from)
-            .or_else(|| environment("PGPASSFILE").map(PathBuf::from))
             .or_else(|| environment("HOME").map(|home| PathBuf::from(home).join(".pgpass")));
         PasswordFile { path }
+    }
+
+    /// This file.
+    pub(super) fn at(path: &Path) -> Self {
+        PasswordFile {
+            path: Some(path.to_owned()),
+        }
+    }
+
+    /// Where it is, if anywhere.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether it can be used.
+    ///
+    /// # Errors
+    /// Where it is not there or not for its owner alone.
+    pub fn check(&self) -> Result<(), PasswordFileProblem> {
+        self.text().map(|_| ())
+    }
+
+    fn text(&self) -> Result<String, PasswordFileProblem> {
+        let Some(path) = &self.path else {
+            return Ok(String::new());
+        };
+        let metadata = fs::metadata(path)?;
+        if !metadata.is_file() {
+            return Err(PasswordFileProblem::NoFile);
+        }
+        if metadata.permissions().mode() & 0o077 != 0 {
+            return Err(PasswordFileProblem::Open);
+        }
+        Ok(fs::read_to_string(path)?)
     }
 
     /// The first password that fits. A file that others may read is not used, as with libpq.
@@ -29,13 +77,8 @@ impl PasswordFile {
         database: &str,
         user: &str,
     ) -> Option<String> {
-        let path = self.path.as_ref()?;
-        let metadata = fs::metadata(path).ok()?;
-        if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 {
-            return None;
-        }
         find(
-            &fs::read_to_string(path).ok()?,
+            &self.text().ok()?,
             [host, &port.to_string(), database, user],
         )
     }

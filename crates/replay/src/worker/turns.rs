@@ -196,8 +196,8 @@ impl Worker {
         match opened.result {
             Ok(connection) => {
                 self.epoll
-                    .add(connection.socket.as_raw_fd(), slot as u64, Interest::Read)?;
-                self.slots[slot].socket = Some(connection.socket);
+                    .add(connection.link.as_raw_fd(), slot as u64, Interest::Read)?;
+                self.slots[slot].socket = Some(connection.link);
                 let session = &mut self.slots[slot].session;
                 session.phase = Phase::Idle;
                 // Notices that came behind the first ReadyForQuery.

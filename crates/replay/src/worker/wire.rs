@@ -9,8 +9,9 @@ use run::Outcome;
 use workload::Sqlstate;
 
 use super::{Slot, Worker, done, flight};
-use crate::epoll::{self, Interest};
+use crate::epoll::Interest;
 use crate::job::{Job, Messages};
+use crate::link::Link;
 use crate::session::{Heard, Phase};
 
 /// `connection_failure`
@@ -33,7 +34,8 @@ impl Worker {
         if self.parts.at_full_speed {
             job.due_ns = sent_ns;
         }
-        let result = epoll::write(socket.as_raw_fd(), needed);
+        let result = socket.write(needed);
+        let wants_write = socket.wants_write();
         let mut in_flight = flight(job, sent_ns, session_lag_ns, &messages);
         in_flight.named = messages.named;
         session.in_flight = Some(Box::new(in_flight));
@@ -54,7 +56,7 @@ impl Worker {
             .counters
             .tool_lag_ns
             .fetch_max(lag_ns, Ordering::Relaxed);
-        if written < needed.len() {
+        if written < needed.len() || wants_write {
             let rest = needed[written..].to_vec();
             self.write_later(slot, rest);
         }
@@ -87,7 +89,7 @@ impl Worker {
         let Some(socket) = socket else { return };
         let fd = socket.as_raw_fd();
         while session.unsent_from < session.unsent.len() {
-            match epoll::write(fd, &session.unsent[session.unsent_from..]) {
+            match socket.write(&session.unsent[session.unsent_from..]) {
                 Ok(written) => session.unsent_from += written,
                 Err(error) if is_transient(&error) => return,
                 Err(error) => {
@@ -99,6 +101,10 @@ impl Worker {
                 }
             }
         }
+        // A socket that is broken says so at the read that follows.
+        if socket.flush().is_err_and(|error| is_transient(&error)) {
+            return;
+        }
         session.unsent = Vec::new();
         session.unsent_from = 0;
         *waits_for_room = false;
@@ -109,8 +115,8 @@ impl Worker {
     pub(super) fn read(&mut self, slot: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut became_free = false;
-        while let Some(socket) = &self.slots[slot].socket {
-            let read = match epoll::read(socket.as_raw_fd(), &mut buffer) {
+        while let Some(socket) = &mut self.slots[slot].socket {
+            let read = match socket.read(&mut buffer) {
                 Ok(0) => {
                     became_free |= self.lost(slot, "the server closed the connection");
                     break;
@@ -143,6 +149,10 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+        let socket = self.slots[slot].socket.as_ref();
+        if socket.is_some_and(Link::wants_write) {
+            self.write_later(slot, Vec::new());
+        }
         if became_free {
             let now_ns = self.now_ns();
             self.go_on(slot, now_ns);
@@ -225,11 +235,11 @@ impl Worker {
         session.phase = Phase::Gone;
         session.unsent = Vec::new();
         session.unsent_from = 0;
-        if let Some(socket) = socket.take() {
+        if let Some(mut socket) = socket.take() {
             if say_goodbye {
                 let mut goodbye = Vec::new();
                 Terminate.encode(&mut goodbye);
-                let _ = epoll::write(socket.as_raw_fd(), &goodbye);
+                socket.say_goodbye(&goodbye);
             }
             let counters = &self.parts.counters;
             counters.sessions_open.fetch_sub(1, Ordering::Relaxed);
