@@ -8,12 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use pgwire::backend::Authentication;
-use pgwire::frontend::{PasswordMessage, SaslInitialResponse, SaslResponse, Terminate, startup};
+use pgwire::frontend::{PasswordMessage, Query, SaslInitialResponse, SaslResponse, Terminate, startup};
 use pgwire::{PROTOCOL_3_0, backend, next_frame};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use workload::Sqlstate;
 
+use crate::guard::{self, Guard};
 use crate::login::Login;
 use crate::target::{Host, Target};
 
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) unread: Vec<u8>,
     /// `server_version`, as reported.
     pub(crate) server_version: String,
+    /// What keeps the session from writing, if it must not.
+    pub(crate) guard: Guard,
 }
 
 /// Why a connection could not be opened.
@@ -87,6 +90,31 @@ impl Stream for UnixStream {
 /// # Errors
 /// Where the server is not there, is none of PostgreSQL's, refuses, or does not answer in time.
 pub(crate) fn connect(target: &Target, login: &Login) -> Result<Connection, ConnectError> {
+    let (conversation, reported) = start_up(target, login)?;
+    let guard = match &reported {
+        _ if !target.is_read_only() => Guard::default(),
+        reported => Guard::new(reported.read_only.as_deref())?,
+    };
+    let socket = conversation
+        .stream
+        .into_socket()
+        .map_err(|error| ConnectError::new(UNREACHABLE, error.to_string()))?;
+    Ok(Connection {
+        socket,
+        unread: conversation.unread,
+        server_version: reported.server_version,
+        guard,
+    })
+}
+
+/// What the server says of itself before the first statement.
+#[derive(Default)]
+struct Reported {
+    server_version: String,
+    read_only: Option<String>,
+}
+
+fn start_up(target: &Target, login: &Login) -> Result<(StartUp, Reported), ConnectError> {
     let deadline = Instant::now() + target.connect_timeout;
     let stream = open(target, deadline)?;
     let mut conversation = StartUp {
@@ -106,20 +134,50 @@ pub(crate) fn connect(target: &Target, login: &Login) -> Result<Connection, Conn
     if !login.application.is_empty() {
         parameters.push((b"application_name", login.application.as_bytes()));
     }
+    let options = target.start_up_options();
+    if !options.is_empty() {
+        parameters.push((b"options", options.as_bytes()));
+    }
     startup::encode(PROTOCOL_3_0, parameters, &mut conversation.out)
         .map_err(|error| ConnectError::new(NO_POSTGRESQL, error.to_string()))?;
     conversation.send()?;
     conversation.authenticate(target, login)?;
-    let server_version = conversation.until_ready()?;
-    let socket = conversation
-        .stream
-        .into_socket()
-        .map_err(|error| ConnectError::new(UNREACHABLE, error.to_string()))?;
-    Ok(Connection {
-        socket,
-        unread: conversation.unread,
-        server_version,
-    })
+    let reported = conversation.until_ready()?;
+    Ok((conversation, reported))
+}
+
+/// Opens a connection, asks one question with a simple query, and closes it. Returns the rows, each
+/// a text or NULL a column.
+///
+/// # Errors
+/// As [`connect`], and where the server refuses the question.
+pub(crate) fn ask(
+    target: &Target,
+    login: &Login,
+    question: &str,
+) -> Result<Vec<Vec<Option<String>>>, ConnectError> {
+    let (mut conversation, _) = start_up(target, login)?;
+    Query {
+        sql: question.as_bytes(),
+    }
+    .encode(&mut conversation.out)
+    .map_err(|error| conversation.violated(error))?;
+    conversation.send()?;
+    let mut rows = Vec::new();
+    loop {
+        let reply = conversation.receive()?;
+        match backend::Message::decode(reply.tag, &reply.body) {
+            Ok(backend::Message::DataRow(row)) => {
+                let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+                rows.push(row.columns.iter().map(|value| value.map(text)).collect());
+            }
+            Ok(backend::Message::ReadyForQuery(_)) => break,
+            _ => {}
+        }
+    }
+    Terminate.encode(&mut conversation.out);
+    let _ = conversation.send();
+    Ok(rows)
 }
 
 /// Opens a connection and closes it again: is the target there, and does it take this login?
@@ -371,17 +429,20 @@ impl StartUp {
         self.send()
     }
 
-    /// Reads parameters until the first ReadyForQuery; returns `server_version`.
-    fn until_ready(&mut self) -> Result<String, ConnectError> {
-        let mut version = String::new();
+    /// Reads parameters until the first ReadyForQuery.
+    fn until_ready(&mut self) -> Result<Reported, ConnectError> {
+        let mut reported = Reported::default();
         loop {
             let reply = self.receive()?;
             match backend::Message::decode(reply.tag, &reply.body) {
-                Ok(backend::Message::ReadyForQuery(_)) => return Ok(version),
-                Ok(backend::Message::ParameterStatus(status))
-                    if status.name == b"server_version" =>
-                {
-                    version = String::from_utf8_lossy(status.value).into_owned();
+                Ok(backend::Message::ReadyForQuery(_)) => return Ok(reported),
+                Ok(backend::Message::ParameterStatus(status)) => {
+                    let value = || String::from_utf8_lossy(status.value).into_owned();
+                    if status.name == b"server_version" {
+                        reported.server_version = value();
+                    } else if status.name == guard::SETTING.as_bytes() {
+                        reported.read_only = Some(value());
+                    }
                 }
                 _ => {}
             }

@@ -15,9 +15,11 @@
 
 mod connect;
 mod connector;
+mod course;
 mod encode;
 mod engine;
 mod epoll;
+mod guard;
 mod job;
 mod login;
 mod options;
@@ -29,9 +31,11 @@ mod record;
 mod session;
 mod spill;
 mod target;
+mod timeline;
 mod worker;
 
 pub use connect::ConnectError;
+pub use course::{SESSIONS_OF_A_COPY, Scale};
 pub use engine::{ReplayError, check_target, replay};
 pub use login::{Login, LoginMap};
 pub use options::Options;

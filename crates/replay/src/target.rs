@@ -8,11 +8,13 @@
 mod parse;
 mod passfile;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use passfile::PasswordFile;
+
+use crate::guard;
 
 const PORT: u16 = 5432;
 /// libpq waits for ever; a replay must come to an end.
@@ -42,6 +44,9 @@ pub struct Target {
     pub password: Option<String>,
     /// libpq's password file.
     pub password_file: PasswordFile,
+    /// Settings that every session begins with, by name; they go before those of the role and the
+    /// database.
+    pub settings: Vec<(String, String)>,
     /// How long opening a connection may take, with authentication.
     pub connect_timeout: Duration,
 }
@@ -131,10 +136,34 @@ impl Target {
             database: settings.database.or_else(|| from("PGDATABASE")),
             password: settings.password.or_else(|| from("PGPASSWORD")),
             password_file: PasswordFile::find(settings.password_file.as_deref(), &environment),
+            settings: Vec::new(),
             connect_timeout: settings
                 .connect_timeout_s
                 .map_or(CONNECT_TIMEOUT, Duration::from_secs),
         })
+    }
+
+    /// Whether sessions begin with `default_transaction_read_only` on.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let keeps = |(name, value): &(String, String)| name == guard::SETTING && value == "on";
+        self.settings.iter().any(keeps)
+    }
+
+    /// The settings as the start-up parameter `options` has them: `-c name=value`, with a
+    /// backslash before white space and backslashes (documentation, 54.7, StartupMessage).
+    pub(crate) fn start_up_options(&self) -> String {
+        let mut options = String::new();
+        for (name, value) in &self.settings {
+            let space = if options.is_empty() { "" } else { " " };
+            let _ = write!(options, "{space}-c {name}=");
+            for character in value.chars() {
+                if character.is_ascii_whitespace() || character == '\\' {
+                    options.push('\\');
+                }
+                options.push(character);
+            }
+        }
+        options
     }
 
     /// Host and port in one, without anything secret.

@@ -147,6 +147,8 @@ pub enum SkipReason {
     Stopped,
     /// A cancel: not yet replayed.
     CancelNotReplayed,
+    /// The replay must not write, and the server could not have held this back.
+    ReadOnly,
 }
 
 impl SkipReason {
@@ -157,6 +159,7 @@ impl SkipReason {
             SkipReason::NoConnection => "no_connection",
             SkipReason::Stopped => "stopped",
             SkipReason::CancelNotReplayed => "cancel_not_replayed",
+            SkipReason::ReadOnly => "read_only",
         }
     }
 
@@ -167,6 +170,7 @@ impl SkipReason {
             SkipReason::NoConnection => "its session had no connection",
             SkipReason::Stopped => "the replay was stopped before its turn",
             SkipReason::CancelNotReplayed => "cancel requests are not replayed",
+            SkipReason::ReadOnly => "--read-only: the server could not have kept it from writing",
         }
     }
 
@@ -176,6 +180,7 @@ impl SkipReason {
             "no_connection" => Some(SkipReason::NoConnection),
             "stopped" => Some(SkipReason::Stopped),
             "cancel_not_replayed" => Some(SkipReason::CancelNotReplayed),
+            "read_only" => Some(SkipReason::ReadOnly),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }
     }
