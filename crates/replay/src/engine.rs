@@ -241,6 +241,18 @@ fn stop_all(stop: &AtomicBool, inboxes: &[Arc<Inbox>]) {
     }
 }
 
+/// How many statements a replay has, and how long it takes in an open loop, in nanoseconds: silence
+/// that is cut counts. The time is 0 at full speed.
+///
+/// # Errors
+/// Where the workload cannot be read.
+pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), ReplayError> {
+    let shape = options.shape();
+    let span_us = course::span_us(reader, &shape);
+    let statements = course::statements(reader, &shape)?;
+    Ok((statements, options.timeline().due_ns(span_us)))
+}
+
 /// A panic of a thread of ours is a panic of ours.
 fn join<T>(result: std::thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

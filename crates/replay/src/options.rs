@@ -101,7 +101,7 @@ impl Options {
     }
 
     /// Everything that was asked for, by name, for the run's manifest.
-    pub(crate) fn described(&self) -> BTreeMap<String, String> {
+    pub fn described(&self) -> BTreeMap<String, String> {
         let mut described = BTreeMap::from([
             ("speed".to_owned(), self.speed.to_string()),
             ("workers".to_owned(), self.workers.to_string()),

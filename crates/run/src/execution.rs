@@ -10,7 +10,8 @@ use workload::{Fingerprint, Sqlstate};
 /// - lag = `sent_ns − due_ns` = session lag + tool lag
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The session's number in the workload.
+    /// The session's number in the workload; for a copy of it (`--scale`, `--repeat`) its number,
+    /// from 0, times 10¹² more.
     pub session: u64,
     /// The event's sequence within the session.
     pub sequence: u64,
@@ -20,7 +21,8 @@ pub struct Execution {
     pub kind: StatementKind,
     /// How it ended.
     pub outcome: Outcome,
-    /// When it was due: its captured offset divided by the speed. With `--speed max`, when its
+    /// When it was due: its captured offset divided by the speed; in a closed loop, when its session
+    /// had thought. With `--speed max`, when its
     /// session was free for it.
     pub due_ns: i64,
     /// When its first byte was handed to the operating system; `None` if it never was.

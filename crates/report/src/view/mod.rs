@@ -1,5 +1,6 @@
 //! What is shown, apart from how.
 
+pub(crate) mod dry_run;
 pub(crate) mod capture;
 pub(crate) mod compare;
 pub(crate) mod fitness;
