@@ -63,8 +63,7 @@ struct Told {
 fn ask(target: &Target, login: &Login) -> Option<Told> {
     let rows = connect::ask(target, login, QUESTION).ok()?;
     let mut columns = rows.into_iter().next()?.into_iter();
-    let is_here = columns.next()?.as_deref() == Some("t")
-        || matches!(target.host, Host::Unix(_));
+    let is_here = columns.next()?.as_deref() == Some("t") || matches!(target.host, Host::Unix(_));
     let cluster = columns.next()?.unwrap_or_default();
     let data = columns.next()?.map(PathBuf::from);
     let logs = columns.next()?.map(PathBuf::from);

@@ -8,7 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use pgwire::backend::Authentication;
-use pgwire::frontend::{PasswordMessage, Query, SaslInitialResponse, SaslResponse, Terminate, startup};
+use pgwire::frontend::{
+    PasswordMessage, Query, SaslInitialResponse, SaslResponse, Terminate, startup,
+};
 use pgwire::{PROTOCOL_3_0, backend, next_frame};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};

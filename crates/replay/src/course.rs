@@ -371,7 +371,10 @@ mod tests {
                 assert!(step.event.due_us >= last_us, "{factor} × {rounds}");
                 last_us = step.event.due_us;
                 let expected = next.entry(session).or_insert(0);
-                assert_eq!(*expected, sequence, "{factor} × {rounds}, session {session}");
+                assert_eq!(
+                    *expected, sequence,
+                    "{factor} × {rounds}, session {session}"
+                );
                 *expected += 1;
                 assert!(!ended.contains(&session));
                 if step.event.kind == EventKind::Disconnect {
@@ -384,9 +387,9 @@ mod tests {
             }
             // What another round comes behind is closed; what the last leaves open is not.
             for session in next.keys() {
-                let last_round = steps.iter().any(|step| {
-                    step.event.session == *session && step.round + 1 == rounds
-                });
+                let last_round = steps
+                    .iter()
+                    .any(|step| step.event.session == *session && step.round + 1 == rounds);
                 let has_end = (session % SESSIONS_OF_A_COPY) % 3 != 0;
                 assert_eq!(ended.contains(session), has_end || !last_round);
             }

@@ -71,7 +71,9 @@ pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, 
         match skipped {
             Some(reason) => *forecast.skipped.entry(reason.name()).or_default() += 1,
             None => {
-                let writes = step.fingerprint.is_some_and(|print| writing.contains(&print));
+                let writes = step
+                    .fingerprint
+                    .is_some_and(|print| writing.contains(&print));
                 forecast.writes += u64::from(writes);
             }
         }

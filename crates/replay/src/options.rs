@@ -116,7 +116,10 @@ impl Options {
             let ns = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
             clock::duration_text(ns)
         };
-        note("think_time", self.think_time.map(|factor| factor.to_string()));
+        note(
+            "think_time",
+            self.think_time.map(|factor| factor.to_string()),
+        );
         note("idle_skip", self.idle_max.map(span));
         note(
             "ramp_up",

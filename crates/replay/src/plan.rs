@@ -74,11 +74,9 @@ impl Planner<'_> {
         let mut planned = Planned::default();
         let timeline = self.options.timeline();
         let mut thinking = self.options.think_time.map(Thinking::new);
-        let mut course = Course::new(
-            self.options.shape(),
-            self.reader.info().span_us,
-            || self.reader.events(),
-        );
+        let mut course = Course::new(self.options.shape(), self.reader.info().span_us, || {
+            self.reader.events()
+        });
         // Where sessions do not keep to the captured time, a round waits for the one before it.
         let rounds_wait = thinking.is_some() || self.options.speed == Speed::Max;
         let (mut round, mut late_ns) = (0, 0);

@@ -118,7 +118,12 @@ mod tests {
 
     #[test]
     fn what_is_later_stays_later_on_every_ramp() {
-        for (speed, seconds) in [("1", 1), ("0.3", 60), ("7.77", 3_600), ("1", 86_400 * 3_650)] {
+        for (speed, seconds) in [
+            ("1", 1),
+            ("0.3", 60),
+            ("7.77", 3_600),
+            ("1", 86_400 * 3_650),
+        ] {
             let timeline = ramp(speed, seconds);
             let mut last = 0;
             let mut offset_us = 0;

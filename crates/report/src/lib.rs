@@ -22,8 +22,8 @@ pub use html::inspect_page;
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, run_text, settings_text,
-    slice_text,
+    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, run_text,
+    settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{

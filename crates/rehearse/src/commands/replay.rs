@@ -35,7 +35,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         return dry_run(&part.reader, &target, &engine, options);
     }
     let Some(output) = &options.output else {
-        return Err(Failure::usage("nothing says where the run goes; give -o NAME.run"));
+        return Err(Failure::usage(
+            "nothing says where the run goes; give -o NAME.run",
+        ));
     };
     let info = replay_with_progress(&part.reader, &target, &engine, output, &interrupt)?;
     summary::show(
@@ -175,7 +177,10 @@ pub fn replay_with_progress(
     let (statements, span_ns) = replay::extent(reader, engine)?;
     let of = match statements == reader.info().statements {
         true => format!("{statements} statements"),
-        false => format!("{statements} statements (copies of {})", reader.info().statements),
+        false => format!(
+            "{statements} statements (copies of {})",
+            reader.info().statements
+        ),
     };
     terminal::note(&format!(
         "Replaying {of} of {} sessions against {} (PostgreSQL {}) at speed {}; {}.",
@@ -187,9 +192,8 @@ pub fn replay_with_progress(
     ));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     // Where sessions or silence decide, the time that it takes is not known before.
-    let is_timed = engine.speed != Speed::Max
-        && engine.think_time.is_none()
-        && engine.idle_max.is_none();
+    let is_timed =
+        engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
     let mut progress = Progress::new(is_timed.then_some(span_ns), statements, interrupt.clone());
     let result = replay::replay(
         reader,

@@ -147,7 +147,9 @@ fn scale(text: &str) -> Result<Factor, String> {
 fn ramp(text: &str) -> Result<Duration, String> {
     let ramp = clock::duration_of(text)?;
     if ramp > RAMP_MAX {
-        return Err(format!("'{text}' is too long for a ramp; give at most 7 days"));
+        return Err(format!(
+            "'{text}' is too long for a ramp; give at most 7 days"
+        ));
     }
     Ok(ramp)
 }

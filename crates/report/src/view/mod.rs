@@ -1,8 +1,8 @@
 //! What is shown, apart from how.
 
-pub(crate) mod dry_run;
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub(crate) mod dry_run;
 pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;

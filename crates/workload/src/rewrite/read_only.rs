@@ -57,10 +57,7 @@ pub fn read_only(sql: &str, parameters: &[Option<Box<str>>]) -> ReadOnly {
             && !part.words.iter().any(|word| word.is("to"))
     };
     // Behind an end within one text the next transaction begins before anything can be set again.
-    let goes_on_behind_an_end = parts
-        .iter()
-        .take(parts.len().saturating_sub(1))
-        .any(ends);
+    let goes_on_behind_an_end = parts.iter().take(parts.len().saturating_sub(1)).any(ends);
     if goes_on_behind_an_end {
         return ReadOnly::Withheld;
     }
@@ -68,7 +65,9 @@ pub fn read_only(sql: &str, parameters: &[Option<Box<str>>]) -> ReadOnly {
         return ReadOnly::Withheld;
     }
     let opens = |part: &&Part<'_>| {
-        let begins = ["begin", "start", "set"].iter().any(|word| first(part, word));
+        let begins = ["begin", "start", "set"]
+            .iter()
+            .any(|word| first(part, word));
         begins && part.words.windows(2).any(is_read_write)
     };
     match (parts.iter().filter(opens).count(), &parts[..]) {
@@ -139,8 +138,8 @@ fn is_withheld(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> bool {
             || matches!(pair[0], Lexeme::Value(text) | Lexeme::Quoted(text)
                 if text.len() > 1 && text[..2].eq_ignore_ascii_case("u&"))
     };
-    let has_escapes = part.words.windows(2).any(escaped)
-        || part.text.to_ascii_lowercase().contains("u&\"");
+    let has_escapes =
+        part.words.windows(2).any(escaped) || part.text.to_ascii_lowercase().contains("u&\"");
     let changes_settings = ["set", "reset"].iter().any(|word| first(part, word));
     changes_settings && has_escapes
 }
