@@ -14,33 +14,39 @@ use workload::{
 
 const START_US: i64 = 1_700_000_000_000_000;
 
+fn started(major: Option<u16>) -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let options = sandbox::Options {
+        auth: Auth::Password("pace".to_owned()),
+        ..sandbox::Options::default()
+    };
+    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    (sandbox, endpoint)
+}
+
+/// One server for most tests of this file; its watchdog ends it when the tests have ended.
 fn server() -> &'static Endpoint {
     static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
-    let (_, endpoint) = SERVER.get_or_init(|| {
-        let places = Places::from_environment().unwrap();
-        let wanted = Wanted {
-            major: None,
-            dir: None,
-            offline: false,
-        };
-        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let options = sandbox::Options {
-            auth: Auth::Password("pace".to_owned()),
-            ..sandbox::Options::default()
-        };
-        let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-        let endpoint = sandbox.start().unwrap();
-        (sandbox, endpoint)
-    });
-    endpoint
+    &SERVER.get_or_init(|| started(None)).1
 }
 
 fn database(name: &str) -> Client {
-    let mut admin = Client::connect(&server().url("postgres"), NoTls).unwrap();
+    database_on(server(), name)
+}
+
+fn database_on(server: &Endpoint, name: &str) -> Client {
+    let mut admin = Client::connect(&server.url("postgres"), NoTls).unwrap();
     admin
         .batch_execute(&format!("CREATE DATABASE {name}"))
         .unwrap();
-    Client::connect(&server().url(name), NoTls).unwrap()
+    Client::connect(&server.url(name), NoTls).unwrap()
 }
 
 struct Unwatched;
@@ -53,6 +59,7 @@ impl Observer for Unwatched {
 
 struct Script {
     directory: tempfile::TempDir,
+    server: String,
     database: String,
     events: Vec<Event>,
 }
@@ -61,6 +68,7 @@ impl Script {
     fn new(database: &str) -> Self {
         Script {
             directory: tempfile::tempdir().unwrap(),
+            server: server().url("postgres"),
             database: database.to_owned(),
             events: Vec::new(),
         }
@@ -126,7 +134,7 @@ impl Script {
         }
         let reader = WorkloadReader::open(&path).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let target = Target::parse(&server().url("postgres"), |_| None).unwrap();
+        let target = Target::parse(&self.server, |_| None).unwrap();
         let forecast = replay::forecast(&reader, options).unwrap();
         let target_info =
             replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
@@ -308,7 +316,17 @@ fn rounds_and_copies_are_sessions_of_their_own_and_rounds_do_not_overlap() {
 
 #[test]
 fn read_only_leaves_every_row_as_it_was_whatever_is_tried() {
-    let mut client = database("read_only");
+    nothing_is_written(server());
+}
+
+#[test]
+fn read_only_holds_on_a_server_that_does_not_tell_when_it_is_unset() {
+    let (_sandbox, server) = started(Some(13));
+    nothing_is_written(&server);
+}
+
+fn nothing_is_written(server: &Endpoint) {
+    let mut client = database_on(server, "read_only");
     client
         .batch_execute(
             "CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE SEQUENCE s;
@@ -420,6 +438,7 @@ fn read_only_leaves_every_row_as_it_was_whatever_is_tried() {
         ],
     ];
     let mut script = Script::new("read_only");
+    script.server = server.url("postgres");
     for (session, texts) in (0..).zip(attempts) {
         script.connect(0, session);
         for text in *texts {
