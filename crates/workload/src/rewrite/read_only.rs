@@ -162,9 +162,9 @@ fn writes_a_file(part: &Part<'_>) -> bool {
 /// The statement with each `READ WRITE` made `READ ONLY`.
 fn closed(part: &Part<'_>) -> String {
     let mut words: Vec<&str> = part.words.iter().map(Lexeme::text).collect();
-    for place in 1..words.len() {
-        if is_read_write(&part.words[place - 1..=place]) {
-            words[place] = "ONLY";
+    for (second, pair) in words.iter_mut().skip(1).zip(part.words.windows(2)) {
+        if is_read_write(pair) {
+            *second = "ONLY";
         }
     }
     words.join(" ")
