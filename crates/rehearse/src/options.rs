@@ -35,7 +35,7 @@ pub enum Command {
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
     Slice(SliceWorkload),
     /// Replay a workload against a server, session by session.
-    Replay(Replay),
+    Replay(Box<Replay>),
     /// Say what happened in a run.
     Summary(Summary),
     /// Compare two runs, statement by statement.
