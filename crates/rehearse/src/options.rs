@@ -33,7 +33,7 @@ pub enum Command {
     /// Say what is in a workload.
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
-    Slice(SliceWorkload),
+    Slice(Box<SliceWorkload>),
     /// Replay a workload against a server, session by session.
     Replay(Box<Replay>),
     /// Say what happened in a run.

@@ -390,7 +390,7 @@ mod tests {
                 let last_round = steps
                     .iter()
                     .any(|step| step.event.session == *session && step.round + 1 == rounds);
-                let has_end = (session % SESSIONS_OF_A_COPY) % 3 != 0;
+                let has_end = !(session % SESSIONS_OF_A_COPY).is_multiple_of(3);
                 assert_eq!(ended.contains(session), has_end || !last_round);
             }
         }

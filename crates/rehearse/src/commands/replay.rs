@@ -31,6 +31,10 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         engine.workload_name = Some(options.workload.display().to_string());
         engine.part = part.given.clone();
     }
+    if let Some(address) = &options.safety.allow_captured_server {
+        let name = "allow_captured_server".to_owned();
+        engine.part.insert(name, address.clone());
+    }
     if options.safety.dry_run {
         return dry_run(&part.reader, &target, &engine, options);
     }
