@@ -5,10 +5,12 @@
 //! Deliberately absent: sleeping (the replay's event loop sleeps in `epoll`), time zones and
 //! calendars beyond printing an instant (reading logs has its own), and any global state.
 
+mod factor;
 mod format;
 mod monotonic;
 mod speed;
 
+pub use factor::{Factor, FactorError};
 pub use format::{duration_of, duration_text, utc_text};
 pub use monotonic::{Clock, HandClock, SystemClock};
 pub use speed::{Speed, SpeedError};

@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod pace;
 pub mod slice;
 
+use pace::{PaceArgs, PartArgs, SafetyArgs};
 use slice::{SliceArgs, SliceWorkload};
 
 /// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
@@ -31,9 +33,9 @@ pub enum Command {
     /// Say what is in a workload.
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
-    Slice(SliceWorkload),
+    Slice(Box<SliceWorkload>),
     /// Replay a workload against a server, session by session.
-    Replay(Replay),
+    Replay(Box<Replay>),
     /// Say what happened in a run.
     Summary(Summary),
     /// Compare two runs, statement by statement.
@@ -233,8 +235,13 @@ pub struct Replay {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// The run to make, NAME.run.
-    #[arg(short, long, value_name = "NAME.run")]
-    pub output: PathBuf,
+    #[arg(
+        short,
+        long,
+        value_name = "NAME.run",
+        required_unless_present = "dry_run"
+    )]
+    pub output: Option<PathBuf>,
     /// How fast: 2 is twice as fast as captured, 0.5 half; `max` waits only for the session's
     /// previous statement.
     #[arg(long, default_value = "1")]
@@ -271,6 +278,15 @@ pub struct Replay {
     /// Show the values in messages of the server.
     #[arg(long)]
     pub show_literals: bool,
+    /// Its pace.
+    #[command(flatten)]
+    pub pace: PaceArgs,
+    /// Its safety.
+    #[command(flatten)]
+    pub safety: SafetyArgs,
+    /// Which part of the workload.
+    #[command(flatten)]
+    pub part: PartArgs,
 }
 
 /// `rehearse summary`

@@ -18,6 +18,7 @@ use pgwire::frontend::startup::{CancelRequest, StartupPacket};
 use rustls::ClientConnection;
 use workload::Sqlstate;
 
+use crate::guard::Guard;
 use crate::link::Link;
 use crate::login::Login;
 use crate::target::{Host, Server, SessionAttributes, SslMode, Target, TargetError};
@@ -41,6 +42,8 @@ pub(crate) struct Connection {
     /// Where it is, and what ends what runs there.
     #[allow(dead_code, reason = "for cancel requests")]
     pub(crate) place: Place,
+    /// What keeps the session from writing, if it must not.
+    pub(crate) guard: Guard,
 }
 
 /// Where a connection led, for a second one to the very same server.
@@ -53,6 +56,35 @@ pub(crate) struct Place {
     process_id: i32,
     secret_key: Vec<u8>,
 }
+
+impl Connection {
+    /// Says to the server that it ends, and expects nothing.
+    fn say_goodbye(&mut self) {
+        let mut goodbye = Vec::new();
+        pgwire::frontend::Terminate.encode(&mut goodbye);
+        self.link.say_goodbye(&goodbye);
+    }
+}
+
+impl Place {
+    fn way(&self) -> Way {
+        match self.encrypted {
+            true => Way::Encrypted,
+            false => Way::Plain,
+        }
+    }
+}
+
+/// What a server answered to a question.
+pub(crate) struct Answer {
+    /// The one that answered.
+    pub(crate) server: Server,
+    /// Its rows.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A text or NULL a column.
+pub(crate) type Row = Vec<Option<String>>;
 
 /// Why a connection could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -198,13 +230,29 @@ impl Dialer {
     /// As [`Dialer::connect`].
     pub(crate) fn try_out(&self, login: &Login) -> Result<(String, String), ConnectError> {
         let mut connection = self.connect(login)?;
-        let mut goodbye = Vec::new();
-        pgwire::frontend::Terminate.encode(&mut goodbye);
-        connection.link.say_goodbye(&goodbye);
+        connection.say_goodbye();
         Ok((
             connection.place.server.to_string(),
             connection.server_version,
         ))
+    }
+
+    /// Asks one question with a simple query, over a connection of its own. Returns the server that
+    /// answered, and the rows, each a text or NULL a column.
+    ///
+    /// # Errors
+    /// As [`Dialer::connect`], and where the server refuses the question.
+    pub(crate) fn ask(&self, login: &Login, question: &str) -> Result<Answer, ConnectError> {
+        let mut connection = self.connect(login)?;
+        connection.say_goodbye();
+        let place = connection.place;
+        let answered = self
+            .begin(&place.server, place.address, login, place.way())
+            .and_then(|mut conversation| conversation.ask_for_rows(question));
+        Ok(Answer {
+            rows: answered.map_err(|failure| failure.error)?,
+            server: place.server,
+        })
     }
 
     /// Asks the server to cancel what runs on a connection: over another one to the same address,
@@ -214,12 +262,8 @@ impl Dialer {
     /// Where the server cannot be reached again.
     #[allow(dead_code, reason = "for cancel requests")]
     pub(crate) fn cancel(&self, place: &Place) -> Result<(), ConnectError> {
-        let way = match place.encrypted {
-            true => Way::Encrypted,
-            false => Way::Plain,
-        };
         let mut channel = self
-            .open(&place.server, place.address, way)
+            .open(&place.server, place.address, place.way())
             .map_err(|failure| failure.error)?;
         let mut request = Vec::new();
         StartupPacket::Cancel(CancelRequest {
@@ -299,17 +343,17 @@ impl Dialer {
         wanted: SessionAttributes,
         way: Way,
     ) -> Result<Connection, Failure> {
-        let channel = self.open(server, address, way)?;
-        let encrypted = channel.tls.is_some();
-        let mut conversation = StartUp::new(self, server, channel);
-        conversation.begin(login)?;
-        conversation.authenticate(login)?;
-        conversation.until_ready()?;
+        let mut conversation = self.begin(server, address, login, way)?;
+        let encrypted = conversation.is_encrypted();
         conversation.check_session(wanted)?;
         if let Some(role) = &login.role {
             conversation.become_role(role)?;
         }
         let (mut unread, known, channel) = conversation.finish();
+        let guard = match self.target.is_read_only() {
+            true => Guard::new(known.default_read_only)?,
+            false => Guard::default(),
+        };
         let mut link = channel
             .into_link()
             .map_err(|error| self.failed(server, error))?;
@@ -329,7 +373,24 @@ impl Dialer {
                 process_id: known.process_id,
                 secret_key: known.secret_key,
             },
+            guard,
         })
+    }
+
+    /// A connection up to the first ReadyForQuery.
+    fn begin<'a>(
+        &'a self,
+        server: &'a Server,
+        address: Option<SocketAddr>,
+        login: &Login,
+        way: Way,
+    ) -> Result<StartUp<'a>, Failure> {
+        let channel = self.open(server, address, way)?;
+        let mut conversation = StartUp::new(self, server, channel);
+        conversation.begin(login)?;
+        conversation.authenticate(login)?;
+        conversation.until_ready()?;
+        Ok(conversation)
     }
 
     /// A socket, with TLS on it if that is the way.

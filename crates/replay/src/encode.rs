@@ -59,6 +59,7 @@ pub(crate) fn job(
         session: event.session,
         sequence: event.sequence,
         due_ns,
+        think_ns: None,
         kind,
         fingerprint,
         captured: Captured {

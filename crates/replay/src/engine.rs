@@ -13,6 +13,7 @@ use workload::WorkloadReader;
 
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
+use crate::course;
 use crate::login::{Login, LoginMap};
 use crate::options::Options;
 use crate::plan::Planner;
@@ -112,16 +113,19 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
+    let target = &options.prepared(target);
     let dialer = Arc::new(Dialer::new(target)?);
+    let statements = course::statements(reader, &options.shape())?;
+    let name = reader.path().display().to_string();
     let mut info = RunInfo {
         status: RunStatus::Complete,
         workload: WorkloadRef {
-            name: reader.path().display().to_string(),
+            name: options.workload_name.clone().unwrap_or(name),
             id: reader.id().to_owned(),
-            statements: reader.info().statements,
+            statements,
         },
         target: target_info,
-        options: describe(options),
+        options: options.described(),
         started_wall_us: clock.wall_us(),
         elapsed_ns: 0,
         span_due_ns: 0,
@@ -141,7 +145,8 @@ pub fn replay(
             Speed::Times { .. } => LEAD_NS,
         };
     let counters = Arc::new(Counters::default());
-    let connectors = Connectors::start(&dialer, reader.info().sessions_at_once, clock, start_ns);
+    let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
+    let connectors = Connectors::start(&dialer, sessions_at_once, clock, start_ns);
     let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
     let mut inboxes = Vec::new();
     let mut workers = Vec::new();
@@ -203,6 +208,7 @@ pub fn replay(
                 counters: counters.clone(),
                 clock: clock.clone(),
                 start_ns,
+                sessions_at_once,
                 stop: &stop,
             };
             scope.spawn(move || planner.plan())
@@ -219,7 +225,7 @@ pub fn replay(
         while !finished.load(Ordering::Acquire) {
             std::thread::sleep(OBSERVE_EVERY);
             let elapsed_ns = clock.now_ns() - start_ns;
-            observer.progress(&counters.snapshot(elapsed_ns, reader.info().statements));
+            observer.progress(&counters.snapshot(elapsed_ns, statements));
             if !stop.load(Ordering::Relaxed) && observer.should_stop() {
                 stop_all(&stop, &inboxes);
             }
@@ -237,7 +243,8 @@ pub fn replay(
     if stop.load(Ordering::Relaxed) {
         info.status = RunStatus::Stopped;
     }
-    let unplanned = reader.info().statements.saturating_sub(planned);
+    info.options.extend(planned.noted);
+    let unplanned = statements.saturating_sub(planned.statements);
     Ok(writer.finish(info, unplanned)?)
 }
 
@@ -248,34 +255,19 @@ fn stop_all(stop: &AtomicBool, inboxes: &[Arc<Inbox>]) {
     }
 }
 
+/// How many statements a replay has, and how long it takes in an open loop, in nanoseconds: silence
+/// that is cut counts. The time is 0 at full speed.
+///
+/// # Errors
+/// Where the workload cannot be read.
+pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), ReplayError> {
+    let shape = options.shape();
+    let span_us = course::span_us(reader, &shape);
+    let statements = course::statements(reader, &shape)?;
+    Ok((statements, options.timeline().due_ns(span_us)))
+}
+
 /// A panic of a thread of ours is a panic of ours.
 fn join<T>(result: std::thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn describe(options: &Options) -> BTreeMap<String, String> {
-    let mut described = BTreeMap::from([
-        ("speed".to_owned(), options.speed.to_string()),
-        ("workers".to_owned(), options.workers.to_string()),
-        ("spin_us".to_owned(), options.spin_us.to_string()),
-    ]);
-    let LoginMap {
-        user,
-        database,
-        users,
-        databases,
-        set_role,
-    } = &options.logins;
-    if *set_role {
-        described.insert("set_role".to_owned(), "yes".to_owned());
-    }
-    for (name, one, map) in [("user", user, users), ("database", database, databases)] {
-        if let Some(one) = one {
-            described.insert(name.to_owned(), one.clone());
-        }
-        for (from, to) in map {
-            described.insert(format!("map_{name} {from}"), to.clone());
-        }
-    }
-    described
 }

@@ -12,6 +12,9 @@ pub(crate) struct Job {
     pub(crate) sequence: u64,
     /// From the replay's start; without meaning under `--speed max`.
     pub(crate) due_ns: i64,
+    /// In a closed loop, how long behind the session's previous event this is due instead;
+    /// `None` for what comes at its own time.
+    pub(crate) think_ns: Option<i64>,
     pub(crate) kind: StatementKind,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) captured: Captured,
@@ -93,6 +96,7 @@ pub(crate) mod test_jobs {
                 session: 9,
                 sequence,
                 due_ns: -5,
+                think_ns: (sequence % 2 == 1).then_some(8),
                 kind: StatementKind::Simple,
                 fingerprint: (sequence % 2 == 0).then_some(Fingerprint(sequence)),
                 captured: Captured {

@@ -13,11 +13,15 @@
 //!
 //! Deliberately absent: printing, async, reading logs, and any judgement of what happened.
 
+mod captured;
 mod connect;
 mod connector;
+mod course;
 mod encode;
 mod engine;
 mod epoll;
+mod forecast;
+mod guard;
 mod job;
 mod link;
 mod login;
@@ -30,11 +34,15 @@ mod record;
 mod session;
 mod spill;
 mod target;
+mod timeline;
 mod tls;
 mod worker;
 
+pub use captured::captured_on;
 pub use connect::ConnectError;
-pub use engine::{ReplayError, check_target, replay};
+pub use course::{SESSIONS_OF_A_COPY, Scale};
+pub use engine::{ReplayError, check_target, extent, replay};
+pub use forecast::{Forecast, forecast};
 pub use login::{Login, LoginMap};
 pub use options::Options;
 pub use progress::{Observer, Snapshot};

@@ -1,14 +1,36 @@
 //! What shapes a replay, as the engine takes it.
 
-use clock::Speed;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use clock::{Factor, Speed};
+
+use crate::course::{Scale, Shape};
+use crate::guard;
 use crate::login::LoginMap;
+use crate::target::Target;
+use crate::timeline::Timeline;
 
 /// What shapes a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How fast captured time passes.
     pub speed: Speed,
+    /// A closed loop: a statement is due when its session's previous one is done and its captured
+    /// think time, times this, has passed. `None`, an open loop: each is due at its captured time.
+    pub think_time: Option<Factor>,
+    /// Silence is cut to this, in captured time.
+    pub idle_max: Option<Duration>,
+    /// For this long, in the replay's time, the speed grows from a tenth to the whole.
+    pub ramp_up: Duration,
+    /// How many times the workload is replayed, one after the other; 0 counts as 1.
+    pub repeat: u32,
+    /// How many times each session is there.
+    pub scale: Scale,
+    /// The server keeps every session from writing.
+    pub read_only: bool,
+    /// The server ends statements that take longer.
+    pub statement_timeout: Option<Duration>,
     /// Who connects where.
     pub logins: LoginMap,
     /// Threads that send and receive; each owns its share of the sessions.
@@ -18,17 +40,121 @@ pub struct Options {
     pub spin_us: u32,
     /// Statements of one session that wait in memory; what waits past them waits on disk.
     pub queue_statements_max: usize,
+    /// Which part of a workload this is of, by option; for the run's manifest.
+    pub part: BTreeMap<String, String>,
+    /// The workload's name for the run's manifest, where it is not that of the reader's.
+    pub workload_name: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
             speed: Speed::ONE,
+            think_time: None,
+            idle_max: None,
+            ramp_up: Duration::ZERO,
+            repeat: 1,
+            scale: Scale::default(),
+            read_only: false,
+            statement_timeout: None,
             logins: LoginMap::default(),
             workers: default_workers(),
             spin_us: 0,
             queue_statements_max: 256,
+            part: BTreeMap::new(),
+            workload_name: None,
         }
+    }
+}
+
+impl Options {
+    /// The target, with the settings that every session of the replay begins with.
+    pub fn prepared(&self, target: &Target) -> Target {
+        let mut target = target.clone();
+        let mut set = |name: &str, value: String| {
+            target.settings.retain(|(known, _)| known != name);
+            target.settings.push((name.to_owned(), value));
+        };
+        if self.read_only {
+            set(guard::SETTING, "on".to_owned());
+        }
+        if let Some(timeout) = self.statement_timeout {
+            // Zero would be no limit.
+            set("statement_timeout", timeout.as_millis().max(1).to_string());
+        }
+        target
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            scale: self.scale,
+            rounds: u64::from(self.repeat.max(1)),
+            idle_max: self.idle_max,
+        }
+    }
+
+    pub(crate) fn timeline(&self) -> Timeline {
+        Timeline {
+            speed: self.speed,
+            ramp_up_ns: i64::try_from(self.ramp_up.as_nanos()).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Everything that was asked for, by name, for the run's manifest.
+    pub fn described(&self) -> BTreeMap<String, String> {
+        let mut described = BTreeMap::from([
+            ("speed".to_owned(), self.speed.to_string()),
+            ("workers".to_owned(), self.workers.to_string()),
+            ("spin_us".to_owned(), self.spin_us.to_string()),
+        ]);
+        let mut note = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                described.insert(name.to_owned(), value);
+            }
+        };
+        let span = |span: Duration| {
+            let ns = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+            clock::duration_text(ns)
+        };
+        note(
+            "think_time",
+            self.think_time.map(|factor| factor.to_string()),
+        );
+        note("idle_skip", self.idle_max.map(span));
+        note(
+            "ramp_up",
+            Some(self.ramp_up).filter(|ramp| !ramp.is_zero()).map(span),
+        );
+        note(
+            "repeat",
+            Some(self.repeat).filter(|&n| n > 1).map(|n| n.to_string()),
+        );
+        if self.scale.factor != Factor::ONE {
+            note("scale", Some(self.scale.factor.to_string()));
+            note("scale_shift", Some(span(self.scale.shift)));
+        }
+        note("read_only", self.read_only.then(|| "true".to_owned()));
+        note("statement_timeout", self.statement_timeout.map(span));
+        let LoginMap {
+            user,
+            database,
+            users,
+            databases,
+            set_role,
+        } = &self.logins;
+        if *set_role {
+            described.insert("set_role".to_owned(), "yes".to_owned());
+        }
+        for (name, one, map) in [("user", user, users), ("database", database, databases)] {
+            if let Some(one) = one {
+                described.insert(name.to_owned(), one.clone());
+            }
+            for (from, to) in map {
+                described.insert(format!("map_{name} {from}"), to.clone());
+            }
+        }
+        described.extend(self.part.clone());
+        described
     }
 }
 

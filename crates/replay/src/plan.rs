@@ -6,15 +6,19 @@
 //! were open at once in the capture: sessions that came one after the other would otherwise all
 //! come together, and the target would refuse most of them.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clock::{Clock, Speed};
-use workload::{ArchiveError, EventKind, WorkloadReader};
+use clock::{Clock, Factor, Speed, duration_text};
+use run::SkipReason;
+use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
+use crate::course::Course;
 use crate::encode;
-use crate::job::Job;
+use crate::guard;
+use crate::job::{Action, Job};
 use crate::options::Options;
 use crate::progress::Counters;
 use crate::target::Target;
@@ -24,7 +28,7 @@ use crate::worker::{Inbox, ToWorker};
 const AHEAD_NS: i64 = 1_000_000_000;
 /// Jobs are handed over in batches of at most this many.
 const BATCH_JOBS_MAX: usize = 256;
-/// At full speed, how many jobs may wait at the workers in all.
+/// At full speed or in a closed loop, how many jobs may wait at the workers in all.
 const WAITING_JOBS_MAX: i64 = 50_000;
 /// At full speed, how long to wait before looking again whether there is room.
 const NAP: Duration = Duration::from_millis(2);
@@ -38,16 +42,26 @@ pub(crate) struct Planner<'a> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) start_ns: i64,
+    /// The most sessions to have open at once at full speed.
+    pub(crate) sessions_at_once: u64,
     pub(crate) stop: &'a AtomicBool,
 }
 
+/// What was planned.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// Statements that were handed over.
+    pub(crate) statements: u64,
+    /// What only the planner knows, for the run's manifest.
+    pub(crate) noted: BTreeMap<String, String>,
+}
+
 impl Planner<'_> {
-    /// Plans until the workload's end or a stop; tells the workers that no more follows. Returns
-    /// how many statements it handed over.
+    /// Plans until the workload's end or a stop; tells the workers that no more follows.
     ///
     /// # Errors
-    /// Where the workload cannot be read on.
-    pub(crate) fn plan(self) -> Result<u64, ArchiveError> {
+    /// Where the workload cannot be read.
+    pub(crate) fn plan(self) -> Result<Planned, ArchiveError> {
         let result = self.hand_out();
         for inbox in &self.inboxes {
             inbox.send(ToWorker::End);
@@ -55,28 +69,51 @@ impl Planner<'_> {
         result
     }
 
-    fn hand_out(&self) -> Result<u64, ArchiveError> {
+    fn hand_out(&self) -> Result<Planned, ArchiveError> {
         let mut batches: Vec<Vec<Job>> = self.inboxes.iter().map(|_| Vec::new()).collect();
-        let mut statements = 0;
-        for item in self.reader.events()? {
-            let (event, fingerprint) = item?;
-            let due_ns = self.options.speed.due_ns(event.due_us);
+        let mut planned = Planned::default();
+        let timeline = self.options.timeline();
+        let mut thinking = self.options.think_time.map(Thinking::new);
+        let mut course = Course::new(self.options.shape(), self.reader.info().span_us, || {
+            self.reader.events()
+        });
+        // Where sessions do not keep to the captured time, a round waits for the one before it.
+        let rounds_wait = thinking.is_some() || self.options.speed == Speed::Max;
+        let (mut round, mut late_ns) = (0, 0);
+        while let Some(step) = course.next()? {
+            let mut event = step.event;
+            let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
+            if rounds_wait && step.round != round {
+                if !self.wait_until_done(&mut batches) {
+                    return Ok(planned);
+                }
+                let later_ns = (self.clock.now_ns() - self.start_ns - due_ns).max(0);
+                late_ns += later_ns;
+                due_ns += later_ns;
+            }
+            round = step.round;
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_turn(due_ns, connects, &mut batches) {
-                return Ok(statements);
+                return Ok(planned);
             }
             if connects {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
             }
-            statements += u64::from(event.kind.is_statement());
+            planned.statements += u64::from(event.kind.is_statement());
             let worker = (event.session % self.inboxes.len() as u64) as usize;
-            let job = encode::job(
+            let think_ns = thinking.as_mut().and_then(|thinking| thinking.of(&event));
+            let withheld = self.options.read_only && !guard::keep_from_writing(&mut event);
+            let mut job = encode::job(
                 event,
-                fingerprint,
+                step.fingerprint,
                 due_ns,
                 self.target,
                 &self.options.logins,
             );
+            job.think_ns = think_ns;
+            if withheld {
+                job.action = Action::Skip(SkipReason::ReadOnly);
+            }
             self.counters
                 .planned_ns
                 .fetch_max(due_ns, Ordering::Relaxed);
@@ -86,23 +123,40 @@ impl Planner<'_> {
             }
         }
         self.send_all(&mut batches);
-        Ok(statements)
+        if self.options.idle_max.is_some() {
+            let cut = duration_text(course.cut_us().saturating_mul(1_000));
+            planned.noted.insert("idle_skipped".to_owned(), cut);
+        }
+        Ok(planned)
+    }
+
+    /// Waits until all that was handed out is done; false after a stop.
+    fn wait_until_done(&self, batches: &mut [Vec<Job>]) -> bool {
+        self.send_all(batches);
+        while self.counters.waiting.load(Ordering::Relaxed) > 0 {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(NAP);
+        }
+        true
     }
 
     /// Waits until this is worth making ready; false after a stop.
     fn wait_for_turn(&self, due_ns: i64, connects: bool, batches: &mut [Vec<Job>]) -> bool {
+        let waiting = || self.counters.waiting.load(Ordering::Relaxed);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return false;
             }
             let early_ns = match self.options.speed {
                 Speed::Max => {
-                    let waiting = self.counters.waiting.load(Ordering::Relaxed);
+                    let waiting = waiting();
                     // Where nothing is left to be done, no session will end by itself.
                     let crowded = connects
                         && waiting > 0
                         && self.counters.sessions_live.load(Ordering::Relaxed)
-                            >= self.reader.info().sessions_at_once as i64;
+                            >= self.sessions_at_once as i64;
                     let far_ahead = waiting >= WAITING_JOBS_MAX;
                     if !crowded && !far_ahead {
                         return true;
@@ -112,10 +166,14 @@ impl Planner<'_> {
                 Speed::Times { .. } => {
                     let now_ns = self.clock.now_ns() - self.start_ns;
                     let early_ns = due_ns - now_ns - AHEAD_NS;
-                    if early_ns <= 0 {
+                    let runs_ahead = self.options.think_time.is_some();
+                    if early_ns <= 0 || (runs_ahead && waiting() < WAITING_JOBS_MAX) {
                         return true;
                     }
-                    early_ns
+                    match runs_ahead {
+                        true => early_ns.min(NAP.as_nanos() as i64),
+                        false => early_ns,
+                    }
                 }
             };
             self.send_all(batches);
@@ -137,5 +195,76 @@ impl Planner<'_> {
                 .fetch_add(batch.len() as i64, Ordering::Relaxed);
             self.inboxes[worker].send(ToWorker::Jobs(std::mem::take(batch)));
         }
+    }
+}
+
+/// The captured think times of a closed loop: from when the server had answered to when the client
+/// sent again.
+struct Thinking {
+    factor: Factor,
+    /// When each open session's previous event was over, in captured time.
+    over_us: HashMap<u64, i64>,
+}
+
+impl Thinking {
+    fn new(factor: Factor) -> Self {
+        Thinking {
+            factor,
+            over_us: HashMap::new(),
+        }
+    }
+
+    /// How long the session thinks before this event; `None` for its first, which comes at its own
+    /// time. Where the capture knows no duration, the statement's time counts as thought.
+    fn of(&mut self, event: &Event) -> Option<i64> {
+        let duration_us = event.outcome.duration_us.unwrap_or(0);
+        let over_us = event.due_us.saturating_add_unsigned(duration_us);
+        let before_us = match event.kind {
+            EventKind::Disconnect => self.over_us.remove(&event.session),
+            _ => self.over_us.insert(event.session, over_us),
+        };
+        // A client that did not wait for the answer did not think either.
+        let think_us = (event.due_us - before_us?).max(0);
+        Some(self.factor.of(think_us.saturating_mul(1_000)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Outcome;
+
+    #[test]
+    fn a_think_time_begins_where_the_answer_was_there() {
+        let event = |session, due_us, duration_us| Event {
+            session,
+            sequence: 0,
+            due_us,
+            kind: EventKind::Simple { sql: "".into() },
+            outcome: Outcome {
+                duration_us,
+                ..Outcome::default()
+            },
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+        };
+        let mut half = Thinking::new("0.5".parse().unwrap());
+        assert_eq!(half.of(&event(1, 100, Some(40))), None);
+        assert_eq!(half.of(&event(2, 110, None)), None);
+        assert_eq!(half.of(&event(1, 200, Some(500))), Some(30_000));
+        assert_eq!(half.of(&event(2, 200, None)), Some(45_000));
+        // Sent before the answer was there, as far as the capture can tell.
+        assert_eq!(half.of(&event(1, 300, None)), Some(0));
+        let end = Event {
+            kind: EventKind::Disconnect,
+            ..event(2, 202, None)
+        };
+        assert_eq!(half.of(&end), Some(1_000));
+        assert!(!half.over_us.contains_key(&2));
+        let mut none = Thinking::new(Factor::ZERO);
+        none.of(&event(1, 0, None));
+        assert_eq!(none.of(&event(1, 1_000_000, None)), Some(0));
     }
 }

@@ -13,10 +13,11 @@
 
 use std::collections::HashMap;
 
-use pgwire::backend::{CommandComplete, ErrorNotice, Report, tag};
+use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
 use workload::Sqlstate;
 
+use crate::guard::Guard;
 use crate::job::{Job, Messages, NamedStatement};
 use crate::queue::Queue;
 
@@ -25,6 +26,7 @@ const WANTED: TagSet = TagSet::of(&[
     tag::COMMAND_COMPLETE,
     tag::ERROR_RESPONSE,
     tag::READY_FOR_QUERY,
+    tag::PARAMETER_STATUS,
 ]);
 
 /// Where a connection stands.
@@ -78,6 +80,8 @@ pub(crate) struct Session {
     pub(crate) unsent_from: usize,
     /// Why the connection went, if the server said so.
     pub(crate) farewell: Option<(Sqlstate, String)>,
+    /// Whether it must be kept from writing before the next statement.
+    pub(crate) guard: Guard,
     scanner: Scanner,
     prepared: Prepared,
 }
@@ -94,6 +98,7 @@ impl Session {
             unsent: Vec::new(),
             unsent_from: 0,
             farewell: None,
+            guard: Guard::default(),
             scanner: Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX),
             prepared: Prepared::default(),
         }
@@ -164,9 +169,19 @@ impl Session {
                             flight.error.get_or_insert(said);
                         }
                     }
+                    tag::PARAMETER_STATUS => {
+                        let status = ParameterStatus::decode(body)?;
+                        self.guard.told(status.name, status.value);
+                    }
                     _ => {
-                        if self.in_flight.is_some() {
-                            return Ok(Heard::Done);
+                        if let Some(flight) = &mut self.in_flight {
+                            if !self.guard.answered() {
+                                return Ok(Heard::Done);
+                            }
+                            // That was the guard's answer: the statement's own comes next.
+                            flight.first_byte_ns = None;
+                            (flight.rows, flight.bytes) = (0, 0);
+                            flight.error = None;
                         }
                     }
                 },
@@ -245,6 +260,7 @@ mod tests {
                 session: 1,
                 sequence: 0,
                 due_ns: 0,
+                think_ns: None,
                 kind: StatementKind::Execute,
                 fingerprint: None,
                 captured: Captured::default(),

@@ -116,6 +116,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_number(out, job.session);
     put_number(out, job.sequence);
     put_number(out, job.due_ns as u64);
+    put_option(out, job.think_ns.map(|think_ns| think_ns as u64));
     put(out, job.kind.name().as_bytes());
     put_option(out, job.fingerprint.map(|fingerprint| fingerprint.0));
     put_option(out, job.captured.duration_us);
@@ -157,6 +158,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let session = number(rest)?;
     let sequence = number(rest)?;
     let due_ns = number(rest)? as i64;
+    let think_ns = option(rest)?.map(|think_ns| think_ns as i64);
     let kind = StatementKind::from_name(&text(rest)?)?;
     let fingerprint = option(rest)?.map(Fingerprint);
     let duration_us = option(rest)?;
@@ -200,6 +202,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
         session,
         sequence,
         due_ns,
+        think_ns,
         kind,
         fingerprint,
         captured: Captured {

@@ -11,13 +11,15 @@ mod passfile;
 mod security;
 mod service;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use passfile::{PasswordFile, PasswordFileProblem};
 pub use security::{Binding, Method, Roots, Security, SslMode};
+
+use crate::guard;
 
 const PORT: u16 = 5432;
 /// libpq waits for ever; a replay must come to an end.
@@ -102,6 +104,9 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// Arguments for the server (`options`), such as `-c work_mem=64MB`.
     pub options: Option<String>,
+    /// Settings that every session begins with, by name, behind those of `options`; they go before
+    /// those of the role and the database.
+    pub settings: Vec<(String, String)>,
     /// `application_name` of sessions whose own is not known.
     pub application: Option<String>,
     /// How far it is trusted.
@@ -238,6 +243,7 @@ impl Target {
                 }
             }),
             options: settings.take("options"),
+            settings: Vec::new(),
             application: settings.take("application_name").or(fallback),
             security,
             keep_alive,
@@ -260,6 +266,30 @@ impl Target {
         })?;
         self.passwords_from = Some(file);
         Ok(())
+    }
+
+    /// Whether sessions begin with `default_transaction_read_only` on.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let keeps = |(name, value): &(String, String)| name == guard::SETTING && value == "on";
+        self.settings.iter().any(keeps)
+    }
+
+    /// What the start-up parameter `options` has: the target's own, and the settings as
+    /// `-c name=value`, with a backslash before white space and backslashes (documentation, 54.7,
+    /// StartupMessage).
+    pub(crate) fn start_up_options(&self) -> String {
+        let mut options = self.options.clone().unwrap_or_default();
+        for (name, value) in &self.settings {
+            let space = if options.is_empty() { "" } else { " " };
+            let _ = write!(options, "{space}-c {name}=");
+            for character in value.chars() {
+                if character.is_ascii_whitespace() || character == '\\' {
+                    options.push('\\');
+                }
+                options.push(character);
+            }
+        }
+        options
     }
 
     /// Hosts and ports in one, without anything secret.

@@ -22,14 +22,15 @@ pub use html::inspect_page;
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, fitness_text, inspect_text, run_text, settings_text,
-    slice_text,
+    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, run_text,
+    settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
     CautionView, CompareView, ErrorChangeView, RatioView, RunSideView, StatementCompareView,
     TimesView, VerdictView,
 };
+pub use view::dry_run::{DryRunSkippedView, DryRunView};
 pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};
 pub use view::inspect::{
     ArrivalsView, CallExampleView, CapturedErrorView, CheckpointsView, CodeCountView,

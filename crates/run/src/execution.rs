@@ -10,7 +10,8 @@ use workload::{Fingerprint, Sqlstate};
 /// - lag = `sent_ns − due_ns` = session lag + tool lag
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The session's number in the workload.
+    /// The session's number in the workload; for a copy of it (`--scale`, `--repeat`) its number,
+    /// from 0, times 10¹² more.
     pub session: u64,
     /// The event's sequence within the session.
     pub sequence: u64,
@@ -20,7 +21,8 @@ pub struct Execution {
     pub kind: StatementKind,
     /// How it ended.
     pub outcome: Outcome,
-    /// When it was due: its captured offset divided by the speed. With `--speed max`, when its
+    /// When it was due: its captured offset divided by the speed; in a closed loop, when its session
+    /// had thought. With `--speed max`, when its
     /// session was free for it.
     pub due_ns: i64,
     /// When its first byte was handed to the operating system; `None` if it never was.
@@ -147,6 +149,8 @@ pub enum SkipReason {
     Stopped,
     /// A cancel: not yet replayed.
     CancelNotReplayed,
+    /// The replay must not write, and the server could not have held this back.
+    ReadOnly,
 }
 
 impl SkipReason {
@@ -157,6 +161,7 @@ impl SkipReason {
             SkipReason::NoConnection => "no_connection",
             SkipReason::Stopped => "stopped",
             SkipReason::CancelNotReplayed => "cancel_not_replayed",
+            SkipReason::ReadOnly => "read_only",
         }
     }
 
@@ -167,6 +172,7 @@ impl SkipReason {
             SkipReason::NoConnection => "its session had no connection",
             SkipReason::Stopped => "the replay was stopped before its turn",
             SkipReason::CancelNotReplayed => "cancel requests are not replayed",
+            SkipReason::ReadOnly => "--read-only: the server could not have kept it from writing",
         }
     }
 
@@ -176,6 +182,7 @@ impl SkipReason {
             "no_connection" => Some(SkipReason::NoConnection),
             "stopped" => Some(SkipReason::Stopped),
             "cancel_not_replayed" => Some(SkipReason::CancelNotReplayed),
+            "read_only" => Some(SkipReason::ReadOnly),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }
     }

@@ -61,7 +61,7 @@ pub struct WorkloadRef {
     pub name: String,
     /// The workload's id, from its manifest.
     pub id: String,
-    /// Statements in it.
+    /// Statements of it to be replayed: those in it, times its copies (`--scale`, `--repeat`).
     pub statements: u64,
 }
 

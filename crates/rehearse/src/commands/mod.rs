@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod compare;
 pub mod inspect;
+pub mod part;
 pub mod recover;
 pub mod replay;
 pub mod sandbox;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use clock::{Clock, SystemClock, duration_text};
+use clock::{Clock, Factor, Speed, SystemClock, duration_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use replay::{LoginMap, Observer, Options, Snapshot, Target};
-use report::Literals;
-use run::{RunInfo, RunStatus};
+use replay::{LoginMap, Observer, Options, Scale, Snapshot, Target};
+use report::{DryRunSkippedView, DryRunView, Literals, dry_run_text, to_json};
+use run::{RunInfo, RunStatus, SkipReason};
 use workload::WorkloadReader;
 
+use crate::commands::part::part;
 use crate::commands::summary;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -28,8 +29,66 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
             "--set-role logs in as one user for all, and none is named; give --user, or a user in the target or in PGUSER",
         ));
     }
+    let mut engine = engine(options)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let whole = WorkloadReader::open(&options.workload)?;
+    let target = engine.prepared(&target);
+    refuse_captured(&whole, &target, &engine.logins, options)?;
+    let part = part(options, whole, &interrupt)?;
+    if !part.given.is_empty() {
+        engine.workload_name = Some(options.workload.display().to_string());
+        engine.part = part.given.clone();
+    }
+    if let Some(address) = &options.safety.allow_captured_server {
+        let name = "allow_captured_server".to_owned();
+        engine.part.insert(name, address.clone());
+    }
+    if options.safety.dry_run {
+        return dry_run(&part.reader, &target, &engine, options);
+    }
+    let Some(output) = &options.output else {
+        return Err(Failure::usage(
+            "nothing says where the run goes; give -o NAME.run",
+        ));
+    };
+    let info = replay_with_progress(&part.reader, &target, &engine, output, &interrupt)?;
+    summary::show(
+        output,
+        options.json,
+        summary::literals(options.show_literals),
+    )?;
+    Ok(match info.status {
+        RunStatus::Complete => Ending::Done,
+        RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
+    })
+}
+
+fn engine(options: &options::Replay) -> Result<Options, Failure> {
+    let (pace, safety) = (&options.pace, &options.safety);
+    if options.speed == Speed::Max {
+        let waiting = [
+            ("--think-time", pace.think_time.is_some()),
+            ("--idle-skip", pace.idle_skip.is_some()),
+            ("--ramp-up", pace.ramp_up.is_some()),
+        ];
+        if let Some((option, _)) = waiting.into_iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!(
+                "--speed max waits for nothing, so {option} has nothing to change; leave one of them out, or give --think-time drop at --speed 1 for sessions that begin at their time and then wait for nothing"
+            )));
+        }
+    }
     let mut engine = Options {
         speed: options.speed,
+        think_time: pace.think_time,
+        idle_max: pace.idle_skip,
+        ramp_up: pace.ramp_up.unwrap_or_default(),
+        repeat: pace.repeat,
+        scale: Scale {
+            factor: pace.scale,
+            shift: pace.scale_shift,
+        },
+        read_only: safety.read_only,
+        statement_timeout: safety.statement_timeout,
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),
@@ -48,18 +107,72 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         }
         engine.workers = workers;
     }
-    let reader = WorkloadReader::open(&options.workload)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let info = replay_with_progress(&reader, &target, &engine, &options.output, &interrupt)?;
-    summary::show(
-        &options.output,
-        options.json,
-        summary::literals(options.show_literals),
-    )?;
-    Ok(match info.status {
-        RunStatus::Complete => Ending::Done,
-        RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
-    })
+    Ok(engine)
+}
+
+/// The server that the workload was captured on is told twice.
+fn refuse_captured(
+    workload: &WorkloadReader,
+    target: &Target,
+    logins: &LoginMap,
+    options: &options::Replay,
+) -> Result<(), Failure> {
+    let address = target.address();
+    match &options.safety.allow_captured_server {
+        Some(named) if *named == address => return Ok(()),
+        Some(named) => {
+            return Err(Failure::usage(format!(
+                "--allow-captured-server names {named}, and the target is {address}; it takes the target's own address, as the second time that it is told"
+            )));
+        }
+        None => {}
+    }
+    match replay::captured_on(workload, target, logins) {
+        None => Ok(()),
+        Some(how) => Err(Failure::usage(format!(
+            "the target {address} is the server that the workload was captured on ({how}), where all of this was already done; give a copy of it, or tell it twice: --allow-captured-server {address}"
+        ))),
+    }
+}
+
+/// Plans everything, tries the logins, and says what would be sent.
+fn dry_run(
+    reader: &WorkloadReader,
+    target: &Target,
+    engine: &Options,
+    options: &options::Replay,
+) -> Result<Ending, Failure> {
+    let target_info = replay::check_target(reader, target, &engine.logins)?;
+    let forecast = replay::forecast(reader, engine)?;
+    let skipped: u64 = forecast.skipped.values().sum();
+    let view = DryRunView {
+        schema: "rehearse/dry-run/1",
+        workload: options.workload.display().to_string(),
+        target: target_info.address,
+        server_version: target_info.server_version,
+        options: engine.described(),
+        sessions: forecast.sessions,
+        statements: forecast.statements,
+        sent: forecast.statements - skipped,
+        writes: forecast.writes,
+        read_only: engine.read_only,
+        skipped: forecast
+            .skipped
+            .iter()
+            .filter_map(|(&name, &count)| {
+                let explanation = SkipReason::from_name(name)?.explanation();
+                Some((name.to_owned(), DryRunSkippedView { explanation, count }))
+            })
+            .collect(),
+        span_us: forecast.span_ns.map(|span_ns| span_ns as f64 / 1e3),
+        idle_skipped_us: forecast.cut_us,
+    };
+    if options.json {
+        terminal::say_line(&to_json(&view));
+    } else {
+        terminal::say(&dry_run_text::render_text(&view, &terminal::style()));
+    }
+    Ok(Ending::Done)
 }
 
 /// Checks the target, says what will happen, and replays. Also the demo's way.
@@ -73,23 +186,28 @@ pub fn replay_with_progress(
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<RunInfo, Failure> {
-    let target_info = replay::check_target(reader, target, &engine.logins)?;
-    let workload = reader.info();
-    let writes = if workload.writes == 0 {
-        "none of them writes, as far as their first words tell".to_owned()
-    } else {
-        format!("{} of them may write, and will", workload.writes)
+    let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
+    let (statements, span_ns) = replay::extent(reader, engine)?;
+    let of = match statements == reader.info().statements {
+        true => format!("{statements} statements"),
+        false => format!(
+            "{statements} statements (copies of {})",
+            reader.info().statements
+        ),
     };
     terminal::note(&format!(
-        "Replaying {} statements of {} sessions against {} (PostgreSQL {}) at speed {}; {writes}.",
-        workload.statements,
-        workload.sessions,
+        "Replaying {of} of {} sessions against {} (PostgreSQL {}) at speed {}; {}.",
+        reader.info().sessions,
         target_info.address,
         target_info.server_version,
         engine.speed,
+        writes(reader, engine),
     ));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let mut progress = Progress::new(reader, engine.speed, interrupt.clone());
+    // Where sessions or silence decide, the time that it takes is not known before.
+    let is_timed =
+        engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
+    let mut progress = Progress::new(is_timed.then_some(span_ns), statements, interrupt.clone());
     let result = replay::replay(
         reader,
         target,
@@ -101,6 +219,30 @@ pub fn replay_with_progress(
     );
     progress.bar.finish_and_clear();
     Ok(result?)
+}
+
+/// What becomes of what the workload writes, said before it happens.
+fn writes(reader: &WorkloadReader, engine: &Options) -> String {
+    let writes = reader.info().writes;
+    if writes == 0 {
+        return "none of them writes, as far as their first words tell".to_owned();
+    }
+    if engine.read_only {
+        return format!("{writes} of the workload's may write: the server will refuse them");
+    }
+    let rounds = u64::from(engine.repeat.max(1));
+    let copies = engine.scale.copies() * rounds;
+    if copies == 1 {
+        return match engine.scale.factor == Factor::ONE {
+            true => format!("{writes} of them may write, and will"),
+            false => format!(
+                "up to {writes} of them may write, and will, on what other sessions wrote in the capture and do not write here"
+            ),
+        };
+    }
+    format!(
+        "{writes} of the workload's may write, and will, up to {copies} times each: keys that they bring with them are there already the second time (expect 23505, duplicate keys), what they delete is gone, and copies wait for one another's locks"
+    )
 }
 
 /// The values' default: hidden.
@@ -124,23 +266,19 @@ struct Progress {
     bar: ProgressBar,
     interrupt: Interrupt,
     told_stop: bool,
-    /// What the replay takes if it keeps pace; `None` at full speed.
+    /// What the replay takes if it keeps pace; `None` where that is not known before.
     span_ns: Option<i64>,
     last: Snapshot,
 }
 
-/// The bar counts milliseconds of a paced replay, or statements at full speed.
+/// The bar counts milliseconds where the time is known, or statements.
 const NS_IN_MS: i64 = 1_000_000;
 
 impl Progress {
-    fn new(reader: &WorkloadReader, speed: clock::Speed, interrupt: Interrupt) -> Self {
-        let span_ns = match speed {
-            clock::Speed::Max => None,
-            clock::Speed::Times { .. } => Some(speed.due_ns(reader.info().span_us)),
-        };
+    fn new(span_ns: Option<i64>, statements: u64, interrupt: Interrupt) -> Self {
         let length = match span_ns {
             Some(span_ns) => span_ns / NS_IN_MS,
-            None => reader.info().statements as i64,
+            None => i64::try_from(statements).unwrap_or(i64::MAX),
         };
         let bar = ProgressBar::with_draw_target(
             Some(length.max(1) as u64),

@@ -1,8 +1,13 @@
 //! `rehearse slice`: a part of a workload becomes a workload.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use report::{SliceView, slice_text, to_json};
-use workload::rewrite::{SessionRecords, SliceError, Slicer};
-use workload::{ArchiveError, EventKind, Session, SliceNote, WorkloadReader, WorkloadWriter};
+use workload::rewrite::{SessionRecords, Slice, SliceAccount, SliceError, Slicer};
+use workload::{
+    ArchiveError, EventKind, Session, SliceNote, WorkloadInfo, WorkloadReader, WorkloadWriter,
+};
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
@@ -20,9 +25,42 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     must_be_a_workloads_name(&options.output)?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let reader = WorkloadReader::open(&options.workload)?;
+    let (info, account) = cut(
+        &reader,
+        slice,
+        options.slice.given(),
+        &options.output,
+        &interrupt,
+    )?;
+    let view = SliceView::new(&account).of(
+        &options.workload.display().to_string(),
+        &options.output.display().to_string(),
+        &info,
+    );
+    if options.json {
+        terminal::say_line(&to_json(&view));
+    } else {
+        terminal::say(&slice_text::render_text(&view, &terminal::style()));
+    }
+    Ok(Ending::Done)
+}
+
+/// Writes the part of a workload that a slice keeps to `output`. `given` are the options that say
+/// which, for the manifest.
+///
+/// # Errors
+/// Where the slice makes no sense for this workload, one cannot be read or the other not written,
+/// or it was stopped.
+pub fn cut(
+    reader: &WorkloadReader,
+    slice: Slice,
+    given: BTreeMap<String, Vec<String>>,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<(WorkloadInfo, SliceAccount), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut slicer = Slicer::new(slice, Some(start_us));
-    let mut writer = WorkloadWriter::create(&options.output, workload::WriterOptions::default())?;
+    let mut writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
     let mut records = SessionRecords::new(reader.sessions()?);
     let mut server_events = reader.server_events()?.peekable();
     let mut told_until = |slicer: &mut Slicer, writer: &mut WorkloadWriter, now_us: i64| {
@@ -63,23 +101,13 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     let account = slicer.finish()?;
     let mut provenance = reader.info().provenance.clone();
     provenance.slices.push(SliceNote {
-        workload: options.workload.display().to_string(),
+        workload: reader.path().display().to_string(),
         workload_id: reader.id().to_owned(),
-        options: options.slice.given(),
+        options: given,
         account: account.clone(),
     });
     let info = writer.finish(provenance)?;
-    let view = SliceView::new(&account).of(
-        &options.workload.display().to_string(),
-        &options.output.display().to_string(),
-        &info,
-    );
-    if options.json {
-        terminal::say_line(&to_json(&view));
-    } else {
-        terminal::say(&slice_text::render_text(&view, &terminal::style()));
-    }
-    Ok(Ending::Done)
+    Ok((info, account))
 }
 
 /// A session's record, with the times of a reader, goes to the writer if something of it is kept.

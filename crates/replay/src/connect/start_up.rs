@@ -13,7 +13,7 @@ use postgres_protocol::authentication::sasl::{
 use workload::Sqlstate;
 
 use super::{
-    Channel, ConnectError, Dialer, Failure, Known, NO_PASSWORD, NO_POSTGRESQL, is_timeout,
+    Channel, ConnectError, Dialer, Failure, Known, NO_PASSWORD, NO_POSTGRESQL, Row, is_timeout,
 };
 use crate::login::Login;
 use crate::target::{Binding, Method, Server, SessionAttributes};
@@ -53,6 +53,10 @@ impl<'a> StartUp<'a> {
         (self.unread, self.known, self.channel)
     }
 
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.channel.tls.is_some()
+    }
+
     pub(super) fn begin(&mut self, login: &Login) -> Result<(), Failure> {
         let mut parameters: Vec<(&[u8], &[u8])> = vec![
             (b"user", login.user.as_bytes()),
@@ -63,7 +67,8 @@ impl<'a> StartUp<'a> {
         if !login.application.is_empty() {
             parameters.push((b"application_name", login.application.as_bytes()));
         }
-        if let Some(options) = &self.dialer.target.options {
+        let options = self.dialer.target.start_up_options();
+        if !options.is_empty() {
             parameters.push((b"options", options.as_bytes()));
         }
         startup::encode(PROTOCOL_3_0, parameters, &mut self.out)
@@ -354,14 +359,14 @@ impl<'a> StartUp<'a> {
     fn is_standby(&mut self) -> Result<bool, Failure> {
         match self.known.in_hot_standby {
             Some(is) => Ok(is),
-            None => Ok(self.ask("SELECT pg_catalog.pg_is_in_recovery()")? == b"t"),
+            None => Ok(self.ask("SELECT pg_catalog.pg_is_in_recovery()")? == "t"),
         }
     }
 
     fn is_read_only(&mut self) -> Result<bool, Failure> {
         match (self.known.default_read_only, self.known.in_hot_standby) {
             (Some(by_default), Some(standby)) => Ok(by_default || standby),
-            _ => Ok(self.ask("SHOW transaction_read_only")? == b"on"),
+            _ => Ok(self.ask("SHOW transaction_read_only")? == "on"),
         }
     }
 
@@ -382,21 +387,31 @@ impl<'a> StartUp<'a> {
     }
 
     /// The first value of the answer to a statement.
-    fn ask(&mut self, sql: &str) -> Result<Vec<u8>, Failure> {
+    fn ask(&mut self, sql: &str) -> Result<String, Failure> {
+        let rows = self.ask_for_rows(sql)?;
+        let first = rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next());
+        Ok(first.flatten().unwrap_or_default())
+    }
+
+    /// Sends a statement as a simple query; its rows, each a text or NULL a column.
+    pub(super) fn ask_for_rows(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
         Query {
             sql: sql.as_bytes(),
         }
         .encode(&mut self.out)
         .map_err(|error| ConnectError::new(NO_POSTGRESQL, error.to_string()))?;
         self.send()?;
-        let mut answer = Vec::new();
+        let mut rows = Vec::new();
         loop {
             let reply = self.receive()?;
             match backend::Message::decode(reply.tag, &reply.body) {
-                Ok(backend::Message::ReadyForQuery(_)) => return Ok(answer),
+                Ok(backend::Message::ReadyForQuery(_)) => return Ok(rows),
                 Ok(backend::Message::DataRow(row)) => {
-                    let first = row.columns.iter().next().flatten();
-                    answer = first.unwrap_or_default().to_vec();
+                    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+                    rows.push(row.columns.iter().map(|value| value.map(text)).collect());
                 }
                 Ok(backend::Message::ParameterStatus(status)) => {
                     self.known.parameter(status.name, status.value);

@@ -89,7 +89,10 @@ impl Worker {
             }
             let due_ns = match session.queue.peek(&mut self.spill) {
                 Ok(Some(_)) if self.parts.at_full_speed => now_ns,
-                Ok(Some(job)) => job.due_ns,
+                Ok(Some(job)) => match job.think_ns {
+                    None => job.due_ns,
+                    Some(think_ns) => session.free_ns.saturating_add(think_ns),
+                },
                 Ok(None) => {
                     // Not busy any more; nothing waits.
                     self.busy -= 1;
@@ -136,6 +139,11 @@ impl Worker {
                     self.slots[slot].session.phase = Phase::Gone;
                 }
                 Action::Skip(reason) => {
+                    if job.think_ns.is_some() {
+                        // What follows comes as it would behind it.
+                        let as_long_ns = job.captured.duration_us.unwrap_or(0) * 1_000;
+                        self.slots[slot].session.free_ns = due_ns + as_long_ns as i64;
+                    }
                     self.record(now_ns, done(&job, Outcome::Skipped(reason), None, None, 0));
                 }
                 _ if phase != Phase::Idle => {
@@ -200,6 +208,7 @@ impl Worker {
                 self.slots[slot].socket = Some(connection.link);
                 let session = &mut self.slots[slot].session;
                 session.phase = Phase::Idle;
+                session.guard = connection.guard;
                 // Notices that came behind the first ReadyForQuery.
                 let _ = session.hear(&mut &connection.unread[..], now_ns);
                 self.parts

@@ -29,7 +29,13 @@ impl Worker {
             session, socket, ..
         } = &mut self.slots[slot];
         let Some(socket) = socket else { return };
-        let needed = session.needed(&messages);
+        let guarded;
+        let mut needed = session.needed(&messages);
+        if session.guard.is_needed() {
+            guarded = [crate::guard::message(), needed].concat();
+            needed = &guarded;
+            session.guard.sent();
+        }
         let sent_ns = self.parts.clock.now_ns() - self.parts.start_ns;
         if self.parts.at_full_speed {
             job.due_ns = sent_ns;

@@ -15,6 +15,7 @@ const EXAMPLES_MAX: usize = 8;
 /// The run as text, ending with a line feed.
 pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
+    lines.extend(options_line(&view.options));
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
     lines.extend(times(view, *style));
@@ -56,6 +57,21 @@ fn heading(view: &RunSummaryView, style: TextStyle) -> String {
         style.paint(tone, status),
         one_line(&against, style.columns())
     )
+}
+
+/// The options that shape what is replayed, beside the speed; those of the machinery and the logins
+/// are in the manifest.
+pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String> {
+    let quiet = |name: &str| {
+        let machinery = ["speed", "workers", "spin_us", "user", "database"];
+        machinery.contains(&name) || name.starts_with("map_")
+    };
+    let shown: Vec<String> = options
+        .iter()
+        .filter(|(name, _)| !quiet(name))
+        .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
+        .collect();
+    (!shown.is_empty()).then(|| format!("  with {}", one_line(&shown.join(", "), 400)))
 }
 
 fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {

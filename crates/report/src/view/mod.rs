@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub(crate) mod dry_run;
 pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;

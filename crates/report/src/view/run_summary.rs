@@ -27,6 +27,8 @@ pub struct RunSummaryView {
     pub server_version: String,
     /// The replay's speed.
     pub speed: String,
+    /// Everything that was asked for, by option.
+    pub options: BTreeMap<String, String>,
     /// From the replay's start to the last event done, in microseconds.
     pub elapsed_us: f64,
     /// From the replay's start to the last event due, in microseconds.
@@ -100,7 +102,8 @@ pub struct ErrorsVersusCaptureView {
 pub struct ErrorExampleView {
     /// The error.
     pub sqlstate: String,
-    /// The session's number in the workload.
+    /// The session's number in the run: that in the workload, and for a copy its number times
+    /// 10¹² more.
     pub session: u64,
     /// The event's sequence in the session, from 0.
     pub sequence: u64,
@@ -137,6 +140,7 @@ impl RunSummaryView {
                 .get("speed")
                 .map_or("1", String::as_str)
                 .to_owned(),
+            options: info.options.clone(),
             elapsed_us: summary.elapsed_ns as f64 / 1e3,
             span_due_us: info.span_due_ns as f64 / 1e3,
             statements,

@@ -1,5 +1,5 @@
 //! Workloads made of workloads: today slices, of a stretch of time, of some sessions, of some
-//! statements.
+//! statements; and what a replay that must not write may send ([`read_only`]).
 //!
 //! A [`Slicer`] is pushed events and sessions and pushes on what is in the slice. Each session's
 //! events come in their order, sessions may interleave as they like: so a capture can push while
@@ -23,6 +23,7 @@ mod items;
 mod moment;
 mod parts;
 mod pattern;
+mod read_only;
 mod records;
 mod session_state;
 mod slice;
@@ -31,5 +32,6 @@ pub use account::{LeftOut, SliceAccount};
 pub use filter::{Choice, Filter, StatementKind};
 pub use moment::{Moment, MomentError};
 pub use pattern::Pattern;
+pub use read_only::{ReadOnly, read_only};
 pub use records::SessionRecords;
 pub use slice::{Slice, SliceError, Slicer};

@@ -1,0 +1,195 @@
+//! The options of a replay, as typed: what is refused, what is foreseen, what a part and copies are.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sandbox::{Auth, Endpoint, Options, Places, Sandbox, Wanted};
+
+fn rehearse(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments);
+    for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
+        command.env_remove(variable);
+    }
+    command.output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn server() -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: None,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let options = Options {
+        auth: Auth::Trust,
+        ..Options::default()
+    };
+    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    (sandbox, endpoint)
+}
+
+/// Ten sessions of a second, each with ten reads and a write.
+fn log(path: &Path) {
+    let mut log = String::new();
+    for tick in 0..=11 {
+        for session in 0..10 {
+            let what = match tick {
+                0 => "connection authorized: user=postgres database=postgres".to_owned(),
+                11 => "statement: INSERT INTO nowhere VALUES (1)".to_owned(),
+                tick => format!("statement: SELECT {tick}"),
+            };
+            let (time, pid) = (tick * 90 + session, 100 + session);
+            writeln!(
+                log,
+                "2026-03-01 09:00:{:02}.{:03} UTC [{pid}] LOG:  {what}",
+                time / 1_000,
+                time % 1_000
+            )
+            .unwrap();
+        }
+    }
+    std::fs::write(path, log).unwrap();
+}
+
+#[test]
+fn a_replay_says_before_it_does_and_does_what_it_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let url = endpoint.url("postgres");
+    let data = data_directory(&url);
+    // The log lies where the server keeps its own.
+    let of_server = Path::new(&data).join("today.log");
+    log(&of_server);
+    log(Path::new(&path("copied.log")));
+    for (from, to) in [
+        (of_server.display().to_string(), "server.workload"),
+        (path("copied.log"), "copied.workload"),
+    ] {
+        let workload = path(to);
+        let arguments = [
+            "capture", "log", &from, "--prefix", "%m [%p] ", "-o", &workload,
+        ];
+        let output = rehearse(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let run = path("a.run");
+
+    // The captured server is told twice.
+    let captured = path("server.workload");
+    let once = ["replay", &captured, "--target", &url, "-o", &run];
+    let said = refused(&once);
+    assert!(
+        said.contains("--allow-captured-server 127.0.0.1:"),
+        "{said}"
+    );
+    let wrong = [&once[..], &["--allow-captured-server", "elsewhere:5432"]].concat();
+    assert!(refused(&wrong).contains("names elsewhere:5432"));
+    assert!(!Path::new(&run).exists());
+    let address = said.rsplit(' ').next().unwrap().trim();
+    let twice = [
+        &once[..],
+        &["--allow-captured-server", address, "--dry-run"],
+    ]
+    .concat();
+    assert_eq!(rehearse(&twice).status.code(), Some(0));
+
+    // A dry run leaves nothing, and foresees what the replay then does.
+    let copied = path("copied.workload");
+    let shaping = [
+        "replay",
+        &copied,
+        "--target",
+        &url,
+        "--speed",
+        "max",
+        "--json",
+        "--repeat",
+        "2",
+        "--scale",
+        "1.5x",
+        "--read-only",
+        "--from",
+        "+400ms",
+        "--not-kind",
+        "ddl",
+    ];
+    let foreseen = json(&[&shaping[..], &["--dry-run"]].concat());
+    assert!(!Path::new(&run).exists());
+    assert_eq!(foreseen["options"]["from"], "400 ms from the start");
+    let done = json(&[&shaping[..], &["-o", &run]].concat());
+    assert_eq!(done["statements"], foreseen["statements"], "{done:#}");
+    assert_eq!(
+        done["failed"]["25006"].as_u64(),
+        None,
+        "there is no such table"
+    );
+    assert_eq!(done["failed"]["42P01"], foreseen["writes"]);
+    assert_eq!(done["options"]["scale"], "1.5");
+    assert_eq!(done["workload"], copied);
+    let statements = done["statements"].as_u64().unwrap();
+    // Of the eleven, those from 400 ms on are seven; each session is there twice or four times.
+    assert_eq!(statements % 14, 0);
+    assert!((140..=280).contains(&statements), "{statements}");
+    // The part is gone with the replay.
+    let left: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("part"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn data_directory(url: &str) -> String {
+    let mut client = postgres::Client::connect(url, postgres::NoTls).unwrap();
+    client.query_one("SHOW data_directory", &[]).unwrap().get(0)
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_with_what_does() {
+    let replay = [
+        "replay",
+        "x.workload",
+        "--target",
+        "postgres://h/x",
+        "-o",
+        "x.run",
+    ];
+    for (more, says) in [
+        (
+            &["--speed", "max", "--think-time", "keep"][..],
+            "waits for nothing",
+        ),
+        (
+            &["--speed", "max", "--idle-skip", "1s"],
+            "--idle-skip has nothing",
+        ),
+        (&["--think-time", "long"], "keep, drop, or a factor"),
+        (&["--scale", "0x"], "above 0"),
+        (&["--scale", "101"], "up to 100"),
+        (&["--repeat", "0"], "1..=10000"),
+        (&["--ramp-up", "200h"], "at most 7 days"),
+        (&["--statement-timeout", "10"], "30s"),
+    ] {
+        let said = refused(&[&replay[..], more].concat());
+        assert!(said.contains(says), "{more:?}: {said}");
+    }
+    let said = refused(&["replay", "x.workload", "--target", "postgres://h/x"]);
+    assert!(said.contains("--output"), "{said}");
+}

@@ -1,0 +1,532 @@
+//! Pace, copies and safety, against a real PostgreSQL.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clock::{Clock, Factor, Speed, SystemClock};
+use postgres::{Client, NoTls};
+use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
+use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
+use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use workload::{
+    Event, EventKind, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter, WriterOptions,
+};
+
+const START_US: i64 = 1_700_000_000_000_000;
+
+fn started(major: Option<u16>) -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let options = sandbox::Options {
+        auth: Auth::Password("pace".to_owned()),
+        ..sandbox::Options::default()
+    };
+    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    (sandbox, endpoint)
+}
+
+/// One server for most tests of this file; its watchdog ends it when the tests have ended.
+fn server() -> &'static Endpoint {
+    static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
+    &SERVER.get_or_init(|| started(None)).1
+}
+
+fn database(name: &str) -> Client {
+    database_on(server(), name)
+}
+
+fn database_on(server: &Endpoint, name: &str) -> Client {
+    let mut admin = Client::connect(&server.url("postgres"), NoTls).unwrap();
+    admin
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .unwrap();
+    Client::connect(&server.url(name), NoTls).unwrap()
+}
+
+struct Unwatched;
+impl Observer for Unwatched {
+    fn progress(&mut self, _: &Snapshot) {}
+    fn should_stop(&mut self) -> bool {
+        false
+    }
+}
+
+struct Script {
+    directory: tempfile::TempDir,
+    server: String,
+    database: String,
+    events: Vec<Event>,
+}
+
+impl Script {
+    fn new(database: &str) -> Self {
+        Script {
+            directory: tempfile::tempdir().unwrap(),
+            server: server().url("postgres"),
+            database: database.to_owned(),
+            events: Vec::new(),
+        }
+    }
+
+    fn at(&mut self, due_ms: i64, session: u64, kind: EventKind) -> &mut Event {
+        let before = self.events.iter().filter(|event| event.session == session);
+        let sequence = before.count() as u64;
+        self.events.push(Event {
+            session,
+            sequence,
+            due_us: START_US + due_ms * 1_000,
+            kind,
+            outcome: workload::Outcome::default(),
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+        });
+        self.events.last_mut().unwrap()
+    }
+
+    fn connect(&mut self, due_ms: i64, session: u64) {
+        let database = self.database.as_str().into();
+        let kind = EventKind::Connect {
+            database,
+            user: "postgres".into(),
+            application: "".into(),
+        };
+        self.at(due_ms, session, kind);
+    }
+
+    fn simple(&mut self, due_ms: i64, session: u64, sql: &str) -> &mut Event {
+        self.at(due_ms, session, EventKind::Simple { sql: sql.into() })
+    }
+
+    fn replay(&self, options: &Options) -> (RunInfo, Vec<Execution>) {
+        let path = self.directory.path().join("pace.workload");
+        if !path.exists() {
+            let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+            for event in &self.events {
+                writer.event(&event.borrowed()).unwrap();
+            }
+            for event in &self.events {
+                if let EventKind::Connect { database, user, .. } = &event.kind {
+                    let of_session = |other: &&Event| other.session == event.session;
+                    let session = Session {
+                        id: event.session,
+                        database: database.clone(),
+                        user: user.clone(),
+                        application: "".into(),
+                        client: "".into(),
+                        start_us: event.due_us,
+                        end_us: self.events.iter().rfind(of_session).unwrap().due_us,
+                        start_seen: true,
+                        end_seen: true,
+                        statements: 0,
+                    };
+                    writer.session(session).unwrap();
+                }
+            }
+            writer.finish(Provenance::default()).unwrap();
+        }
+        let reader = WorkloadReader::open(&path).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let target = Target::parse(&self.server, |_| None).unwrap();
+        let forecast = replay::forecast(&reader, options).unwrap();
+        let target_info =
+            replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
+        let run = self.directory.path().join("pace.run");
+        let _ = std::fs::remove_dir_all(&run);
+        let mut watcher = Unwatched;
+        let info = replay::replay(
+            &reader,
+            &target,
+            target_info,
+            options,
+            &run,
+            &clock,
+            &mut watcher,
+        )
+        .unwrap();
+        // What was foreseen is what became of it, and it adds up.
+        let failed: u64 = info.failed.values().sum();
+        let skipped: u64 = info.skipped.values().sum();
+        assert_eq!(info.statements, info.done + failed + skipped);
+        assert_eq!(info.statements, forecast.statements);
+        assert_eq!(info.workload.statements, forecast.statements);
+        assert_eq!(skipped, forecast.skipped.values().sum::<u64>());
+        let executions = RunReader::open(&run).unwrap().executions().unwrap();
+        (info, executions.collect::<Result<_, _>>().unwrap())
+    }
+}
+
+fn statements(executions: &[Execution]) -> Vec<&Execution> {
+    let is_statement = |execution: &&Execution| execution.is_statement();
+    executions.iter().filter(is_statement).collect()
+}
+
+const MS: i64 = 1_000_000;
+
+#[test]
+fn a_closed_loop_waits_for_the_answer_and_then_thinks() {
+    let _client = database("closed_loop");
+    let mut script = Script::new("closed_loop");
+    script.connect(0, 1);
+    // 100 ms in the capture, 400 ms here; then 200 ms of thought.
+    script
+        .simple(10, 1, "SELECT pg_sleep(0.4)")
+        .outcome
+        .duration_us = Some(100_000);
+    script.simple(310, 1, "SELECT 2").outcome.duration_us = Some(0);
+    script.simple(20_310, 1, "SELECT 3");
+    script.at(20_310, 1, EventKind::Disconnect);
+    let closed = |think: &str| Options {
+        think_time: Some(think.parse().unwrap()),
+        ..Options::default()
+    };
+    let (info, executions) = script.replay(&closed("0.01"));
+    assert_eq!(info.options["think_time"], "0.01");
+    let rows = statements(&executions);
+    assert_eq!(rows[1].due_ns - rows[0].done_ns.unwrap(), 2 * MS);
+    assert_eq!(rows[2].due_ns - rows[1].done_ns.unwrap(), 200 * MS);
+    for row in &rows {
+        assert!(row.sent_ns.unwrap() >= row.due_ns && row.session_lag_ns == 0);
+    }
+    // Dropped: 20 s of thought are gone.
+    let (_, executions) = script.replay(&closed("0"));
+    let rows = statements(&executions);
+    assert_eq!(rows[2].due_ns, rows[1].done_ns.unwrap());
+    assert!(info.elapsed_ns < 10_000 * MS);
+}
+
+#[test]
+fn what_a_closed_loop_skips_takes_its_time() {
+    let _client = database("closed_skips");
+    let mut script = Script::new("closed_skips");
+    script.connect(0, 1);
+    script.simple(0, 1, "SELECT 1");
+    let skipped = script.simple(50, 1, "COPY t FROM STDIN");
+    skipped.outcome.duration_us = Some(100_000);
+    skipped.unreplayable = Some(workload::Unreplayable::CopyDataMissing);
+    script.simple(200, 1, "SELECT 2");
+    script.at(200, 1, EventKind::Disconnect);
+    let (_, executions) = script.replay(&Options {
+        think_time: Some(Factor::ONE),
+        ..Options::default()
+    });
+    let rows = statements(&executions);
+    assert_eq!(rows[2].due_ns - rows[0].done_ns.unwrap(), 200 * MS);
+}
+
+#[test]
+fn silence_is_skipped_and_told() {
+    let _client = database("idle_skip");
+    let mut script = Script::new("idle_skip");
+    script.connect(0, 1);
+    script.simple(0, 1, "SELECT 1");
+    script.simple(3_600_000, 1, "SELECT 2");
+    script.at(3_600_000, 1, EventKind::Disconnect);
+    let (info, executions) = script.replay(&Options {
+        idle_max: Some(Duration::from_millis(200)),
+        ..Options::default()
+    });
+    let rows = statements(&executions);
+    assert_eq!(rows[1].due_ns - rows[0].due_ns, 200 * MS);
+    // An hour, less 200 ms.
+    assert_eq!(info.options["idle_skipped"], "59 min 59 s");
+}
+
+#[test]
+fn rounds_and_copies_are_sessions_of_their_own_and_rounds_do_not_overlap() {
+    let mut client = database("copies");
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE n (a int)")
+        .unwrap();
+    for options in [
+        Options {
+            speed: Speed::Max,
+            ..Options::default()
+        },
+        Options {
+            speed: "4".parse().unwrap(),
+            think_time: Some(Factor::ZERO),
+            ..Options::default()
+        },
+    ] {
+        client.batch_execute("TRUNCATE t, n").unwrap();
+        let mut script = Script::new("copies");
+        for session in 0..4 {
+            script.connect(session, session as u64);
+        }
+        for session in 0..4u64 {
+            script.simple(10, session, &format!("INSERT INTO t VALUES ({session})"));
+            // The transaction is left open: the next round must not wait for it for ever.
+            script.simple(20, session, "BEGIN; LOCK TABLE n IN SHARE MODE");
+        }
+        let options = Options {
+            repeat: 3,
+            scale: Scale {
+                factor: "2".parse().unwrap(),
+                shift: Duration::from_millis(5),
+            },
+            ..options
+        };
+        let (info, executions) = script.replay(&options);
+        assert_eq!(info.statements, 8 * 6);
+        assert_eq!(
+            (
+                info.options["repeat"].as_str(),
+                info.options["scale"].as_str()
+            ),
+            ("3", "2")
+        );
+        assert_eq!(info.failed["23505"], 4 * 5, "each key is new once");
+        let mut copies = vec![0; 6];
+        let mut spans = vec![(i64::MAX, 0); 3];
+        for row in statements(&executions) {
+            assert!(row.session % SESSIONS_OF_A_COPY < 4);
+            let copy = (row.session / SESSIONS_OF_A_COPY) as usize;
+            copies[copy] += 1;
+            let span = &mut spans[copy / 2];
+            span.0 = span.0.min(row.sent_ns.unwrap());
+            span.1 = span.1.max(row.done_ns.unwrap());
+        }
+        assert_eq!(copies, [8; 6]);
+        assert!(
+            spans[0].1 <= spans[1].0 && spans[1].1 <= spans[2].0,
+            "{spans:?}"
+        );
+        // Each session's statements are in order.
+        for copy in 0..6 {
+            for session in 0..4 {
+                let id = copy * SESSIONS_OF_A_COPY + session;
+                let of: Vec<u64> = executions
+                    .iter()
+                    .filter(|execution| execution.session == id && execution.is_statement())
+                    .map(|execution| execution.sequence)
+                    .collect();
+                assert_eq!(of, [1, 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn read_only_leaves_every_row_as_it_was_whatever_is_tried() {
+    nothing_is_written(server());
+}
+
+#[test]
+fn read_only_holds_on_a_server_that_does_not_tell_when_it_is_unset() {
+    let (_sandbox, server) = started(Some(13));
+    nothing_is_written(&server);
+}
+
+fn nothing_is_written(server: &Endpoint) {
+    let mut client = database_on(server, "read_only");
+    client
+        .batch_execute(
+            "CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE SEQUENCE s;
+             CREATE FUNCTION opens() RETURNS void LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM set_config('default_transaction_' || 'read_only', 'off', false); END $$;
+             CREATE FUNCTION writes() RETURNS void LANGUAGE sql AS $$ INSERT INTO t VALUES (2) $$;
+             CREATE FUNCTION turns() RETURNS void LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM set_config('transaction_' || 'read_only', 'off', false); INSERT INTO t VALUES (3); END $$;
+             CREATE PROCEDURE p() LANGUAGE plpgsql AS
+                 $$ BEGIN COMMIT; SET TRANSACTION READ WRITE; INSERT INTO t VALUES (4); END $$;
+             ALTER ROLE postgres SET default_transaction_read_only = off",
+        )
+        .unwrap();
+    const INSERT: &str = "INSERT INTO t VALUES (9)";
+    // Each is a session of its own, with a write behind every step.
+    let attempts: &[&[&str]] = &[
+        &[INSERT, "UPDATE t SET a = 5", "DELETE FROM t", "TRUNCATE t"],
+        &["WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x"],
+        &["SELECT writes()", "SELECT turns()", "SELECT nextval('s')"],
+        &["DO $$ BEGIN INSERT INTO t VALUES (9); END $$", "CALL p()"],
+        &["DO $$ BEGIN COMMIT; SET TRANSACTION READ WRITE; DELETE FROM t; END $$"],
+        &["BEGIN READ WRITE", INSERT, "COMMIT"],
+        &["BEGIN READ WRITE; DELETE FROM t; COMMIT"],
+        &["BEGIN", "SET TRANSACTION READ WRITE", INSERT, "COMMIT"],
+        &[
+            "BEGIN",
+            "SET LOCAL transaction_read_only = off",
+            INSERT,
+            "COMMIT",
+        ],
+        &["BEGIN", "RESET transaction_read_only", INSERT, "COMMIT"],
+        &[
+            "BEGIN",
+            "SET U&\"transaction\\005fread_only\" = off",
+            INSERT,
+            "COMMIT",
+        ],
+        &[
+            "BEGIN",
+            "SELECT set_config('transaction_read_only', 'off', false)",
+            INSERT,
+            "COMMIT",
+        ],
+        &["BEGIN", "SELECT turns()", "ROLLBACK"],
+        &["SET default_transaction_read_only = off", INSERT],
+        &[
+            "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+            INSERT,
+        ],
+        &[
+            "SELECT opens()",
+            INSERT,
+            "SELECT opens()",
+            "BEGIN",
+            INSERT,
+            "COMMIT",
+        ],
+        &[
+            "BEGIN",
+            "SELECT opens()",
+            "COMMIT",
+            INSERT,
+            "BEGIN",
+            INSERT,
+            "COMMIT",
+        ],
+        &["BEGIN", "SELECT opens()", "SELECT 1/0", "COMMIT", INSERT],
+        &[
+            "BEGIN",
+            "SAVEPOINT a",
+            "SELECT opens()",
+            "ROLLBACK TO a",
+            "COMMIT AND CHAIN",
+            INSERT,
+        ],
+        &[
+            "BEGIN",
+            "SELECT opens()",
+            "SAVEPOINT a",
+            "SELECT 1/0",
+            "ROLLBACK TO a",
+            "COMMIT",
+            INSERT,
+        ],
+        &["SELECT opens(); COMMIT; INSERT INTO t VALUES (9)"],
+        &["RESET ALL", INSERT, "DISCARD ALL", INSERT],
+        &[
+            "CREATE TABLE u (a int)",
+            "CREATE TEMP TABLE v (a int)",
+            "DROP TABLE t",
+        ],
+        &[
+            "SELECT * FROM t FOR UPDATE",
+            "ALTER ROLE postgres SET work_mem = '1MB'",
+        ],
+        &[
+            "SELECT lo_create(4711)",
+            "ALTER SYSTEM SET work_mem = '7MB'",
+        ],
+        &[
+            "SET ROLE postgres",
+            INSERT,
+            "SET SESSION AUTHORIZATION DEFAULT",
+            INSERT,
+        ],
+        &[
+            "UPDATE pg_settings SET setting = 'off' WHERE name = 'default_transaction_read_only'",
+            INSERT,
+        ],
+    ];
+    let mut script = Script::new("read_only");
+    script.server = server.url("postgres");
+    for (session, texts) in (0..).zip(attempts) {
+        script.connect(0, session);
+        for text in *texts {
+            script.simple(1, session, text);
+            // The same by messages, at a name and without.
+            for name in ["", "n"] {
+                let kind = EventKind::Execute {
+                    statement: name.into(),
+                    portal: "".into(),
+                    sql: "INSERT INTO t VALUES ($1)".into(),
+                    parameters: vec![Some("8".into())],
+                };
+                if *text == INSERT {
+                    script.at(1, session, kind);
+                }
+            }
+        }
+        script.simple(1, session, "SELECT count(*) FROM t");
+        script.at(2, session, EventKind::Disconnect);
+    }
+    let reading = Options {
+        speed: Speed::Max,
+        read_only: true,
+        ..Options::default()
+    };
+    let (info, executions) = script.replay(&reading);
+    assert_eq!(info.options["read_only"], "true");
+    let rows: Vec<i32> = client
+        .query("SELECT a FROM t", &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(rows, [1], "{:?}", info.failed);
+    let called: bool = client
+        .query_one("SELECT is_called FROM s", &[])
+        .unwrap()
+        .get(0);
+    assert!(!called);
+    let objects: i64 = client
+        .query_one("SELECT count(*) FROM pg_largeobject_metadata", &[])
+        .unwrap()
+        .get(0);
+    assert_eq!(objects, 0);
+    assert!(info.failed["25006"] > 40, "{:?}", info.failed);
+    assert_eq!(
+        info.skipped.keys().collect::<Vec<_>>(),
+        [SkipReason::ReadOnly.name()]
+    );
+    // Reading goes on in each session: rows and bytes are the statement's own, not the guard's.
+    let counts: Vec<&Execution> = statements(&executions)
+        .into_iter()
+        .filter(|execution| execution.outcome == Outcome::Done && execution.rows == 1)
+        .collect();
+    assert!(counts.len() >= attempts.len(), "{}", counts.len());
+    // The test can fail: without the option all of this writes.
+    let writing = Options {
+        read_only: false,
+        ..reading
+    };
+    script.replay(&writing);
+    let made: bool = client
+        .query_one("SELECT to_regclass('u') IS NOT NULL", &[])
+        .unwrap()
+        .get(0);
+    assert!(made);
+    let _ = client.batch_execute("ALTER SYSTEM RESET work_mem");
+}
+
+#[test]
+fn the_server_ends_what_takes_longer_than_the_time_limit() {
+    let _client = database("time_limit");
+    let mut script = Script::new("time_limit");
+    script.connect(0, 1);
+    script.simple(1, 1, "SELECT pg_sleep(20)");
+    script.simple(2, 1, "SHOW statement_timeout");
+    script.at(3, 1, EventKind::Disconnect);
+    let (info, executions) = script.replay(&Options {
+        statement_timeout: Some(Duration::from_millis(150)),
+        ..Options::default()
+    });
+    let rows = statements(&executions);
+    assert_eq!(rows[0].outcome, Outcome::Failed(Sqlstate(*b"57014")));
+    assert_eq!(rows[1].outcome, Outcome::Done);
+    assert_eq!(info.options["statement_timeout"], "150 ms");
+    assert!(
+        executions
+            .iter()
+            .any(|row| row.kind == StatementKind::Disconnect)
+    );
+}

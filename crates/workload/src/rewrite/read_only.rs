@@ -1,0 +1,254 @@
+//! What may be sent in a replay that must not write.
+//!
+//! The server forbids writing: `default_transaction_read_only` is on for each session, and is set
+//! again where a session has it off. What is left to this file is what a server cannot forbid: a
+//! text that makes *its own* transaction read-write before anything can be set again, and commands
+//! that PostgreSQL lets read-only transactions do. Such texts are rewritten, where nothing but the
+//! mode of a transaction changes by it, or not sent.
+//!
+//! Sources: PostgreSQL documentation, `SET TRANSACTION` (a transaction cannot become read-write
+//! after its first query, so no function that a query calls can do it); `check_transaction_read_only`
+//! in `variable.c`; `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be
+//! written in read-only transactions before 16 (release notes of 16).
+
+use super::parts::{Lexeme, Part, parts};
+
+/// What becomes of a text in a replay that must not write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadOnly {
+    /// It is sent as it is: what it writes the server refuses.
+    AsItIs,
+    /// This is sent instead: `READ WRITE` became `READ ONLY`.
+    Rewritten(String),
+    /// It is not sent.
+    Withheld,
+}
+
+/// The setting that a session could turn off, and its default: one name is part of the other.
+const SETTING: &str = "transaction_read_only";
+
+/// Functions that a read-only transaction does not hold back: they write large objects (before
+/// 16), files, the write-ahead log, or through another connection.
+const UNBOUND: [&str; 14] = [
+    "lo_creat",
+    "lo_create",
+    "lo_from_bytea",
+    "lo_put",
+    "lo_import",
+    "lo_export",
+    "lo_truncate",
+    "lo_truncate64",
+    "lo_unlink",
+    "lowrite",
+    "dblink",
+    "dblink_exec",
+    "dblink_send_query",
+    "pg_file_write",
+];
+
+/// What becomes of a text with its parameters.
+pub fn read_only(sql: &str, parameters: &[Option<Box<str>>]) -> ReadOnly {
+    let parts = parts(sql);
+    let ends = |part: &Part<'_>| {
+        ["commit", "end", "rollback", "abort"]
+            .iter()
+            .any(|word| first(part, word))
+            // Back to a savepoint is no end.
+            && !part.words.iter().any(|word| word.is("to"))
+    };
+    // Behind an end within one text the next transaction begins before anything can be set again.
+    let goes_on_behind_an_end = parts.iter().take(parts.len().saturating_sub(1)).any(ends);
+    if goes_on_behind_an_end {
+        return ReadOnly::Withheld;
+    }
+    if parts.iter().any(|part| is_withheld(part, parameters)) {
+        return ReadOnly::Withheld;
+    }
+    let opens = |part: &&Part<'_>| {
+        let begins = ["begin", "start", "set"]
+            .iter()
+            .any(|word| first(part, word));
+        begins && part.words.windows(2).any(is_read_write)
+    };
+    match (parts.iter().filter(opens).count(), &parts[..]) {
+        (0, _) => ReadOnly::AsItIs,
+        (_, [only]) => ReadOnly::Rewritten(closed(only)),
+        // Among others: those would run in another transaction than they did.
+        _ => ReadOnly::Withheld,
+    }
+}
+
+fn first(part: &Part<'_>, word: &str) -> bool {
+    part.words.first().is_some_and(|first| first.is(word))
+}
+
+fn second(part: &Part<'_>, word: &str) -> bool {
+    part.words.get(1).is_some_and(|second| second.is(word))
+}
+
+fn is_read_write(pair: &[Lexeme<'_>]) -> bool {
+    pair[0].is("read") && pair[1].is("write")
+}
+
+fn names_setting(text: &str) -> bool {
+    text.to_ascii_lowercase().contains(SETTING)
+}
+
+fn is_withheld(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> bool {
+    // A procedure or block may end the transaction, and begin one that is read-write.
+    if first(part, "call") || first(part, "do") {
+        return true;
+    }
+    let follows = |before: &str, after: &str| first(part, before) && second(part, after);
+    if follows("commit", "prepared")
+        || follows("rollback", "prepared")
+        || follows("alter", "system")
+    {
+        return true;
+    }
+    if first(part, "copy") && writes_a_file(part) {
+        return true;
+    }
+    let calls = |word: &Lexeme<'_>| {
+        let name = word.name();
+        name.is_some_and(|name| UNBOUND.contains(&name.as_str()))
+    };
+    if part.words.iter().any(calls) {
+        return true;
+    }
+    let sets_by_name = part.words.iter().any(|word| {
+        let name = word.name();
+        name.is_some_and(|name| name == "set_config" || name == "pg_settings")
+    });
+    let named_by_parameter = || {
+        let mut texts = parameters.iter().flatten();
+        texts.any(|text| names_setting(text))
+    };
+    if sets_by_name && (names_setting(part.text) || named_by_parameter()) {
+        return true;
+    }
+    // Asking for it is no harm; a query's own functions cannot undo it for this transaction.
+    let asks = ["show", "select"].iter().any(|word| first(part, word));
+    if names_setting(part.text) && !asks {
+        return true;
+    }
+    // Names in escapes: nobody writes settings so but to hide them.
+    let escaped = |pair: &[Lexeme<'_>]| {
+        (pair[0].is("u") && pair[1].is_symbol("&"))
+            || matches!(pair[0], Lexeme::Value(text) | Lexeme::Quoted(text)
+                if text.len() > 1 && text[..2].eq_ignore_ascii_case("u&"))
+    };
+    let has_escapes =
+        part.words.windows(2).any(escaped) || part.text.to_ascii_lowercase().contains("u&\"");
+    let changes_settings = ["set", "reset"].iter().any(|word| first(part, word));
+    changes_settings && has_escapes
+}
+
+/// `COPY … TO` of anything but the client.
+fn writes_a_file(part: &Part<'_>) -> bool {
+    let mut brackets = 0_u32;
+    for pair in part.words.windows(2) {
+        if pair[0].is_symbol("(") {
+            brackets += 1;
+        } else if pair[0].is_symbol(")") {
+            brackets = brackets.saturating_sub(1);
+        } else if brackets == 0 && pair[0].is("to") {
+            return !pair[1].is("stdout");
+        }
+    }
+    false
+}
+
+/// The statement with each `READ WRITE` made `READ ONLY`.
+fn closed(part: &Part<'_>) -> String {
+    let mut words: Vec<&str> = part.words.iter().map(Lexeme::text).collect();
+    for (second, pair) in words.iter_mut().skip(1).zip(part.words.windows(2)) {
+        if is_read_write(pair) {
+            *second = "ONLY";
+        }
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alone(sql: &str) -> ReadOnly {
+        read_only(sql, &[])
+    }
+
+    #[test]
+    fn what_the_server_refuses_by_itself_is_sent_as_it_is() {
+        for sql in [
+            "SELECT 1",
+            "INSERT INTO t VALUES (1)",
+            "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
+            "BEGIN",
+            "BEGIN; INSERT INTO t VALUES (1); COMMIT",
+            "SELECT nextval('s')",
+            "COPY t FROM STDIN",
+            "COPY t TO STDOUT",
+            "COPY (SELECT a FROM t) TO STDOUT (FORMAT csv)",
+            "SET search_path TO x",
+            "RESET ALL",
+            "DISCARD ALL",
+            "SHOW transaction_read_only",
+            "SELECT current_setting('transaction_read_only')",
+            "SELECT 'read write'",
+            "SELECT set_config('app.tenant', '7', false)",
+            "ROLLBACK TO SAVEPOINT a; SELECT 1",
+            "",
+        ] {
+            assert_eq!(alone(sql), ReadOnly::AsItIs, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_mode_is_rewritten_and_nothing_else_of_the_statement() {
+        for (sql, instead) in [
+            ("BEGIN READ WRITE", "BEGIN READ ONLY"),
+            ("begin read /* x */ write;", "begin read ONLY"),
+            (
+                "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ WRITE",
+                "START TRANSACTION ISOLATION LEVEL SERIALIZABLE , READ ONLY",
+            ),
+            ("SET TRANSACTION READ WRITE", "SET TRANSACTION READ ONLY"),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+            ),
+        ] {
+            assert_eq!(alone(sql), ReadOnly::Rewritten(instead.to_owned()), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_no_setting_holds_back_is_withheld() {
+        for sql in [
+            "SET default_transaction_read_only = off",
+            "SET LOCAL transaction_read_only TO off",
+            "set \"transaction_read_only\" to off",
+            "RESET transaction_read_only",
+            "SET U&\"transaction\\005fread_only\" = off",
+            "SELECT set_config('default_transaction_read_only', 'off', false)",
+            "UPDATE pg_settings SET setting = 'off' WHERE name = 'transaction_read_only'",
+            "BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT",
+            "SELECT f(); COMMIT; INSERT INTO t VALUES (1)",
+            "CALL p()",
+            "DO $$ BEGIN COMMIT; SET TRANSACTION READ WRITE; DELETE FROM t; END $$",
+            "COMMIT PREPARED 'x'",
+            "ALTER SYSTEM SET work_mem = '1GB'",
+            "COPY t TO '/tmp/x'",
+            "COPY t TO PROGRAM 'rm x'",
+            "SELECT lo_create(7)",
+            "SELECT public.dblink_exec('dbname=x', 'DELETE FROM t')",
+        ] {
+            assert_eq!(alone(sql), ReadOnly::Withheld, "{sql}");
+        }
+        let name: Option<Box<str>> = Some("Default_Transaction_Read_Only".into());
+        let parameters = [name, Some("off".into()), None];
+        let by_parameter = read_only("SELECT set_config($1, $2, false)", &parameters);
+        assert_eq!(by_parameter, ReadOnly::Withheld);
+    }
+}
