@@ -72,6 +72,9 @@ fn profile(count: u64, fingerprints: u64, seed: u64) -> RunProfile {
         failed: BTreeMap::new(),
         skipped: BTreeMap::new(),
         connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
     };
     let executions =
         (0..count).map(|number| Ok::<_, String>(execution(number, count, fingerprints, seed)));

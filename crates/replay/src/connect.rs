@@ -40,7 +40,6 @@ pub(crate) struct Connection {
     /// `server_version`, as reported.
     pub(crate) server_version: String,
     /// Where it is, and what ends what runs there.
-    #[allow(dead_code, reason = "for cancel requests")]
     pub(crate) place: Place,
     /// What keeps the session from writing, if it must not.
     pub(crate) guard: Guard,
@@ -63,6 +62,18 @@ impl Connection {
         let mut goodbye = Vec::new();
         pgwire::frontend::Terminate.encode(&mut goodbye);
         self.link.say_goodbye(&goodbye);
+    }
+}
+
+impl ConnectError {
+    /// Whether it may be otherwise in a while: nobody answered, the server starts or stops, or it
+    /// has no room for more connections.
+    pub(crate) fn may_pass(&self) -> bool {
+        let class = &self.sqlstate.0[..2];
+        // Insufficient resources (too many connections), operator intervention, connections.
+        [b"53", b"57", b"08"]
+            .iter()
+            .any(|passing| class == *passing)
     }
 }
 
@@ -260,7 +271,6 @@ impl Dialer {
     ///
     /// # Errors
     /// Where the server cannot be reached again.
-    #[allow(dead_code, reason = "for cancel requests")]
     pub(crate) fn cancel(&self, place: &Place) -> Result<(), ConnectError> {
         let mut channel = self
             .open(&place.server, place.address, place.way())

@@ -7,15 +7,32 @@ use std::thread::JoinHandle;
 use clock::Clock;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::connect::{ConnectError, Connection, Dialer};
+use crate::connect::{ConnectError, Connection, Dialer, Place};
+use crate::incidents::Incidents;
 use crate::login::Login;
 use crate::worker::{Inbox, ToWorker};
 
 /// Each waits for a server most of its time; more at once would only queue at the server.
 const CONNECTORS_MAX: usize = 32;
 
+/// What is wanted of a connector.
+pub(crate) enum Wanted {
+    /// A connection.
+    Open(Open),
+    /// That what runs on another connection is cancelled.
+    Cancel(Cancel),
+}
+
+/// Something running that is to be cancelled; the worker hears when that is done.
+pub(crate) struct Cancel {
+    pub(crate) slot: usize,
+    pub(crate) generation: u32,
+    pub(crate) place: Box<Place>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
 /// A connection that is wanted.
-pub(crate) struct Wanted {
+pub(crate) struct Open {
     pub(crate) slot: usize,
     pub(crate) generation: u32,
     pub(crate) login: Login,
@@ -39,6 +56,7 @@ pub(crate) struct Connectors {
 impl Connectors {
     pub(crate) fn start(
         dialer: &Arc<Dialer>,
+        incidents: &Arc<Incidents>,
         sessions_at_once: u64,
         clock: &Arc<dyn Clock>,
         start_ns: i64,
@@ -48,24 +66,35 @@ impl Connectors {
         let threads = (0..count)
             .map(|_| {
                 let (requests, dialer, clock) = (requests.clone(), dialer.clone(), clock.clone());
+                let incidents = incidents.clone();
                 std::thread::Builder::new()
                     .name("connector".to_owned())
                     .spawn(move || {
-                        for Wanted {
-                            slot,
-                            generation,
-                            login,
-                            inbox,
-                        } in requests
-                        {
-                            let sent_ns = clock.now_ns() - start_ns;
-                            let result = dialer.connect(&login);
-                            inbox.send(ToWorker::Opened(Opened {
-                                slot,
-                                generation,
-                                sent_ns,
-                                result,
-                            }));
+                        for wanted in requests {
+                            match wanted {
+                                Wanted::Open(open) => {
+                                    let sent_ns = clock.now_ns() - start_ns;
+                                    let result = dialer.connect(&open.login);
+                                    open.inbox.send(ToWorker::Opened(Opened {
+                                        slot: open.slot,
+                                        generation: open.generation,
+                                        sent_ns,
+                                        result,
+                                    }));
+                                }
+                                Wanted::Cancel(cancel) => {
+                                    if dialer.cancel(&cancel.place).is_err() {
+                                        incidents.cancel_failed();
+                                    }
+                                    let Cancel {
+                                        slot,
+                                        generation,
+                                        inbox,
+                                        ..
+                                    } = cancel;
+                                    inbox.send(ToWorker::Cancelled(slot, generation));
+                                }
+                            }
                         }
                     })
                     .expect("the system can start a thread")

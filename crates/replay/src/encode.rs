@@ -10,6 +10,7 @@ use pgwire::frontend::{Close, Describe, Execute, Query, Sync};
 use pgwire::frontend::{bind, parse, target::Target as Of};
 use pgwire::{EncodeError, Format};
 use run::{Captured, SkipReason, StatementKind};
+use workload::rewrite::Bearing;
 use workload::{Event, EventKind, Fingerprint, Sqlstate, Unreplayable};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
@@ -52,13 +53,14 @@ pub(crate) fn job(
         (None, EventKind::Fetch { .. }) => {
             Action::Skip(SkipReason::Unreplayable(Unreplayable::PortalFetch))
         }
-        (None, EventKind::Cancel) => Action::Skip(SkipReason::CancelNotReplayed),
+        (None, EventKind::Cancel) => Action::Cancel,
         (None, EventKind::Disconnect) => Action::Disconnect,
     };
     Job {
         session: event.session,
         sequence: event.sequence,
         due_ns,
+        captured_us: event.due_us,
         think_ns: None,
         kind,
         fingerprint,
@@ -67,7 +69,29 @@ pub(crate) fn job(
             rows: event.outcome.rows,
             sqlstate: event.outcome.sqlstate,
         },
+        bearing: event
+            .kind
+            .sql()
+            .map_or(Bearing::default(), |sql| Bearing::of(sql)),
         action,
+    }
+}
+
+/// The messages of a statement; `None` for what is none, or cannot be put into messages.
+pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
+    match kind {
+        EventKind::Simple { sql } => simple(sql).ok(),
+        EventKind::Prepare { statement, sql } => prepare(statement, sql).ok(),
+        EventKind::Execute {
+            statement,
+            portal,
+            sql,
+            parameters,
+        } => execute(statement, portal, sql, parameters).ok(),
+        EventKind::Connect { .. }
+        | EventKind::Fetch { .. }
+        | EventKind::Cancel
+        | EventKind::Disconnect => None,
     }
 }
 

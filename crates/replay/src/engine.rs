@@ -14,12 +14,14 @@ use workload::WorkloadReader;
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::course;
+use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::options::Options;
 use crate::plan::Planner;
 use crate::progress::{Counters, Observer};
 use crate::record::{Recorded, record};
 use crate::target::{Target, TargetError};
+use crate::watch::Watch;
 use crate::worker::{Inbox, Parts, ToWorker, Worker};
 
 /// The first statements are made ready before time starts.
@@ -135,6 +137,9 @@ pub fn replay(
         failed: BTreeMap::new(),
         skipped: BTreeMap::new(),
         connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
     };
     let writer = RunWriter::create(path, &info, reader.statements()?)?;
     let spill_directory = writer.directory().to_owned();
@@ -144,9 +149,11 @@ pub fn replay(
             Speed::Max => 0,
             Speed::Times { .. } => LEAD_NS,
         };
+    let patience_ns = i64::try_from(options.patience.as_nanos()).unwrap_or(i64::MAX);
     let counters = Arc::new(Counters::default());
     let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
-    let connectors = Connectors::start(&dialer, sessions_at_once, clock, start_ns);
+    let incidents = Arc::new(Incidents::default());
+    let connectors = Connectors::start(&dialer, &incidents, sessions_at_once, clock, start_ns);
     let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
     let mut inboxes = Vec::new();
     let mut workers = Vec::new();
@@ -161,7 +168,9 @@ pub fn replay(
             clock: clock.clone(),
             counters: counters.clone(),
             start_ns,
+            incidents: incidents.clone(),
             number,
+            patience_ns,
             spin_ns: i64::from(options.spin_us) * 1_000,
             at_full_speed: options.speed == Speed::Max,
             queue_statements_max: options.queue_statements_max.max(1),
@@ -170,6 +179,11 @@ pub fn replay(
     }
     drop(recorder);
 
+    let any_login = reader.sessions()?.next().transpose()?.map(|session| {
+        let (user, database) = (&session.user, &session.database);
+        options.logins.login(target, user, database, "")
+    });
+    let mut watch = Watch::new(&dialer, any_login, patience_ns);
     let stop = AtomicBool::new(false);
     let finished = AtomicBool::new(false);
     let count = workers.len();
@@ -226,7 +240,15 @@ pub fn replay(
             std::thread::sleep(OBSERVE_EVERY);
             let elapsed_ns = clock.now_ns() - start_ns;
             observer.progress(&counters.snapshot(elapsed_ns, statements));
-            if !stop.load(Ordering::Relaxed) && observer.should_stop() {
+            if stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            let heard_ns = counters.heard_ns.load(Ordering::Relaxed);
+            let waiting = counters.waiting.load(Ordering::Relaxed) > 0;
+            if let Some(reason) = watch.look(elapsed_ns, heard_ns, waiting) {
+                incidents.given_up(reason);
+                stop_all(&stop, &inboxes);
+            } else if observer.should_stop() {
                 stop_all(&stop, &inboxes);
             }
         }
@@ -244,6 +266,7 @@ pub fn replay(
         info.status = RunStatus::Stopped;
     }
     info.options.extend(planned.noted);
+    incidents.fill(&mut info);
     let unplanned = statements.saturating_sub(planned.statements);
     Ok(writer.finish(info, unplanned)?)
 }

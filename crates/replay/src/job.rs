@@ -1,6 +1,7 @@
 //! What a worker does for one event of the workload, made ready ahead of its time.
 
 use run::{Captured, SkipReason, StatementKind};
+use workload::rewrite::Bearing;
 use workload::{Fingerprint, Sqlstate};
 
 use crate::login::Login;
@@ -12,12 +13,16 @@ pub(crate) struct Job {
     pub(crate) sequence: u64,
     /// From the replay's start; without meaning under `--speed max`.
     pub(crate) due_ns: i64,
+    /// When the capture has it, in microseconds from the workload's start.
+    pub(crate) captured_us: i64,
     /// In a closed loop, how long behind the session's previous event this is due instead;
     /// `None` for what comes at its own time.
     pub(crate) think_ns: Option<i64>,
     pub(crate) kind: StatementKind,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) captured: Captured,
+    /// What it has to do with its session's transaction and with what that holds.
+    pub(crate) bearing: Bearing,
     pub(crate) action: Action,
 }
 
@@ -26,6 +31,8 @@ pub(crate) struct Job {
 pub(crate) enum Action {
     Connect(Box<Login>),
     Send(Messages),
+    /// Cancel what the session runs.
+    Cancel,
     Skip(SkipReason),
     /// It cannot be put into messages; counted as failed with this code.
     Refuse(Sqlstate, String),
@@ -88,6 +95,7 @@ pub(crate) mod test_jobs {
             }),
             Action::Skip(SkipReason::Unreplayable(Unreplayable::ParametersCut)),
             Action::Refuse(Sqlstate(*b"22021"), "a NUL".to_owned()),
+            Action::Cancel,
             Action::Disconnect,
         ];
         (0..)
@@ -96,6 +104,7 @@ pub(crate) mod test_jobs {
                 session: 9,
                 sequence,
                 due_ns: -5,
+                captured_us: 6,
                 think_ns: (sequence % 2 == 1).then_some(8),
                 kind: StatementKind::Simple,
                 fingerprint: (sequence % 2 == 0).then_some(Fingerprint(sequence)),
@@ -103,6 +112,11 @@ pub(crate) mod test_jobs {
                     duration_us: Some(3),
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
+                },
+                bearing: Bearing {
+                    holds: sequence % 2 == 0,
+                    begins: sequence % 3 == 0,
+                    ends: sequence % 5 == 0,
                 },
                 action,
             })

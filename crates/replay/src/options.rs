@@ -11,6 +11,9 @@ use crate::login::LoginMap;
 use crate::target::Target;
 use crate::timeline::Timeline;
 
+/// A restart takes seconds; who has waited a minute for a server will look after it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What shapes a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -31,6 +34,9 @@ pub struct Options {
     pub read_only: bool,
     /// The server ends statements that take longer.
     pub statement_timeout: Option<Duration>,
+    /// How long the target may be away, or not answer, before the replay gives up: connections are
+    /// tried again and lost ones opened anew for so long. Zero: neither.
+    pub patience: Duration,
     /// Who connects where.
     pub logins: LoginMap,
     /// Threads that send and receive; each owns its share of the sessions.
@@ -57,6 +63,7 @@ impl Default for Options {
             scale: Scale::default(),
             read_only: false,
             statement_timeout: None,
+            patience: PATIENCE,
             logins: LoginMap::default(),
             workers: default_workers(),
             spin_us: 0,
@@ -132,6 +139,9 @@ impl Options {
         if self.scale.factor != Factor::ONE {
             note("scale", Some(self.scale.factor.to_string()));
             note("scale_shift", Some(span(self.scale.shift)));
+        }
+        if self.patience != PATIENCE {
+            note("patience", Some(span(self.patience)));
         }
         note("read_only", self.read_only.then(|| "true".to_owned()));
         note("statement_timeout", self.statement_timeout.map(span));

@@ -43,13 +43,26 @@ pub(crate) struct Counters {
     pub(crate) skipped: AtomicU64,
     pub(crate) sessions_open: AtomicU64,
     pub(crate) tool_lag_ns: AtomicI64,
+    /// When something came from the target last.
+    pub(crate) heard_ns: AtomicI64,
     /// Sessions whose connect was handed out and that have not ended.
     pub(crate) sessions_live: AtomicI64,
     /// Jobs given to workers and not yet done, for a planner that need not keep time.
     pub(crate) waiting: AtomicI64,
 }
 
+/// How exactly the moment is kept at which something was heard.
+const HEARD_STEP_NS: i64 = 50_000_000;
+
 impl Counters {
+    /// Something came from the target. Written seldom, so that workers need not share the line.
+    #[inline]
+    pub(crate) fn heard(&self, now_ns: i64) {
+        if now_ns - self.heard_ns.load(Ordering::Relaxed) > HEARD_STEP_NS {
+            self.heard_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn snapshot(&self, elapsed_ns: i64, statements: u64) -> Snapshot {
         Snapshot {
             elapsed_ns,

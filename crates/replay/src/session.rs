@@ -1,25 +1,32 @@
 //! One connection's state machine: what the server has said of the statement in flight.
 //!
 //! ```text
-//! Fresh ──connect──► Connecting ──► Idle ◄──────────────┐
-//!                        │           │ send             │ ReadyForQuery
-//!                        │           ▼                  │
-//!                        │        Running ──────────────┘
-//!                        ▼           ▼ connection lost
-//!                       Gone ◄───────┴── disconnect
+//! Fresh ──connect──► Connecting ──────► Idle ◄──────────┐
+//!                     ▲  │   ▲           │ send         │ ReadyForQuery
+//!          in a while │  │   │           ▼              │
+//!                  Waiting   │        Running ──────────┘
+//!                        │   │           │ connection lost
+//!                        │   └── Lost ◄──┤   (opened again when the session has more to send)
+//!                        ▼               ▼
+//!                       Gone ◄───────────┴── disconnect
 //! ```
+//!
+//! A connection that was opened again is Running while its session is brought to where it was.
 //!
 //! Without I/O: the worker reads and writes, and feeds what it read.
 
 use std::collections::HashMap;
 
-use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, Report, tag};
+use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
 use workload::Sqlstate;
 
+use crate::connect::Place;
 use crate::guard::Guard;
 use crate::job::{Job, Messages, NamedStatement};
+use crate::login::Login;
 use crate::queue::Queue;
+use crate::standing::Standing;
 
 /// Bodies that are looked into; all others are only counted.
 const WANTED: TagSet = TagSet::of(&[
@@ -34,9 +41,20 @@ const WANTED: TagSet = TagSet::of(&[
 pub(crate) enum Phase {
     Fresh,
     Connecting,
+    /// Between two tries to connect.
+    Waiting,
     Idle,
     Running,
+    /// The connection was lost, and may be opened again.
+    Lost,
     Gone,
+}
+
+impl Phase {
+    /// Whether something is under way that must end before the session does what waits.
+    pub(crate) fn is_busy(self) -> bool {
+        matches!(self, Phase::Connecting | Phase::Waiting | Phase::Running)
+    }
 }
 
 /// The statement in flight.
@@ -52,6 +70,18 @@ pub(crate) struct InFlight {
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
     pub(crate) extended: bool,
+    /// Whether a transaction was open when it was sent.
+    pub(crate) in_transaction: bool,
+    /// What was sent, where it bears on what the session holds.
+    pub(crate) bearing_bytes: Option<Box<[u8]>>,
+}
+
+impl InFlight {
+    /// When it is to be cancelled: as long behind its sending as in the capture.
+    pub(crate) fn cancel_ns(&self, captured_us: i64) -> i64 {
+        let after_us = (captured_us - self.job.captured_us).max(0);
+        self.sent_ns.saturating_add(after_us.saturating_mul(1_000))
+    }
 }
 
 /// What came of feeding bytes.
@@ -61,8 +91,19 @@ pub(crate) enum Heard {
     Nothing,
     /// The statement in flight is done.
     Done,
+    /// The session is where it was before its connection was lost.
+    Restored,
     /// The server waits for COPY data, which nobody has.
     WantsCopyData,
+}
+
+/// Tries to open a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tries {
+    /// When the first one was made.
+    pub(crate) since_ns: i64,
+    /// How many there were.
+    pub(crate) count: u32,
 }
 
 /// One session of the workload.
@@ -82,6 +123,19 @@ pub(crate) struct Session {
     pub(crate) farewell: Option<(Sqlstate, String)>,
     /// Whether it must be kept from writing before the next statement.
     pub(crate) guard: Guard,
+    /// Who it is, once it has connected: for another connection.
+    pub(crate) login: Option<Box<Login>>,
+    /// Where its connection leads, for cancel requests.
+    pub(crate) place: Option<Box<Place>>,
+    pub(crate) standing: Standing,
+    /// A cancel is on its way to the server.
+    pub(crate) cancelling: bool,
+    /// Tries to open its connection, while there is none.
+    pub(crate) tries: Tries,
+    /// Statements that bring a new connection to where the old one was, and are not answered yet.
+    restoring: u32,
+    /// How many of them failed.
+    pub(crate) restore_errors: u32,
     scanner: Scanner,
     prepared: Prepared,
 }
@@ -99,9 +153,39 @@ impl Session {
             unsent_from: 0,
             farewell: None,
             guard: Guard::default(),
-            scanner: Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX),
+            login: None,
+            place: None,
+            standing: Standing::default(),
+            cancelling: false,
+            tries: Tries::default(),
+            restoring: 0,
+            restore_errors: 0,
+            scanner: scanner(),
             prepared: Prepared::default(),
         }
+    }
+
+    /// Its connection is gone: what hung on it is forgotten.
+    pub(crate) fn disconnected(&mut self) {
+        self.unsent = Vec::new();
+        self.unsent_from = 0;
+        self.guard = Guard::default();
+        self.place = None;
+        self.restoring = 0;
+        self.scanner = scanner();
+        self.prepared = Prepared::default();
+    }
+
+    /// It has another connection. Returns what is to be sent there first; nothing where the session
+    /// held nothing.
+    pub(crate) fn restore(&mut self) -> Vec<u8> {
+        let messages = self.standing.messages();
+        self.restoring = messages.len() as u32;
+        self.restore_errors = 0;
+        messages
+            .into_iter()
+            .flat_map(|messages| messages.bytes)
+            .collect()
     }
 
     /// The part of a statement's messages that this session must send now.
@@ -151,6 +235,7 @@ impl Session {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;
                         self.prepared.after(complete.tag);
+                        self.standing.command(complete.tag);
                         if let Some(flight) = &mut self.in_flight {
                             flight.rows += complete.rows().unwrap_or(0);
                         }
@@ -165,8 +250,11 @@ impl Session {
                         if fatal {
                             self.farewell = Some(said.clone());
                         }
-                        if let Some(flight) = &mut self.in_flight {
-                            flight.error.get_or_insert(said);
+                        match &mut self.in_flight {
+                            Some(flight) => {
+                                flight.error.get_or_insert(said);
+                            }
+                            None => self.restore_errors += u32::from(self.restoring > 0),
                         }
                     }
                     tag::PARAMETER_STATUS => {
@@ -174,7 +262,13 @@ impl Session {
                         self.guard.told(status.name, status.value);
                     }
                     _ => {
-                        if let Some(flight) = &mut self.in_flight {
+                        self.standing.ready(ReadyForQuery::decode(body)?.status);
+                        if self.restoring > 0 {
+                            self.restoring -= 1;
+                            if self.restoring == 0 {
+                                return Ok(Heard::Restored);
+                            }
+                        } else if let Some(flight) = &mut self.in_flight {
                             if !self.guard.answered() {
                                 return Ok(Heard::Done);
                             }
@@ -189,6 +283,10 @@ impl Session {
         }
         Ok(Heard::Nothing)
     }
+}
+
+fn scanner() -> Scanner {
+    Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX)
 }
 
 /// What a statement's name stands for at the server.
@@ -260,10 +358,12 @@ mod tests {
                 session: 1,
                 sequence: 0,
                 due_ns: 0,
+                captured_us: 0,
                 think_ns: None,
                 kind: StatementKind::Execute,
                 fingerprint: None,
                 captured: Captured::default(),
+                bearing: Default::default(),
                 action: crate::job::Action::Disconnect,
             },
             due_ns: 0,
@@ -275,6 +375,8 @@ mod tests {
             error: None,
             named,
             extended: true,
+            in_transaction: false,
+            bearing_bytes: None,
         }));
     }
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use run::{Captured, SkipReason, StatementKind};
+use workload::rewrite::Bearing;
 use workload::{Fingerprint, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
@@ -116,6 +117,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_number(out, job.session);
     put_number(out, job.sequence);
     put_number(out, job.due_ns as u64);
+    put_number(out, job.captured_us as u64);
     put_option(out, job.think_ns.map(|think_ns| think_ns as u64));
     put(out, job.kind.name().as_bytes());
     put_option(out, job.fingerprint.map(|fingerprint| fingerprint.0));
@@ -123,6 +125,9 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.captured.rows);
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
+    for flag in [job.bearing.holds, job.bearing.begins, job.bearing.ends] {
+        out.push(u8::from(flag));
+    }
     match &job.action {
         Action::Connect(login) => {
             out.push(0);
@@ -151,6 +156,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
             put(out, message.as_bytes());
         }
         Action::Disconnect => out.push(4),
+        Action::Cancel => out.push(5),
     }
 }
 
@@ -158,6 +164,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let session = number(rest)?;
     let sequence = number(rest)?;
     let due_ns = number(rest)? as i64;
+    let captured_us = number(rest)? as i64;
     let think_ns = option(rest)?.map(|think_ns| think_ns as i64);
     let kind = StatementKind::from_name(&text(rest)?)?;
     let fingerprint = option(rest)?.map(Fingerprint);
@@ -165,6 +172,12 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let rows = option(rest)?;
     let has_sqlstate = !bytes(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
+    let flags = take(rest, 3)?;
+    let bearing = Bearing {
+        holds: flags[0] == 1,
+        begins: flags[1] == 1,
+        ends: flags[2] == 1,
+    };
     let action = match take(rest, 1)?[0] {
         0 => Action::Connect(Box::new(Login {
             user: text(rest)?.into(),
@@ -196,12 +209,14 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             Action::Refuse(code, text(rest)?)
         }
         4 => Action::Disconnect,
+        5 => Action::Cancel,
         _ => return None,
     };
     Some(Job {
         session,
         sequence,
         due_ns,
+        captured_us,
         think_ns,
         kind,
         fingerprint,
@@ -210,6 +225,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             rows,
             sqlstate: has_sqlstate.then_some(code),
         },
+        bearing,
         action,
     })
 }

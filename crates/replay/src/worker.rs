@@ -5,6 +5,7 @@
 //! blocks: connections are opened elsewhere, what a session is not ready for waits in its queue,
 //! and the recorder's channel is wide.
 
+mod opening;
 mod stopping;
 mod turns;
 mod wire;
@@ -22,6 +23,7 @@ use run::{Execution, Outcome, StatementKind};
 
 use crate::connector::{Opened, Wanted};
 use crate::epoll::{self, Bell, Epoll, Interest};
+use crate::incidents::Incidents;
 use crate::job::{Job, Messages};
 use crate::link::Link;
 use crate::pace::{self, Wait};
@@ -45,6 +47,8 @@ const BELL: u64 = u64::MAX;
 pub(crate) enum ToWorker {
     Jobs(Vec<Job>),
     Opened(Opened),
+    /// The server has taken a cancel: of which slot, and which of the slot's sessions.
+    Cancelled(usize, u32),
     /// No jobs will follow.
     End,
     /// Send nothing more.
@@ -81,7 +85,10 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) start_ns: i64,
+    pub(crate) incidents: Arc<Incidents>,
     pub(crate) number: usize,
+    /// How long a target may be away.
+    pub(crate) patience_ns: i64,
     pub(crate) spin_ns: i64,
     pub(crate) at_full_speed: bool,
     pub(crate) queue_statements_max: usize,
@@ -222,11 +229,13 @@ impl Worker {
                 }
             }
             ToWorker::Opened(opened) => self.opened(opened)?,
+            ToWorker::Cancelled(slot, generation) => self.cancelled(slot, generation),
             ToWorker::End => self.ended = true,
             ToWorker::Stop => {
                 self.stopped_ns
                     .get_or_insert(self.parts.clock.now_ns() - self.parts.start_ns);
                 self.drop_waiting();
+                self.give_up_waiting(self.now_ns());
             }
         }
         Ok(())
@@ -276,6 +285,8 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         error: None,
         named: None,
         extended: messages.extended,
+        in_transaction: false,
+        bearing_bytes: None,
     }
 }
 

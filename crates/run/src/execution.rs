@@ -147,8 +147,14 @@ pub enum SkipReason {
     NoConnection,
     /// The replay was stopped before its turn.
     Stopped,
-    /// A cancel: not yet replayed.
+    /// A cancel, in runs of versions that did not replay them.
     CancelNotReplayed,
+    /// A cancel, and its session ran nothing.
+    NothingToCancel,
+    /// It belongs to a transaction that was lost with its connection.
+    TransactionLost,
+    /// The server passed over it, because something before it in its pipeline had failed.
+    PipelineAborted,
     /// The replay must not write, and the server could not have held this back.
     ReadOnly,
 }
@@ -161,6 +167,9 @@ impl SkipReason {
             SkipReason::NoConnection => "no_connection",
             SkipReason::Stopped => "stopped",
             SkipReason::CancelNotReplayed => "cancel_not_replayed",
+            SkipReason::NothingToCancel => "nothing_to_cancel",
+            SkipReason::TransactionLost => "transaction_lost",
+            SkipReason::PipelineAborted => "pipeline_aborted",
             SkipReason::ReadOnly => "read_only",
         }
     }
@@ -171,7 +180,14 @@ impl SkipReason {
             SkipReason::Unreplayable(reason) => reason.explanation(),
             SkipReason::NoConnection => "its session had no connection",
             SkipReason::Stopped => "the replay was stopped before its turn",
-            SkipReason::CancelNotReplayed => "cancel requests are not replayed",
+            SkipReason::CancelNotReplayed => "cancel requests were not replayed",
+            SkipReason::NothingToCancel => "its session ran nothing that could be cancelled",
+            SkipReason::TransactionLost => {
+                "its transaction was lost with the connection; what follows alone would do something else"
+            }
+            SkipReason::PipelineAborted => {
+                "something before it in its pipeline failed, and the server passed over the rest"
+            }
             SkipReason::ReadOnly => "--read-only: the server could not have kept it from writing",
         }
     }
@@ -182,6 +198,9 @@ impl SkipReason {
             "no_connection" => Some(SkipReason::NoConnection),
             "stopped" => Some(SkipReason::Stopped),
             "cancel_not_replayed" => Some(SkipReason::CancelNotReplayed),
+            "nothing_to_cancel" => Some(SkipReason::NothingToCancel),
+            "transaction_lost" => Some(SkipReason::TransactionLost),
+            "pipeline_aborted" => Some(SkipReason::PipelineAborted),
             "read_only" => Some(SkipReason::ReadOnly),
             _ => workload::Unreplayable::from_name(name).map(SkipReason::Unreplayable),
         }

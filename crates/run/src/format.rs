@@ -40,6 +40,15 @@ pub struct RunInfo {
     pub skipped: BTreeMap<String, u64>,
     /// Sessions whose connection could not be opened, by SQLSTATE.
     pub connections_failed: BTreeMap<String, u64>,
+    /// Connections that went without the workload's wish, by SQLSTATE.
+    #[serde(default)]
+    pub connections_lost: BTreeMap<String, u64>,
+    /// Of these, how many were opened again.
+    #[serde(default)]
+    pub connections_reopened: u64,
+    /// Why the replay gave the target up, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<String>,
 }
 
 /// Whether a replay reached its end.

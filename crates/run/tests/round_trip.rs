@@ -24,6 +24,9 @@ fn info() -> RunInfo {
         failed: BTreeMap::new(),
         skipped: BTreeMap::new(),
         connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
     }
 }
 
@@ -40,6 +43,9 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         SkipReason::NoConnection,
         SkipReason::Stopped,
         SkipReason::CancelNotReplayed,
+        SkipReason::NothingToCancel,
+        SkipReason::TransactionLost,
+        SkipReason::PipelineAborted,
     ]
     .into_iter()
     .chain(Unreplayable::ALL.map(SkipReason::Unreplayable))

@@ -58,6 +58,9 @@ pub fn info() -> RunInfo {
         failed: BTreeMap::new(),
         skipped: BTreeMap::new(),
         connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
     }
 }
 

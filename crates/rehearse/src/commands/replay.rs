@@ -57,6 +57,12 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         options.json,
         summary::literals(options.show_literals),
     )?;
+    if let Some(reason) = info.given_up {
+        return Err(Failure::could_not(format!(
+            "{reason}; the replay was stopped, and the run {} has what was done until then",
+            output.display()
+        )));
+    }
     Ok(match info.status {
         RunStatus::Complete => Ending::Done,
         RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
@@ -89,6 +95,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         },
         read_only: safety.read_only,
         statement_timeout: safety.statement_timeout,
+        patience: safety.patience,
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),

@@ -50,6 +50,10 @@ pub struct SafetyArgs {
     /// Let the server end statements that take longer.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub statement_timeout: Option<Duration>,
+    /// How long the target may be away, or not answer: so long connections are tried again, and
+    /// lost ones opened anew. 0s: neither.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of)]
+    pub patience: Duration,
     /// Replay although the target is the server that the workload was captured on; name it a
     /// second time here, as HOST:PORT.
     #[arg(long, value_name = "HOST:PORT")]

@@ -3,7 +3,6 @@
 use run::{Outcome, SkipReason};
 
 use super::{Worker, done};
-use crate::session::Phase;
 
 impl Worker {
     pub(super) fn drop_waiting(&mut self) {
@@ -29,7 +28,7 @@ impl Worker {
             self.record(now_ns, done(&job, outcome, None, None, 0));
         }
         let phase = self.slots[slot].session.phase;
-        if !matches!(phase, Phase::Connecting | Phase::Running) {
+        if !phase.is_busy() {
             self.busy -= 1;
         }
     }
@@ -38,7 +37,7 @@ impl Worker {
     pub(super) fn give_up(&mut self, now_ns: i64) {
         for slot in 0..self.slots.len() {
             let session = &mut self.slots[slot].session;
-            if !matches!(session.phase, Phase::Connecting | Phase::Running) {
+            if !session.phase.is_busy() {
                 continue;
             }
             let flight = session.in_flight.take();

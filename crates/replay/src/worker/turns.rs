@@ -1,17 +1,12 @@
 //! Whose turn it is: what waits in a session is done when it is due and its session is free.
 
 use std::cmp::Reverse;
-use std::io;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
 
 use run::{Outcome, SkipReason};
 
-use super::{Slot, Worker, done, flight};
-use crate::connector::{Opened, Wanted};
-use crate::epoll::Interest;
-use crate::job::{Action, Job, Messages};
-use crate::login::Login;
+use super::{Slot, Worker, done};
+use crate::connector::{Cancel, Wanted};
+use crate::job::{Action, Job};
 use crate::session::{Phase, Session};
 
 impl Worker {
@@ -22,7 +17,7 @@ impl Worker {
         };
         let session = &mut self.slots[slot].session;
         let was_waiting = !session.queue.is_empty();
-        let is_busy = was_waiting || matches!(session.phase, Phase::Connecting | Phase::Running);
+        let is_busy = was_waiting || session.phase.is_busy();
         session
             .queue
             .push(job, self.parts.queue_statements_max, &mut self.spill);
@@ -84,15 +79,16 @@ impl Worker {
         let generation = self.slots[slot].generation;
         loop {
             let session = &mut self.slots[slot].session;
-            if session.scheduled || matches!(session.phase, Phase::Connecting | Phase::Running) {
+            if session.scheduled || session.cancelling || session.phase == Phase::Connecting {
                 return;
             }
-            let due_ns = match session.queue.peek(&mut self.spill) {
-                Ok(Some(_)) if self.parts.at_full_speed => now_ns,
-                Ok(Some(job)) => match job.think_ns {
-                    None => job.due_ns,
-                    Some(think_ns) => session.free_ns.saturating_add(think_ns),
-                },
+            if session.phase == Phase::Waiting {
+                self.open(slot);
+                return;
+            }
+            let job = match session.queue.peek(&mut self.spill) {
+                Ok(Some(job)) => job,
+                Ok(None) if session.phase == Phase::Running => return,
                 Ok(None) => {
                     // Not busy any more; nothing waits.
                     self.busy -= 1;
@@ -108,18 +104,34 @@ impl Worker {
                     return;
                 }
             };
+            let due_ns = match (&job.action, &session.in_flight) {
+                (Action::Cancel, Some(flight)) => flight.cancel_ns(job.captured_us),
+                // What is running while nothing is in flight brings the session back.
+                _ if session.phase == Phase::Running => return,
+                // It is over already.
+                (Action::Cancel, None) => now_ns,
+                _ if self.parts.at_full_speed => now_ns,
+                _ => match job.think_ns {
+                    None => job.due_ns,
+                    Some(think_ns) => session.free_ns.saturating_add(think_ns),
+                },
+            };
             if due_ns > now_ns && session.phase != Phase::Gone {
                 session.scheduled = true;
                 self.deadlines.push(Reverse((due_ns, slot, generation)));
+                return;
+            }
+            let phase = session.phase;
+            let transaction_lost = session.standing.transaction_lost;
+            if phase == Phase::Lost && !transaction_lost && matches!(job.action, Action::Send(_)) {
+                self.reconnect(slot, now_ns);
                 return;
             }
             let Some(mut job) = session.queue.pop() else {
                 continue;
             };
             job.due_ns = due_ns;
-            let free_ns = session.free_ns;
-            let phase = session.phase;
-            let session_lag_ns = (free_ns - due_ns).max(0) as u64;
+            let session_lag_ns = (session.free_ns - due_ns).max(0) as u64;
             match std::mem::replace(&mut job.action, Action::Disconnect) {
                 Action::Connect(login) if phase == Phase::Fresh => {
                     self.connect(slot, job, *login);
@@ -136,8 +148,12 @@ impl Worker {
                     };
                     let sent_ns = open.then_some(now_ns);
                     self.record(now_ns, done(&job, outcome, None, sent_ns, session_lag_ns));
-                    self.slots[slot].session.phase = Phase::Gone;
+                    let session = &mut self.slots[slot].session;
+                    session.phase = Phase::Gone;
+                    // Nothing more will come of it.
+                    session.farewell = None;
                 }
+                Action::Cancel => self.cancel(slot, &job, now_ns),
                 Action::Skip(reason) => {
                     if job.think_ns.is_some() {
                         // What follows comes as it would behind it.
@@ -145,6 +161,14 @@ impl Worker {
                         self.slots[slot].session.free_ns = due_ns + as_long_ns as i64;
                     }
                     self.record(now_ns, done(&job, Outcome::Skipped(reason), None, None, 0));
+                }
+                Action::Send(_) | Action::Refuse(..)
+                    if transaction_lost && phase != Phase::Gone =>
+                {
+                    let standing = &mut self.slots[slot].session.standing;
+                    standing.transaction_lost = !job.bearing.ends || job.bearing.begins;
+                    let outcome = Outcome::Skipped(SkipReason::TransactionLost);
+                    self.record(now_ns, done(&job, outcome, None, None, 0));
                 }
                 _ if phase != Phase::Idle => {
                     let why = self.slots[slot]
@@ -170,67 +194,40 @@ impl Worker {
         }
     }
 
-    pub(super) fn connect(&mut self, slot: usize, job: Job, login: Login) {
+    /// Has what runs cancelled. Until the server has taken that, nothing more is sent: it might be
+    /// what the cancel hits.
+    fn cancel(&mut self, slot: usize, job: &Job, now_ns: i64) {
         let generation = self.slots[slot].generation;
         let session = &mut self.slots[slot].session;
-        session.phase = Phase::Connecting;
-        session.in_flight = Some(Box::new(flight(job, 0, 0, &Messages::default())));
-        let wanted = Wanted {
+        let place = match (session.phase, &session.place) {
+            (Phase::Running, Some(place)) => place.clone(),
+            _ => {
+                let outcome = Outcome::Skipped(SkipReason::NothingToCancel);
+                self.record(now_ns, done(job, outcome, None, None, 0));
+                return;
+            }
+        };
+        session.cancelling = true;
+        let wanted = Wanted::Cancel(Cancel {
             slot,
             generation,
-            login,
+            place,
             inbox: self.parts.inbox.clone(),
-        };
-        // The connectors outlive the workers.
+        });
         let _ = self.parts.connectors.send(wanted);
+        let mut execution = done(job, Outcome::Done, None, Some(now_ns), 0);
+        execution.done_ns = Some(now_ns);
+        self.record(now_ns, execution);
     }
 
-    pub(super) fn opened(&mut self, opened: Opened) -> io::Result<()> {
-        let slot = opened.slot;
+    /// The server has taken a cancel, or could not be reached.
+    pub(super) fn cancelled(&mut self, slot: usize, generation: u32) {
+        if self.slots[slot].generation != generation {
+            return;
+        }
+        self.slots[slot].session.cancelling = false;
         let now_ns = self.now_ns();
-        if self.slots[slot].generation != opened.generation
-            || self.slots[slot].session.phase != Phase::Connecting
-        {
-            return Ok(());
-        }
-        let flight = self.slots[slot]
-            .session
-            .in_flight
-            .take()
-            .expect("a session that connects has it in flight");
-        let mut execution = done(&flight.job, Outcome::Done, None, Some(opened.sent_ns), 0);
-        execution.done_ns = Some(now_ns);
-        self.slots[slot].session.free_ns = now_ns;
-        match opened.result {
-            Ok(connection) => {
-                self.epoll
-                    .add(connection.link.as_raw_fd(), slot as u64, Interest::Read)?;
-                self.slots[slot].socket = Some(connection.link);
-                let session = &mut self.slots[slot].session;
-                session.phase = Phase::Idle;
-                session.guard = connection.guard;
-                // Notices that came behind the first ReadyForQuery.
-                let _ = session.hear(&mut &connection.unread[..], now_ns);
-                self.parts
-                    .counters
-                    .sessions_open
-                    .fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => {
-                self.parts
-                    .counters
-                    .sessions_live
-                    .fetch_sub(1, Ordering::Relaxed);
-                execution.outcome = Outcome::Failed(error.sqlstate);
-                execution.message = Some(error.message.clone());
-                let session = &mut self.slots[slot].session;
-                session.phase = Phase::Gone;
-                session.farewell = Some((error.sqlstate, error.message));
-            }
-        }
-        self.record(now_ns, execution);
         self.go_on(slot, now_ns);
-        Ok(())
     }
 
     /// Behind the workload's end: sessions whose end it does not hold. Their open transactions may

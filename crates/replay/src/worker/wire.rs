@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
+use pgwire::backend::TransactionStatus;
 use pgwire::frontend::{CopyFail, Sync, Terminate};
 use run::Outcome;
 use workload::Sqlstate;
@@ -12,10 +13,10 @@ use super::{Slot, Worker, done, flight};
 use crate::epoll::Interest;
 use crate::job::{Job, Messages};
 use crate::link::Link;
-use crate::session::{Heard, Phase};
+use crate::session::{Heard, Phase, Tries};
 
 /// `connection_failure`
-const LOST: Sqlstate = Sqlstate(*b"08006");
+pub(super) const LOST: Sqlstate = Sqlstate(*b"08006");
 
 impl Worker {
     pub(super) fn send(
@@ -44,6 +45,10 @@ impl Worker {
         let wants_write = socket.wants_write();
         let mut in_flight = flight(job, sent_ns, session_lag_ns, &messages);
         in_flight.named = messages.named;
+        in_flight.in_transaction = session.standing.in_transaction();
+        if in_flight.job.bearing.holds {
+            in_flight.bearing_bytes = Some(messages.bytes.as_slice().into());
+        }
         session.in_flight = Some(Box::new(in_flight));
         session.phase = Phase::Running;
         let written = match result {
@@ -135,12 +140,17 @@ impl Worker {
                 }
             };
             let now_ns = self.now_ns();
+            self.parts.counters.heard(now_ns);
             let mut unread = &buffer[..read];
             while !unread.is_empty() {
                 match self.slots[slot].session.hear(&mut unread, now_ns) {
                     Ok(Heard::Nothing) => {}
                     Ok(Heard::Done) => {
                         self.finish_statement(slot, now_ns, None);
+                        became_free = true;
+                    }
+                    Ok(Heard::Restored) => {
+                        self.restored(slot, now_ns);
                         became_free = true;
                     }
                     Ok(Heard::WantsCopyData) => self.refuse_copy(slot),
@@ -193,10 +203,22 @@ impl Worker {
             return;
         };
         session.free_ns = now_ns;
+        // A cancel that waited for its moment has nothing to cancel any more.
+        session.scheduled = false;
+        let connection_is_lost = lost.is_some();
         if session.phase == Phase::Running {
             session.phase = Phase::Idle;
         }
-        let (outcome, message) = match lost.or(flight.error) {
+        let failure = lost.or(flight.error);
+        if !connection_is_lost {
+            session.tries = Tries::default();
+            let sqlstate = failure.as_ref().map(|(sqlstate, _)| *sqlstate);
+            let bytes = flight.bearing_bytes.as_deref();
+            session
+                .standing
+                .answered(bytes, sqlstate, flight.in_transaction);
+        }
+        let (outcome, message) = match failure {
             Some((sqlstate, message)) => (Outcome::Failed(sqlstate), Some(message)),
             None => (Outcome::Done, None),
         };
@@ -216,19 +238,37 @@ impl Worker {
         self.record(now_ns, execution);
     }
 
-    /// The connection is gone, by no wish of the workload's. True if a statement was in flight:
-    /// it has failed, and the session is to go on with what waits.
+    /// The connection is gone, by no wish of the workload's: the statement in flight has failed. True
+    /// if the session was busy, and is to go on with what waits.
     pub(super) fn lost(&mut self, slot: usize, reason: &str) -> bool {
         let now_ns = self.now_ns();
         let session = &mut self.slots[slot].session;
-        if session.farewell.is_none() {
-            session.farewell = Some((LOST, reason.to_owned()));
-        }
+        let said = session
+            .farewell
+            .get_or_insert_with(|| (LOST, reason.to_owned()))
+            .clone();
         let was_running = session.phase == Phase::Running;
-        let farewell = session.farewell.clone();
+        let begun = session.in_flight.as_ref().is_some_and(|flight| {
+            let bearing = flight.job.bearing;
+            match flight.in_transaction {
+                true => !bearing.ends || bearing.begins,
+                false => bearing.begins,
+            }
+        });
+        if session.in_flight.is_some() {
+            // What the server said last was before that.
+            session.standing.ready(TransactionStatus::Idle);
+        }
+        session.standing.lost(begun);
+        self.parts.incidents.lost(said.0);
         self.close(slot, false);
+        let session = &mut self.slots[slot].session;
+        if self.parts.patience_ns > 0 && self.stopped_ns.is_none() {
+            session.phase = Phase::Lost;
+        }
+        session.free_ns = now_ns;
         if was_running {
-            self.finish_statement(slot, now_ns, farewell);
+            self.finish_statement(slot, now_ns, Some(said));
         }
         was_running
     }
@@ -236,11 +276,14 @@ impl Worker {
     /// Closes the socket; the session is gone.
     pub(super) fn close(&mut self, slot: usize, say_goodbye: bool) {
         let Slot {
-            session, socket, ..
+            session,
+            socket,
+            waits_for_room,
+            ..
         } = &mut self.slots[slot];
         session.phase = Phase::Gone;
-        session.unsent = Vec::new();
-        session.unsent_from = 0;
+        session.disconnected();
+        *waits_for_room = false;
         if let Some(mut socket) = socket.take() {
             if say_goodbye {
                 let mut goodbye = Vec::new();

@@ -1,5 +1,6 @@
 //! Workloads made of workloads: today slices, of a stretch of time, of some sessions, of some
-//! statements; and what a replay that must not write may send ([`read_only`]).
+//! statements; what a replay that must not write may send ([`read_only`]); and what a session holds
+//! that a replay must bring back on a new connection ([`Held`]).
 //!
 //! A [`Slicer`] is pushed events and sessions and pushes on what is in the slice. Each session's
 //! events come in their order, sessions may interleave as they like: so a capture can push while
@@ -19,6 +20,7 @@
 mod account;
 mod effects;
 mod filter;
+mod held;
 mod items;
 mod moment;
 mod parts;
@@ -30,6 +32,7 @@ mod slice;
 
 pub use account::{LeftOut, SliceAccount};
 pub use filter::{Choice, Filter, StatementKind};
+pub use held::{Bearing, Held};
 pub use moment::{Moment, MomentError};
 pub use pattern::Pattern;
 pub use read_only::{ReadOnly, read_only};

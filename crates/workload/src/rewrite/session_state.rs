@@ -291,7 +291,8 @@ impl SessionState {
         }
     }
 
-    fn end(&mut self, commits: bool) {
+    /// The open transaction ends, if there is one.
+    pub(super) fn end(&mut self, commits: bool) {
         let Some(open) = self.transaction.take() else {
             return;
         };

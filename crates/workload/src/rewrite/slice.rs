@@ -494,7 +494,7 @@ where
 }
 
 /// The statements of an event, with what each does.
-fn steps_of<'a>(kind: &EventKind, sql: &'a str) -> Vec<Step<'a>> {
+pub(super) fn steps_of<'a>(kind: &EventKind, sql: &'a str) -> Vec<Step<'a>> {
     if !matches!(kind, EventKind::Prepare { .. }) && !may_have_effects(sql) {
         return vec![Step {
             part: Part {

@@ -1,0 +1,80 @@
+//! What went wrong with connections, and what was mended: counted where it happens, which is seldom,
+//! and told in the run's manifest.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use run::RunInfo;
+use workload::Sqlstate;
+
+/// The counts, for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Incidents {
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    lost: BTreeMap<Sqlstate, u64>,
+    reopened: u64,
+    tried_again: u64,
+    restore_errors: u64,
+    cancels_failed: u64,
+    given_up: Option<String>,
+}
+
+impl Incidents {
+    /// A connection went that the workload had not ended.
+    pub(crate) fn lost(&self, sqlstate: Sqlstate) {
+        *self.counts().lost.entry(sqlstate).or_default() += 1;
+    }
+
+    /// A lost connection was opened again, and its session brought to where it was; so many of the
+    /// statements for that failed.
+    pub(crate) fn reopened(&self, restore_errors: u64) {
+        let mut counts = self.counts();
+        counts.reopened += 1;
+        counts.restore_errors += restore_errors;
+    }
+
+    /// A connection could not be opened, and will be tried again.
+    pub(crate) fn tried_again(&self) {
+        self.counts().tried_again += 1;
+    }
+
+    /// A cancel request did not reach the server.
+    pub(crate) fn cancel_failed(&self) {
+        self.counts().cancels_failed += 1;
+    }
+
+    /// The replay ends for this reason, which is the target's.
+    pub(crate) fn given_up(&self, reason: String) {
+        self.counts().given_up.get_or_insert(reason);
+    }
+
+    /// Writes the counts into a run's manifest.
+    pub(crate) fn fill(&self, info: &mut RunInfo) {
+        let counts = self.counts();
+        info.connections_lost = counts
+            .lost
+            .iter()
+            .map(|(sqlstate, count)| (sqlstate.to_string(), *count))
+            .collect();
+        info.connections_reopened = counts.reopened;
+        info.given_up = counts.given_up.clone();
+        let mut note = |name: &str, count: u64| {
+            if count > 0 {
+                info.options.insert(name.to_owned(), count.to_string());
+            }
+        };
+        note("connections_tried_again", counts.tried_again);
+        note("restore_errors", counts.restore_errors);
+        note("cancels_failed", counts.cancels_failed);
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.counts
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,188 @@
+//! Made-up traffic, as a workload that is replayed against a server of the test's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
+use replay::{Observer, Options, Snapshot, Target};
+use run::{Execution, RunInfo, RunReader, StatementKind};
+use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use workload::{
+    Event, EventKind, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+};
+
+const START_US: i64 = 1_700_000_000_000_000;
+
+/// A server of the test's own.
+pub fn server(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: None,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let options = sandbox::Options {
+        auth: Auth::Password("traffic".to_owned()),
+        settings: settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..sandbox::Options::default()
+    };
+    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    (sandbox, endpoint)
+}
+
+/// What happens beside a replay: told how long it has lasted, some ten times a second.
+pub struct Beside<F: FnMut(Duration)>(pub F);
+
+impl<F: FnMut(Duration)> Observer for Beside<F> {
+    fn progress(&mut self, snapshot: &Snapshot) {
+        (self.0)(Duration::from_nanos(snapshot.elapsed_ns.max(0) as u64));
+    }
+
+    fn should_stop(&mut self) -> bool {
+        false
+    }
+}
+
+/// Events of sessions, in the order of time.
+pub struct Traffic {
+    directory: tempfile::TempDir,
+    server: String,
+    events: Vec<Event>,
+}
+
+impl Traffic {
+    pub fn new(server: &Endpoint) -> Self {
+        Traffic {
+            directory: tempfile::tempdir().unwrap(),
+            server: server.url("postgres"),
+            events: Vec::new(),
+        }
+    }
+
+    pub fn at(&mut self, due_ms: i64, session: u64, kind: EventKind) -> &mut Event {
+        let before = self.events.iter().filter(|event| event.session == session);
+        let sequence = before.count() as u64;
+        self.events.push(Event {
+            session,
+            sequence,
+            due_us: START_US + due_ms * 1_000,
+            kind,
+            outcome: workload::Outcome::default(),
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+        });
+        self.events.last_mut().unwrap()
+    }
+
+    pub fn connect(&mut self, due_ms: i64, session: u64) {
+        let kind = EventKind::Connect {
+            database: "postgres".into(),
+            user: "postgres".into(),
+            application: "traffic".into(),
+        };
+        self.at(due_ms, session, kind);
+    }
+
+    pub fn simple(&mut self, due_ms: i64, session: u64, sql: &str) {
+        self.at(due_ms, session, EventKind::Simple { sql: sql.into() });
+    }
+
+    pub fn execute(&mut self, due_ms: i64, session: u64, name: &str, sql: &str, value: &str) {
+        let kind = EventKind::Execute {
+            statement: name.into(),
+            portal: "".into(),
+            sql: sql.into(),
+            parameters: vec![Some(value.into())],
+        };
+        self.at(due_ms, session, kind);
+    }
+
+    pub fn disconnect(&mut self, due_ms: i64, session: u64) {
+        self.at(due_ms, session, EventKind::Disconnect);
+    }
+
+    fn workload(&mut self) -> WorkloadReader {
+        let path = self.directory.path().join("traffic.workload");
+        let _ = std::fs::remove_dir_all(&path);
+        self.events.sort_by_key(|event| event.due_us);
+        let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+        for event in &self.events {
+            writer.event(&event.borrowed()).unwrap();
+        }
+        for event in &self.events {
+            if let EventKind::Connect { database, user, .. } = &event.kind {
+                let of_session = |other: &&Event| other.session == event.session;
+                let session = Session {
+                    id: event.session,
+                    database: database.clone(),
+                    user: user.clone(),
+                    application: "traffic".into(),
+                    client: "".into(),
+                    start_us: event.due_us,
+                    end_us: self.events.iter().rfind(of_session).unwrap().due_us,
+                    start_seen: true,
+                    end_seen: true,
+                    statements: 0,
+                };
+                writer.session(session).unwrap();
+            }
+        }
+        writer.finish(Provenance::default()).unwrap();
+        WorkloadReader::open(&path).unwrap()
+    }
+
+    /// Replays, while `beside` happens. Every statement is accounted for, in the run's rows and in
+    /// its manifest alike, and those of a session are in their order.
+    pub fn replay(
+        &mut self,
+        options: &Options,
+        beside: impl FnMut(Duration),
+    ) -> (RunInfo, Vec<Execution>) {
+        let reader = self.workload();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let target = Target::parse(&self.server, |_| None).unwrap();
+        let target_info =
+            replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
+        let run = self.directory.path().join("traffic.run");
+        let _ = std::fs::remove_dir_all(&run);
+        let mut beside = Beside(beside);
+        let info = replay::replay(
+            &reader,
+            &target,
+            target_info,
+            options,
+            &run,
+            &clock,
+            &mut beside,
+        )
+        .unwrap();
+        let failed: u64 = info.failed.values().sum();
+        let skipped: u64 = info.skipped.values().sum();
+        assert_eq!(info.statements, info.done + failed + skipped, "{info:?}");
+        assert_eq!(info.statements, reader.info().statements, "{info:?}");
+        let executions = RunReader::open(&run).unwrap().executions().unwrap();
+        let executions: Vec<Execution> = executions.collect::<Result<_, _>>().unwrap();
+        let mut next = std::collections::HashMap::new();
+        // A cancel is done while what it cancels still runs.
+        let in_order = |execution: &&Execution| execution.kind != StatementKind::Cancel;
+        for execution in executions.iter().filter(in_order) {
+            let next: &mut u64 = next.entry(execution.session).or_default();
+            assert!(execution.sequence >= *next, "{execution:?}");
+            *next = execution.sequence + 1;
+        }
+        (info, executions)
+    }
+}
+
+/// The statements' executions.
+pub fn statements(executions: &[Execution]) -> Vec<&Execution> {
+    let is_statement = |execution: &&Execution| execution.is_statement();
+    executions.iter().filter(is_statement).collect()
+}
