@@ -266,6 +266,10 @@ pub struct Replay {
     /// as in ~/.pgpass.
     #[arg(long, value_name = "FILE")]
     pub password_from: Option<PathBuf>,
+    /// At most this many connections at once, which sessions share between transactions. Without it
+    /// each session has its own, as in the capture.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: Option<u32>,
     /// Threads that send and receive [default: a quarter of the cores].
     #[arg(long)]
     pub workers: Option<usize>,

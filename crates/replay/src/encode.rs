@@ -77,6 +77,11 @@ pub(crate) fn job(
     }
 }
 
+/// The messages of a text that is sent as it is.
+pub(crate) fn statement(sql: &str) -> Option<Messages> {
+    simple(sql).ok()
+}
+
 /// The messages of a statement; `None` for what is none, or cannot be put into messages.
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {

@@ -157,7 +157,11 @@ pub fn replay(
     let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
     let mut inboxes = Vec::new();
     let mut workers = Vec::new();
-    for number in 0..options.workers.max(1) {
+    let worker_count = match options.connections_max {
+        Some(max) => options.workers.clamp(1, max.max(1) as usize),
+        None => options.workers.max(1),
+    };
+    for number in 0..worker_count {
         let (inbox, messages) = Inbox::new()?;
         inboxes.push(inbox.clone());
         let parts = Parts {
@@ -172,6 +176,10 @@ pub fn replay(
             number,
             patience_ns,
             spin_ns: i64::from(options.spin_us) * 1_000,
+            connections_max: options.connections_max.map(|max| {
+                let max = max.max(1) as usize;
+                max / worker_count + usize::from(number < max % worker_count)
+            }),
             at_full_speed: options.speed == Speed::Max,
             queue_statements_max: options.queue_statements_max.max(1),
         };

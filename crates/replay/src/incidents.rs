@@ -20,6 +20,7 @@ struct Counts {
     tried_again: u64,
     restore_errors: u64,
     cancels_failed: u64,
+    handed_over: u64,
     given_up: Option<String>,
 }
 
@@ -37,6 +38,13 @@ impl Incidents {
         counts.restore_errors += restore_errors;
     }
 
+    /// Of the statements that brought a connection to where its new session was, so many failed.
+    pub(crate) fn restore_errors(&self, count: u64) {
+        if count > 0 {
+            self.counts().restore_errors += count;
+        }
+    }
+
     /// A connection could not be opened, and will be tried again.
     pub(crate) fn tried_again(&self) {
         self.counts().tried_again += 1;
@@ -45,6 +53,11 @@ impl Incidents {
     /// A cancel request did not reach the server.
     pub(crate) fn cancel_failed(&self) {
         self.counts().cancels_failed += 1;
+    }
+
+    /// A session took over the connection of another.
+    pub(crate) fn handed_over(&self) {
+        self.counts().handed_over += 1;
     }
 
     /// The replay ends for this reason, which is the target's.
@@ -69,6 +82,7 @@ impl Incidents {
         };
         note("connections_tried_again", counts.tried_again);
         note("restore_errors", counts.restore_errors);
+        note("connections_handed_over", counts.handed_over);
         note("cancels_failed", counts.cancels_failed);
     }
 

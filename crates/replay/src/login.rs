@@ -18,6 +18,13 @@ pub struct Login {
     pub role: Option<Arc<str>>,
 }
 
+impl Login {
+    /// Whether a connection of the one can become one of the other.
+    pub(crate) fn is_same_role(&self, other: &Login) -> bool {
+        (&self.user, &self.database, &self.role) == (&other.user, &other.database, &other.role)
+    }
+}
+
 /// Changes to the logged users and databases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginMap {

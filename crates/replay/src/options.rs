@@ -39,6 +39,9 @@ pub struct Options {
     pub patience: Duration,
     /// Who connects where.
     pub logins: LoginMap,
+    /// The most connections at once. Where there are more sessions, they share connections between
+    /// transactions. `None`: each session has its own.
+    pub connections_max: Option<u32>,
     /// Threads that send and receive; each owns its share of the sessions.
     pub workers: usize,
     /// How long before a deadline a worker stops sleeping and watches the clock, in microseconds:
@@ -65,6 +68,7 @@ impl Default for Options {
             statement_timeout: None,
             patience: PATIENCE,
             logins: LoginMap::default(),
+            connections_max: None,
             workers: default_workers(),
             spin_us: 0,
             queue_statements_max: 256,
@@ -143,6 +147,8 @@ impl Options {
         if self.patience != PATIENCE {
             note("patience", Some(span(self.patience)));
         }
+        let connections = self.connections_max.map(|count| count.to_string());
+        note("max_connections", connections);
         note("read_only", self.read_only.then(|| "true".to_owned()));
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {

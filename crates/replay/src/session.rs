@@ -16,6 +16,7 @@
 //! Without I/O: the worker reads and writes, and feeds what it read.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
@@ -47,13 +48,20 @@ pub(crate) enum Phase {
     Running,
     /// The connection was lost, and may be opened again.
     Lost,
+    /// It has no connection of its own now, and takes one when it has something to send.
+    Parked,
+    /// It waits for one of the connections that sessions share.
+    Queued,
     Gone,
 }
 
 impl Phase {
     /// Whether something is under way that must end before the session does what waits.
     pub(crate) fn is_busy(self) -> bool {
-        matches!(self, Phase::Connecting | Phase::Waiting | Phase::Running)
+        matches!(
+            self,
+            Phase::Connecting | Phase::Waiting | Phase::Queued | Phase::Running
+        )
     }
 }
 
@@ -125,6 +133,8 @@ pub(crate) struct Session {
     pub(crate) guard: Guard,
     /// Who it is, once it has connected: for another connection.
     pub(crate) login: Option<Box<Login>>,
+    /// `application_name` on its connection, where that is known.
+    pub(crate) application: Option<Arc<str>>,
     /// Where its connection leads, for cancel requests.
     pub(crate) place: Option<Box<Place>>,
     pub(crate) standing: Standing,
@@ -134,6 +144,8 @@ pub(crate) struct Session {
     pub(crate) tries: Tries,
     /// Statements that bring a new connection to where the old one was, and are not answered yet.
     restoring: u32,
+    /// Its connection was lost, and another one is on its way to where it was.
+    pub(crate) comes_back: bool,
     /// How many of them failed.
     pub(crate) restore_errors: u32,
     scanner: Scanner,
@@ -154,11 +166,13 @@ impl Session {
             farewell: None,
             guard: Guard::default(),
             login: None,
+            application: None,
             place: None,
             standing: Standing::default(),
             cancelling: false,
             tries: Tries::default(),
             restoring: 0,
+            comes_back: false,
             restore_errors: 0,
             scanner: scanner(),
             prepared: Prepared::default(),
@@ -176,16 +190,31 @@ impl Session {
         self.prepared = Prepared::default();
     }
 
-    /// It has another connection. Returns what is to be sent there first; nothing where the session
-    /// held nothing.
-    pub(crate) fn restore(&mut self) -> Vec<u8> {
-        let messages = self.standing.messages();
+    /// It has another connection. Returns what is to be sent there first: `before`, and what brings
+    /// the connection to where the session was. Nothing where neither is anything.
+    pub(crate) fn restore(&mut self, before: Vec<Messages>) -> Vec<u8> {
+        let messages = [before, self.standing.messages()].concat();
         self.restoring = messages.len() as u32;
         self.restore_errors = 0;
         messages
             .into_iter()
             .flat_map(|messages| messages.bytes)
             .collect()
+    }
+
+    /// Nothing is prepared at the server any more.
+    pub(crate) fn forget_prepared(&mut self) {
+        self.prepared = Prepared::default();
+    }
+
+    /// Takes over the connection of another session, as far as it is in the session.
+    pub(crate) fn take_over(&mut self, other: &mut Session) {
+        self.guard = other.guard;
+        self.place = other.place.take();
+        self.prepared = std::mem::take(&mut other.prepared);
+        self.scanner = scanner();
+        self.farewell = None;
+        other.disconnected();
     }
 
     /// The part of a statement's messages that this session must send now.

@@ -87,6 +87,20 @@ impl Standing {
         }
     }
 
+    /// Whether its connection can be another session's now, and another connection its.
+    pub(crate) fn may_change_connection(&self) -> bool {
+        !self.in_transaction()
+            && !self
+                .held
+                .as_ref()
+                .is_some_and(|held| held.hangs_on_connection())
+    }
+
+    /// Whether the session's connection is as it was at the start.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.held.as_ref().is_none_or(|held| held.is_empty())
+    }
+
     /// What a new connection is to be sent, one statement after the other.
     pub(crate) fn messages(&self) -> Vec<Messages> {
         let held = self.held.iter();

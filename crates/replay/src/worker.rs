@@ -6,6 +6,7 @@
 //! and the recorder's channel is wide.
 
 mod opening;
+mod sharing;
 mod stopping;
 mod turns;
 mod wire;
@@ -31,6 +32,7 @@ use crate::progress::Counters;
 use crate::record::Recorded;
 use crate::session::{InFlight, Session};
 use crate::spill::Spill;
+use sharing::Shared;
 
 /// The longest sleep: the recorder hears from a worker at least this often.
 const SLEEP_NS_MAX: i64 = 50_000_000;
@@ -91,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) patience_ns: i64,
     pub(crate) spin_ns: i64,
     pub(crate) at_full_speed: bool,
+    /// The most connections at once, if sessions share them.
+    pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
 }
 
@@ -121,6 +125,7 @@ pub(crate) struct Worker {
     stopped_ns: Option<i64>,
     /// What was spilled could not be read back: statements would be lost.
     broken: Option<io::Error>,
+    shared: Option<Shared>,
     /// Sessions that have something waiting, in flight or being opened.
     busy: usize,
 }
@@ -130,7 +135,6 @@ impl Worker {
         let epoll = Epoll::new()?;
         epoll.add(parts.inbox.bell.fd(), BELL, Interest::Read)?;
         Ok(Worker {
-            parts,
             epoll,
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -144,6 +148,8 @@ impl Worker {
             past: false,
             stopped_ns: None,
             broken: None,
+            shared: parts.connections_max.map(Shared::new),
+            parts,
             busy: 0,
         })
     }
@@ -155,7 +161,11 @@ impl Worker {
     pub(crate) fn work(mut self) -> io::Result<()> {
         epoll::wake_precisely();
         loop {
-            let now_ns = self.send_due();
+            let mut now_ns = self.send_due();
+            if self.shared.is_some() {
+                self.serve_queue();
+                now_ns = self.now_ns();
+            }
             if let Some(error) = self.broken.take() {
                 return Err(error);
             }

@@ -151,6 +151,9 @@ pub enum SkipReason {
     CancelNotReplayed,
     /// A cancel, and its session ran nothing.
     NothingToCancel,
+    /// A connect or disconnect of a session that used the connections of others
+    /// (`--max-connections`).
+    ConnectionShared,
     /// It belongs to a transaction that was lost with its connection.
     TransactionLost,
     /// The server passed over it, because something before it in its pipeline had failed.
@@ -168,6 +171,7 @@ impl SkipReason {
             SkipReason::Stopped => "stopped",
             SkipReason::CancelNotReplayed => "cancel_not_replayed",
             SkipReason::NothingToCancel => "nothing_to_cancel",
+            SkipReason::ConnectionShared => "connection_shared",
             SkipReason::TransactionLost => "transaction_lost",
             SkipReason::PipelineAborted => "pipeline_aborted",
             SkipReason::ReadOnly => "read_only",
@@ -182,6 +186,7 @@ impl SkipReason {
             SkipReason::Stopped => "the replay was stopped before its turn",
             SkipReason::CancelNotReplayed => "cancel requests were not replayed",
             SkipReason::NothingToCancel => "its session ran nothing that could be cancelled",
+            SkipReason::ConnectionShared => "its session used the connections of others",
             SkipReason::TransactionLost => {
                 "its transaction was lost with the connection; what follows alone would do something else"
             }
@@ -199,6 +204,7 @@ impl SkipReason {
             "stopped" => Some(SkipReason::Stopped),
             "cancel_not_replayed" => Some(SkipReason::CancelNotReplayed),
             "nothing_to_cancel" => Some(SkipReason::NothingToCancel),
+            "connection_shared" => Some(SkipReason::ConnectionShared),
             "transaction_lost" => Some(SkipReason::TransactionLost),
             "pipeline_aborted" => Some(SkipReason::PipelineAborted),
             "read_only" => Some(SkipReason::ReadOnly),

@@ -45,6 +45,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         SkipReason::CancelNotReplayed,
         SkipReason::NothingToCancel,
         SkipReason::TransactionLost,
+        SkipReason::ConnectionShared,
         SkipReason::PipelineAborted,
     ]
     .into_iter()

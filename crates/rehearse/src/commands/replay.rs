@@ -103,6 +103,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,
         },
+        connections_max: options.max_connections,
         spin_us: options.spin_us,
         ..Options::default()
     };
@@ -210,6 +211,14 @@ pub fn replay_with_progress(
         engine.speed,
         writes(reader, engine),
     ));
+    if let Some(connections) = engine.connections_max
+        && reader.info().sessions_at_once > u64::from(connections)
+    {
+        terminal::note(&format!(
+            "Up to {} sessions at once share {connections} connections: each has one only within its transactions and while it holds what hangs on one; waiting for one is session lag, connects are not measured, and the server sees fewer backends than in the capture.",
+            reader.info().sessions_at_once
+        ));
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     // Where sessions or silence decide, the time that it takes is not known before.
     let is_timed =

@@ -24,7 +24,11 @@ const PAUSE_NS_MAX: i64 = 2_000_000_000;
 
 impl Worker {
     /// A session begins.
-    pub(super) fn connect(&mut self, slot: usize, job: Job, login: Login) {
+    pub(super) fn connect(&mut self, slot: usize, job: Job, login: Login, now_ns: i64) {
+        if self.shared.as_mut().is_some_and(|shared| !shared.take()) {
+            self.begin_parked(slot, &job, login, now_ns);
+            return;
+        }
         let session = &mut self.slots[slot].session;
         session.in_flight = Some(Box::new(flight(job, -1, 0, &Messages::default())));
         session.login = Some(Box::new(login));
@@ -103,8 +107,15 @@ impl Worker {
         session.phase = Phase::Idle;
         session.guard = connection.guard;
         session.place = Some(Box::new(connection.place));
-        session.farewell = None;
+        session.comes_back = session.farewell.take().is_some();
+        session.application = session
+            .login
+            .as_ref()
+            .map(|login| login.application.clone());
         session.free_ns = now_ns;
+        if let Some(shared) = &mut self.shared {
+            shared.opened(slot);
+        }
         let counters = &self.parts.counters;
         counters.heard(now_ns);
         counters.sessions_open.fetch_add(1, Ordering::Relaxed);
@@ -118,10 +129,15 @@ impl Worker {
             self.record(now_ns, execution);
             return Ok(());
         }
-        counters.sessions_live.fetch_add(1, Ordering::Relaxed);
-        let restoring = session.restore();
+        let comes_back = session.comes_back;
+        if comes_back {
+            counters.sessions_live.fetch_add(1, Ordering::Relaxed);
+        }
+        let restoring = session.restore(Vec::new());
         if restoring.is_empty() {
-            self.parts.incidents.reopened(0);
+            if comes_back {
+                self.parts.incidents.reopened(0);
+            }
         } else {
             session.phase = Phase::Running;
             self.write_later(slot, restoring);
@@ -135,11 +151,15 @@ impl Worker {
         session.phase = Phase::Idle;
         session.free_ns = now_ns;
         let errors = u64::from(session.restore_errors);
-        self.parts.incidents.reopened(errors);
+        if std::mem::take(&mut session.comes_back) {
+            self.parts.incidents.reopened(errors);
+        } else {
+            self.parts.incidents.restore_errors(errors);
+        }
     }
 
     /// A connection could not be opened: it is tried again as long as that may help.
-    fn has_none(&mut self, slot: usize, error: ConnectError, now_ns: i64) {
+    pub(super) fn has_none(&mut self, slot: usize, error: ConnectError, now_ns: i64) {
         let session = &mut self.slots[slot].session;
         let waited_ns = now_ns - session.tries.since_ns;
         if error.may_pass() && waited_ns < self.parts.patience_ns && self.stopped_ns.is_none() {
@@ -152,6 +172,9 @@ impl Worker {
             self.deadlines
                 .push(Reverse((now_ns + pause_ns, slot, generation)));
             return;
+        }
+        if let Some(shared) = &mut self.shared {
+            shared.untaken();
         }
         session.phase = Phase::Gone;
         session.free_ns = now_ns;
@@ -173,7 +196,7 @@ impl Worker {
     pub(super) fn give_up_waiting(&mut self, now_ns: i64) {
         for slot in 0..self.slots.len() {
             let session = &mut self.slots[slot].session;
-            if session.phase != Phase::Waiting {
+            if !matches!(session.phase, Phase::Waiting | Phase::Queued) {
                 continue;
             }
             session.phase = Phase::Gone;

@@ -1,6 +1,7 @@
 //! Whose turn it is: what waits in a session is done when it is due and its session is free.
 
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
 
 use run::{Outcome, SkipReason};
 
@@ -79,7 +80,10 @@ impl Worker {
         let generation = self.slots[slot].generation;
         loop {
             let session = &mut self.slots[slot].session;
-            if session.scheduled || session.cancelling || session.phase == Phase::Connecting {
+            if session.scheduled
+                || session.cancelling
+                || matches!(session.phase, Phase::Connecting | Phase::Queued)
+            {
                 return;
             }
             if session.phase == Phase::Waiting {
@@ -123,8 +127,12 @@ impl Worker {
             }
             let phase = session.phase;
             let transaction_lost = session.standing.transaction_lost;
-            if phase == Phase::Lost && !transaction_lost && matches!(job.action, Action::Send(_)) {
-                self.reconnect(slot, now_ns);
+            let has_none = matches!(phase, Phase::Lost | Phase::Parked);
+            if has_none && !transaction_lost && matches!(job.action, Action::Send(_)) {
+                match &self.shared {
+                    None => self.reconnect(slot, now_ns),
+                    Some(_) => self.queue_up(slot),
+                }
                 return;
             }
             let Some(mut job) = session.queue.pop() else {
@@ -134,7 +142,7 @@ impl Worker {
             let session_lag_ns = (session.free_ns - due_ns).max(0) as u64;
             match std::mem::replace(&mut job.action, Action::Disconnect) {
                 Action::Connect(login) if phase == Phase::Fresh => {
-                    self.connect(slot, job, *login);
+                    self.connect(slot, job, *login, now_ns);
                 }
                 Action::Disconnect => {
                     let open = phase == Phase::Idle;
@@ -144,6 +152,11 @@ impl Worker {
                     }
                     let outcome = match open {
                         true => Outcome::Done,
+                        false if phase == Phase::Parked => {
+                            let live = &self.parts.counters.sessions_live;
+                            live.fetch_sub(1, Ordering::Relaxed);
+                            Outcome::Skipped(SkipReason::ConnectionShared)
+                        }
                         false => Outcome::Skipped(SkipReason::NoConnection),
                     };
                     let sent_ns = open.then_some(now_ns);

@@ -293,6 +293,9 @@ impl Worker {
             let counters = &self.parts.counters;
             counters.sessions_open.fetch_sub(1, Ordering::Relaxed);
             counters.sessions_live.fetch_sub(1, Ordering::Relaxed);
+            if let Some(shared) = &mut self.shared {
+                shared.closed(slot);
+            }
         }
     }
 }

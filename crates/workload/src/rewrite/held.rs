@@ -92,6 +92,17 @@ impl Held {
         self.state.end(committed);
     }
 
+    /// Whether something is held that another connection cannot be given: rows of temporary tables,
+    /// cursors, locks, and channels that are listened to.
+    pub fn hangs_on_connection(&self) -> bool {
+        self.state.items().hang_on_connection()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.state.items().is_empty()
+    }
+
     /// The statements that bring a new connection to what is held outside of transactions, in their
     /// order.
     pub fn statements(&self) -> Vec<EventKind> {
@@ -193,7 +204,11 @@ mod tests {
         assert_eq!(texts(&held), ["set a.b = 1", "set a.b = 3"]);
         held.take(simple("set a.b = 4"), None, false);
         assert_eq!(texts(&held), ["set a.b = 4"]);
+        assert!(!held.hangs_on_connection() && !held.is_empty());
+        held.take(simple("create temp table t (a int)"), None, false);
+        assert!(held.hangs_on_connection());
         held.take(simple("discard all"), None, false);
+        assert!(!held.hangs_on_connection() && held.is_empty());
         assert_eq!(texts(&held), Vec::<String>::new());
     }
 }

@@ -103,6 +103,23 @@ impl Items {
             .collect();
     }
 
+    /// Whether something is held that another connection cannot be given: rows of temporary tables,
+    /// cursors, locks, and notifications that come meanwhile.
+    pub(super) fn hang_on_connection(&self) -> bool {
+        let hangs = |key: &Key| {
+            matches!(
+                key,
+                Key::Temporary(_) | Key::Cursor(_) | Key::Lock(_) | Key::Channel(_)
+            )
+        };
+        self.list.iter().any(|item| item.keys.iter().any(hangs))
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// How many temporary names there are.
     pub(super) fn temporary_objects(&self) -> u64 {
         self.temporary.len() as u64

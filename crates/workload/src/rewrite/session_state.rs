@@ -224,6 +224,11 @@ impl SessionState {
         }
     }
 
+    /// What is held outside of transactions.
+    pub(super) fn items(&self) -> &Items {
+        &self.items
+    }
+
     /// Whether a transaction is open.
     pub(super) fn in_transaction(&self) -> bool {
         self.transaction.is_some()
