@@ -9,6 +9,7 @@ use clock::Speed;
 pub mod pace;
 pub mod slice;
 
+pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use slice::{SliceArgs, SliceWorkload};
 

@@ -78,6 +78,11 @@ impl ConnectError {
 }
 
 impl Place {
+    /// The server's process at the other end.
+    pub(crate) fn process_id(&self) -> i32 {
+        self.process_id
+    }
+
     fn way(&self) -> Way {
         match self.encrypted {
             true => Way::Encrypted,
@@ -92,6 +97,23 @@ pub(crate) struct Answer {
     pub(crate) server: Server,
     /// Its rows.
     pub(crate) rows: Vec<Row>,
+}
+
+/// A connection for questions of our own, asked one after the other.
+pub(crate) struct Questions<'a> {
+    conversation: StartUp<'a>,
+}
+
+impl Questions<'_> {
+    /// Asks one with a simple query.
+    ///
+    /// # Errors
+    /// Where the server refuses it, is gone, or does not answer in time.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<Vec<Row>, ConnectError> {
+        self.conversation
+            .ask_for_rows(question)
+            .map_err(|failure| failure.error)
+    }
 }
 
 /// A text or NULL a column.
@@ -257,13 +279,28 @@ impl Dialer {
         let mut connection = self.connect(login)?;
         connection.say_goodbye();
         let place = connection.place;
-        let answered = self
+        let mut conversation = self
             .begin(&place.server, place.address, login, place.way())
-            .and_then(|mut conversation| conversation.ask_for_rows(question));
+            .map_err(|failure| failure.error)?;
         Ok(Answer {
-            rows: answered.map_err(|failure| failure.error)?,
+            rows: conversation
+                .ask_for_rows(question)
+                .map_err(|failure| failure.error)?,
             server: place.server,
         })
+    }
+
+    /// Opens a connection for several questions. It holds as long as opening one may take.
+    ///
+    /// # Errors
+    /// As [`Dialer::connect`].
+    pub(crate) fn questions(&self, login: &Login) -> Result<Questions<'_>, ConnectError> {
+        let mut connection = self.connect(login)?;
+        connection.say_goodbye();
+        let place = connection.place;
+        self.begin(&place.server, place.address, login, place.way())
+            .map(|conversation| Questions { conversation })
+            .map_err(|failure| failure.error)
     }
 
     /// Asks the server to cancel what runs on a connection: over another one to the same address,
@@ -390,7 +427,7 @@ impl Dialer {
     /// A connection up to the first ReadyForQuery.
     fn begin<'a>(
         &'a self,
-        server: &'a Server,
+        server: &Server,
         address: Option<SocketAddr>,
         login: &Login,
         way: Way,

@@ -69,6 +69,7 @@ pub(crate) fn job(
             rows: event.outcome.rows,
             sqlstate: event.outcome.sqlstate,
         },
+        after: 0,
         bearing: event
             .kind
             .sql()

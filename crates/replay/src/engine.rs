@@ -11,12 +11,14 @@ use clock::{Clock, Speed};
 use run::{ArchiveError, RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
 use workload::WorkloadReader;
 
+use crate::breaker::Breaker;
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::course;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::options::Options;
+use crate::order::Order;
 use crate::plan::Planner;
 use crate::progress::{Counters, Observer};
 use crate::record::{Recorded, record};
@@ -161,9 +163,17 @@ pub fn replay(
         Some(max) => options.workers.clamp(1, max.max(1) as usize),
         None => options.workers.max(1),
     };
-    for number in 0..worker_count {
+    let mut receivers = Vec::new();
+    for _ in 0..worker_count {
         let (inbox, messages) = Inbox::new()?;
-        inboxes.push(inbox.clone());
+        inboxes.push(inbox);
+        receivers.push(messages);
+    }
+    let order = options
+        .commit_order
+        .then(|| Arc::new(Order::new(inboxes.clone())));
+    for (number, messages) in receivers.into_iter().enumerate() {
+        let inbox = inboxes[number].clone();
         let parts = Parts {
             inbox,
             messages,
@@ -176,6 +186,7 @@ pub fn replay(
             number,
             patience_ns,
             spin_ns: i64::from(options.spin_us) * 1_000,
+            order: order.clone(),
             connections_max: options.connections_max.map(|max| {
                 let max = max.max(1) as usize;
                 max / worker_count + usize::from(number < max % worker_count)
@@ -191,7 +202,7 @@ pub fn replay(
         let (user, database) = (&session.user, &session.database);
         options.logins.login(target, user, database, "")
     });
-    let mut watch = Watch::new(&dialer, any_login, patience_ns);
+    let mut watch = Watch::new(&dialer, any_login.clone(), patience_ns);
     let stop = AtomicBool::new(false);
     let finished = AtomicBool::new(false);
     let count = workers.len();
@@ -231,6 +242,7 @@ pub fn replay(
                 clock: clock.clone(),
                 start_ns,
                 sessions_at_once,
+                order: order.clone(),
                 stop: &stop,
             };
             scope.spawn(move || planner.plan())
@@ -244,6 +256,17 @@ pub fn replay(
                 results.into_iter().try_for_each(join)
             })
         };
+        if let Some(order) = &order {
+            let breaker = Breaker {
+                order,
+                dialer: &dialer,
+                login: any_login.clone(),
+                clock,
+                start_ns,
+                finished: &finished,
+            };
+            scope.spawn(move || breaker.watch());
+        }
         while !finished.load(Ordering::Acquire) {
             std::thread::sleep(OBSERVE_EVERY);
             let elapsed_ns = clock.now_ns() - start_ns;
@@ -275,6 +298,14 @@ pub fn replay(
     }
     info.options.extend(planned.noted);
     incidents.fill(&mut info);
+    if let Some(order) = &order {
+        let (waits, let_go) = order.counts();
+        let mut note = |name: &str, count: u64| {
+            info.options.insert(name.to_owned(), count.to_string());
+        };
+        note("waits_for_commits", waits);
+        note("let_go_before_commits", let_go);
+    }
     let unplanned = statements.saturating_sub(planned.statements);
     Ok(writer.finish(info, unplanned)?)
 }

@@ -21,6 +21,8 @@ pub(crate) struct Job {
     pub(crate) kind: StatementKind,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) captured: Captured,
+    /// How many commits it follows (`--order commit`); 0: it waits for none.
+    pub(crate) after: u64,
     /// What it has to do with its session's transaction and with what that holds.
     pub(crate) bearing: Bearing,
     pub(crate) action: Action,
@@ -113,6 +115,7 @@ pub(crate) mod test_jobs {
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
                 },
+                after: 7,
                 bearing: Bearing {
                     holds: sequence % 2 == 0,
                     begins: sequence % 3 == 0,

@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: printing, async, reading logs, and any judgement of what happened.
 
+mod breaker;
 mod captured;
 mod connect;
 mod connector;
@@ -27,6 +28,7 @@ mod job;
 mod link;
 mod login;
 mod options;
+mod order;
 mod pace;
 mod plan;
 mod progress;

@@ -39,6 +39,8 @@ pub struct Options {
     pub patience: Duration,
     /// Who connects where.
     pub logins: LoginMap,
+    /// Statements wait for the commits that they followed in the capture.
+    pub commit_order: bool,
     /// The most connections at once. Where there are more sessions, they share connections between
     /// transactions. `None`: each session has its own.
     pub connections_max: Option<u32>,
@@ -68,6 +70,7 @@ impl Default for Options {
             statement_timeout: None,
             patience: PATIENCE,
             logins: LoginMap::default(),
+            commit_order: false,
             connections_max: None,
             workers: default_workers(),
             spin_us: 0,
@@ -147,6 +150,7 @@ impl Options {
         if self.patience != PATIENCE {
             note("patience", Some(span(self.patience)));
         }
+        note("order", self.commit_order.then(|| "commit".to_owned()));
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
         note("read_only", self.read_only.then(|| "true".to_owned()));

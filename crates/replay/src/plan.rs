@@ -20,6 +20,7 @@ use crate::encode;
 use crate::guard;
 use crate::job::{Action, Job};
 use crate::options::Options;
+use crate::order::{Followed, Order};
 use crate::progress::Counters;
 use crate::target::Target;
 use crate::worker::{Inbox, ToWorker};
@@ -44,6 +45,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) start_ns: i64,
     /// The most sessions to have open at once at full speed.
     pub(crate) sessions_at_once: u64,
+    /// Whose commits statements wait for, if they do.
+    pub(crate) order: Option<Arc<Order>>,
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -79,6 +82,7 @@ impl Planner<'_> {
         });
         // Where sessions do not keep to the captured time, a round waits for the one before it.
         let rounds_wait = thinking.is_some() || self.options.speed == Speed::Max;
+        let mut followed = Followed::default();
         let (mut round, mut late_ns) = (0, 0);
         while let Some(step) = course.next()? {
             let mut event = step.event;
@@ -103,6 +107,7 @@ impl Planner<'_> {
             let worker = (event.session % self.inboxes.len() as u64) as usize;
             let think_ns = thinking.as_mut().and_then(|thinking| thinking.of(&event));
             let withheld = self.options.read_only && !guard::keep_from_writing(&mut event);
+            let placed = self.order.as_ref().map(|order| (order, event.clone()));
             let mut job = encode::job(
                 event,
                 step.fingerprint,
@@ -111,6 +116,9 @@ impl Planner<'_> {
                 &self.options.logins,
             );
             job.think_ns = think_ns;
+            if let Some((order, event)) = placed {
+                followed.place(&event, &mut job, order);
+            }
             if withheld {
                 job.action = Action::Skip(SkipReason::ReadOnly);
             }

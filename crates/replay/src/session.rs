@@ -105,6 +105,16 @@ pub(crate) enum Heard {
     WantsCopyData,
 }
 
+/// Whether the session goes before its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LetGo {
+    No,
+    /// With its next statement.
+    Once,
+    /// Until its transaction has ended: what holds others up is in there.
+    ForItsTransaction,
+}
+
 /// Tries to open a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tries {
@@ -140,6 +150,9 @@ pub(crate) struct Session {
     pub(crate) standing: Standing,
     /// A cancel is on its way to the server.
     pub(crate) cancelling: bool,
+    /// What waits first waits for commits of other sessions.
+    pub(crate) waits_for_commits: bool,
+    pub(crate) let_go: LetGo,
     /// Tries to open its connection, while there is none.
     pub(crate) tries: Tries,
     /// Statements that bring a new connection to where the old one was, and are not answered yet.
@@ -170,6 +183,8 @@ impl Session {
             place: None,
             standing: Standing::default(),
             cancelling: false,
+            waits_for_commits: false,
+            let_go: LetGo::No,
             tries: Tries::default(),
             restoring: 0,
             comes_back: false,
@@ -392,6 +407,7 @@ mod tests {
                 kind: StatementKind::Execute,
                 fingerprint: None,
                 captured: Captured::default(),
+                after: 0,
                 bearing: Default::default(),
                 action: crate::job::Action::Disconnect,
             },

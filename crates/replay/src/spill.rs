@@ -125,6 +125,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.captured.rows);
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
+    put_number(out, job.after);
     for flag in [job.bearing.holds, job.bearing.begins, job.bearing.ends] {
         out.push(u8::from(flag));
     }
@@ -172,6 +173,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let rows = option(rest)?;
     let has_sqlstate = !bytes(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
+    let after = number(rest)?;
     let flags = take(rest, 3)?;
     let bearing = Bearing {
         holds: flags[0] == 1,
@@ -225,6 +227,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             rows,
             sqlstate: has_sqlstate.then_some(code),
         },
+        after,
         bearing,
         action,
     })

@@ -6,6 +6,7 @@
 //! and the recorder's channel is wide.
 
 mod opening;
+mod ordering;
 mod sharing;
 mod stopping;
 mod turns;
@@ -27,6 +28,7 @@ use crate::epoll::{self, Bell, Epoll, Interest};
 use crate::incidents::Incidents;
 use crate::job::{Job, Messages};
 use crate::link::Link;
+use crate::order::Order;
 use crate::pace::{self, Wait};
 use crate::progress::Counters;
 use crate::record::Recorded;
@@ -51,6 +53,8 @@ pub(crate) enum ToWorker {
     Opened(Opened),
     /// The server has taken a cancel: of which slot, and which of the slot's sessions.
     Cancelled(usize, u32),
+    /// A statement need not wait for commits any more: of which slot, and which of its sessions.
+    LetGo(usize, u32),
     /// No jobs will follow.
     End,
     /// Send nothing more.
@@ -64,6 +68,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// Has the worker look whether something changed.
+    pub(crate) fn wake(&self) {
+        self.bell.ring();
+    }
+
     pub(crate) fn new() -> io::Result<(Arc<Inbox>, Receiver<ToWorker>)> {
         let (sender, receiver) = unbounded();
         let bell = Bell::new()?;
@@ -93,6 +102,8 @@ pub(crate) struct Parts {
     pub(crate) patience_ns: i64,
     pub(crate) spin_ns: i64,
     pub(crate) at_full_speed: bool,
+    /// Whose commits statements wait for, if they do.
+    pub(crate) order: Option<Arc<Order>>,
     /// The most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
@@ -126,6 +137,8 @@ pub(crate) struct Worker {
     /// What was spilled could not be read back: statements would be lost.
     broken: Option<io::Error>,
     shared: Option<Shared>,
+    /// What waits for commits: for how many, in which slot, and which of the slot's sessions.
+    held_back: BinaryHeap<Reverse<(u64, usize, u32)>>,
     /// Sessions that have something waiting, in flight or being opened.
     busy: usize,
 }
@@ -148,6 +161,7 @@ impl Worker {
             past: false,
             stopped_ns: None,
             broken: None,
+            held_back: BinaryHeap::new(),
             shared: parts.connections_max.map(Shared::new),
             parts,
             busy: 0,
@@ -162,6 +176,9 @@ impl Worker {
         epoll::wake_precisely();
         loop {
             let mut now_ns = self.send_due();
+            if self.parts.order.is_some() {
+                self.release();
+            }
             if self.shared.is_some() {
                 self.serve_queue();
                 now_ns = self.now_ns();
@@ -239,6 +256,7 @@ impl Worker {
                 }
             }
             ToWorker::Opened(opened) => self.opened(opened)?,
+            ToWorker::LetGo(slot, generation) => self.let_go(slot, generation),
             ToWorker::Cancelled(slot, generation) => self.cancelled(slot, generation),
             ToWorker::End => self.ended = true,
             ToWorker::Stop => {
@@ -252,6 +270,9 @@ impl Worker {
     }
 
     fn record(&mut self, now_ns: i64, execution: Execution) {
+        if let Some(order) = &self.parts.order {
+            order.done(execution.session, execution.sequence);
+        }
         let counters = &self.parts.counters;
         counters.waiting.fetch_sub(1, Ordering::Relaxed);
         if execution.is_statement() {

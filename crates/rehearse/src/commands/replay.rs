@@ -103,6 +103,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,
         },
+        commit_order: pace.order == options::ReplayOrder::Commit,
         connections_max: options.max_connections,
         spin_us: options.spin_us,
         ..Options::default()

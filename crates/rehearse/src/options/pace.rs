@@ -22,6 +22,10 @@ pub struct PaceArgs {
     /// statement comes at its captured time.
     #[arg(long, value_name = "keep|drop|FACTOR", value_parser = think_time)]
     pub think_time: Option<Factor>,
+    /// In which order: each session in its own, or `commit`: a statement waits for the commits that
+    /// it followed in the capture, whoever made them.
+    #[arg(long, value_name = "session|commit", default_value = "session")]
+    pub order: ReplayOrder,
     /// Cut silence, in which nothing was sent and nothing ran, to this long in captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub idle_skip: Option<Duration>,
@@ -38,6 +42,15 @@ pub struct PaceArgs {
     /// How much later than the one before it each of those copies comes, in captured time.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = clock::duration_of)]
     pub scale_shift: Duration,
+}
+
+/// What a statement waits for, beside its time and its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReplayOrder {
+    /// Nothing.
+    Session,
+    /// The commits that it followed in the capture.
+    Commit,
 }
 
 /// What keeps a database safe.

@@ -24,7 +24,7 @@ const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct StartUp<'a> {
     dialer: &'a Dialer,
-    server: &'a Server,
+    server: Server,
     channel: Channel,
     unread: Vec<u8>,
     out: Vec<u8>,
@@ -38,10 +38,10 @@ struct Reply {
 }
 
 impl<'a> StartUp<'a> {
-    pub(super) fn new(dialer: &'a Dialer, server: &'a Server, channel: Channel) -> Self {
+    pub(super) fn new(dialer: &'a Dialer, server: &Server, channel: Channel) -> Self {
         StartUp {
             dialer,
-            server,
+            server: server.clone(),
             channel,
             unread: Vec::new(),
             out: Vec::new(),
@@ -87,7 +87,7 @@ impl<'a> StartUp<'a> {
         let another_host = is_timeout(&error);
         Failure {
             another_host,
-            ..Failure::from(self.dialer.failed(self.server, error))
+            ..Failure::from(self.dialer.failed(&self.server, error))
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> StartUp<'a> {
 
     fn password(&self, login: &Login) -> Result<String, ConnectError> {
         let target = &self.dialer.target;
-        if let Some(password) = target.password_for(self.server, &login.user, &login.database) {
+        if let Some(password) = target.password_for(&self.server, &login.user, &login.database) {
             return Ok(password);
         }
         // libpq warns of a file that it does not use; here that may be the reason.

@@ -18,6 +18,7 @@ impl Worker {
             return;
         }
         session.scheduled = false;
+        session.waits_for_commits = false;
         let queue = &mut session.queue;
         let mut dropped = Vec::new();
         while let Ok(Some(_)) = queue.peek(&mut self.spill) {

@@ -82,6 +82,7 @@ impl Worker {
             let session = &mut self.slots[slot].session;
             if session.scheduled
                 || session.cancelling
+                || session.waits_for_commits
                 || matches!(session.phase, Phase::Connecting | Phase::Queued)
             {
                 return;
@@ -126,6 +127,15 @@ impl Worker {
                 return;
             }
             let phase = session.phase;
+            let is_sent = matches!(job.action, Action::Send(_)) && phase != Phase::Gone;
+            let after = job.after;
+            if is_sent && after > 0 && self.holds_back(slot, after, now_ns) {
+                return;
+            }
+            let session = &mut self.slots[slot].session;
+            let Ok(Some(job)) = session.queue.peek(&mut self.spill) else {
+                continue;
+            };
             let transaction_lost = session.standing.transaction_lost;
             let has_none = matches!(phase, Phase::Lost | Phase::Parked);
             if has_none && !transaction_lost && matches!(job.action, Action::Send(_)) {

@@ -1,16 +1,14 @@
 //! What goes wrong while a replay runs, with real servers: it goes on where that makes sense, counts
 //! what was lost, and ends.
 
-mod traffic;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::traffic::{Traffic, server, statements};
 use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Execution, Outcome, RunStatus, SkipReason};
 use sandbox::{Endpoint, Sandbox, Stop};
-use traffic::{Traffic, server, statements};
 use workload::{EventKind, Sqlstate};
 
 /// Nothing goes wrong beside it.

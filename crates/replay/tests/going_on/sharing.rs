@@ -1,14 +1,12 @@
 //! More sessions than connections, on a real server.
 
-mod traffic;
-
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::traffic::{Traffic, server, statements};
 use postgres::{Client, NoTls};
 use replay::Options;
 use run::{Outcome, SkipReason, StatementKind};
 use sandbox::Endpoint;
-use traffic::{Traffic, server, statements};
 
 fn client(server: &Endpoint) -> Client {
     Client::connect(&server.url("postgres"), NoTls).unwrap()

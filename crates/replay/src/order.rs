@@ -1,0 +1,292 @@
+//! `--order commit`: a statement waits for the commits that it followed in the capture, so that it
+//! sees what it saw.
+//!
+//! The planner knows when each commit was over (its start and its duration) and gives each statement
+//! the number of commits that were over before it began. The commits count in the order of their
+//! ends: the *mark* is how many of them are done here without a gap. A statement goes when the
+//! mark has reached its number.
+//!
+//! A commit is the end of a transaction that wrote, or a statement that may write outside of one, as
+//! far as first words tell. Where the capture has no duration, a commit counts as over when it began.
+//!
+//! What waits here may hold a lock that the commit in question waits for. [`crate::breaker`] notices
+//! that, and lets go.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use workload::{Event, EventKind, classify};
+
+use crate::job::Job;
+use crate::worker::{Inbox, ToWorker};
+
+/// One event of the run.
+type Place = (u64, u64);
+
+/// Which statements wait for how many commits: the planner's part.
+#[derive(Default)]
+pub(crate) struct Followed {
+    /// Whether each session is in a transaction, and whether that wrote.
+    transactions: HashMap<u64, bool>,
+    /// Commits that began, by when they were over, in captured time.
+    under_way: BinaryHeap<Reverse<(i64, Place)>>,
+    over: u64,
+}
+
+impl Followed {
+    /// Gives the job its number, and takes it in if it commits.
+    pub(crate) fn place(&mut self, event: &Event, job: &mut Job, order: &Order) {
+        let mut over_now = Vec::new();
+        while let Some(&Reverse((end_us, place))) = self.under_way.peek()
+            && end_us <= event.due_us
+        {
+            self.under_way.pop();
+            over_now.push(place);
+        }
+        if !over_now.is_empty() {
+            self.over += over_now.len() as u64;
+            order.expect(&over_now);
+        }
+        job.after = self.over;
+        if self.commits(event, job) {
+            let duration_us = event.outcome.duration_us.unwrap_or(0);
+            let end_us = event.due_us.saturating_add_unsigned(duration_us);
+            let place = (event.session, event.sequence);
+            self.under_way.push(Reverse((end_us, place)));
+            order.commits(place);
+        }
+    }
+
+    fn commits(&mut self, event: &Event, job: &Job) -> bool {
+        if event.kind == EventKind::Disconnect {
+            self.transactions.remove(&event.session);
+            return false;
+        }
+        let Some(sql) = event.kind.sql() else {
+            return false;
+        };
+        let bearing = job.bearing;
+        let wrote_before = self.transactions.get(&event.session).copied();
+        let writes = classify(sql).may_write() && event.outcome.sqlstate.is_none();
+        let wrote = wrote_before.unwrap_or(false) || writes;
+        match (wrote_before, bearing.begins, bearing.ends) {
+            (_, true, _) => {
+                self.transactions
+                    .insert(event.session, writes && !bearing.ends);
+                bearing.ends && wrote
+            }
+            (Some(_), false, false) => {
+                self.transactions.insert(event.session, wrote);
+                false
+            }
+            (_, false, true) => {
+                self.transactions.remove(&event.session);
+                wrote
+            }
+            (None, false, false) => writes,
+        }
+    }
+}
+
+/// What is done and what waits: shared by the planner, the workers and the breaker.
+pub(crate) struct Order {
+    mark: AtomicU64,
+    state: Mutex<State>,
+    inboxes: Vec<Arc<Inbox>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Commits that were handed out and are not done.
+    open: HashSet<Place>,
+    /// Commits that others wait for and that are not done without a gap, by their ends.
+    expected: VecDeque<Place>,
+    /// What waits, by worker and slot.
+    waiting: HashMap<(usize, usize), Waiting>,
+    /// How often somebody waited, and was let go before its turn.
+    waits: u64,
+    let_go: u64,
+}
+
+/// A statement that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) generation: u32,
+    /// The server's process of its session, if it has one.
+    pub(crate) process_id: Option<i32>,
+    pub(crate) since_ns: i64,
+    pub(crate) after: u64,
+}
+
+impl Order {
+    pub(crate) fn new(inboxes: Vec<Arc<Inbox>>) -> Self {
+        Order {
+            mark: AtomicU64::new(0),
+            state: Mutex::default(),
+            inboxes,
+        }
+    }
+
+    /// How many commits are done without a gap.
+    #[inline]
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark.load(Ordering::Acquire)
+    }
+
+    /// A commit is handed out.
+    fn commits(&self, place: Place) {
+        self.state().open.insert(place);
+    }
+
+    /// These commits come next, in this order, before others.
+    fn expect(&self, places: &[Place]) {
+        let mut state = self.state();
+        state.expected.extend(places);
+        self.advance(state);
+    }
+
+    /// An event is done, failed or skipped.
+    pub(crate) fn done(&self, session: u64, sequence: u64) {
+        let mut state = self.state();
+        if state.open.remove(&(session, sequence)) {
+            self.advance(state);
+        }
+    }
+
+    fn advance(&self, mut state: MutexGuard<'_, State>) {
+        let mut passed = 0;
+        while let Some(place) = state.expected.front()
+            && !state.open.contains(place)
+        {
+            state.expected.pop_front();
+            passed += 1;
+        }
+        if passed == 0 {
+            return;
+        }
+        let mark = self.mark.fetch_add(passed, Ordering::AcqRel) + passed;
+        let mut workers: Vec<usize> = state
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.after <= mark)
+            .map(|((worker, _), _)| *worker)
+            .collect();
+        drop(state);
+        workers.sort_unstable();
+        workers.dedup();
+        for worker in workers {
+            self.inboxes[worker].wake();
+        }
+    }
+
+    /// A statement waits. False: its commits are done meanwhile.
+    pub(crate) fn wait(&self, worker: usize, slot: usize, waiting: Waiting) -> bool {
+        let mut state = self.state();
+        if waiting.after <= self.mark() {
+            return false;
+        }
+        state.waits += 1;
+        state.waiting.insert((worker, slot), waiting);
+        true
+    }
+
+    /// It waits no more.
+    pub(crate) fn goes(&self, worker: usize, slot: usize) {
+        self.state().waiting.remove(&(worker, slot));
+    }
+
+    /// All that waits.
+    pub(crate) fn waiting(&self) -> Vec<((usize, usize), Waiting)> {
+        let state = self.state();
+        state.waiting.iter().map(|(at, one)| (*at, *one)).collect()
+    }
+
+    /// Lets one go before its turn.
+    pub(crate) fn let_go(&self, (worker, slot): (usize, usize)) {
+        let mut state = self.state();
+        if let Some(waiting) = state.waiting.remove(&(worker, slot)) {
+            state.let_go += 1;
+            drop(state);
+            self.inboxes[worker].send(ToWorker::LetGo(slot, waiting.generation));
+        }
+    }
+
+    /// How often a statement waited, and how often one was let go before its turn.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.waits, state.let_go)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode;
+    use crate::login::LoginMap;
+    use crate::target::Target;
+    use workload::Outcome;
+
+    fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {
+        Event {
+            session,
+            sequence,
+            due_us,
+            kind: EventKind::Simple { sql: sql.into() },
+            outcome: Outcome {
+                duration_us: Some(duration_us),
+                ..Outcome::default()
+            },
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+        }
+    }
+
+    #[test]
+    fn a_statement_waits_for_the_commits_that_were_over_before_it_began() {
+        let target = Target::parse("host=h", |_| None).unwrap();
+        let order = Order::new(Vec::new());
+        let mut followed = Followed::default();
+        let script = [
+            // (session, sequence, due, duration, sql) and how many commits it follows
+            (event(1, 0, 0, 10, "BEGIN"), 0),
+            (event(1, 1, 20, 10, "UPDATE t SET a = 1"), 0),
+            (event(2, 0, 25, 100, "INSERT INTO t VALUES (1)"), 0),
+            (event(1, 2, 40, 20, "COMMIT"), 0),
+            (event(3, 0, 50, 1, "SELECT 1"), 0),
+            // COMMIT of 1 is over at 60, the INSERT of 2 at 125.
+            (event(3, 1, 60, 1, "BEGIN"), 1),
+            (event(3, 2, 70, 1, "SELECT 2"), 1),
+            (event(3, 3, 80, 1, "COMMIT"), 1),
+            (event(1, 3, 125, 1, "SELECT 3"), 2),
+        ];
+        let mut found = Vec::new();
+        for (event, _) in &script {
+            let mut job = encode::job(
+                event.clone(),
+                None,
+                event.due_us * 1_000,
+                &target,
+                &LoginMap::default(),
+            );
+            followed.place(event, &mut job, &order);
+            found.push(job.after);
+        }
+        let expected: Vec<u64> = script.iter().map(|(_, after)| *after).collect();
+        assert_eq!(found, expected);
+        // They are done here in the other order: the mark has no gap.
+        order.done(2, 0);
+        assert_eq!(order.mark(), 0);
+        order.done(1, 1);
+        assert_eq!(order.mark(), 0);
+        order.done(1, 2);
+        assert_eq!(order.mark(), 2);
+    }
+}

@@ -1,0 +1,7 @@
+//! Replays of made-up traffic on servers of their own, on which things go wrong, or sessions depend
+//! on each other.
+
+mod faults;
+mod order;
+mod sharing;
+mod traffic;

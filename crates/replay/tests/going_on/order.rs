@@ -1,0 +1,147 @@
+//! Statements that wait for the commits that they followed in the capture, on a real server.
+
+use crate::traffic::{Traffic, server, statements};
+use postgres::{Client, NoTls};
+use replay::Options;
+use run::Outcome;
+use sandbox::Endpoint;
+use workload::Sqlstate;
+
+fn client(server: &Endpoint) -> Client {
+    Client::connect(&server.url("postgres"), NoTls).unwrap()
+}
+
+fn options(commit_order: bool, workers: usize) -> Options {
+    Options {
+        speed: "max".parse().unwrap(),
+        commit_order,
+        workers,
+        ..Options::default()
+    }
+}
+
+/// In the capture one session after the other appended, each to what the one before had committed:
+/// twenty sessions, in an order that has nothing to do with their numbers.
+fn relay(server: &Endpoint) -> Traffic {
+    client(server)
+        .batch_execute("CREATE TABLE baton (n serial, session int)")
+        .unwrap();
+    let mut traffic = Traffic::new(server);
+    for session in 0..20 {
+        traffic.connect(0, session);
+    }
+    for turn in 0..100_u64 {
+        let session = turn * 7 % 20;
+        let at_ms = 100 + 10 * turn as i64;
+        // Every third in a transaction, whose COMMIT counts.
+        let insert = format!("INSERT INTO baton (session) VALUES ({session})");
+        if turn % 3 == 0 {
+            traffic.simple(at_ms, session, "BEGIN");
+            traffic.simple(at_ms + 1, session, &insert);
+            // It takes its time: whoever does not wait overtakes it.
+            traffic.simple(at_ms + 2, session, "SELECT pg_sleep(0.003)");
+            traffic.simple(at_ms + 3, session, "COMMIT");
+        } else {
+            traffic.simple(at_ms, session, &insert);
+        }
+    }
+    for session in 0..20 {
+        traffic.disconnect(2_000, session);
+    }
+    traffic
+}
+
+#[test]
+fn commits_come_in_the_order_of_the_capture() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = relay(&server);
+    for workers in [1, 2] {
+        client(&server).batch_execute("TRUNCATE baton").unwrap();
+        let (info, _) = traffic.replay(&options(true, workers), |_| ());
+        assert_eq!(info.done, info.statements, "{info:?}");
+        assert_ne!(info.options["waits_for_commits"], "0");
+        assert_eq!(info.options["let_go_before_commits"], "0", "{info:?}");
+        let rows = client(&server)
+            .query("SELECT session FROM baton ORDER BY n", &[])
+            .unwrap();
+        let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        let expected: Vec<i32> = (0..100).map(|turn| turn * 7 % 20).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn what_waits_with_a_lock_that_others_need_is_let_go() {
+    let (_sandbox, server) = server(&[]);
+    client(&server)
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
+        .unwrap();
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=2 {
+        traffic.connect(0, session);
+    }
+    // In the capture 2 was done before 1 locked the row, by a hair; here 1 is first, and then waits for
+    // the commit of 2, which waits for 1's lock.
+    traffic.simple(9, 1, "BEGIN");
+    traffic.simple(10, 1, "SELECT n FROM t WHERE id = 1 FOR UPDATE");
+    traffic.simple(30, 2, "UPDATE t SET n = n + 1 WHERE id = 1");
+    traffic.simple(50, 1, "UPDATE t SET n = n + 10 WHERE id = 1");
+    traffic.simple(60, 1, "COMMIT");
+    traffic.disconnect(70, 1);
+    traffic.disconnect(70, 2);
+    for commit_order in [false, true] {
+        let (info, executions) = traffic.replay(&options(commit_order, 1), |_| ());
+        assert!(
+            statements(&executions)
+                .iter()
+                .all(|execution| execution.outcome == Outcome::Done),
+            "{executions:?}"
+        );
+        if commit_order {
+            assert_eq!(info.options["let_go_before_commits"], "1", "{info:?}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_fails_or_is_skipped_holds_nobody_up() {
+    let (_sandbox, server) = server(&[]);
+    client(&server)
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY)")
+        .unwrap();
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=3 {
+        traffic.connect(0, session);
+    }
+    traffic.simple(10, 1, "INSERT INTO t VALUES (1)");
+    traffic.simple(20, 1, "INSERT INTO t VALUES (1)");
+    traffic
+        .at(
+            30,
+            2,
+            workload::EventKind::Simple {
+                sql: "COPY t FROM STDIN".into(),
+            },
+        )
+        .unreplayable = Some(workload::Unreplayable::CopyDataMissing);
+    traffic.simple(40, 3, "SELECT pg_terminate_backend(pg_backend_pid())");
+    traffic.simple(50, 3, "INSERT INTO t VALUES (2)");
+    traffic.simple(60, 2, "SELECT 1");
+    for session in 1..=3 {
+        traffic.disconnect(70, session);
+    }
+    let (info, executions) = traffic.replay(&options(true, 2), |_| ());
+    assert_eq!(info.skipped["copy_data_missing"], 1);
+    assert_eq!(info.failed["23505"], 1);
+    let last = statements(&executions)
+        .into_iter()
+        .find(|execution| (execution.session, execution.sequence) == (2, 2))
+        .unwrap();
+    assert_eq!(last.outcome, Outcome::Done);
+    let failed: Vec<Outcome> = statements(&executions)
+        .iter()
+        .map(|execution| execution.outcome)
+        .filter(|outcome| matches!(outcome, Outcome::Failed(_)))
+        .collect();
+    assert!(failed.contains(&Outcome::Failed(Sqlstate(*b"57P01"))));
+}
