@@ -78,6 +78,7 @@ impl From<replay::ReplayError> for Failure {
         match error {
             replay::ReplayError::Archive(error) => error.into(),
             replay::ReplayError::Target(error) => error.into(),
+            error @ replay::ReplayError::Resume { .. } => Failure::usage(error),
             error => Failure::could_not(error),
         }
     }

@@ -193,3 +193,106 @@ fn options_that_make_no_sense_are_refused_with_what_does() {
     let said = refused(&["replay", "x.workload", "--target", "postgres://h/x"]);
     assert!(said.contains("--output"), "{said}");
 }
+
+/// Ten sessions of some five seconds, each inserting what it is, and when.
+fn slow_log(path: &Path) {
+    let mut log = String::new();
+    for tick in 0..=101 {
+        for session in 0..10 {
+            let what = match tick {
+                0 => "connection authorized: user=postgres database=postgres".to_owned(),
+                tick => format!("statement: INSERT INTO entry VALUES ({session}, {tick})"),
+            };
+            let (time, pid) = (tick * 50 + session, 100 + session);
+            writeln!(
+                log,
+                "2026-03-01 09:00:{:02}.{:03} UTC [{pid}] LOG:  {what}",
+                time / 1_000,
+                time % 1_000
+            )
+            .unwrap();
+        }
+    }
+    std::fs::write(path, log).unwrap();
+}
+
+#[test]
+fn a_replay_that_was_killed_goes_on_from_its_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let url = endpoint.url("postgres");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    client
+        .batch_execute("CREATE TABLE entry (session int, n int)")
+        .unwrap();
+    slow_log(Path::new(&path("slow.log")));
+    let workload = path("slow.workload");
+    let arguments = [
+        "capture",
+        "log",
+        &path("slow.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &workload,
+    ];
+    assert_eq!(rehearse(&arguments).status.code(), Some(0));
+
+    let (first, whole) = (path("first.run"), path("whole.run"));
+    let replay = |run: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+        command
+            .args(["replay", &workload, "--target", &url, "-o", run, "--json"])
+            .args(["--checkpoint", "100ms"])
+            .args(more)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut child = replay(&first, &[]);
+    let mut inserted = || -> i64 {
+        let row = client.query_one("SELECT count(*) FROM entry", &[]);
+        row.unwrap().get(0)
+    };
+    while inserted() < 300 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = inserted();
+    assert!(Path::new(&format!("{first}.partial")).exists());
+
+    let output = replay(&whole, &["--resume", &first])
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("a replay that was killed"), "{said}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The whole is in the run, once.
+    assert_eq!(summary["statements"], 1_010, "{summary:#}");
+    assert_eq!(summary["done"], 1_010, "{summary:#}");
+    assert_eq!(summary["status"], "complete");
+    // At the server, what was done behind the last checkpoint is there twice.
+    let twice = inserted() - 1_010;
+    assert!((0..before).contains(&twice), "{twice} of {before}");
+    let missing: i64 = client
+        .query_one(
+            "SELECT 1010 - count(*) FROM (SELECT DISTINCT session, n FROM entry) e",
+            &[],
+        )
+        .unwrap()
+        .get(0);
+    assert_eq!(missing, 0);
+
+    // What reached its end, or was shaped otherwise, is not gone on with.
+    let third = path("third.run");
+    let again = [
+        "replay", &workload, "--target", &url, "-o", &third, "--resume",
+    ];
+    let said = refused(&[&again[..], &[&whole]].concat());
+    assert!(said.contains("it reached its end"), "{said}");
+    let said = refused(&[&again[..], &[&first, "--speed", "2"]].concat());
+    assert!(said.contains("speed = 1"), "{said}");
+}

@@ -15,6 +15,7 @@ use workload::{Event, EventKind, Fingerprint, Sqlstate, Unreplayable};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::LoginMap;
+use crate::resume::{Left, Resumed};
 use crate::target::Target;
 
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
@@ -75,6 +76,35 @@ pub(crate) fn job(
             .sql()
             .map_or(Bearing::default(), |sql| Bearing::of(sql)),
         action,
+    }
+}
+
+/// What has a session go on where another replay left it.
+pub(crate) fn resumed(
+    event: &Event,
+    left: Left,
+    due_ns: i64,
+    target: &Target,
+    logins: &LoginMap,
+) -> Job {
+    let login = logins.login(target, &left.user, &left.database, &left.application);
+    let resumed = Resumed {
+        login,
+        held: left.held,
+        transaction_lost: left.in_transaction,
+    };
+    Job {
+        session: event.session,
+        sequence: event.sequence,
+        due_ns,
+        captured_us: event.due_us,
+        think_ns: None,
+        kind: StatementKind::Connect,
+        fingerprint: None,
+        captured: Captured::default(),
+        after: 0,
+        bearing: Bearing::default(),
+        action: Action::Resume(Box::new(resumed)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::options::Options;
 use crate::order::Order;
-use crate::plan::Planner;
+use crate::plan::{LEAD_NS, Planner};
 use crate::progress::{Counters, Observer};
 use crate::record::{Recorded, record};
+use crate::resume::Earlier;
+use crate::stopped_clock::StoppedClock;
 use crate::target::{Target, TargetError};
 use crate::watch::Watch;
 use crate::worker::{Inbox, Parts, ToWorker, Worker};
 
-/// The first statements are made ready before time starts.
-const LEAD_NS: i64 = 100_000_000;
 /// How often the observer is asked.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// Batches of records that may wait for the disk before workers wait for it too: at 512 records
@@ -54,6 +54,14 @@ pub enum ReplayError {
     /// A file that the target names is of no use.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A run that the replay cannot go on with.
+    #[error("cannot go on with the run {}: {reason}", run.display())]
+    Resume {
+        /// The run.
+        run: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A workload or run cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -143,7 +151,26 @@ pub fn replay(
         connections_reopened: 0,
         given_up: None,
     };
-    let writer = RunWriter::create(path, &info, reader.statements()?)?;
+    let earlier = options.earlier.as_deref();
+    if let Some(earlier) = earlier {
+        info.started_wall_us = earlier.info().started_wall_us;
+        info.options.insert("resumed".to_owned(), earlier.name());
+    }
+    let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
+    let stopped_clock = match earlier {
+        None => None,
+        Some(earlier) => {
+            for row in earlier.rows()? {
+                writer.execution(&row?)?;
+            }
+            writer.flush()?;
+            Some(Arc::new(StoppedClock::new(clock.clone())))
+        }
+    };
+    let clock: &Arc<dyn Clock> = &match &stopped_clock {
+        None => clock.clone(),
+        Some(stopped) => stopped.clone(),
+    };
     let spill_directory = writer.directory().to_owned();
 
     let start_ns = clock.now_ns()
@@ -210,7 +237,7 @@ pub fn replay(
         let recording = {
             let (stop, inboxes, recorded) = (&stop, &inboxes, recorded);
             scope.spawn(move || {
-                let result = record(writer, &recorded, count, clock);
+                let result = record(writer, &recorded, count, clock, options.checkpoint);
                 if result.is_err() {
                     // A run that cannot be written is not worth the load on the target.
                     stop_all(stop, inboxes);
@@ -243,6 +270,7 @@ pub fn replay(
                 start_ns,
                 sessions_at_once,
                 order: order.clone(),
+                earlier: earlier.zip(stopped_clock.as_deref()),
                 stop: &stop,
             };
             scope.spawn(move || planner.plan())
@@ -306,7 +334,8 @@ pub fn replay(
         note("waits_for_commits", waits);
         note("let_go_before_commits", let_go);
     }
-    let unplanned = statements.saturating_sub(planned.statements);
+    let before = earlier.map_or(0, Earlier::statements);
+    let unplanned = statements.saturating_sub(planned.statements + before);
     Ok(writer.finish(info, unplanned)?)
 }
 

@@ -5,9 +5,11 @@ use workload::rewrite::Bearing;
 use workload::{Fingerprint, Sqlstate};
 
 use crate::login::Login;
+use crate::resume::Resumed;
 
 /// One event, ready to be done.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Job {
     pub(crate) session: u64,
     pub(crate) sequence: u64,
@@ -29,7 +31,8 @@ pub(crate) struct Job {
 }
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) enum Action {
     Connect(Box<Login>),
     Send(Messages),
@@ -39,6 +42,8 @@ pub(crate) enum Action {
     /// It cannot be put into messages; counted as failed with this code.
     Refuse(Sqlstate, String),
     Disconnect,
+    /// The session goes on where another replay left it.
+    Resume(Box<Resumed>),
 }
 
 /// The messages of one statement, encoded. For a named statement they are, in this order, Close

@@ -34,9 +34,11 @@ mod plan;
 mod progress;
 mod queue;
 mod record;
+mod resume;
 mod session;
 mod spill;
 mod standing;
+mod stopped_clock;
 mod target;
 mod timeline;
 mod tls;
@@ -51,6 +53,7 @@ pub use forecast::{Forecast, forecast};
 pub use login::{Login, LoginMap};
 pub use options::Options;
 pub use progress::{Observer, Snapshot};
+pub use resume::Earlier;
 pub use target::{
     Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, Roots, Security, Server,
     SessionAttributes, SslMode, Target, TargetError,

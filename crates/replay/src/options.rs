@@ -1,6 +1,7 @@
 //! What shapes a replay, as the engine takes it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Factor, Speed};
@@ -8,6 +9,7 @@ use clock::{Factor, Speed};
 use crate::course::{Scale, Shape};
 use crate::guard;
 use crate::login::LoginMap;
+use crate::resume::Earlier;
 use crate::target::Target;
 use crate::timeline::Timeline;
 
@@ -51,6 +53,10 @@ pub struct Options {
     pub spin_us: u32,
     /// Statements of one session that wait in memory; what waits past them waits on disk.
     pub queue_statements_max: usize,
+    /// How often the unfinished run is made safe from a kill.
+    pub checkpoint: Duration,
+    /// The run that this goes on with.
+    pub earlier: Option<Arc<Earlier>>,
     /// Which part of a workload this is of, by option; for the run's manifest.
     pub part: BTreeMap<String, String>,
     /// The workload's name for the run's manifest, where it is not that of the reader's.
@@ -75,6 +81,8 @@ impl Default for Options {
             workers: default_workers(),
             spin_us: 0,
             queue_statements_max: 256,
+            checkpoint: Duration::from_secs(10),
+            earlier: None,
             part: BTreeMap::new(),
             workload_name: None,
         }

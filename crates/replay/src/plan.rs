@@ -22,11 +22,15 @@ use crate::job::{Action, Job};
 use crate::options::Options;
 use crate::order::{Followed, Order};
 use crate::progress::Counters;
+use crate::resume::{Earlier, Passing, Turn};
+use crate::stopped_clock::StoppedClock;
 use crate::target::Target;
 use crate::worker::{Inbox, ToWorker};
 
 /// How far ahead of its time a statement is made ready.
 const AHEAD_NS: i64 = 1_000_000_000;
+/// The first statements are made ready before time starts.
+pub(crate) const LEAD_NS: i64 = 100_000_000;
 /// Jobs are handed over in batches of at most this many.
 const BATCH_JOBS_MAX: usize = 256;
 /// At full speed or in a closed loop, how many jobs may wait at the workers in all.
@@ -47,6 +51,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) sessions_at_once: u64,
     /// Whose commits statements wait for, if they do.
     pub(crate) order: Option<Arc<Order>>,
+    /// What was done before, and the clock that stands still until that is passed over.
+    pub(crate) earlier: Option<(&'a Earlier, &'a StoppedClock)>,
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -83,6 +89,8 @@ impl Planner<'_> {
         // Where sessions do not keep to the captured time, a round waits for the one before it.
         let rounds_wait = thinking.is_some() || self.options.speed == Speed::Max;
         let mut followed = Followed::default();
+        let mut passing = self.earlier.map(|(earlier, _)| Passing::new(earlier));
+        let mut behind_earlier = self.earlier.is_some();
         let (mut round, mut late_ns) = (0, 0);
         while let Some(step) = course.next()? {
             let mut event = step.event;
@@ -96,6 +104,27 @@ impl Planner<'_> {
                 due_ns += later_ns;
             }
             round = step.round;
+            let turn = match &mut passing {
+                None => Turn::Goes,
+                Some(passing) => passing.turn(&event),
+            };
+            if matches!(turn, Turn::Done) {
+                if let Some(thinking) = &mut thinking {
+                    thinking.of(&event);
+                }
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(planned);
+                }
+                continue;
+            }
+            if std::mem::take(&mut behind_earlier)
+                && let Some((earlier, clock)) = self.earlier
+            {
+                // Time goes on where it stood, or where the first of what is left is due.
+                late_ns = (earlier.elapsed_ns() - due_ns).max(0);
+                due_ns += late_ns;
+                clock.go_from(self.start_ns + due_ns - LEAD_NS);
+            }
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_turn(due_ns, connects, &mut batches) {
                 return Ok(planned);
@@ -105,6 +134,11 @@ impl Planner<'_> {
             }
             planned.statements += u64::from(event.kind.is_statement());
             let worker = (event.session % self.inboxes.len() as u64) as usize;
+            if let Turn::GoesOn(left) = turn {
+                self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
+                let (target, logins) = (self.target, &self.options.logins);
+                batches[worker].push(encode::resumed(&event, *left, due_ns, target, logins));
+            }
             let think_ns = thinking.as_mut().and_then(|thinking| thinking.of(&event));
             let withheld = self.options.read_only && !guard::keep_from_writing(&mut event);
             let placed = self.order.as_ref().map(|order| (order, event.clone()));

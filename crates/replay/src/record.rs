@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use run::{ArchiveError, Execution, RunWriter};
 
-/// A killed replay loses at most about this much of its run.
-const FLUSH_EVERY_NS: i64 = 10_000_000_000;
+/// The longest that nothing is done while nothing comes.
+const LISTEN: Duration = Duration::from_secs(1);
 
 /// What a worker did, in order, with the moments at which it was done.
 pub(crate) struct Recorded {
@@ -18,7 +19,8 @@ pub(crate) struct Recorded {
     pub(crate) until_ns: i64,
 }
 
-/// Writes until every worker has ended. Returns the writer, to be finished.
+/// Writes until every worker has ended, and makes it safe from a kill every `flush_every`. Returns the
+/// writer, to be finished.
 ///
 /// # Errors
 /// Where the disk refuses. The channel is then closed, so that workers go on without recording,
@@ -28,11 +30,13 @@ pub(crate) fn record(
     recorded: &Receiver<Recorded>,
     workers: usize,
     clock: &Arc<dyn Clock>,
+    flush_every: Duration,
 ) -> Result<RunWriter, ArchiveError> {
     let mut order = Order::new(workers);
+    let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
     let mut flushed_ns = clock.now_ns();
     loop {
-        match recorded.recv_timeout(std::time::Duration::from_secs(1)) {
+        match recorded.recv_timeout(LISTEN.min(flush_every)) {
             Ok(batch) => order.take(batch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -45,7 +49,7 @@ pub(crate) fn record(
         if order.is_over() {
             return Ok(writer);
         }
-        if clock.now_ns() - flushed_ns > FLUSH_EVERY_NS {
+        if clock.now_ns() - flushed_ns > flush_every_ns {
             writer.flush()?;
             flushed_ns = clock.now_ns();
         }

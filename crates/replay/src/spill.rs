@@ -158,6 +158,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
         }
         Action::Disconnect => out.push(4),
         Action::Cancel => out.push(5),
+        Action::Resume(_) => unreachable!("it is done as soon as it comes"),
     }
 }
 

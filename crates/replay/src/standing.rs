@@ -36,6 +36,19 @@ impl Default for Standing {
 }
 
 impl Standing {
+    /// Of a session that goes on where another replay left it.
+    pub(crate) fn left(held: Option<Box<Held>>, transaction_lost: bool) -> Self {
+        let mut standing = Standing {
+            transaction_lost,
+            held,
+            ..Standing::default()
+        };
+        if let Some(held) = &mut standing.held {
+            held.transaction_ended(false);
+        }
+        standing
+    }
+
     pub(crate) fn in_transaction(&self) -> bool {
         self.transaction != TransactionStatus::Idle
     }

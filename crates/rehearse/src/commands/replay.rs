@@ -1,12 +1,12 @@
 //! `rehearse replay`: a workload against a server.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::{Clock, Factor, Speed, SystemClock, duration_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use replay::{LoginMap, Observer, Options, Scale, Snapshot, Target};
+use replay::{Earlier, LoginMap, Observer, Options, Scale, Snapshot, Target};
 use report::{DryRunSkippedView, DryRunView, Literals, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, SkipReason};
 use workload::WorkloadReader;
@@ -43,6 +43,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         let name = "allow_captured_server".to_owned();
         engine.part.insert(name, address.clone());
     }
+    if let Some(run) = &options.safety.resume {
+        engine.earlier = Some(Arc::new(earlier(run, &part.reader, &engine)?));
+    }
     if options.safety.dry_run {
         return dry_run(&part.reader, &target, &engine, options);
     }
@@ -67,6 +70,20 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         RunStatus::Complete => Ending::Done,
         RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
     })
+}
+
+/// The run to go on with; one of a replay that was killed is recovered first.
+fn earlier(run: &Path, workload: &WorkloadReader, engine: &Options) -> Result<Earlier, Failure> {
+    let partial = PathBuf::from(format!("{}.partial", run.display()));
+    if !run.exists() && partial.exists() {
+        let (_, info) = run::recover(&partial)?;
+        terminal::note(&format!(
+            "{} was of a replay that was killed: {} of its statements are recovered. What was done behind them is done again.",
+            partial.display(),
+            info.statements
+        ));
+    }
+    Ok(Earlier::read(run, workload, engine)?)
 }
 
 fn engine(options: &options::Replay) -> Result<Options, Failure> {
@@ -96,6 +113,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         read_only: safety.read_only,
         statement_timeout: safety.statement_timeout,
         patience: safety.patience,
+        checkpoint: safety.checkpoint,
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),

@@ -1,5 +1,6 @@
 //! How a replay goes: its pace, its copies, its safety, and which part of the workload it is of.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -67,6 +68,13 @@ pub struct SafetyArgs {
     /// lost ones opened anew. 0s: neither.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of)]
     pub patience: Duration,
+    /// How often the unfinished run is made safe: a replay that is killed loses at most this much.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
+    pub checkpoint: Duration,
+    /// Go on with a replay that was stopped or killed: what this run has is not done again. The
+    /// target must be as it was left; give the same options, and another -o for the whole.
+    #[arg(long, value_name = "NAME.run")]
+    pub resume: Option<PathBuf>,
     /// Replay although the target is the server that the workload was captured on; name it a
     /// second time here, as HOST:PORT.
     #[arg(long, value_name = "HOST:PORT")]

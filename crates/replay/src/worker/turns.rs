@@ -9,6 +9,7 @@ use super::{Slot, Worker, done};
 use crate::connector::{Cancel, Wanted};
 use crate::job::{Action, Job};
 use crate::session::{Phase, Session};
+use crate::standing::Standing;
 
 impl Worker {
     pub(super) fn queue(&mut self, job: Job, now_ns: i64) {
@@ -17,6 +18,17 @@ impl Worker {
             None => self.new_slot(job.session),
         };
         let session = &mut self.slots[slot].session;
+        if let Action::Resume(resumed) = job.action {
+            session.phase = match self.shared {
+                None => Phase::Lost,
+                Some(_) => Phase::Parked,
+            };
+            session.standing = Standing::left(resumed.held, resumed.transaction_lost);
+            session.login = Some(Box::new(resumed.login));
+            let waiting = &self.parts.counters.waiting;
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         let was_waiting = !session.queue.is_empty();
         let is_busy = was_waiting || session.phase.is_busy();
         session
@@ -210,7 +222,7 @@ impl Worker {
                     self.send(slot, job, messages, session_lag_ns);
                     now_ns = self.now_ns();
                 }
-                Action::Connect(_) => {
+                Action::Connect(_) | Action::Resume(_) => {
                     unreachable!("a session connects once, first of all")
                 }
             }

@@ -3,5 +3,6 @@
 
 mod faults;
 mod order;
+mod resuming;
 mod sharing;
 mod traffic;

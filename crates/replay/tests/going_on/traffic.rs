@@ -1,5 +1,6 @@
 //! Made-up traffic, as a workload that is replayed against a server of the test's.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,15 +37,20 @@ pub fn server(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
 }
 
 /// What happens beside a replay: told how long it has lasted, some ten times a second.
-pub struct Beside<F: FnMut(Duration)>(pub F);
+struct Beside<F: FnMut(Duration)> {
+    happens: F,
+    stop_after: Duration,
+    elapsed: Duration,
+}
 
 impl<F: FnMut(Duration)> Observer for Beside<F> {
     fn progress(&mut self, snapshot: &Snapshot) {
-        (self.0)(Duration::from_nanos(snapshot.elapsed_ns.max(0) as u64));
+        self.elapsed = Duration::from_nanos(snapshot.elapsed_ns.max(0) as u64);
+        (self.happens)(self.elapsed);
     }
 
     fn should_stop(&mut self) -> bool {
-        false
+        self.elapsed > self.stop_after
     }
 }
 
@@ -108,8 +114,8 @@ impl Traffic {
         self.at(due_ms, session, EventKind::Disconnect);
     }
 
-    fn workload(&mut self) -> WorkloadReader {
-        let path = self.directory.path().join("traffic.workload");
+    pub fn workload(&mut self) -> WorkloadReader {
+        let path = self.path("traffic.workload");
         let _ = std::fs::remove_dir_all(&path);
         self.events.sort_by_key(|event| event.due_us);
         let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
@@ -145,14 +151,34 @@ impl Traffic {
         options: &Options,
         beside: impl FnMut(Duration),
     ) -> (RunInfo, Vec<Execution>) {
+        self.replay_as("traffic.run", options, Duration::MAX, beside)
+    }
+
+    /// A file of the test's.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The same, with a name for the run, and stopped after a while.
+    pub fn replay_as(
+        &mut self,
+        run: &str,
+        options: &Options,
+        stop_after: Duration,
+        happens: impl FnMut(Duration),
+    ) -> (RunInfo, Vec<Execution>) {
         let reader = self.workload();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let target = Target::parse(&self.server, |_| None).unwrap();
         let target_info =
             replay::check_target(&reader, &options.prepared(&target), &options.logins).unwrap();
-        let run = self.directory.path().join("traffic.run");
+        let run = self.path(run);
         let _ = std::fs::remove_dir_all(&run);
-        let mut beside = Beside(beside);
+        let mut beside = Beside {
+            happens,
+            stop_after,
+            elapsed: Duration::ZERO,
+        };
         let info = replay::replay(
             &reader,
             &target,
