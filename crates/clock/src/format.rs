@@ -11,6 +11,16 @@ pub fn utc_text(wall_us: i64) -> String {
     }
 }
 
+/// An instant as RFC 3339 has it, to the microsecond: `2026-03-01T09:30:05.250000Z`. `wall_us` is in
+/// microseconds since 1970-01-01 UTC; one outside of jiff's years is printed as the nearest there is.
+pub fn rfc3339_text(wall_us: i64) -> String {
+    let instant = jiff::Timestamp::from_microsecond(wall_us).unwrap_or(match wall_us {
+        0.. => jiff::Timestamp::MAX,
+        _ => jiff::Timestamp::MIN,
+    });
+    instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
 /// A span of nanoseconds with three significant digits and the unit that fits:
 /// `850 ns`, `12.3 µs`, `4.57 ms`, `1.02 s`, `3 min 20 s`, `2 h 05 min`.
 pub fn duration_text(span_ns: i64) -> String {
@@ -95,5 +105,8 @@ mod tests {
     fn an_instant_is_printed_in_utc() {
         assert_eq!(utc_text(0), "1970-01-01 00:00:00 UTC");
         assert!(utc_text(i64::MAX).ends_with("µs"));
+        let text = rfc3339_text(1_772_357_405_250_000);
+        assert_eq!(text, "2026-03-01T09:30:05.250000Z");
+        assert!(rfc3339_text(i64::MAX).starts_with("9999-12-"));
     }
 }

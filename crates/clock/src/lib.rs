@@ -11,6 +11,6 @@ mod monotonic;
 mod speed;
 
 pub use factor::{Factor, FactorError};
-pub use format::{duration_of, duration_text, utc_text};
+pub use format::{duration_of, duration_text, rfc3339_text, utc_text};
 pub use monotonic::{Clock, HandClock, SystemClock};
 pub use speed::{Speed, SpeedError};

@@ -252,8 +252,14 @@ fn replay_from_snapshot(
     shop::warm(&mut client).map_err(failed("cannot read the tables"))?;
     drop(client);
     let target = Target::parse(&endpoint.url("shop"), |_| None)?;
-    let info =
-        replaying::replay_with_progress(reader, &target, &Options::default(), output, interrupt)?;
+    let info = replaying::replay_with_progress(
+        reader,
+        &target,
+        &Options::default(),
+        output,
+        interrupt,
+        None,
+    )?;
     let failures: u64 = info.failed.values().sum();
     tell(&format!(
         "{} of {} statements done, {failures} failed (the customers' mistakes among them), in {}.",

@@ -8,6 +8,8 @@ mod commands;
 mod demo;
 mod ending;
 mod interrupt;
+mod log;
+mod metrics;
 mod options;
 mod terminal;
 
@@ -20,6 +22,7 @@ use crate::options::{Command, Program};
 
 fn main() -> ExitCode {
     let program = Program::parse();
+    log::set_up(program.log);
     match run(program.command) {
         Ok(ending) => ending.into(),
         Err(failure) => {

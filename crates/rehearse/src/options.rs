@@ -6,9 +6,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod observing;
 pub mod pace;
 pub mod slice;
 
+use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use slice::{SliceArgs, SliceWorkload};
@@ -24,6 +26,9 @@ pub struct Program {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Its log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// What to do.
@@ -289,6 +294,9 @@ pub struct Replay {
     /// Its safety.
     #[command(flatten)]
     pub safety: SafetyArgs,
+    /// Its metrics.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Which part of the workload.
     #[command(flatten)]
     pub part: PartArgs,

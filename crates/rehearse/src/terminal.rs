@@ -2,7 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use indicatif::ProgressDrawTarget;
 use report::TextStyle;
+
+use crate::log;
+use crate::options::observing::LogLevel;
 
 /// Wider lines are hard to follow.
 const COLUMNS_MAX: usize = 140;
@@ -22,12 +26,26 @@ pub fn say_line(text: &str) {
 
 /// Tells what is being done, beside the results.
 pub fn note(text: &str) {
+    if log::is_json() {
+        return log::tell(LogLevel::Info, text, &[]);
+    }
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Tells why a command failed.
 pub fn complain(message: &str) {
+    if log::is_json() {
+        return log::tell(LogLevel::Error, message, &[]);
+    }
     let _ = writeln!(io::stderr().lock(), "rehearse: {message}");
+}
+
+/// Where progress is drawn: on standard error, if that is a terminal and for people.
+pub fn progress_target() -> ProgressDrawTarget {
+    match log::is_json() {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::stderr_with_hz(5),
+    }
 }
 
 /// How texts for people are rendered here.

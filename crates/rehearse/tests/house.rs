@@ -38,7 +38,7 @@ const STAGES: [&str; 3] = ["capture", "replay", "observe"];
 
 /// Libraries that only some crates may name, for anything, tests included. A name that ends in
 /// `*` stands for all that begin so.
-const LIBRARIES: [(&[&str], &[&str], &str); 4] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -73,6 +73,11 @@ const LIBRARIES: [(&[&str], &[&str], &str); 4] = [
         &["clap", "clap_*", "indicatif"],
         &["rehearse"],
         "only the program speaks with the user",
+    ),
+    (
+        &["tiny_http"],
+        &["rehearse"],
+        "only the program listens, and for metrics alone",
     ),
 ];
 

@@ -17,6 +17,7 @@ use crate::connector::Connectors;
 use crate::course;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
+use crate::meter::Meter;
 use crate::options::Options;
 use crate::order::Order;
 use crate::plan::{LEAD_NS, Planner};
@@ -183,13 +184,22 @@ pub fn replay(
     let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
     let incidents = Arc::new(Incidents::default());
     let connectors = Connectors::start(&dialer, &incidents, sessions_at_once, clock, start_ns);
-    let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
-    let mut inboxes = Vec::new();
-    let mut workers = Vec::new();
     let worker_count = match options.connections_max {
         Some(max) => options.workers.clamp(1, max.max(1) as usize),
         None => options.workers.max(1),
     };
+    let meter = Arc::new(Meter::new(
+        worker_count,
+        &counters,
+        &incidents,
+        clock,
+        start_ns,
+        statements,
+    ));
+    observer.started(&meter);
+    let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);
+    let mut inboxes = Vec::new();
+    let mut workers = Vec::new();
     let mut receivers = Vec::new();
     for _ in 0..worker_count {
         let (inbox, messages) = Inbox::new()?;
@@ -210,6 +220,7 @@ pub fn replay(
             counters: counters.clone(),
             start_ns,
             incidents: incidents.clone(),
+            meter: meter.clone(),
             number,
             patience_ns,
             spin_ns: i64::from(options.spin_us) * 1_000,
@@ -236,8 +247,17 @@ pub fn replay(
     let (writer, planned, worked) = std::thread::scope(|scope| {
         let recording = {
             let (stop, inboxes, recorded) = (&stop, &inboxes, recorded);
+            let (meter, incidents) = (&meter, &incidents);
             scope.spawn(move || {
-                let result = record(writer, &recorded, count, clock, options.checkpoint);
+                let result = record(
+                    writer,
+                    &recorded,
+                    count,
+                    clock,
+                    options.checkpoint,
+                    meter,
+                    incidents,
+                );
                 if result.is_err() {
                     // A run that cannot be written is not worth the load on the target.
                     stop_all(stop, inboxes);
@@ -298,6 +318,7 @@ pub fn replay(
         while !finished.load(Ordering::Acquire) {
             std::thread::sleep(OBSERVE_EVERY);
             let elapsed_ns = clock.now_ns() - start_ns;
+            tell(observer, &incidents);
             observer.progress(&counters.snapshot(elapsed_ns, statements));
             if stop.load(Ordering::Relaxed) {
                 continue;
@@ -317,6 +338,8 @@ pub fn replay(
             join(ending.join()),
         )
     });
+    meter.over();
+    tell(observer, &incidents);
     connectors.finish();
     worked?;
     let writer = writer?;
@@ -337,6 +360,13 @@ pub fn replay(
     let before = earlier.map_or(0, Earlier::statements);
     let unplanned = statements.saturating_sub(planned.statements + before);
     Ok(writer.finish(info, unplanned)?)
+}
+
+fn tell(observer: &mut dyn Observer, incidents: &Incidents) {
+    let (happenings, left_out) = incidents.happenings.take();
+    if !happenings.is_empty() || left_out > 0 {
+        observer.happened(&happenings, left_out);
+    }
 }
 
 fn stop_all(stop: &AtomicBool, inboxes: &[Arc<Inbox>]) {

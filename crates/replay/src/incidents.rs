@@ -7,10 +7,14 @@ use std::sync::Mutex;
 use run::RunInfo;
 use workload::Sqlstate;
 
+use crate::meter::{Counted, Happening, Happenings};
+
 /// The counts, for all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Incidents {
     counts: Mutex<Counts>,
+    /// What a log should tell.
+    pub(crate) happenings: Happenings,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +32,7 @@ impl Incidents {
     /// A connection went that the workload had not ended.
     pub(crate) fn lost(&self, sqlstate: Sqlstate) {
         *self.counts().lost.entry(sqlstate).or_default() += 1;
+        self.happenings.tell(Happening::ConnectionLost { sqlstate });
     }
 
     /// A lost connection was opened again, and its session brought to where it was; so many of the
@@ -36,6 +41,8 @@ impl Incidents {
         let mut counts = self.counts();
         counts.reopened += 1;
         counts.restore_errors += restore_errors;
+        self.happenings
+            .tell(Happening::ConnectionReopened { restore_errors });
     }
 
     /// Of the statements that brought a connection to where its new session was, so many failed.
@@ -48,11 +55,13 @@ impl Incidents {
     /// A connection could not be opened, and will be tried again.
     pub(crate) fn tried_again(&self) {
         self.counts().tried_again += 1;
+        self.happenings.tell(Happening::ConnectionTriedAgain);
     }
 
     /// A cancel request did not reach the server.
     pub(crate) fn cancel_failed(&self) {
         self.counts().cancels_failed += 1;
+        self.happenings.tell(Happening::CancelFailed);
     }
 
     /// A session took over the connection of another.
@@ -62,17 +71,50 @@ impl Incidents {
 
     /// The replay ends for this reason, which is the target's.
     pub(crate) fn given_up(&self, reason: String) {
+        self.happenings.tell(Happening::GivenUp {
+            reason: reason.clone(),
+        });
         self.counts().given_up.get_or_insert(reason);
+    }
+
+    /// The counts for whoever measures the tool.
+    pub(crate) fn counted(&self) -> Vec<Counted> {
+        let counts = self.counts();
+        [
+            (
+                "connections_reopened",
+                "Lost connections that were opened again.",
+                counts.reopened,
+            ),
+            (
+                "connections_tried_again",
+                "Connections that could not be opened and were tried again.",
+                counts.tried_again,
+            ),
+            (
+                "restore_errors",
+                "Statements that failed of those that bring a reopened session to where it was.",
+                counts.restore_errors,
+            ),
+            (
+                "cancels_failed",
+                "Cancel requests that did not reach the target.",
+                counts.cancels_failed,
+            ),
+        ]
+        .map(|(name, help, value)| Counted { name, help, value })
+        .into()
+    }
+
+    /// Lost connections by SQLSTATE.
+    pub(crate) fn lost_by(&self) -> Vec<(String, u64)> {
+        self.counts().lost_by().collect()
     }
 
     /// Writes the counts into a run's manifest.
     pub(crate) fn fill(&self, info: &mut RunInfo) {
         let counts = self.counts();
-        info.connections_lost = counts
-            .lost
-            .iter()
-            .map(|(sqlstate, count)| (sqlstate.to_string(), *count))
-            .collect();
+        info.connections_lost = counts.lost_by().collect();
         info.connections_reopened = counts.reopened;
         info.given_up = counts.given_up.clone();
         let mut note = |name: &str, count: u64| {
@@ -90,5 +132,12 @@ impl Incidents {
         self.counts
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn lost_by(&self) -> impl Iterator<Item = (String, u64)> {
+        let named = |(sqlstate, count): (&Sqlstate, &u64)| (sqlstate.to_string(), *count);
+        self.lost.iter().map(named)
     }
 }

@@ -1,6 +1,9 @@
 //! How far a replay is, for whoever watches.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::meter::{Happening, Meter};
 
 /// How far a replay is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,12 +23,22 @@ pub struct Snapshot {
     pub skipped: u64,
     /// Connections open now.
     pub sessions_open: u64,
+    /// When the target was heard last, in nanoseconds from the start.
+    pub heard_ns: i64,
     /// The largest tool lag since the snapshot before, in nanoseconds.
     pub tool_lag_ns: i64,
 }
 
 /// Watches a replay, on the thread that called it, about ten times a second.
 pub trait Observer {
+    /// Is given the replay's meter before anything is sent; it can be read from any thread, and
+    /// after the end.
+    fn started(&mut self, _meter: &Arc<Meter>) {}
+
+    /// Is told what a log should tell, in the order in which it happened; `left_out` is how much
+    /// more happened than there was room for.
+    fn happened(&mut self, _happenings: &[Happening], _left_out: u64) {}
+
     /// Is told how far it is.
     fn progress(&mut self, snapshot: &Snapshot);
 
@@ -72,6 +85,7 @@ impl Counters {
             failed: self.failed.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
             sessions_open: self.sessions_open.load(Ordering::Relaxed),
+            heard_ns: self.heard_ns.load(Ordering::Relaxed),
             tool_lag_ns: self.tool_lag_ns.swap(0, Ordering::Relaxed),
         }
     }

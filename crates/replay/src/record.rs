@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use run::{ArchiveError, Execution, RunWriter};
+use run::{ArchiveError, Execution, Outcome, RunWriter, StatementKind};
+
+use crate::incidents::Incidents;
+use crate::meter::{Happening, Meter};
 
 /// The longest that nothing is done while nothing comes.
 const LISTEN: Duration = Duration::from_secs(1);
@@ -31,6 +34,8 @@ pub(crate) fn record(
     workers: usize,
     clock: &Arc<dyn Clock>,
     flush_every: Duration,
+    meter: &Meter,
+    incidents: &Incidents,
 ) -> Result<RunWriter, ArchiveError> {
     let mut order = Order::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
@@ -45,6 +50,8 @@ pub(crate) fn record(
         }
         while let Some(execution) = order.next() {
             writer.execution(&execution)?;
+            meter.written();
+            tell_if_refused(execution, incidents);
         }
         if order.is_over() {
             return Ok(writer);
@@ -53,6 +60,19 @@ pub(crate) fn record(
             writer.flush()?;
             flushed_ns = clock.now_ns();
         }
+    }
+}
+
+/// Told here, since the workers have other things to do.
+fn tell_if_refused(execution: Execution, incidents: &Incidents) {
+    if execution.kind == StatementKind::Connect
+        && let Outcome::Failed(sqlstate) = execution.outcome
+    {
+        incidents.happenings.tell(Happening::ConnectionRefused {
+            session: execution.session,
+            sqlstate,
+            message: execution.message.unwrap_or_default(),
+        });
     }
 }
 

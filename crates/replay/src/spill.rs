@@ -29,6 +29,7 @@ pub(crate) struct Spill {
     file: Option<File>,
     end: u64,
     live: u64,
+    jobs: u64,
     buffer: Vec<u8>,
 }
 
@@ -39,15 +40,23 @@ impl Spill {
             file: None,
             end: 0,
             live: 0,
+            jobs: 0,
             buffer: Vec::new(),
         }
+    }
+
+    /// How many jobs wait here.
+    pub(crate) fn jobs(&self) -> u64 {
+        self.jobs
     }
 
     /// Writes jobs as one chunk.
     pub(crate) fn write<'j>(&mut self, jobs: impl Iterator<Item = &'j Job>) -> io::Result<Chunk> {
         self.buffer.clear();
+        let mut count = 0;
         for job in jobs {
             encode(job, &mut self.buffer);
+            count += 1;
         }
         let file = match &mut self.file {
             Some(file) => file,
@@ -60,6 +69,7 @@ impl Spill {
         };
         self.end += chunk.bytes;
         self.live += 1;
+        self.jobs += count;
         Ok(chunk)
     }
 
@@ -82,6 +92,7 @@ impl Spill {
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a spilled job"))?;
             jobs.push(job);
         }
+        self.jobs -= jobs.len() as u64;
         Ok(jobs)
     }
 }

@@ -28,6 +28,7 @@ use crate::epoll::{self, Bell, Epoll, Interest};
 use crate::incidents::Incidents;
 use crate::job::{Job, Messages};
 use crate::link::Link;
+use crate::meter::Meter;
 use crate::order::Order;
 use crate::pace::{self, Wait};
 use crate::progress::Counters;
@@ -97,6 +98,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) start_ns: i64,
     pub(crate) incidents: Arc<Incidents>,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) number: usize,
     /// How long a target may be away.
     pub(crate) patience_ns: i64,
@@ -283,6 +285,7 @@ impl Worker {
             }
             .fetch_add(1, Ordering::Relaxed);
         }
+        self.parts.meter.record(self.parts.number, &execution);
         self.records.push((now_ns, execution));
     }
 
@@ -292,6 +295,9 @@ impl Worker {
             return;
         }
         self.handed_over_ns = now_ns;
+        self.parts
+            .meter
+            .spilled(self.parts.number, self.spill.jobs());
         // Records of one moment are in the order in which they were made; those of later moments
         // come later, but a moment looked at before a read may be recorded after one behind it.
         self.records.sort_by_key(|(at_ns, _)| *at_ns);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
 use ::capture::{Counted, EventSink, SinkError, SliceSink};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use report::{
     CaptureView, FitnessView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
     capture_text, fitness_text, to_json,
@@ -102,7 +102,7 @@ fn capture(
     };
     // A log that is followed ends in order where the user stops it.
     let interrupt = follow.is_none().then_some(interrupt);
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = ProgressStyle::with_template(
         "{spinner} {decimal_bytes} read, {decimal_bytes_per_sec}, {msg}",
     )

@@ -3,7 +3,8 @@
 pub mod capture;
 pub mod compare;
 pub mod inspect;
-pub mod part;
+mod narration;
+mod part;
 pub mod recover;
 pub mod replay;
 pub mod sandbox;

@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::{Clock, Factor, Speed, SystemClock, duration_text};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use replay::{Earlier, LoginMap, Observer, Options, Scale, Snapshot, Target};
+use indicatif::{ProgressBar, ProgressStyle};
+use replay::{Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, Snapshot, Target};
 use report::{DryRunSkippedView, DryRunView, Literals, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, SkipReason};
 use workload::WorkloadReader;
 
+use crate::commands::narration::{Line, Narrator};
 use crate::commands::part::part;
 use crate::commands::summary;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::log;
+use crate::metrics::MetricsServer;
 use crate::options;
+use crate::options::observing::LogLevel;
 use crate::terminal;
 
 /// Replays, with a progress bar, and ends with the run's summary.
@@ -30,6 +34,10 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         ));
     }
     let mut engine = engine(options)?;
+    let metrics = match options.metrics.metrics {
+        Some(address) if !options.safety.dry_run => Some(MetricsServer::start(address)?),
+        _ => None,
+    };
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let whole = WorkloadReader::open(&options.workload)?;
     let target = engine.prepared(&target);
@@ -54,7 +62,12 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
             "nothing says where the run goes; give -o NAME.run",
         ));
     };
-    let info = replay_with_progress(&part.reader, &target, &engine, output, &interrupt)?;
+    if let Some(metrics) = &metrics {
+        let address = metrics.address();
+        terminal::note(&format!("Metrics are at http://{address}/metrics."));
+    }
+    let (reader, metrics) = (&part.reader, metrics.as_ref());
+    let info = replay_with_progress(reader, &target, &engine, output, &interrupt, metrics)?;
     summary::show(
         output,
         options.json,
@@ -65,6 +78,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
             "{reason}; the replay was stopped, and the run {} has what was done until then",
             output.display()
         )));
+    }
+    if let (Some(metrics), Some(time)) = (metrics, options.metrics.metrics_linger) {
+        metrics.linger(time, &interrupt);
     }
     Ok(match info.status {
         RunStatus::Complete => Ending::Done,
@@ -212,6 +228,7 @@ pub fn replay_with_progress(
     engine: &Options,
     output: &Path,
     interrupt: &Interrupt,
+    metrics: Option<&MetricsServer>,
 ) -> Result<RunInfo, Failure> {
     let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
@@ -238,11 +255,23 @@ pub fn replay_with_progress(
             reader.info().sessions_at_once
         ));
     }
+    let options = engine.described();
+    let started = [
+        ("workload", reader.path().display().to_string().into()),
+        ("run", output.display().to_string().into()),
+        ("target", target_info.address.clone().into()),
+        ("server_version", target_info.server_version.clone().into()),
+        ("statements", statements.into()),
+        ("sessions", reader.info().sessions.into()),
+        ("options", serde_json::json!(options)),
+    ];
+    log::tell(LogLevel::Info, "replay started", &started);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     // Where sessions or silence decide, the time that it takes is not known before.
     let is_timed =
         engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
     let mut progress = Progress::new(is_timed.then_some(span_ns), statements, interrupt.clone());
+    progress.metrics = metrics;
     let result = replay::replay(
         reader,
         target,
@@ -253,7 +282,10 @@ pub fn replay_with_progress(
         &mut progress,
     );
     progress.bar.finish_and_clear();
-    Ok(result?)
+    let info = result?;
+    let lines = progress.narrator.finished(&info);
+    lines.iter().for_each(Line::tell);
+    Ok(info)
 }
 
 /// What becomes of what the workload writes, said before it happens.
@@ -297,8 +329,10 @@ fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, F
         .collect()
 }
 
-struct Progress {
+struct Progress<'m> {
     bar: ProgressBar,
+    narrator: Narrator,
+    metrics: Option<&'m MetricsServer>,
     interrupt: Interrupt,
     told_stop: bool,
     /// What the replay takes if it keeps pace; `None` where that is not known before.
@@ -309,30 +343,49 @@ struct Progress {
 /// The bar counts milliseconds where the time is known, or statements.
 const NS_IN_MS: i64 = 1_000_000;
 
-impl Progress {
+impl Progress<'_> {
     fn new(span_ns: Option<i64>, statements: u64, interrupt: Interrupt) -> Self {
         let length = match span_ns {
             Some(span_ns) => span_ns / NS_IN_MS,
             None => i64::try_from(statements).unwrap_or(i64::MAX),
         };
-        let bar = ProgressBar::with_draw_target(
-            Some(length.max(1) as u64),
-            ProgressDrawTarget::stderr_with_hz(5),
-        );
+        let bar =
+            ProgressBar::with_draw_target(Some(length.max(1) as u64), terminal::progress_target());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}")
             .expect("a valid template");
         bar.set_style(style);
         Progress {
             bar,
+            narrator: Narrator::default(),
+            metrics: None,
             interrupt,
             told_stop: false,
             span_ns,
             last: Snapshot::default(),
         }
     }
+
+    /// The bar makes room for lines.
+    fn tell(&self, lines: &[Line]) {
+        if !lines.is_empty() {
+            self.bar.suspend(|| lines.iter().for_each(Line::tell));
+        }
+    }
 }
 
-impl Observer for Progress {
+impl Observer for Progress<'_> {
+    fn started(&mut self, meter: &Arc<Meter>) {
+        self.narrator.started(meter);
+        if let Some(metrics) = self.metrics {
+            metrics.show(meter);
+        }
+    }
+
+    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
+        let lines = self.narrator.happened(happenings, left_out);
+        self.tell(&lines);
+    }
+
     fn progress(&mut self, now: &Snapshot) {
         let over = |snapshot: &Snapshot| snapshot.done + snapshot.failed + snapshot.skipped;
         let seconds = (now.elapsed_ns - self.last.elapsed_ns).max(1) as f64 / 1e9;
@@ -361,6 +414,8 @@ impl Observer for Progress {
             duration_text(now.tool_lag_ns),
         ));
         self.last = *now;
+        let lines = self.narrator.progress(now);
+        self.tell(&lines);
     }
 
     fn should_stop(&mut self) -> bool {
@@ -368,6 +423,7 @@ impl Observer for Progress {
         if stop && !self.told_stop {
             self.told_stop = true;
             self.bar.suspend(|| {
+                self.narrator.stopping().tell();
                 terminal::note("Stopping in order; once more to stop at once.");
             });
         }

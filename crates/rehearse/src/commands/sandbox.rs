@@ -108,7 +108,7 @@ pub fn find(server: &Server, places: &Places) -> Result<Installation, Failure> {
         dir: server.directory.clone(),
         offline: false,
     };
-    let spinner = ProgressBar::new_spinner();
+    let spinner = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
     spinner.set_style(style);
     let found = ::sandbox::find(&wanted, places, &mut |progress| {

@@ -15,6 +15,7 @@ use crate::connector::{Open, Opened, Wanted};
 use crate::epoll::Interest;
 use crate::job::{Job, Messages};
 use crate::login::Login;
+use crate::meter::Count;
 use crate::session::Phase;
 
 /// The first pause before a connection is tried again; each is twice the one before.
@@ -60,6 +61,9 @@ impl Worker {
         let session = &mut self.slots[slot].session;
         session.phase = Phase::Connecting;
         session.tries.count += 1;
+        self.parts
+            .meter
+            .add(self.parts.number, Count::OpensAsked, 1);
         let login = session.login.as_deref().expect("it has connected once");
         let wanted = Wanted::Open(Open {
             slot,
@@ -74,6 +78,9 @@ impl Worker {
     pub(super) fn opened(&mut self, opened: Opened) -> io::Result<()> {
         let slot = opened.slot;
         let now_ns = self.now_ns();
+        self.parts
+            .meter
+            .add(self.parts.number, Count::OpensAnswered, 1);
         if self.slots[slot].generation != opened.generation
             || self.slots[slot].session.phase != Phase::Connecting
         {

@@ -13,6 +13,7 @@ use super::{Slot, Worker, done, flight};
 use crate::epoll::Interest;
 use crate::job::{Job, Messages};
 use crate::link::Link;
+use crate::meter::Count;
 use crate::session::{Heard, Phase, Tries};
 
 /// `connection_failure`
@@ -51,6 +52,7 @@ impl Worker {
         }
         session.in_flight = Some(Box::new(in_flight));
         session.phase = Phase::Running;
+        self.parts.meter.add(self.parts.number, Count::Sent, 1);
         let written = match result {
             Ok(written) => written,
             Err(error) if is_transient(&error) => 0,

@@ -1,0 +1,209 @@
+//! What a replay's log tells: connections, a target that is silent, the end. Lines about
+//! connections are limited, since a server that restarts loses them all at once.
+
+use std::sync::Arc;
+
+use replay::{Happening, Meter, Snapshot};
+use run::{RunInfo, RunStatus};
+use serde_json::Value;
+
+use crate::log;
+use crate::options::observing::LogLevel;
+
+/// Lines about connections in any one second.
+const LINES_A_SECOND: u64 = 10;
+const SECOND_NS: i64 = 1_000_000_000;
+/// Silence of a target that is asked something, from which on it is told.
+const SILENCE_NS: i64 = 10 * SECOND_NS;
+/// How often a log is told how far a replay is.
+const POSITION_EVERY_NS: i64 = 10 * SECOND_NS;
+
+/// A line of the log.
+pub struct Line {
+    /// How bad it is.
+    pub level: LogLevel,
+    /// What happened.
+    pub message: &'static str,
+    /// With what.
+    pub fields: Vec<(&'static str, Value)>,
+}
+
+impl Line {
+    fn new(level: LogLevel, message: &'static str) -> Self {
+        Line {
+            level,
+            message,
+            fields: Vec::new(),
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// Writes it.
+    pub fn tell(&self) {
+        log::tell(self.level, self.message, &self.fields);
+    }
+}
+
+/// Makes lines of what a replay tells.
+#[derive(Default)]
+pub struct Narrator {
+    meter: Option<Arc<Meter>>,
+    now_ns: i64,
+    second: i64,
+    in_second: u64,
+    left_out: u64,
+    /// When the target last had nothing to answer, or answered.
+    alive_ns: i64,
+    silent: bool,
+    position_ns: i64,
+}
+
+impl Narrator {
+    /// A replay begins.
+    pub fn started(&mut self, meter: &Arc<Meter>) {
+        self.meter = Some(meter.clone());
+    }
+
+    /// What happened, and how much more.
+    pub fn happened(&mut self, happenings: &[Happening], left_out: u64) -> Vec<Line> {
+        self.left_out += left_out;
+        let mut lines = Vec::new();
+        for happening in happenings {
+            let line = line_of(happening);
+            if !log::tells(line.level) {
+                continue;
+            }
+            if line.level == LogLevel::Error || self.in_second < LINES_A_SECOND {
+                self.in_second += 1;
+                lines.push(line);
+            } else {
+                self.left_out += 1;
+            }
+        }
+        lines
+    }
+
+    /// How far it is.
+    pub fn progress(&mut self, now: &Snapshot) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.now_ns = now.elapsed_ns;
+        if now.elapsed_ns / SECOND_NS != self.second {
+            self.second = now.elapsed_ns / SECOND_NS;
+            self.in_second = 0;
+            lines.extend(self.left_out());
+        }
+        lines.extend(self.silence(now));
+        if log::tells(LogLevel::Debug) && now.elapsed_ns - self.position_ns >= POSITION_EVERY_NS {
+            self.position_ns = now.elapsed_ns;
+            let line = Line::new(LogLevel::Debug, "position")
+                .with("elapsed_s", seconds(now.elapsed_ns))
+                .with("planned_s", seconds(now.planned_ns))
+                .with("done", now.done)
+                .with("failed", now.failed)
+                .with("skipped", now.skipped)
+                .with("sessions_open", now.sessions_open);
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// The user, or the system, wants it to stop.
+    pub fn stopping(&self) -> Line {
+        Line::new(LogLevel::Warn, "stopping in order, asked by a signal")
+            .with("elapsed_s", seconds(self.now_ns))
+    }
+
+    /// It is over.
+    pub fn finished(&mut self, info: &RunInfo) -> Vec<Line> {
+        let message = match info.status {
+            RunStatus::Complete => "replay finished",
+            RunStatus::Stopped | RunStatus::Recovered => "replay stopped before its end",
+        };
+        let line = Line::new(LogLevel::Info, message)
+            .with("elapsed_s", seconds(info.elapsed_ns))
+            .with("statements", info.statements)
+            .with("done", info.done)
+            .with("failed", info.failed.values().sum::<u64>())
+            .with("skipped", info.skipped.values().sum::<u64>())
+            .with(
+                "connections_failed",
+                info.connections_failed.values().sum::<u64>(),
+            )
+            .with(
+                "connections_lost",
+                info.connections_lost.values().sum::<u64>(),
+            )
+            .with("connections_reopened", info.connections_reopened);
+        self.left_out().into_iter().chain([line]).collect()
+    }
+
+    fn left_out(&mut self) -> Option<Line> {
+        let count = std::mem::take(&mut self.left_out);
+        (count > 0).then(|| {
+            Line::new(LogLevel::Warn, "more lines about connections were left out")
+                .with("count", count)
+        })
+    }
+
+    /// A target that is asked something and says nothing.
+    fn silence(&mut self, now: &Snapshot) -> Option<Line> {
+        let asked = self.meter.as_ref().map_or(0, |meter| {
+            let readings = meter.read();
+            readings.sessions_waiting + readings.sessions_connecting
+        });
+        if asked == 0 {
+            self.alive_ns = now.elapsed_ns;
+        }
+        let silent_ns = now.elapsed_ns - self.alive_ns.max(now.heard_ns);
+        let was_silent = std::mem::replace(&mut self.silent, silent_ns >= SILENCE_NS);
+        match (was_silent, self.silent) {
+            (false, true) => Some(
+                Line::new(
+                    LogLevel::Warn,
+                    "nothing has come from the target for a while",
+                )
+                .with("silent_s", seconds(silent_ns))
+                .with("waiting", asked),
+            ),
+            (true, false) => Some(Line::new(LogLevel::Info, "the target answers again")),
+            _ => None,
+        }
+    }
+}
+
+fn line_of(happening: &Happening) -> Line {
+    match happening {
+        Happening::ConnectionRefused {
+            session,
+            sqlstate,
+            message,
+        } => Line::new(LogLevel::Warn, "connection refused")
+            .with("session", *session)
+            .with("sqlstate", sqlstate.to_string())
+            .with("reason", message.as_str()),
+        Happening::ConnectionLost { sqlstate } => {
+            Line::new(LogLevel::Warn, "connection lost").with("sqlstate", sqlstate.to_string())
+        }
+        Happening::ConnectionReopened { restore_errors } => {
+            Line::new(LogLevel::Info, "connection reopened").with("restore_errors", *restore_errors)
+        }
+        Happening::ConnectionTriedAgain => Line::new(
+            LogLevel::Debug,
+            "a connection could not be opened and will be tried again",
+        ),
+        Happening::CancelFailed => {
+            Line::new(LogLevel::Warn, "a cancel request did not reach the target")
+        }
+        Happening::GivenUp { reason } => {
+            Line::new(LogLevel::Warn, "the target is given up").with("reason", reason.as_str())
+        }
+    }
+}
+
+fn seconds(ns: i64) -> f64 {
+    (ns / 1_000_000) as f64 / 1e3
+}

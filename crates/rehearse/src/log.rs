@@ -1,0 +1,155 @@
+//! The log: what happens, a line each on standard error, as text or as JSON.
+//!
+//! Its format and level are set once, before any command runs, and belong to the process as
+//! standard error does. What is told of secrets is nothing: fields are named one by one where
+//! they are logged, targets are told by host and port, and no statement is told at all.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+
+use clock::{Clock, SystemClock, rfc3339_text};
+use serde_json::Value;
+
+use crate::options::observing::{LogArgs, LogFormat, LogLevel};
+
+/// How a line is written, and which are.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    format: LogFormat,
+    level: LogLevel,
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Nothing but what a command always said.
+const SILENT: Log = Log {
+    format: LogFormat::Text,
+    level: LogLevel::Error,
+};
+
+/// Sets format and level, once.
+pub fn set_up(options: LogArgs) {
+    let level = options.log_level.unwrap_or(match options.log_format {
+        LogFormat::Text => LogLevel::Error,
+        LogFormat::Json => LogLevel::Info,
+    });
+    let format = options.log_format;
+    let _ = LOG.set(Log { format, level });
+}
+
+fn log() -> Log {
+    *LOG.get().unwrap_or(&SILENT)
+}
+
+/// Whether standard error is for programs: it then has JSON lines and nothing else.
+pub fn is_json() -> bool {
+    log().format == LogFormat::Json
+}
+
+/// Whether a line of this level would be written.
+pub fn tells(level: LogLevel) -> bool {
+    level <= log().level
+}
+
+/// Writes a line, if its level is told.
+pub fn tell(level: LogLevel, message: &str, fields: &[(&str, Value)]) {
+    if !tells(level) {
+        return;
+    }
+    let wall_us = SystemClock::start().wall_us();
+    let line = match log().format {
+        LogFormat::Text => text_line(wall_us, level, message, fields),
+        LogFormat::Json => json_line(wall_us, level, message, fields),
+    };
+    // In one piece: lines of other processes may stand beside it.
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+fn name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+    }
+}
+
+fn json_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Value)]) -> String {
+    let mut line = String::new();
+    let mut add = |key: &str, value: &Value| {
+        let first = if line.is_empty() { '{' } else { ',' };
+        let _ = write!(line, "{first}{}:{value}", Value::from(key));
+    };
+    add("time", &rfc3339_text(wall_us).into());
+    add("level", &name(level).into());
+    add("message", &message.into());
+    for (key, value) in fields {
+        debug_assert!(!["time", "level", "message"].contains(key));
+        add(key, value);
+    }
+    line + "}\n"
+}
+
+fn text_line(wall_us: i64, level: LogLevel, message: &str, fields: &[(&str, Value)]) -> String {
+    let mut line = rfc3339_text(wall_us);
+    let _ = write!(
+        line,
+        " {:5} {}",
+        name(level).to_uppercase(),
+        one_line(message)
+    );
+    for (key, value) in fields {
+        let _ = match value {
+            Value::String(text) if is_plain(text) => write!(line, " {key}={text}"),
+            value => write!(line, " {key}={value}"),
+        };
+    }
+    line + "\n"
+}
+
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '"' && c != '=';
+    !text.is_empty() && text.chars().all(plain)
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_US: i64 = 1_772_357_405_250_000;
+
+    fn fields() -> Vec<(&'static str, Value)> {
+        vec![
+            ("session", 7.into()),
+            ("reason", "two\nlines, \"quoted\"".into()),
+            ("target", "copy:5432".into()),
+        ]
+    }
+
+    #[test]
+    fn a_json_line_is_an_object_with_time_level_message_and_fields() {
+        let line = json_line(AT_US, LogLevel::Warn, "a \"b\"\nc", &fields());
+        assert_eq!(line.matches('\n').count(), 1);
+        let parsed: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(parsed["time"], "2026-03-01T09:30:05.250000Z");
+        assert_eq!(parsed["level"], "warn");
+        assert_eq!(parsed["message"], "a \"b\"\nc");
+        assert_eq!(parsed["session"], 7);
+        assert_eq!(parsed["reason"], "two\nlines, \"quoted\"");
+        assert!(line.starts_with("{\"time\":"));
+    }
+
+    #[test]
+    fn a_text_line_is_one_line() {
+        let line = text_line(AT_US, LogLevel::Info, "a\nb", &fields());
+        assert_eq!(
+            line,
+            "2026-03-01T09:30:05.250000Z INFO  a b session=7 reason=\"two\\nlines, \\\"quoted\\\"\" target=copy:5432\n"
+        );
+    }
+}
