@@ -53,6 +53,7 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
             duration_us: Some(service_ns as u64 / 1_000),
             rows: None,
             sqlstate: None,
+            place: None,
         },
     }
 }

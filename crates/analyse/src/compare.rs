@@ -13,6 +13,7 @@ use crate::judgement::{
 };
 use crate::landmarks::Landmarks;
 use crate::profile::{RunProfile, Tracked};
+use crate::rows_change::{RowsComparison, rows};
 
 /// A slower statement is a regression if it adds at least this share of all service time.
 pub const NOTICEABLE_SHARE: f64 = 0.001;
@@ -70,6 +71,8 @@ pub struct Comparison {
     pub statements: Vec<StatementComparison>,
     /// Errors that changed; regressions first.
     pub errors: Vec<ErrorChange>,
+    /// Numbers of rows that differ. They are no part of the verdict.
+    pub rows: RowsComparison,
     /// Reasons to read this with care.
     pub cautions: Vec<Caution>,
 }
@@ -249,6 +252,7 @@ pub fn compare(
         connects,
         statements,
         errors,
+        rows: rows(before, after),
         cautions: cautions(before, after),
     }
 }

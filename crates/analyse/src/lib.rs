@@ -1,9 +1,10 @@
 //! What workloads and runs say, in numbers.
 //!
-//! Three entry points, one for each thing that can be asked:
+//! The entry points, one for each thing that can be asked:
 //!
 //! - [`Inspection::collect`]: what is in a workload;
-//! - [`Summary::collect`]: how one run went;
+//! - [`Summary::collect`]: how one run went, and [`DivergenceFinder`] beside it: where it did not do
+//!   what the capture did;
 //! - [`RunProfile::collect`] for each of two runs, then [`compare`]: what became slower, faster,
 //!   or failed, and how sure that is.
 //!
@@ -22,6 +23,7 @@ mod arrivals;
 mod bootstrap;
 mod caution;
 mod compare;
+mod divergence;
 mod error_change;
 mod histogram;
 mod inspect;
@@ -30,6 +32,7 @@ mod landmarks;
 mod profile;
 pub mod quantile;
 mod random;
+mod rows_change;
 mod series;
 mod summary;
 mod timeline;
@@ -40,6 +43,9 @@ pub use caution::{Caution, Side, TOOL_LAG_P99_HIGH_NS};
 pub use compare::{
     CompareOptions, Comparison, NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE,
     RunFacts, StatementComparison, TimesComparison, Verdict, compare,
+};
+pub use divergence::{
+    Difference, DifferenceKind, Divergence, DivergenceFinder, FirstSeen, RowsDifference,
 };
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange, ErrorDirection};
 pub use histogram::Histogram;
@@ -54,6 +60,7 @@ pub use judgement::{
 };
 pub use landmarks::Landmarks;
 pub use profile::RunProfile;
+pub use rows_change::{RowsChange, RowsComparison};
 pub use series::SAMPLES_MAX;
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};
 pub use timeline::STRETCHES_MAX;

@@ -7,6 +7,7 @@ use workload::{Fingerprint, Sqlstate, StatementText};
 
 use crate::histogram::Histogram;
 use crate::landmarks::Landmarks;
+use crate::rows_change::RowsSeen;
 use crate::series::Series;
 use crate::timeline::Timeline;
 
@@ -44,6 +45,8 @@ pub(crate) struct Tracked {
     pub(crate) skipped: u64,
     pub(crate) errors: BTreeMap<Sqlstate, Failures>,
     pub(crate) captured_errors: BTreeMap<Sqlstate, u64>,
+    /// Rows of what was done.
+    pub(crate) rows: RowsSeen,
     /// Captured durations, in nanoseconds like all others.
     pub(crate) captured: Histogram,
 }
@@ -63,6 +66,7 @@ impl Tracked {
             skipped: 0,
             errors: BTreeMap::new(),
             captured_errors: BTreeMap::new(),
+            rows: RowsSeen::default(),
             captured: Histogram::new(),
         }
     }
@@ -91,6 +95,8 @@ impl Tracked {
         match execution.outcome {
             Outcome::Done => {
                 self.done += 1;
+                self.rows
+                    .add(execution.session, execution.sequence, execution.rows);
                 if let Some(service_ns) = execution.service_ns() {
                     self.service.record(service_ns.max(0) as u64, slot);
                 }

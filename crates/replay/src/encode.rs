@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pgwire::frontend::{Close, Describe, Execute, Query, Sync};
 use pgwire::frontend::{bind, parse, target::Target as Of};
 use pgwire::{EncodeError, Format};
-use run::{Captured, SkipReason, StatementKind};
+use run::{Captured, Place, SkipReason, StatementKind};
 use workload::rewrite::Bearing;
 use workload::{Event, EventKind, Fingerprint, Sqlstate, Unreplayable};
 
@@ -69,6 +69,7 @@ pub(crate) fn job(
             duration_us: event.outcome.duration_us,
             rows: event.outcome.rows,
             sqlstate: event.outcome.sqlstate,
+            place: Place::of(event.source, event.line),
         },
         after: 0,
         bearing: event

@@ -136,6 +136,8 @@ pub fn replay(
             name: options.workload_name.clone().unwrap_or(name),
             id: reader.id().to_owned(),
             statements,
+            sources: source_names(reader),
+            failures_named: reader.info().provenance.source_kind == "log",
         },
         target: target_info,
         options: options.described(),
@@ -391,4 +393,10 @@ pub fn extent(reader: &WorkloadReader, options: &Options) -> Result<(u64, i64), 
 /// A panic of a thread of ours is a panic of ours.
 fn join<T>(result: std::thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The workload's sources, as the user named them.
+fn source_names(reader: &WorkloadReader) -> Vec<String> {
+    let sources = reader.info().provenance.sources.iter();
+    sources.map(|source| source.name.clone()).collect()
 }

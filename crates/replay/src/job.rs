@@ -119,6 +119,7 @@ pub(crate) mod test_jobs {
                     duration_us: Some(3),
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
+                    place: run::Place::of(3, sequence),
                 },
                 after: 7,
                 bearing: Bearing {

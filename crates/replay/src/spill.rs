@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use run::{Captured, SkipReason, StatementKind};
+use run::{Captured, Place, SkipReason, StatementKind};
 use workload::rewrite::Bearing;
 use workload::{Fingerprint, Sqlstate};
 
@@ -140,6 +140,8 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     for flag in [job.bearing.holds, job.bearing.begins, job.bearing.ends] {
         out.push(u8::from(flag));
     }
+    put_option(out, job.captured.place.map(|place| place.source.into()));
+    put_number(out, job.captured.place.map_or(0, |place| place.line));
     match &job.action {
         Action::Connect(login) => {
             out.push(0);
@@ -192,6 +194,8 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
         begins: flags[1] == 1,
         ends: flags[2] == 1,
     };
+    let source = option(rest)?;
+    let line = number(rest)?;
     let action = match take(rest, 1)?[0] {
         0 => Action::Connect(Box::new(Login {
             user: text(rest)?.into(),
@@ -238,6 +242,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             duration_us,
             rows,
             sqlstate: has_sqlstate.then_some(code),
+            place: source.and_then(|source| Place::of(source as u32, line)),
         },
         after,
         bearing,

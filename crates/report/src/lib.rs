@@ -27,8 +27,11 @@ pub use text::{
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
-    CautionView, CompareView, ErrorChangeView, RatioView, RunSideView, StatementCompareView,
-    TimesView, VerdictView,
+    CautionView, CompareView, ErrorChangeView, RatioView, RowsChangeView, RunSideView,
+    StatementCompareView, TimesView, VerdictView,
+};
+pub use view::divergence::{
+    DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,
 };
 pub use view::dry_run::{DryRunSkippedView, DryRunView};
 pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};

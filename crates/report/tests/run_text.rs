@@ -3,8 +3,8 @@
 #[path = "../../analyse/tests/made_up/mod.rs"]
 mod made_up;
 
-use analyse::Summary;
-use made_up::{connect, done, failed, info, skipped};
+use analyse::{DivergenceFinder, Summary};
+use made_up::{connect, done, failed, info, skipped, text};
 use report::{Literals, RunSummaryView, TextStyle, run_text, to_json};
 use run::{RunStatus, SkipReason};
 use workload::Unreplayable;
@@ -34,10 +34,17 @@ fn view() -> RunSummaryView {
             _ => one,
         });
     }
+    let mut finder = DivergenceFinder::new(true);
+    for execution in &executions {
+        finder.add(execution);
+    }
+    let divergence = finder
+        .finish::<()>([Ok(text(1, "insert into orders values ($1)"))])
+        .unwrap();
     let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
     let mut info = info();
     info.status = RunStatus::Stopped;
-    RunSummaryView::new("before.run", &info, &summary, Literals::Hidden)
+    RunSummaryView::new("before.run", &info, &summary, &divergence, Literals::Hidden)
 }
 
 #[test]

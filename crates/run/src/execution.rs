@@ -60,6 +60,16 @@ impl Execution {
         Some((self.sent_ns? - self.due_ns - self.session_lag_ns as i64).max(0))
     }
 
+    /// Whether it failed, here or in the capture, or had another number of rows here: what one wants
+    /// to find again in the source. Few do, so that a run stays as small as it was for keeping the
+    /// place of these.
+    pub fn went_otherwise(&self) -> bool {
+        let other_rows = |rows| self.outcome == Outcome::Done && rows != self.rows;
+        matches!(self.outcome, Outcome::Failed(_))
+            || self.captured.sqlstate.is_some()
+            || self.captured.rows.is_some_and(other_rows)
+    }
+
     /// Whether it is a statement, which a run must account for, or a session's coming and going.
     pub fn is_statement(&self) -> bool {
         !matches!(
@@ -223,4 +233,22 @@ pub struct Captured {
     pub rows: Option<u64>,
     /// The error that it ended in.
     pub sqlstate: Option<Sqlstate>,
+    /// Where it was read. A run keeps it of what [went otherwise](Execution::went_otherwise) only.
+    pub place: Option<Place>,
+}
+
+/// Where the capture read a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Which of [`crate::WorkloadRef::sources`], from 0.
+    pub source: u32,
+    /// The line in it, from 1.
+    pub line: u64,
+}
+
+impl Place {
+    /// The place of an event that was read there; line 0 is none.
+    pub fn of(source: u32, line: u64) -> Option<Place> {
+        (line > 0).then_some(Place { source, line })
+    }
 }

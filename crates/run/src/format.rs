@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 pub const KIND: &str = "run";
 
 /// The version of the format that this build writes. A reader refuses a higher one.
-pub const FORMAT: u32 = 1;
+/// 2: executions have the columns `captured_source` and `captured_line`, and the manifest names the
+/// sources; without them, as in format 1, no place is known.
+pub const FORMAT: u32 = 2;
 
 /// The manifest's own part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +74,17 @@ pub struct WorkloadRef {
     pub id: String,
     /// Statements of it to be replayed: those in it, times its copies (`--scale`, `--repeat`).
     pub statements: u64,
+    /// Its sources as the user named them; [`crate::Place::source`] points in here.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// It is of a source that names every failure, so that what has none succeeded: a log. Runs of
+    /// format 1 are of logs.
+    #[serde(default = "of_a_log")]
+    pub failures_named: bool,
+}
+
+fn of_a_log() -> bool {
+    true
 }
 
 /// Which server it was replayed against.

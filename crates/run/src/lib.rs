@@ -17,7 +17,7 @@ mod tally;
 mod writer;
 
 pub use archive::{ArchiveError, Unfinished};
-pub use execution::{Captured, Execution, Outcome, SkipReason, StatementKind};
+pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use reader::RunReader;
 pub use writer::{RunWriter, recover};

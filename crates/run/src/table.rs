@@ -3,7 +3,7 @@
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 use workload::{Fingerprint, Sqlstate};
 
-use crate::execution::{Captured, Execution, Outcome, SkipReason, StatementKind};
+use crate::execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
 
 use ColumnType::{I64, Text, U64};
 
@@ -27,6 +27,8 @@ pub(crate) const EXECUTION: &[Column] = &[
     Column::nullable("captured_duration_us", U64),
     Column::nullable("captured_rows", U64),
     Column::nullable("captured_sqlstate", Text),
+    Column::later("captured_source", U64),
+    Column::later("captured_line", U64),
 ];
 
 pub(crate) fn write_execution(
@@ -56,6 +58,10 @@ pub(crate) fn write_execution(
     table.u64(execution.captured.duration_us);
     table.u64(execution.captured.rows);
     table.text(execution.captured.sqlstate.as_ref().map(Sqlstate::as_str));
+    let place = execution.captured.place;
+    let place = place.filter(|_| execution.went_otherwise());
+    table.u64(place.map(|place| u64::from(place.source)));
+    table.u64(place.map(|place| place.line));
     table.end_row()
 }
 
@@ -102,6 +108,10 @@ pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, Str
             duration_us: batch.u64(15, row),
             rows: batch.u64(16, row),
             sqlstate: sqlstate(17)?,
+            place: batch
+                .u64(18, row)
+                .zip(batch.u64(19, row))
+                .and_then(|(source, line)| Place::of(u32::try_from(source).ok()?, line)),
         },
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use run::{
-    Captured, Execution, Outcome, RunInfo, RunReader, RunStatus, RunWriter, SkipReason,
+    Captured, Execution, Outcome, Place, RunInfo, RunReader, RunStatus, RunWriter, SkipReason,
     StatementKind, TargetInfo, WorkloadRef,
 };
 use workload::{Fingerprint, Sqlstate, StatementClass, StatementText, Unreplayable};
@@ -112,6 +112,7 @@ fn executions() -> impl Strategy<Value = Execution> {
                     duration_us,
                     rows: captured_rows,
                     sqlstate: captured_failed.then_some(Sqlstate(*b"23505")),
+                    place: Place::of(session as u32, sequence),
                 },
             },
         )
@@ -137,7 +138,16 @@ proptest! {
         reader.verify().unwrap();
         prop_assert_eq!(reader.info(), &told);
         let back: Vec<Execution> = reader.executions().unwrap().collect::<Result<_, _>>().unwrap();
-        prop_assert_eq!(&back, &executions);
+        // The place is kept of what one may want to find again.
+        let kept: Vec<Execution> = executions
+            .iter()
+            .map(|execution| {
+                let mut kept = execution.clone();
+                kept.captured.place = kept.captured.place.filter(|_| execution.went_otherwise());
+                kept
+            })
+            .collect();
+        prop_assert_eq!(&back, &kept);
         let texts: Vec<_> = reader.statements().unwrap().collect::<Result<_, _>>().unwrap();
         prop_assert_eq!(texts, vec![statement()]);
         let written = executions.iter().filter(|execution| execution.is_statement()).count() as u64;
@@ -146,6 +156,52 @@ proptest! {
         let skipped: u64 = told.skipped.values().sum();
         prop_assert_eq!(told.statements, told.done + failed + skipped);
     }
+}
+
+#[test]
+fn a_run_of_format_1_is_of_a_log_and_knows_no_places() {
+    let before = r#"{"name": "a.workload", "id": "1", "statements": 3}"#;
+    let read: WorkloadRef = serde_json::from_str(before).unwrap();
+    assert!(read.failures_named);
+    assert_eq!(read.sources, Vec::<String>::new());
+}
+
+#[test]
+fn what_went_otherwise_is_what_failed_or_had_other_rows() {
+    let as_captured = |outcome, rows, sqlstate| {
+        let execution = Execution {
+            session: 1,
+            sequence: 1,
+            fingerprint: None,
+            kind: StatementKind::Simple,
+            outcome,
+            due_ns: 0,
+            sent_ns: None,
+            first_byte_ns: None,
+            done_ns: None,
+            session_lag_ns: 0,
+            rows: 5,
+            bytes: 0,
+            message: None,
+            captured: Captured {
+                rows,
+                sqlstate,
+                ..Captured::default()
+            },
+        };
+        !execution.went_otherwise()
+    };
+    let unique = Sqlstate(*b"23505");
+    assert!(as_captured(Outcome::Done, None, None));
+    assert!(as_captured(Outcome::Done, Some(5), None));
+    assert!(!as_captured(Outcome::Done, Some(4), None));
+    assert!(!as_captured(Outcome::Done, None, Some(unique)));
+    assert!(!as_captured(Outcome::Failed(unique), None, Some(unique)));
+    assert!(as_captured(
+        Outcome::Skipped(SkipReason::Stopped),
+        Some(4),
+        None
+    ));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use run::{
-    Captured, Execution, Outcome, RunInfo, RunStatus, SkipReason, StatementKind, TargetInfo,
+    Captured, Execution, Outcome, Place, RunInfo, RunStatus, SkipReason, StatementKind, TargetInfo,
     WorkloadRef,
 };
 use workload::{Fingerprint, Sqlstate, StatementClass, StatementText};
@@ -43,6 +43,8 @@ pub fn info() -> RunInfo {
             name: "shop.workload".to_owned(),
             id: "w1".to_owned(),
             statements: 6_000,
+            sources: vec!["shop.log".to_owned()],
+            failures_named: true,
         },
         target: TargetInfo {
             address: "localhost:5432".to_owned(),
@@ -85,6 +87,7 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
             duration_us: Some(700),
             rows: None,
             sqlstate: None,
+            place: Place::of(0, 10 + sequence),
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analyse::Summary;
+use analyse::{DivergenceFinder, Summary};
 use report::{Literals, RunSummaryView, run_text, to_json};
 use run::RunReader;
 
@@ -22,9 +22,16 @@ pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
 /// Where the run cannot be read.
 pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
-    let summary = Summary::collect(reader.executions()?)?;
+    let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
+    let executions = reader.executions()?.inspect(|execution| {
+        if let Ok(execution) = execution {
+            finder.add(execution);
+        }
+    });
+    let summary = Summary::collect(executions)?;
+    let divergence = finder.finish(reader.statements()?)?;
     let name = path.display().to_string();
-    let view = RunSummaryView::new(&name, reader.info(), &summary, literals);
+    let view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals);
     if json {
         terminal::say_line(&to_json(&view));
     } else {

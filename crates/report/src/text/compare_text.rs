@@ -5,7 +5,8 @@ use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::compare::{
-    CautionView, CompareView, ErrorChangeView, RunSideView, StatementCompareView, TimesView,
+    CautionView, CompareView, ErrorChangeView, RowsChangeView, RunSideView, StatementCompareView,
+    TimesView,
 };
 use crate::view::latency::LatencyView;
 
@@ -15,6 +16,8 @@ const STATEMENTS_MAX: usize = 8;
 const STATEMENTS_MIN: usize = 3;
 /// The most errors that are shown.
 const ERRORS_MAX: usize = 6;
+/// The most statements with other rows that are shown.
+const ROWS_MAX: usize = 6;
 /// Columns that an error's direction and code take, with the gaps after them and its counts.
 const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 
@@ -28,6 +31,7 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     lines.push(String::new());
     lines.extend(table(view, *style));
     lines.extend(errors(view, *style));
+    lines.extend(rows(view, *style));
     lines.push(String::new());
     lines.extend(legend(view, *style));
     lines.push(String::new());
@@ -366,6 +370,36 @@ fn errors(view: &CompareView, style: TextStyle) -> Vec<String> {
         lines.push(format!("and {} more", count(rest as u64)));
     }
     lines
+}
+
+/// Numbers of rows that differ; nothing where none does.
+fn rows(view: &CompareView, style: TextStyle) -> Vec<String> {
+    if view.rows.is_empty() {
+        return Vec::new();
+    }
+    let title = "Rows that differ, before → after, over executions done in both runs";
+    let mut lines = vec![String::new(), style.paint(Tone::Heading, title)];
+    let shown = &view.rows[..view.rows.len().min(ROWS_MAX)];
+    lines.extend(shown.iter().map(|one| row_line(one, style.columns())));
+    let rest = view.rows.len() - shown.len();
+    if rest > 0 {
+        lines.push(format!("and {} more", count(rest as u64)));
+    }
+    lines
+}
+
+fn row_line(change: &RowsChangeView, width: usize) -> String {
+    let sql = match change.sql.as_str() {
+        "" => &change.fingerprint,
+        sql => sql,
+    };
+    let text = format!(
+        "{} → {} in {}: {sql}",
+        count(change.before),
+        counted(change.after, "row"),
+        counted(change.compared, "execution")
+    );
+    one_line(&text, width)
 }
 
 fn error_text(change: &ErrorChangeView, width: usize) -> String {

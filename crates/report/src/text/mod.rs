@@ -4,6 +4,7 @@ pub(crate) mod amount;
 pub mod capture_text;
 mod chart;
 pub mod compare_text;
+mod divergence_text;
 pub mod dry_run_text;
 pub mod fitness_text;
 pub mod inspect_text;

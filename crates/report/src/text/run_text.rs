@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::text::amount::{bytes, count, counted, duration, rate};
+use crate::text::divergence_text;
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::latency::LatencyView;
-use crate::view::run_summary::{ErrorsVersusCaptureView, RunSummaryView};
+use crate::view::run_summary::RunSummaryView;
 
 /// The most errors of which the first is shown.
 const EXAMPLES_MAX: usize = 8;
@@ -31,7 +32,7 @@ pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
             duration(view.session_lag_notable_us)
         ));
     }
-    lines.extend(beside_capture(view, *style));
+    lines.extend(divergence_text::lines(&view.divergence, *style));
     lines.extend(examples(view, *style));
     lines.push(String::new());
     lines.join("\n")
@@ -156,41 +157,6 @@ fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines[0] = style.paint(Tone::Heading, &lines[0]);
-    lines
-}
-
-fn beside_capture(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
-    let Some(versus) = &view.versus_capture else {
-        return Vec::new();
-    };
-    let ErrorsVersusCaptureView {
-        same,
-        different,
-        new,
-        gone,
-    } = versus;
-    if *same == 0 && different.is_empty() && new.is_empty() && gone.is_empty() {
-        return Vec::new();
-    }
-    let width = style.columns() - 30;
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
-    table.row(["  same as captured".to_owned(), count(*same), String::new()]);
-    for (name, errors) in [
-        ("  another than captured", different),
-        ("  new: failed only here", new),
-        ("  gone: failed only when captured", gone),
-    ] {
-        table.row([
-            name.to_owned(),
-            count(errors.values().sum()),
-            codes(errors, width),
-        ]);
-    }
-    let mut lines = vec![
-        String::new(),
-        style.paint(Tone::Heading, "Errors beside the capture"),
-    ];
-    lines.extend(table.lines());
     lines
 }
 

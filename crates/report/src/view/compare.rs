@@ -1,7 +1,7 @@
 //! Two runs side by side.
 
 use analyse::{
-    Caution, Comparison, ErrorChange, Finding, Ratio, RunFacts, StatementComparison,
+    Caution, Comparison, ErrorChange, Finding, Ratio, RowsChange, RunFacts, StatementComparison,
     TimesComparison, Verdict,
 };
 use serde::Serialize;
@@ -39,6 +39,25 @@ pub struct CompareView {
     pub statements: Vec<StatementCompareView>,
     /// Errors that changed; regressions first.
     pub errors: Vec<ErrorChangeView>,
+    /// Executions, done in both runs, whose numbers of rows were compared; 0 for different workloads.
+    pub rows_compared: u64,
+    /// Statements whose numbers of rows differ, the greatest difference first.
+    pub rows: Vec<RowsChangeView>,
+}
+
+/// A statement with other numbers of rows in one run than in the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RowsChangeView {
+    /// 16 hexadecimal digits.
+    pub fingerprint: String,
+    /// Normalised SQL; empty where unknown.
+    pub sql: String,
+    /// Its executions that were compared.
+    pub compared: u64,
+    /// Their rows before.
+    pub before: u64,
+    /// Their rows after.
+    pub after: u64,
 }
 
 /// The comparison in a word.
@@ -238,6 +257,8 @@ impl CompareView {
                 .iter()
                 .map(|one| error(one, literals))
                 .collect(),
+            rows_compared: comparison.rows.compared,
+            rows: comparison.rows.changes.iter().map(rows).collect(),
         }
     }
 }
@@ -348,6 +369,16 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         skipped_before: statement.skipped_before,
         skipped_after: statement.skipped_after,
         captured: statement.captured.map(LatencyView::from),
+    }
+}
+
+fn rows(change: &RowsChange) -> RowsChangeView {
+    RowsChangeView {
+        fingerprint: change.fingerprint.to_string(),
+        sql: change.sql.clone().unwrap_or_default(),
+        compared: change.compared,
+        before: change.before,
+        after: change.after,
     }
 }
 

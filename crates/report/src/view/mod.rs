@@ -2,7 +2,9 @@
 
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub(crate) mod divergence;
 pub(crate) mod dry_run;
+pub(crate) mod explanation;
 pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use analyse::{ErrorExample, Summary};
+use analyse::{Divergence, ErrorExample, Summary};
 use run::{RunInfo, RunStatus, SkipReason};
 use serde::Serialize;
 use workload::Sqlstate;
 
+use crate::view::divergence::DivergenceView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
 
@@ -69,6 +70,8 @@ pub struct RunSummaryView {
     pub session_lag_notable_us: f64,
     /// The errors beside the captured ones; `null` where nothing was captured of any.
     pub versus_capture: Option<ErrorsVersusCaptureView>,
+    /// Where it did not do what the capture did.
+    pub divergence: DivergenceView,
     /// The first of each error.
     pub examples: Vec<ErrorExampleView>,
 }
@@ -117,7 +120,13 @@ pub struct ErrorExampleView {
 
 impl RunSummaryView {
     /// The view of a run. `run` is the name to show.
-    pub fn new(run: &str, info: &RunInfo, summary: &Summary, literals: Literals) -> Self {
+    pub fn new(
+        run: &str,
+        info: &RunInfo,
+        summary: &Summary,
+        divergence: &Divergence,
+        literals: Literals,
+    ) -> Self {
         let skipped = skipped(info, summary);
         let unreached = info.statements.saturating_sub(summary.statements);
         let statements = match info.status {
@@ -169,6 +178,7 @@ impl RunSummaryView {
                     new: by_code(&versus.new),
                     gone: by_code(&versus.gone),
                 }),
+            divergence: DivergenceView::new(divergence, info, literals),
             examples: summary
                 .examples
                 .iter()

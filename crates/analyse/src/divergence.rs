@@ -1,0 +1,405 @@
+//! Where a replay did not do what the capture did.
+//!
+//! Every statement of a run falls into exactly one class ([`Divergence`] has a count for each), and
+//! what differs is kept by statement and error, with its first place.
+//!
+//! Two rules need a word. *Success*: a source that names every failure (a log) says by its silence
+//! that a statement succeeded; of other sources it is known where they gave a duration or rows. *What
+//! only follows*: a server refuses every statement of a transaction that has failed (25P02). Where the
+//! transaction failed in one of the two only, its refused statements are no differences of their own:
+//! they are counted with the one that broke it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use run::{Execution, Outcome, Place, SkipReason, StatementKind};
+use workload::{Fingerprint, Sqlstate, StatementText};
+
+/// `in_failed_sql_transaction`.
+const REFUSED: Sqlstate = Sqlstate(*b"25P02");
+
+/// The server ended the session: `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`,
+/// `database_dropped`, `idle_session_timeout`, `idle_in_transaction_session_timeout`.
+const ENDED: [&[u8; 5]; 6] = [b"57P01", b"57P02", b"57P03", b"57P04", b"57P05", b"25P03"];
+
+/// Whether this error comes with the end of the connection: class 08, but for 08P01, which a server
+/// also gives for a Bind with too few parameters and goes on.
+fn ends_connection(code: Sqlstate) -> bool {
+    ENDED.contains(&&code.0) || code.0.starts_with(b"08") && &code.0 != b"08P01"
+}
+
+/// How a statement differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DifferenceKind {
+    /// The connection was lost under it.
+    Lost,
+    /// It failed here only.
+    ErrorNew,
+    /// It failed both times, with different errors.
+    ErrorOther,
+    /// It was done both times, with different numbers of rows.
+    Rows,
+    /// It failed in the capture only.
+    ErrorGone,
+}
+
+impl DifferenceKind {
+    /// The name under which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            DifferenceKind::Lost => "lost",
+            DifferenceKind::ErrorNew => "error_new",
+            DifferenceKind::ErrorOther => "error_other",
+            DifferenceKind::Rows => "rows",
+            DifferenceKind::ErrorGone => "error_gone",
+        }
+    }
+}
+
+/// What a run did beside what its capture did. The counts add up:
+/// `same` + `lost` + `errors_new` + `errors_other` + `rows` + `errors_gone` + `following` +
+/// `following_gone` + `unknown` + all `skipped` = `statements`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Divergence {
+    /// Statements in the run.
+    pub statements: u64,
+    /// As in the capture, as far as it knew: done both times, with the same rows where those are
+    /// known; or failed both times with the same error.
+    pub same: u64,
+    /// Of `same`, those that failed both times.
+    pub same_failed: u64,
+    /// See [`DifferenceKind::Lost`].
+    pub lost: u64,
+    /// See [`DifferenceKind::ErrorNew`].
+    pub errors_new: u64,
+    /// See [`DifferenceKind::ErrorOther`].
+    pub errors_other: u64,
+    /// See [`DifferenceKind::Rows`].
+    pub rows: u64,
+    /// See [`DifferenceKind::ErrorGone`].
+    pub errors_gone: u64,
+    /// Refused, because an earlier statement of the transaction had failed here otherwise than in
+    /// the capture.
+    pub following: u64,
+    /// Done, and refused in the capture, because an earlier statement of the transaction had failed
+    /// there otherwise than here.
+    pub following_gone: u64,
+    /// Done here, and nothing says what became of it in the capture; or failed here, likewise.
+    pub unknown: u64,
+    /// Never sent, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Statements of which both numbers of rows are known.
+    pub rows_compared: u64,
+    /// What differs: by kind, then by count, the greatest first.
+    pub differences: Vec<Difference>,
+}
+
+/// One way in which a statement's executions differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// How.
+    pub kind: DifferenceKind,
+    /// The statement.
+    pub fingerprint: Option<Fingerprint>,
+    /// Its normalised SQL, where the run knows it.
+    pub sql: Option<String>,
+    /// The error here; `None` where it was done.
+    pub sqlstate: Option<Sqlstate>,
+    /// The error in the capture; `None` where it was done.
+    pub captured: Option<Sqlstate>,
+    /// How often.
+    pub count: u64,
+    /// Statements of the same transactions that only follow from it.
+    pub following: u64,
+    /// By how much the rows differ, where they do.
+    pub rows: Option<RowsDifference>,
+    /// The first, in the order in which things were done.
+    pub first: FirstSeen,
+}
+
+/// Differences in numbers of rows, summed over a statement's executions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowsDifference {
+    /// Executions with more rows here.
+    pub more: u64,
+    /// Executions with fewer.
+    pub fewer: u64,
+    /// Rows that came here in addition, over those with more.
+    pub rows_more: u64,
+    /// Rows that were missing here, over those with fewer.
+    pub rows_fewer: u64,
+    /// The numbers of the execution that differs most: in the capture, and here.
+    pub largest: (u64, u64),
+}
+
+/// The first execution that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstSeen {
+    /// The session's number in the run.
+    pub session: u64,
+    /// The event's sequence within the session.
+    pub sequence: u64,
+    /// Where the capture read it; `None` of runs that do not say.
+    pub place: Option<Place>,
+    /// The server's message here. It may hold literals.
+    pub message: Option<String>,
+}
+
+impl FirstSeen {
+    pub(crate) fn of(execution: &Execution) -> Self {
+        Self {
+            session: execution.session,
+            sequence: execution.sequence,
+            place: execution.captured.place,
+            message: execution.message.clone(),
+        }
+    }
+}
+
+impl Divergence {
+    /// Statements that did otherwise than in the capture, with those that only follow.
+    pub fn differing(&self) -> u64 {
+        self.lost
+            + self.errors_new
+            + self.errors_other
+            + self.rows
+            + self.errors_gone
+            + self.following
+            + self.following_gone
+    }
+
+    /// Statements that were never sent.
+    pub fn skipped_total(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+}
+
+type Key = (
+    DifferenceKind,
+    Option<Fingerprint>,
+    Option<Sqlstate>,
+    Option<Sqlstate>,
+);
+
+/// What became of one statement beside its capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Same,
+    Unknown,
+    Skipped(SkipReason),
+    Differs(Key),
+    /// It follows from what broke the transaction here.
+    Follows(Key),
+    /// It was refused in the capture, and follows from what broke the transaction there.
+    FollowsGone(Key),
+}
+
+/// What broke a session's open transaction, where that is a difference: here, and in the capture.
+#[derive(Debug, Clone, Copy, Default)]
+struct Broken {
+    here: Option<Key>,
+    captured: Option<Key>,
+}
+
+/// Takes a run's executions one by one. Holds what differs, by statement and error, and two keys for
+/// each live session whose transaction is broken.
+#[derive(Debug)]
+pub struct DivergenceFinder {
+    failures_named: bool,
+    found: Divergence,
+    differences: HashMap<Key, Difference>,
+    broken: HashMap<u64, Broken>,
+}
+
+impl DivergenceFinder {
+    /// `failures_named`: the source of the capture names every failure, so that its silence is
+    /// success ([`run::WorkloadRef::failures_named`]).
+    pub fn new(failures_named: bool) -> Self {
+        Self {
+            failures_named,
+            found: Divergence::default(),
+            differences: HashMap::new(),
+            broken: HashMap::new(),
+        }
+    }
+
+    /// Takes one execution; those of a session in their order.
+    pub fn add(&mut self, execution: &Execution) {
+        if matches!(
+            execution.kind,
+            StatementKind::Connect | StatementKind::Disconnect
+        ) {
+            self.broken.remove(&execution.session);
+        }
+        if !execution.is_statement() {
+            return;
+        }
+        let before = self.broken.get(&execution.session).copied();
+        let before = before.unwrap_or_default();
+        let class = self.class(execution, before);
+        self.count(execution, class);
+        let after = broken_after(execution, class, before);
+        if after.here.is_some() || after.captured.is_some() {
+            self.broken.insert(execution.session, after);
+        } else {
+            self.broken.remove(&execution.session);
+        }
+    }
+
+    fn class(&self, execution: &Execution, broken: Broken) -> Class {
+        let captured = &execution.captured;
+        let succeeded =
+            self.failures_named || captured.duration_us.is_some() || captured.rows.is_some();
+        let differs = |kind, here| {
+            let key = (kind, execution.fingerprint, here, captured.sqlstate);
+            Class::Differs(key)
+        };
+        match (execution.outcome, captured.sqlstate) {
+            (Outcome::Skipped(reason), _) => Class::Skipped(reason),
+            (Outcome::Done, None) => match captured.rows {
+                Some(rows) if rows != execution.rows => differs(DifferenceKind::Rows, None),
+                None if !succeeded => Class::Unknown,
+                _ => Class::Same,
+            },
+            (Outcome::Done, Some(there)) => match broken.captured {
+                Some(breaker) if there == REFUSED => Class::FollowsGone(breaker),
+                _ => differs(DifferenceKind::ErrorGone, None),
+            },
+            (Outcome::Failed(here), Some(there)) if matches(here, there) => Class::Same,
+            (Outcome::Failed(here), there) => match (broken.here, there) {
+                (Some(breaker), _) if here == REFUSED => Class::Follows(breaker),
+                _ if ends_connection(here) => differs(DifferenceKind::Lost, Some(here)),
+                (_, Some(_)) => differs(DifferenceKind::ErrorOther, Some(here)),
+                (_, None) if succeeded => differs(DifferenceKind::ErrorNew, Some(here)),
+                (_, None) => Class::Unknown,
+            },
+        }
+    }
+
+    fn count(&mut self, execution: &Execution, class: Class) {
+        let found = &mut self.found;
+        found.statements += 1;
+        let is_done = execution.outcome == Outcome::Done && execution.captured.sqlstate.is_none();
+        found.rows_compared += u64::from(is_done && execution.captured.rows.is_some());
+        match class {
+            Class::Same => {
+                found.same += 1;
+                found.same_failed += u64::from(execution.outcome != Outcome::Done);
+            }
+            Class::Unknown => found.unknown += 1,
+            Class::Skipped(reason) => *found.skipped.entry(reason).or_default() += 1,
+            Class::Follows(key) => {
+                found.following += 1;
+                self.follow(key);
+            }
+            Class::FollowsGone(key) => {
+                found.following_gone += 1;
+                self.follow(key);
+            }
+            Class::Differs(key) => {
+                *match key.0 {
+                    DifferenceKind::Lost => &mut found.lost,
+                    DifferenceKind::ErrorNew => &mut found.errors_new,
+                    DifferenceKind::ErrorOther => &mut found.errors_other,
+                    DifferenceKind::Rows => &mut found.rows,
+                    DifferenceKind::ErrorGone => &mut found.errors_gone,
+                } += 1;
+                let difference = self.differences.entry(key).or_insert_with(|| Difference {
+                    kind: key.0,
+                    fingerprint: key.1,
+                    sql: None,
+                    sqlstate: key.2,
+                    captured: key.3,
+                    count: 0,
+                    following: 0,
+                    rows: None,
+                    first: FirstSeen::of(execution),
+                });
+                difference.count += 1;
+                if let (DifferenceKind::Rows, Some(there)) = (key.0, execution.captured.rows) {
+                    difference
+                        .rows
+                        .get_or_insert_default()
+                        .add(there, execution.rows);
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, breaker: Key) {
+        if let Some(difference) = self.differences.get_mut(&breaker) {
+            difference.following += 1;
+        }
+    }
+
+    /// What was found. `statements` are the run's texts; the iterator's first error is handed back.
+    pub fn finish<E>(
+        self,
+        statements: impl IntoIterator<Item = Result<StatementText, E>>,
+    ) -> Result<Divergence, E> {
+        let mut differences: Vec<Difference> = self.differences.into_values().collect();
+        let mut of: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
+        for (at, difference) in differences.iter().enumerate() {
+            if let Some(fingerprint) = difference.fingerprint {
+                of.entry(fingerprint).or_default().push(at);
+            }
+        }
+        for text in statements {
+            let text = text?;
+            for &at in of.get(&text.fingerprint).into_iter().flatten() {
+                differences[at].sql = Some(text.sql.clone());
+            }
+        }
+        differences.sort_by(|a, b| {
+            let rest = |one: &Difference| (one.fingerprint, one.sqlstate, one.captured);
+            let by_count = (b.count, b.following).cmp(&(a.count, a.following));
+            let by_kind = a.kind.cmp(&b.kind);
+            by_kind.then(by_count).then(rest(a).cmp(&rest(b)))
+        });
+        Ok(Divergence {
+            differences,
+            ..self.found
+        })
+    }
+}
+
+/// Whether both are the same error, as far as is known. Two ends of a connection are: who is told
+/// what depends on who looks first.
+fn matches(here: Sqlstate, there: Sqlstate) -> bool {
+    here == there || there == Sqlstate::UNKNOWN || ends_connection(here) && ends_connection(there)
+}
+
+/// What has broken the transaction once this statement is over. A transaction that is broken lets
+/// nothing be done but its end (or a return to a savepoint), so that what is done ends the break.
+fn broken_after(execution: &Execution, class: Class, before: Broken) -> Broken {
+    let own = match class {
+        Class::Differs(key) => Some(key),
+        _ => None,
+    };
+    let here = match execution.outcome {
+        Outcome::Done => None,
+        Outcome::Failed(REFUSED) | Outcome::Skipped(_) => before.here,
+        Outcome::Failed(code) if ends_connection(code) => None,
+        Outcome::Failed(_) => own,
+    };
+    let captured = match execution.captured.sqlstate {
+        None => None,
+        Some(REFUSED) => before.captured,
+        Some(_) => own,
+    };
+    Broken { here, captured }
+}
+
+impl RowsDifference {
+    fn add(&mut self, there: u64, here: u64) {
+        if here > there {
+            self.more += 1;
+            self.rows_more = self.rows_more.saturating_add(here - there);
+        } else {
+            self.fewer += 1;
+            self.rows_fewer = self.rows_fewer.saturating_add(there - here);
+        }
+        if here.abs_diff(there) > self.largest.0.abs_diff(self.largest.1) {
+            self.largest = (there, here);
+        }
+    }
+}

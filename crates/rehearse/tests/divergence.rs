@@ -1,0 +1,223 @@
+//! A log of known traffic is replayed against a database that was changed in known ways: what the
+//! report finds is what was changed, with the right lines of the log.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use postgres::{Client, NoTls};
+use run::RunReader;
+use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
+use serde_json::{Value, json};
+use workload::{WorkloadReader, WorkloadWriter, WriterOptions};
+
+fn rehearse(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .env_remove("PGHOST")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn server() -> Sandbox {
+    let places = Places::from_environment().unwrap();
+    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    Sandbox::create(&found, Options::default(), &places).unwrap()
+}
+
+fn connect(endpoint: &Endpoint) -> Client {
+    Client::connect(&endpoint.url("postgres"), NoTls).unwrap()
+}
+
+const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, name text, price int);
+     INSERT INTO item SELECT n, 'item ' || n, n FROM generate_series(1, 5) n;
+     CREATE TABLE stock (id int CONSTRAINT one_stock UNIQUE, n int);
+     INSERT INTO stock VALUES (1, 1)";
+
+/// A column less, a row more, a constraint less.
+const CHANGE: &str = "ALTER TABLE item DROP COLUMN price;
+     INSERT INTO item VALUES (6, 'item 6');
+     ALTER TABLE stock DROP CONSTRAINT one_stock";
+
+/// What the one session sends.
+const TRAFFIC: [&str; 13] = [
+    "SELECT id FROM item ORDER BY id",
+    "SELECT price FROM item WHERE id = 2",
+    "BEGIN",
+    "INSERT INTO stock VALUES (7, 1)",
+    "SELECT price FROM item WHERE id = 1",
+    "SELECT count(*) FROM stock",
+    "ROLLBACK",
+    "INSERT INTO stock VALUES (1, 5)",
+    "BEGIN",
+    "INSERT INTO stock VALUES (1, 6)",
+    "SELECT sum(n) FROM stock",
+    "ROLLBACK",
+    "SELECT 1/0",
+];
+
+/// Drives a server with its log on, and leaves the log at `log`.
+fn capture(log: &Path) {
+    let mut server = server();
+    connect(&server.start().unwrap())
+        .batch_execute(TABLES)
+        .unwrap();
+    server.stop(Stop::Fast).unwrap();
+    let logging = [
+        ("logging_collector", "on"),
+        ("log_destination", "stderr"),
+        ("log_line_prefix", "%m [%p] %c %e %q%u@%d/%a "),
+        ("log_min_duration_statement", "0"),
+        ("log_connections", "on"),
+        ("log_disconnections", "on"),
+        ("log_directory", "log"),
+        ("log_filename", "postgresql.log"),
+    ];
+    let logging = logging.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    server.set(logging.into()).unwrap();
+    let mut client = connect(&server.start().unwrap());
+    for sql in TRAFFIC {
+        let _ = client.simple_query(sql);
+    }
+    client.close().unwrap();
+    server.stop(Stop::Fast).unwrap();
+    std::fs::copy(server.data_dir().join("log/postgresql.log"), log).unwrap();
+}
+
+/// The workload again, with the numbers of rows that a replay of it had: what a source that knows
+/// them would have captured.
+fn with_rows(workload: &Path, run: &Path, output: &Path) {
+    let rows: HashMap<(u64, u64), u64> = RunReader::open(run)
+        .unwrap()
+        .executions()
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|one| one.is_statement() && one.outcome == run::Outcome::Done)
+        .map(|one| ((one.session, one.sequence), one.rows))
+        .collect();
+    let reader = WorkloadReader::open(workload).unwrap();
+    let mut writer = WorkloadWriter::create(output, WriterOptions::default()).unwrap();
+    for item in reader.events().unwrap() {
+        let (mut event, _) = item.unwrap();
+        event.outcome.rows = rows.get(&(event.session, event.sequence)).copied();
+        writer.event(&event.borrowed()).unwrap();
+    }
+    writer.finish(reader.info().provenance.clone()).unwrap();
+}
+
+/// What differs, in short: kind, codes, count, what follows, and the line of the log.
+fn differences(summary: &Value) -> Vec<Value> {
+    let all = summary["divergence"]["differences"].as_array().unwrap();
+    let short = |one: &Value| {
+        json!([
+            one["kind"],
+            one["sqlstate"],
+            one["captured_sqlstate"],
+            one["count"],
+            one["following"],
+            one["first"]["line"]
+        ])
+    };
+    all.iter().map(short).collect()
+}
+
+#[test]
+fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let name = |name: &str| path(name).display().to_string();
+    capture(&path("shop.log"));
+    let log = std::fs::read_to_string(path("shop.log")).unwrap();
+    let line = |words: &[&str]| {
+        let has = |line: &str| words.iter().all(|word| line.contains(word));
+        let at = log.lines().position(has);
+        at.unwrap_or_else(|| panic!("no {words:?} in {log}")) as u64 + 1
+    };
+    rehearse(&[
+        "capture",
+        "log",
+        &name("shop.log"),
+        "-o",
+        &name("shop.workload"),
+    ]);
+
+    let replay = |workload: &str, run: &str, change: &str| -> Value {
+        let mut target = server();
+        let endpoint = target.start().unwrap();
+        let mut client = connect(&endpoint);
+        client.batch_execute(TABLES).unwrap();
+        client.batch_execute(change).unwrap();
+        let url = endpoint.url("postgres");
+        let told = rehearse(&[
+            "replay",
+            &name(workload),
+            "--target",
+            &url,
+            "-o",
+            &name(run),
+            "--speed",
+            "max",
+            "--json",
+        ]);
+        serde_json::from_str(&told).unwrap()
+    };
+
+    let same = replay("shop.workload", "same.run", "");
+    let divergence = &same["divergence"];
+    assert_eq!(divergence["verdict"], "same", "{divergence:#}");
+    assert_eq!(divergence["statements"], TRAFFIC.len());
+    assert_eq!(divergence["same"], TRAFFIC.len());
+    // Two duplicate keys, what was refused behind one of them, and a division by zero.
+    assert_eq!(divergence["same_failed"], 4);
+
+    let price = line(&["SELECT price FROM item WHERE id = 2"]);
+    let unique = line(&["ERROR", "one_stock"]);
+    let new = json!(["error_new", "42703", null, 2, 1, price]);
+    let gone = json!(["error_gone", null, "23505", 2, 1, unique]);
+    let changed = replay("shop.workload", "changed.run", CHANGE);
+    let divergence = &changed["divergence"];
+    assert_eq!(
+        differences(&changed),
+        [new.clone(), gone.clone()],
+        "{divergence:#}"
+    );
+    assert_eq!(
+        (&divergence["verdict"], &divergence["rows_compared"]),
+        (&json!("differs"), &json!(0))
+    );
+    assert_eq!(divergence["same"], TRAFFIC.len() - 6);
+    let first = &divergence["differences"][0]["first"];
+    assert_eq!(first["source"], name("shop.log"));
+    assert_eq!(first["message"], "column \"price\" does not exist");
+
+    // With what a source that knows rows would have said, the row more is found as well.
+    with_rows(
+        &path("shop.workload"),
+        &path("same.run"),
+        &path("rows.workload"),
+    );
+    let changed = replay("rows.workload", "rows.run", CHANGE);
+    let rows = json!(["rows", null, null, 1, 0, line(&["SELECT id FROM item"])]);
+    assert_eq!(differences(&changed), [new, rows, gone]);
+    let rows = &changed["divergence"]["differences"][1]["rows"];
+    assert_eq!((&rows["more"], &rows["rows_more"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&rows["largest_captured"], &rows["largest_here"]),
+        (&json!(5), &json!(6))
+    );
+
+    // People are told the same, without the workload at hand.
+    std::fs::remove_dir_all(path("rows.workload")).unwrap();
+    let text = rehearse(&["summary", &name("rows.run")]);
+    for words in [
+        "The replay did not do all that the capture did: 6 of 13 statements the same".to_owned(),
+        format!("shop.log:{price}"),
+        "new 42703 × 2".to_owned(),
+        "gone 23505 × 2".to_owned(),
+    ] {
+        assert!(text.contains(&words), "'{words}' in {text}");
+    }
+}

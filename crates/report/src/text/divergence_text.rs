@@ -1,0 +1,161 @@
+//! Where a replay did not do what the capture did, for people.
+
+use crate::text::amount::{count, counted};
+use crate::text::line::{one_line, wrapped};
+use crate::text::style::{TextStyle, Tone};
+use crate::view::divergence::{DifferenceView, DivergenceView};
+
+/// The most differences that are shown.
+const DIFFERENCES_MAX: usize = 8;
+
+/// The section, from its empty line on.
+pub(super) fn lines(view: &DivergenceView, style: TextStyle) -> Vec<String> {
+    let mut lines = vec![
+        String::new(),
+        style.paint(Tone::Heading, "Beside the capture"),
+    ];
+    let (tone, verdict) = verdict(view);
+    for line in wrapped(&verdict, "  ", "  ", style.columns()) {
+        lines.push(style.paint(tone, &line));
+    }
+    for line in wrapped(&rows_line(view), "  ", "  ", style.columns()) {
+        lines.push(line);
+    }
+    for one in view.differences.iter().take(DIFFERENCES_MAX) {
+        lines.extend(difference(one, style));
+    }
+    let rest = view.differences.len().saturating_sub(DIFFERENCES_MAX);
+    if rest > 0 {
+        lines.push(format!("  and {} more; --json has all", count(rest as u64)));
+    }
+    for one in &view.explanations {
+        let first = format!("  {}: ", one.sqlstate);
+        let text = format!("{}.", one.explanation);
+        lines.extend(wrapped(&text, &first, "         ", style.columns()));
+    }
+    lines
+}
+
+fn verdict(view: &DivergenceView) -> (Tone, String) {
+    let mut parts = vec![format!(
+        "{} of {} the same",
+        count(view.same),
+        counted(view.statements, "statement")
+    )];
+    let mut part = |number: u64, always: bool, what: String| {
+        if number > 0 || always {
+            parts.push(what);
+        }
+    };
+    let errors = |number, what| format!("{} {what}", counted(number, "error"));
+    let following = |number: u64| match number {
+        0 => String::new(),
+        number => format!(" (and {} that only followed)", count(number)),
+    };
+    let lost = counted(view.lost + view.lost_unsent, "statement");
+    part(
+        view.lost + view.lost_unsent,
+        false,
+        format!("{lost} lost with the connection"),
+    );
+    let new = errors(view.errors_new, "new");
+    part(view.errors_new, true, new + &following(view.following));
+    part(
+        view.errors_other,
+        false,
+        errors(view.errors_other, "of another kind"),
+    );
+    part(
+        view.rows_differ,
+        false,
+        format!("{} with another number of rows", count(view.rows_differ)),
+    );
+    let gone = errors(view.errors_gone, "gone");
+    part(
+        view.errors_gone,
+        true,
+        gone + &following(view.following_gone),
+    );
+    part(
+        view.unknown,
+        false,
+        format!("{} of which the capture does not tell", count(view.unknown)),
+    );
+    part(
+        view.skipped,
+        false,
+        format!("{} not sent", count(view.skipped)),
+    );
+    let (tone, word) = match view.verdict {
+        "same" if view.lost_unsent + view.skipped + view.unknown == 0 => {
+            (Tone::Good, "The replay did what the capture did")
+        }
+        "same" => (Tone::Good, "What was replayed did what the capture did"),
+        "differs" => (Tone::Bad, "The replay did not do all that the capture did"),
+        _ => (Tone::Care, "Nothing could be set beside the capture"),
+    };
+    (tone, format!("{word}: {}.", parts.join(", ")))
+}
+
+fn rows_line(view: &DivergenceView) -> String {
+    match view.rows_compared {
+        0 => "Errors were compared, numbers of rows were not: the capture did not know any (no log does).".to_owned(),
+        some => format!("Rows were compared for {}.", counted(some, "statement")),
+    }
+}
+
+/// Two lines: how, how often and what; then the first place and message.
+fn difference(one: &DifferenceView, style: TextStyle) -> Vec<String> {
+    let code = |code: &Option<String>| code.clone().unwrap_or_default();
+    let what = match one.kind {
+        "lost" => format!("connection lost {}", code(&one.sqlstate)),
+        "error_new" => format!("new {}", code(&one.sqlstate)),
+        "error_other" => format!(
+            "{} instead of {}",
+            code(&one.sqlstate),
+            code(&one.captured_sqlstate)
+        ),
+        "rows" => "other rows".to_owned(),
+        _ => format!("gone {}", code(&one.captured_sqlstate)),
+    };
+    let sql = match (one.sql.as_str(), &one.fingerprint) {
+        ("", Some(fingerprint)) => fingerprint,
+        (sql, _) => sql,
+    };
+    let head = format!("{what} × {}", count(one.count));
+    let width = style.columns();
+    let painted = style.paint(Tone::Heading, &head);
+    let room = width.saturating_sub(head.chars().count() + 4);
+    let mut second = vec![format!("first {}", one.first.place())];
+    if let Some(rows) = one.rows {
+        let mut sums = Vec::new();
+        for (executions, sum, word) in [
+            (rows.more, rows.rows_more, "more"),
+            (rows.fewer, rows.rows_fewer, "fewer"),
+        ] {
+            if executions > 0 {
+                sums.push(format!(
+                    "{word} in {}, {} in all",
+                    count(executions),
+                    counted(sum, "row")
+                ));
+            }
+        }
+        sums.push(format!(
+            "at most {} → {}",
+            count(rows.largest_captured),
+            count(rows.largest_here)
+        ));
+        second.insert(0, sums.join("; "));
+    }
+    if one.following > 0 {
+        second.push(format!("{} only followed", count(one.following)));
+    }
+    if !one.first.message.is_empty() {
+        second.push(one.first.message.clone());
+    }
+    vec![
+        format!("  {painted}  {}", one_line(sql, room)),
+        format!("    {}", one_line(&second.join("; "), width - 4)),
+    ]
+}

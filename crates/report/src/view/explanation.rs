@@ -1,0 +1,126 @@
+//! Errors of a replay that are often not the server's doing, in words, with what to do.
+
+/// What an error means in a replay, and what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Explanation {
+    /// Codes that begin so: five characters, or a class of two.
+    codes: &'static [&'static str],
+    /// The option of the replay that it comes from; it is not told where the run was made without.
+    option: Option<&'static str>,
+    /// Where it comes from, and what to do.
+    pub(crate) text: &'static str,
+}
+
+/// The first that matches holds.
+const EXPLANATIONS: [Explanation; 10] = [
+    Explanation {
+        codes: &["42P18"],
+        option: None,
+        text: "the type of a parameter could not be inferred: the client named it, and a log does not say which; not the target's doing. Cast the parameter in the application's SQL, or capture from the wire, where types are seen",
+    },
+    Explanation {
+        codes: &["26000"],
+        option: None,
+        text: "a prepared statement was not there: it was prepared before the capture began, or in another session of a pooler. Begin the capture before the sessions, and replay against the server rather than a pooler in transaction mode",
+    },
+    Explanation {
+        codes: &["42P05"],
+        option: None,
+        text: "a prepared statement was there already: a pooler gave the session a connection that another one had used. Replay against the server, or with a pooler in session mode",
+    },
+    Explanation {
+        codes: &["08P01"],
+        option: None,
+        text: "the server could not make sense of a message, or a statement came with another number of parameters than it has. Look whether a pooler is in between; if none is, this is a fault of the replay: please report it",
+    },
+    Explanation {
+        codes: &["08"],
+        option: None,
+        text: "the connection was lost, and nobody knows whether the statement was done; what was left of its transaction was not sent. Look into the target's log at that time for a crash, a restart or a network's time limit, and replay again",
+    },
+    Explanation {
+        codes: &["57P01", "57P02", "57P03", "57P04"],
+        option: None,
+        text: "the target ended the connection: it was stopped, it crashed, somebody ended the backend or dropped the database. Look into its log at that time, and replay again",
+    },
+    Explanation {
+        codes: &["57P05", "25P03"],
+        option: None,
+        text: "the target ends sessions that are idle for too long, and replayed sessions wait as long as the captured ones did. Raise its idle_session_timeout or idle_in_transaction_session_timeout, or replay faster",
+    },
+    Explanation {
+        codes: &["57014"],
+        option: Some("statement_timeout"),
+        text: "--statement-timeout of this replay ended it: it took longer than that here. Raise the limit to see how long it takes",
+    },
+    Explanation {
+        codes: &["25006"],
+        option: Some("read_only"),
+        text: "--read-only of this replay had the server refuse what writes. Replay without it, against a copy that may be written",
+    },
+    Explanation {
+        codes: &["25P02"],
+        option: None,
+        text: "its transaction had failed before, by a statement that failed in the capture as well: look at what ended the transaction there, such as a ROLLBACK TO that is not in the capture",
+    },
+];
+
+/// What is known of this error in a replay with these options, if anything.
+pub(crate) fn explanation(
+    sqlstate: &str,
+    has_option: impl Fn(&str) -> bool,
+) -> Option<&'static Explanation> {
+    EXPLANATIONS.iter().find(|one| {
+        one.codes.iter().any(|code| sqlstate.starts_with(code))
+            && one.option.is_none_or(&has_option)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(sqlstate: &str, options: &[&str]) -> &'static str {
+        explanation(sqlstate, |option| options.contains(&option)).map_or("", |one| one.text)
+    }
+
+    #[test]
+    fn what_is_not_the_server_s_is_explained_with_what_to_do() {
+        for (sqlstate, words) in [
+            ("42P18", ["log does not say", "Cast"]),
+            ("26000", ["before the capture", "Begin the capture"]),
+            ("42P05", ["pooler", "Replay against the server"]),
+            ("08P01", ["parameters", "report it"]),
+            ("08006", ["lost", "target's log"]),
+            ("08001", ["lost", "target's log"]),
+            ("57P01", ["ended the connection", "its log"]),
+            ("57P05", ["idle", "Raise"]),
+            ("25P03", ["idle", "Raise"]),
+            ("25P02", ["failed before", "look at"]),
+        ] {
+            let text = told(sqlstate, &[]);
+            for word in words {
+                assert!(text.contains(word), "{sqlstate}: '{word}' in '{text}'");
+            }
+        }
+        for one in &EXPLANATIONS {
+            assert!(!one.text.ends_with('.'), "{}", one.text);
+            assert!(one.codes.iter().all(|code| [2, 5].contains(&code.len())));
+        }
+    }
+
+    #[test]
+    fn an_option_explains_only_where_it_was_given() {
+        assert_eq!(told("57014", &[]), "");
+        assert!(told("57014", &["statement_timeout"]).contains("--statement-timeout"));
+        assert_eq!(told("25006", &["statement_timeout"]), "");
+        assert!(told("25006", &["read_only"]).contains("--read-only"));
+    }
+
+    #[test]
+    fn the_server_s_own_errors_are_left_to_it() {
+        for sqlstate in ["42703", "23505", "40001", "?????", ""] {
+            assert_eq!(told(sqlstate, &["read_only", "statement_timeout"]), "");
+        }
+    }
+}
