@@ -29,6 +29,7 @@ mod login;
 mod options;
 mod pace;
 mod plan;
+mod portals;
 mod progress;
 mod queue;
 mod record;

@@ -32,6 +32,9 @@ pub struct Options {
     pub scale: Scale,
     /// The server keeps every session from writing.
     pub read_only: bool,
+    /// How many rows executions of named portals and further fetches ask for, where the capture does
+    /// not know it; `None`: all at the first, and further fetches are skipped.
+    pub fetch_size: Option<u32>,
     /// The server ends statements that take longer.
     pub statement_timeout: Option<Duration>,
     /// How long the target may be away, or not answer, before the replay gives up: connections are
@@ -63,6 +66,7 @@ impl Default for Options {
             scale: Scale::default(),
             read_only: false,
             statement_timeout: None,
+            fetch_size: None,
             patience: PATIENCE,
             logins: LoginMap::default(),
             workers: default_workers(),
@@ -144,6 +148,7 @@ impl Options {
             note("patience", Some(span(self.patience)));
         }
         note("read_only", self.read_only.then(|| "true".to_owned()));
+        note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {
             user,

@@ -20,6 +20,7 @@ use crate::encode;
 use crate::guard;
 use crate::job::{Action, Job};
 use crate::options::Options;
+use crate::portals::Portals;
 use crate::progress::Counters;
 use crate::target::Target;
 use crate::worker::{Inbox, ToWorker};
@@ -80,6 +81,7 @@ impl Planner<'_> {
         // Where sessions do not keep to the captured time, a round waits for the one before it.
         let rounds_wait = thinking.is_some() || self.options.speed == Speed::Max;
         let (mut round, mut late_ns) = (0, 0);
+        let mut portals = Portals::new(self.options.fetch_size);
         while let Some(step) = course.next()? {
             let mut event = step.event;
             let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
@@ -109,6 +111,7 @@ impl Planner<'_> {
                 due_ns,
                 self.target,
                 &self.options.logins,
+                &mut portals,
             );
             job.think_ns = think_ns;
             if withheld {
@@ -249,6 +252,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         };
         let mut half = Thinking::new("0.5".parse().unwrap());
         assert_eq!(half.of(&event(1, 100, Some(40))), None);
