@@ -229,6 +229,7 @@ mod tests {
     use super::*;
     use crate::encode;
     use crate::login::LoginMap;
+    use crate::portals::Portals;
     use crate::target::Target;
     use workload::Outcome;
 
@@ -246,6 +247,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         }
     }
 
@@ -254,6 +256,7 @@ mod tests {
         let target = Target::parse("host=h", |_| None).unwrap();
         let order = Order::new(Vec::new());
         let mut followed = Followed::default();
+        let mut portals = Portals::new(None);
         let script = [
             // (session, sequence, due, duration, sql) and how many commits it follows
             (event(1, 0, 0, 10, "BEGIN"), 0),
@@ -275,6 +278,7 @@ mod tests {
                 event.due_us * 1_000,
                 &target,
                 &LoginMap::default(),
+                &mut portals,
             );
             followed.place(event, &mut job, &order);
             found.push(job.after);

@@ -178,7 +178,7 @@ impl Worker {
 
         let login = taker.session.login.clone().expect("it has begun");
         let mut before: Vec<Messages> = Vec::new();
-        let mut say = |sql: &str| before.extend(encode::statement(sql));
+        let mut say = |sql: &str| before.extend(encode::text(sql));
         if !is_clean {
             say("DISCARD ALL");
             if let Some(role) = &login.role {

@@ -11,10 +11,10 @@ fn client(server: &Endpoint) -> Client {
     Client::connect(&server.url("postgres"), NoTls).unwrap()
 }
 
-fn options(commit_order: bool, workers: usize) -> Options {
+fn at_full_speed(workers: usize) -> Options {
     Options {
         speed: "max".parse().unwrap(),
-        commit_order,
+        commit_order: true,
         workers,
         ..Options::default()
     }
@@ -57,7 +57,7 @@ fn commits_come_in_the_order_of_the_capture() {
     let mut traffic = relay(&server);
     for workers in [1, 2] {
         client(&server).batch_execute("TRUNCATE baton").unwrap();
-        let (info, _) = traffic.replay(&options(true, workers), |_| ());
+        let (info, _) = traffic.replay(&at_full_speed(workers), |_| ());
         assert_eq!(info.done, info.statements, "{info:?}");
         assert_ne!(info.options["waits_for_commits"], "0");
         assert_eq!(info.options["let_go_before_commits"], "0", "{info:?}");
@@ -84,13 +84,17 @@ fn what_waits_with_a_lock_that_others_need_is_let_go() {
     // the commit of 2, which waits for 1's lock.
     traffic.simple(9, 1, "BEGIN");
     traffic.simple(10, 1, "SELECT n FROM t WHERE id = 1 FOR UPDATE");
-    traffic.simple(30, 2, "UPDATE t SET n = n + 1 WHERE id = 1");
-    traffic.simple(50, 1, "UPDATE t SET n = n + 10 WHERE id = 1");
-    traffic.simple(60, 1, "COMMIT");
-    traffic.disconnect(70, 1);
-    traffic.disconnect(70, 2);
+    traffic.simple(800, 2, "UPDATE t SET n = n + 1 WHERE id = 1");
+    traffic.simple(1_600, 1, "UPDATE t SET n = n + 10 WHERE id = 1");
+    traffic.simple(1_610, 1, "COMMIT");
+    traffic.disconnect(1_700, 1);
+    traffic.disconnect(1_700, 2);
     for commit_order in [false, true] {
-        let (info, executions) = traffic.replay(&options(commit_order, 1), |_| ());
+        let options = Options {
+            commit_order,
+            ..Options::default()
+        };
+        let (info, executions) = traffic.replay(&options, |_| ());
         assert!(
             statements(&executions)
                 .iter()
@@ -130,7 +134,7 @@ fn a_commit_that_fails_or_is_skipped_holds_nobody_up() {
     for session in 1..=3 {
         traffic.disconnect(70, session);
     }
-    let (info, executions) = traffic.replay(&options(true, 2), |_| ());
+    let (info, executions) = traffic.replay(&at_full_speed(2), |_| ());
     assert_eq!(info.skipped["copy_data_missing"], 1);
     assert_eq!(info.failed["23505"], 1);
     let last = statements(&executions)
