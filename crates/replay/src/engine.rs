@@ -196,7 +196,7 @@ pub fn replay(
         &incidents,
         clock,
         start_ns,
-        statements,
+        statements.saturating_sub(earlier.map_or(0, Earlier::statements)),
     ));
     observer.started(&meter);
     let (recorder, recorded) = crossbeam_channel::bounded::<Recorded>(RECORD_BATCHES_MAX);

@@ -101,6 +101,11 @@ impl Incidents {
                 "Cancel requests that did not reach the target.",
                 counts.cancels_failed,
             ),
+            (
+                "connections_handed_over",
+                "Connections that another session took over.",
+                counts.handed_over,
+            ),
         ]
         .map(|(name, help, value)| Counted { name, help, value })
         .into()

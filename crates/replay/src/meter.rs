@@ -6,7 +6,7 @@
 //!
 //! To add a counter: one line in the table [`Count`], and `meter.add(worker, Count::It, 1)` where it
 //! happens; for what is seldom and of all threads, one line in `Incidents::counted`. Whatever
-//! renders [`Readings`] shows it from then on.
+//! renders [`Readings`] shows it from then on, and the test of the dashboard asks for a panel.
 //!
 //! Deliberately absent: texts of metrics formats, and what the operating system knows of the process.
 

@@ -42,7 +42,7 @@ fn replay(page: &mut Page, readings: &Readings) {
     for (name, help, value) in [
         (
             "workload_statements",
-            "Statements of the workload, copies among them.",
+            "Statements to replay, copies among them; without those of a run that this one goes on with.",
             readings.statements as f64,
         ),
         (
