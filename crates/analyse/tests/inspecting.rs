@@ -19,6 +19,7 @@ fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
         source: 0,
         line: 0,
         prelude: false,
+        particulars: None,
     }
 }
 

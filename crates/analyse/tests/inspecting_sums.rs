@@ -49,6 +49,7 @@ fn inspect(
         source: 0,
         line: 1,
         prelude: false,
+        particulars: None,
     };
     let mut events = Vec::new();
     for session in 0..6u64 {

@@ -18,6 +18,12 @@ pub enum ColumnType {
     Text,
     /// A list of UTF-8, its elements nullable.
     TextList,
+    /// Bytes as they are.
+    Bytes,
+    /// A list of bytes, its elements nullable.
+    BytesList,
+    /// A list of unsigned numbers of 32 bits, none of them null.
+    U32List,
 }
 
 /// One column of a table.
@@ -79,6 +85,8 @@ impl Column {
 pub(crate) const LIST_ELEMENT: &str = "item";
 
 pub(crate) fn arrow_schema(columns: &[Column]) -> Arc<Schema> {
+    let list =
+        |element: DataType| DataType::List(Arc::new(Field::new(LIST_ELEMENT, element, true)));
     let fields: Vec<Field> = columns
         .iter()
         .map(|column| {
@@ -88,9 +96,10 @@ pub(crate) fn arrow_schema(columns: &[Column]) -> Arc<Schema> {
                 ColumnType::U32 => DataType::UInt32,
                 ColumnType::Bool => DataType::Boolean,
                 ColumnType::Text => DataType::Utf8,
-                ColumnType::TextList => {
-                    DataType::List(Arc::new(Field::new(LIST_ELEMENT, DataType::Utf8, true)))
-                }
+                ColumnType::TextList => list(DataType::Utf8),
+                ColumnType::Bytes => DataType::Binary,
+                ColumnType::BytesList => list(DataType::Binary),
+                ColumnType::U32List => list(DataType::UInt32),
             };
             Field::new(column.name, data_type, column.nullable)
         })

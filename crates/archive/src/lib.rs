@@ -12,6 +12,7 @@
 //! Deliberately absent: any knowledge of what the columns mean, and any query: the files are
 //! Parquet, so that DuckDB, Spark, Polars and ClickHouse read them as they are.
 
+mod builder;
 mod column;
 mod directory;
 mod error;

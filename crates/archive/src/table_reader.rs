@@ -9,12 +9,15 @@ use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, new_null_array};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::column::{Column, arrow_schema};
 use crate::error::ArchiveError;
 
-/// Rows decoded at a time: what a reader holds in memory.
-const BATCH_ROWS: usize = 2_048;
+/// Rows decoded at a time at most …
+const BATCH_ROWS_MAX: usize = 2_048;
+/// … and of long rows, so many that they have about this many bytes: what a reader holds in memory.
+const BATCH_BYTES: i64 = 32 << 20;
 
 /// Reads a table's files one after the other.
 pub struct TableReader {
@@ -90,8 +93,8 @@ impl TableReader {
         };
         let file = File::open(&path).map_err(|error| ArchiveError::io("read", &path, error))?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-            .map_err(|error| ArchiveError::damaged(&path, error))?
-            .with_batch_size(BATCH_ROWS);
+            .map_err(|error| ArchiveError::damaged(&path, error))?;
+        let batch_rows = batch_rows(builder.metadata());
         for (column, wanted) in self.columns.iter().zip(arrow_schema(self.columns).fields()) {
             let found = builder.schema().field_with_name(column.name);
             if found.is_err() && column.later {
@@ -110,11 +113,23 @@ impl TableReader {
         );
         let reader = builder
             .with_projection(mask)
+            .with_batch_size(batch_rows)
             .build()
             .map_err(|error| ArchiveError::damaged(&path, error))?;
         self.current = Some((path, reader));
         Ok(())
     }
+}
+
+/// How many rows to decode at a time, by the row group with the longest rows.
+fn batch_rows(metadata: &ParquetMetaData) -> usize {
+    let of_group = |group: &RowGroupMetaData| {
+        let row_bytes = group.total_byte_size() / group.num_rows().max(1);
+        BATCH_BYTES / row_bytes.max(1)
+    };
+    let fewest = metadata.row_groups().iter().map(of_group).min();
+    let rows = usize::try_from(fewest.unwrap_or(i64::MAX)).unwrap_or(BATCH_ROWS_MAX);
+    rows.clamp(1, BATCH_ROWS_MAX)
 }
 
 /// Some rows of a table. Columns are numbered in the order in which the reader asked for them.
@@ -161,7 +176,10 @@ impl Batch {
     }
 
     /// A list's elements; `None` for null.
-    pub fn text_list(&self, column: usize, row: usize) -> Option<Vec<Option<Box<str>>>> {
+    pub fn text_list<T>(&self, column: usize, row: usize) -> Option<Vec<Option<T>>>
+    where
+        T: for<'a> From<&'a str>,
+    {
         let array = self.columns[column].as_list::<i32>();
         if array.is_null(row) {
             return None;
@@ -171,9 +189,37 @@ impl Batch {
         Some(
             elements
                 .iter()
-                .map(|element| element.map(Box::from))
+                .map(|element| element.map(T::from))
                 .collect(),
         )
+    }
+
+    /// A value; `None` for null.
+    pub fn bytes(&self, column: usize, row: usize) -> Option<&[u8]> {
+        let array = self.columns[column].as_binary::<i32>();
+        array.is_valid(row).then(|| array.value(row))
+    }
+
+    /// A list's elements; `None` for null.
+    pub fn bytes_list(&self, column: usize, row: usize) -> Option<Vec<Option<Box<[u8]>>>> {
+        let array = self.columns[column].as_list::<i32>();
+        if array.is_null(row) {
+            return None;
+        }
+        let elements = array.value(row);
+        let elements = elements.as_binary::<i32>();
+        let owned = |element: Option<&[u8]>| element.map(Box::from);
+        Some(elements.iter().map(owned).collect())
+    }
+
+    /// A list's elements; `None` for null.
+    pub fn u32_list(&self, column: usize, row: usize) -> Option<Vec<u32>> {
+        let array = self.columns[column].as_list::<i32>();
+        if array.is_null(row) {
+            return None;
+        }
+        let elements = array.value(row);
+        Some(elements.as_primitive::<UInt32Type>().values().to_vec())
     }
 }
 

@@ -5,11 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Int64Builder, ListBuilder, PrimitiveBuilder, StringBuilder,
-    UInt32Builder, UInt64Builder,
-};
-use arrow_array::{ArrayRef, ArrowPrimitiveType, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -17,6 +13,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use sha2::{Digest, Sha256};
 
+use crate::builder::{Builder, append, settle_texts};
 use crate::column::{Column, ColumnType, LIST_ELEMENT, arrow_schema};
 use crate::directory::create_private;
 use crate::error::ArchiveError;
@@ -170,6 +167,52 @@ impl TableWriter {
             other => other.mismatch("text list"),
         }
         self.batch_bytes += bytes;
+    }
+
+    /// Gives the row's next column.
+    pub fn bytes<'a>(&mut self, value: impl Into<Option<&'a [u8]>>) {
+        let value = value.into();
+        self.batch_bytes += value.map_or(0, <[u8]>::len);
+        match self.builder() {
+            Builder::Bytes(builder) => builder.append_option(value),
+            other => other.mismatch("bytes"),
+        }
+    }
+
+    /// Gives the row's next column: a list, or null.
+    pub fn bytes_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a [u8]>>>) {
+        let mut bytes = 0;
+        match self.builder() {
+            Builder::BytesList(builder) => {
+                let some = values.is_some();
+                for value in values.into_iter().flatten() {
+                    bytes += value.map_or(0, <[u8]>::len);
+                    builder.values().append_option(value);
+                }
+                builder.append(some);
+            }
+            other => other.mismatch("bytes list"),
+        }
+        self.batch_bytes += bytes;
+    }
+
+    /// Gives the row's next column: a list, or null.
+    pub fn u32_list(&mut self, values: Option<impl Iterator<Item = u32>>) {
+        match self.builder() {
+            Builder::U32List(builder) => {
+                let some = values.is_some();
+                for value in values.into_iter().flatten() {
+                    builder.values().append_value(value);
+                }
+                builder.append(some);
+            }
+            other => other.mismatch("u32 list"),
+        }
+    }
+
+    /// The columns of a row.
+    pub fn columns(&self) -> &'static [Column] {
+        self.columns
     }
 
     /// Ends the row.
@@ -352,7 +395,10 @@ fn properties(columns: &[Column], options: TableOptions) -> WriterProperties {
             ColumnType::Text => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }
-            ColumnType::TextList => {
+            ColumnType::Bytes => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_statistics_enabled(path, EnabledStatistics::None),
+            ColumnType::TextList | ColumnType::BytesList => {
                 let path = [column.name, "list", LIST_ELEMENT].map(str::to_owned);
                 let path = ColumnPath::from(path.to_vec());
                 properties
@@ -392,89 +438,5 @@ impl Write for HashedFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-}
-
-/// Nulls that were given and not yet appended: many columns hold little else, and a run of them
-/// costs no more than one.
-type Nulls = usize;
-
-#[inline]
-fn append<T: ArrowPrimitiveType>(
-    builder: &mut PrimitiveBuilder<T>,
-    nulls: &mut Nulls,
-    value: Option<T::Native>,
-) {
-    match value {
-        None => *nulls += 1,
-        Some(value) => {
-            if *nulls > 0 {
-                builder.append_nulls(std::mem::take(nulls));
-            }
-            builder.append_value(value);
-        }
-    }
-}
-
-fn settled<T: ArrowPrimitiveType>(
-    builder: &mut PrimitiveBuilder<T>,
-    nulls: &mut Nulls,
-) -> ArrayRef {
-    builder.append_nulls(std::mem::take(nulls));
-    ArrayBuilder::finish(builder)
-}
-
-#[inline]
-fn settle_texts(builder: &mut StringBuilder, nulls: &mut Nulls) {
-    for _ in 0..std::mem::take(nulls) {
-        builder.append_null();
-    }
-}
-
-enum Builder {
-    U64(UInt64Builder, Nulls),
-    I64(Int64Builder, Nulls),
-    U32(UInt32Builder, Nulls),
-    Bool(BooleanBuilder),
-    Text(StringBuilder, Nulls),
-    TextList(ListBuilder<StringBuilder>),
-}
-
-impl Builder {
-    fn new(column: &Column) -> Self {
-        match column.kind {
-            ColumnType::U64 => Builder::U64(UInt64Builder::new(), 0),
-            ColumnType::I64 => Builder::I64(Int64Builder::new(), 0),
-            ColumnType::U32 => Builder::U32(UInt32Builder::new(), 0),
-            ColumnType::Bool => Builder::Bool(BooleanBuilder::new()),
-            ColumnType::Text => Builder::Text(StringBuilder::new(), 0),
-            ColumnType::TextList => Builder::TextList(ListBuilder::new(StringBuilder::new())),
-        }
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        match self {
-            Builder::U64(builder, nulls) => settled(builder, nulls),
-            Builder::I64(builder, nulls) => settled(builder, nulls),
-            Builder::U32(builder, nulls) => settled(builder, nulls),
-            Builder::Bool(builder) => ArrayBuilder::finish(builder),
-            Builder::Text(builder, nulls) => {
-                settle_texts(builder, nulls);
-                ArrayBuilder::finish(builder)
-            }
-            Builder::TextList(builder) => ArrayBuilder::finish(builder),
-        }
-    }
-
-    fn mismatch(&self, given: &str) -> ! {
-        let wanted = match self {
-            Builder::U64(..) => "u64",
-            Builder::I64(..) => "i64",
-            Builder::U32(..) => "u32",
-            Builder::Bool(_) => "bool",
-            Builder::Text(..) => "text",
-            Builder::TextList(_) => "text list",
-        };
-        panic!("a column of {wanted} was given {given}")
     }
 }

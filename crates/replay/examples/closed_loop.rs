@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         };
         writer.event(&event.borrowed())
     };

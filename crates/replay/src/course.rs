@@ -273,6 +273,7 @@ where
                 source: 0,
                 line: 0,
                 prelude: false,
+                particulars: None,
             },
             fingerprint: None,
             round: self.round - 1,
@@ -297,6 +298,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         }
     }
 

@@ -6,20 +6,28 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pgwire::frontend::{Close, Describe, Execute, Query, Sync};
+use pgwire::frontend::{
+    Close, CopyData, CopyDone, CopyFail, Describe, Execute, Flush, Query, Sync,
+};
 use pgwire::frontend::{bind, parse, target::Target as Of};
 use pgwire::{EncodeError, Format};
 use run::{Captured, Place, SkipReason, StatementKind};
 use workload::rewrite::Bearing;
-use workload::{Event, EventKind, Fingerprint, Sqlstate, Unreplayable};
+use workload::{
+    Boundary, CopyIn, Event, EventKind, Fingerprint, Parameter, Particulars, ResultFormat, Sqlstate,
+};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::LoginMap;
+use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
 use crate::target::Target;
 
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
+
+/// COPY data are sent in messages of at most this much.
+const COPY_BYTES_MAX: usize = 64 << 10;
 
 /// What is to be done for an event.
 pub(crate) fn job(
@@ -28,34 +36,29 @@ pub(crate) fn job(
     due_ns: i64,
     target: &Target,
     logins: &LoginMap,
+    portals: &mut Portals,
 ) -> Job {
     let kind = StatementKind::from(&event.kind);
-    let action = match (event.unreplayable, &event.kind) {
-        (Some(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
+    let particulars = event.particulars.as_deref();
+    let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
+        (particulars.awaited, particulars.boundary)
+    });
+    let action = match (portals.rows_max(&event), &event.kind) {
+        (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
         (
-            None,
+            Ok(_),
             EventKind::Connect {
                 database,
                 user,
                 application,
             },
         ) => Action::Connect(Box::new(logins.login(target, user, database, application))),
-        (None, EventKind::Simple { sql }) => send(simple(sql)),
-        (None, EventKind::Prepare { statement, sql }) => send(prepare(statement, sql)),
-        (
-            None,
-            EventKind::Execute {
-                statement,
-                portal,
-                sql,
-                parameters,
-            },
-        ) => send(execute(statement, portal, sql, parameters)),
-        (None, EventKind::Fetch { .. }) => {
-            Action::Skip(SkipReason::Unreplayable(Unreplayable::PortalFetch))
-        }
-        (None, EventKind::Cancel) => Action::Cancel,
-        (None, EventKind::Disconnect) => Action::Disconnect,
+        (Ok(_), EventKind::Cancel) => Action::Cancel,
+        (Ok(_), EventKind::Disconnect) => Action::Disconnect,
+        (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max) {
+            Ok(messages) => Action::Send(messages),
+            Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+        },
     };
     Job {
         session: event.session,
@@ -76,6 +79,8 @@ pub(crate) fn job(
             .kind
             .sql()
             .map_or(Bearing::default(), |sql| Bearing::of(sql)),
+        awaited,
+        boundary,
         action,
     }
 }
@@ -105,6 +110,8 @@ pub(crate) fn resumed(
         captured: Captured::default(),
         after: 0,
         bearing: Bearing::default(),
+        awaited: true,
+        boundary: Boundary::Sync,
         action: Action::Resume(Box::new(resumed)),
     }
 }
@@ -117,14 +124,9 @@ pub(crate) fn statement(sql: &str) -> Option<Messages> {
 /// The messages of a statement; `None` for what is none, or cannot be put into messages.
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
-        EventKind::Simple { sql } => simple(sql).ok(),
-        EventKind::Prepare { statement, sql } => prepare(statement, sql).ok(),
-        EventKind::Execute {
-            statement,
-            portal,
-            sql,
-            parameters,
-        } => execute(statement, portal, sql, parameters).ok(),
+        EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
+            messages_of(kind, None, 0).ok()
+        }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
         | EventKind::Cancel
@@ -132,11 +134,58 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     }
 }
 
-fn send(messages: Result<Messages, EncodeError>) -> Action {
-    match messages {
-        Ok(messages) => Action::Send(messages),
-        Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+/// The messages of an event that is a statement; none for others.
+fn messages_of(
+    kind: &EventKind,
+    particulars: Option<&Particulars>,
+    rows_max: u32,
+) -> Result<Messages, EncodeError> {
+    let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
+    let mut messages = match kind {
+        EventKind::Simple { sql } => simple(sql)?,
+        EventKind::Prepare { statement, sql } => prepare(statement, sql, types)?,
+        EventKind::Execute {
+            statement,
+            portal,
+            sql,
+            parameters,
+        } => {
+            let mut messages = begin(statement, sql, types)?;
+            let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
+            bind(statement, portal, parameters, formats, &mut messages.bytes)?;
+            execute(portal, rows_max, &mut messages.bytes)?;
+            messages
+        }
+        EventKind::Fetch { portal, .. } => {
+            let mut messages = Messages {
+                extended: true,
+                ..Messages::default()
+            };
+            execute(portal, rows_max, &mut messages.bytes)?;
+            messages
+        }
+        EventKind::Connect { .. } | EventKind::Cancel | EventKind::Disconnect => {
+            return Ok(Messages::default());
+        }
+    };
+    let boundary = particulars.map_or(Boundary::Sync, |particulars| particulars.boundary);
+    let copy = particulars.and_then(|particulars| particulars.copy.as_ref());
+    if let Some(copy) = copy {
+        let mut data = copy_in(copy)?;
+        if messages.extended {
+            end(boundary, &mut data);
+        }
+        messages.copy = Some(data);
     }
+    if messages.extended {
+        let at_once = match boundary {
+            // The server must be heard before it is known where the Sync belongs.
+            Boundary::Sync if copy.is_some() => Boundary::Flush,
+            boundary => boundary,
+        };
+        end(at_once, &mut messages.bytes);
+    }
+    Ok(messages)
 }
 
 fn simple(sql: &str) -> Result<Messages, EncodeError> {
@@ -151,50 +200,86 @@ fn simple(sql: &str) -> Result<Messages, EncodeError> {
     Ok(messages)
 }
 
-fn prepare(statement: &str, sql: &str) -> Result<Messages, EncodeError> {
-    let mut messages = begin(statement, sql)?;
+fn prepare(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeError> {
+    let mut messages = begin(statement, sql, types)?;
     // Drivers that prepare ask what the parameters and rows are.
     Describe {
         target: Of::Statement(statement.as_bytes()),
     }
     .encode(&mut messages.bytes)?;
-    Sync.encode(&mut messages.bytes);
     Ok(messages)
 }
 
-fn execute(
+/// Bind, and the Describe of the portal.
+fn bind(
     statement: &str,
     portal: &str,
-    sql: &str,
-    parameters: &[Option<Box<str>>],
-) -> Result<Messages, EncodeError> {
-    let mut messages = begin(statement, sql)?;
-    let out = &mut messages.bytes;
+    parameters: &[Option<Parameter>],
+    result_formats: &[ResultFormat],
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let is_binary = |value: &Option<Parameter>| matches!(value, Some(Parameter::Binary(_)));
+    // No format at all is text for all of them.
+    let said = match parameters.iter().any(is_binary) {
+        true => parameters,
+        false => &[],
+    };
     bind::encode(
         portal.as_bytes(),
         statement.as_bytes(),
-        std::iter::empty::<Format>(),
+        said.iter().map(|value| match is_binary(value) {
+            true => Format::Binary,
+            false => Format::Text,
+        }),
         parameters
             .iter()
-            .map(|value| value.as_ref().map(|text| text.as_bytes())),
-        std::iter::empty::<Format>(),
+            .map(|value| value.as_ref().map(Parameter::as_bytes)),
+        result_formats.iter().map(|format| match format {
+            ResultFormat::Text => Format::Text,
+            ResultFormat::Binary => Format::Binary,
+        }),
         out,
     )?;
     Describe {
         target: Of::Portal(portal.as_bytes()),
     }
-    .encode(out)?;
+    .encode(out)
+}
+
+fn execute(portal: &str, rows_max: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Execute {
         portal: portal.as_bytes(),
-        rows_max: 0,
+        rows_max: i32::try_from(rows_max).unwrap_or(i32::MAX),
     }
-    .encode(out)?;
-    Sync.encode(out);
-    Ok(messages)
+    .encode(out)
+}
+
+fn end(boundary: Boundary, out: &mut Vec<u8>) {
+    match boundary {
+        Boundary::Sync => Sync.encode(out),
+        Boundary::Flush => Flush.encode(out),
+        Boundary::Nothing => {}
+    }
+}
+
+/// What a client sent when it was asked for COPY data.
+fn copy_in(copy: &CopyIn) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Vec::with_capacity(copy.data.len() + copy.data.len() / COPY_BYTES_MAX * 5 + 64);
+    for data in copy.data.chunks(COPY_BYTES_MAX) {
+        CopyData { data }.encode(&mut out)?;
+    }
+    match &copy.failed {
+        None => CopyDone.encode(&mut out),
+        Some(reason) => CopyFail {
+            reason: reason.as_bytes(),
+        }
+        .encode(&mut out)?,
+    }
+    Ok(out)
 }
 
 /// Close and Parse. The unnamed statement needs no Close, and is parsed each time.
-fn begin(statement: &str, sql: &str) -> Result<Messages, EncodeError> {
+fn begin(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeError> {
     let mut messages = Messages {
         extended: true,
         ..Messages::default()
@@ -206,22 +291,27 @@ fn begin(statement: &str, sql: &str) -> Result<Messages, EncodeError> {
         }
         .encode(out)?;
         messages.close_bytes = out.len() as u32;
+        let mut named = hash(sql);
+        if !types.is_empty() {
+            // Of other types it is another statement.
+            named ^= hash(types);
+        }
         messages.named = Some(NamedStatement {
             name: hash(statement),
-            sql: hash(sql),
+            sql: named,
         });
     }
     parse::encode(
         statement.as_bytes(),
         sql.as_bytes(),
-        std::iter::empty(),
+        types.iter().copied(),
         out,
     )?;
     messages.parse_bytes = out.len() as u32 - messages.close_bytes;
     Ok(messages)
 }
 
-fn hash(text: &str) -> u64 {
+fn hash<T: Hash + ?Sized>(text: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use clock::Speed;
 use run::SkipReason;
-use workload::{ArchiveError, EventKind, Unreplayable, WorkloadReader};
+use workload::{ArchiveError, EventKind, WorkloadReader};
 
 use crate::course::Course;
 use crate::guard;
 use crate::options::Options;
+use crate::portals::Portals;
 
 /// What a replay would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,20 +48,18 @@ pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, 
         span_ns: (options.speed != Speed::Max).then_some(0),
         ..Forecast::default()
     };
+    let mut portals = Portals::new(options.fetch_size);
     while let Some(step) = course.next()? {
         let mut event = step.event;
         if let Some(span_ns) = &mut forecast.span_ns {
             *span_ns = timeline.due_ns(event.due_us).max(*span_ns);
         }
         forecast.sessions += u64::from(matches!(event.kind, EventKind::Connect { .. }));
+        let unreplayable = portals.rows_max(&event).err();
         if !event.kind.is_statement() {
             continue;
         }
         forecast.statements += 1;
-        let unreplayable = match (event.unreplayable, &event.kind) {
-            (None, EventKind::Fetch { .. }) => Some(Unreplayable::PortalFetch),
-            (reason, _) => reason,
-        };
         let skipped = match unreplayable {
             Some(reason) => Some(SkipReason::Unreplayable(reason)),
             None if options.read_only && !guard::keep_from_writing(&mut event) => {

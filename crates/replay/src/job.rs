@@ -2,7 +2,7 @@
 
 use run::{Captured, SkipReason, StatementKind};
 use workload::rewrite::Bearing;
-use workload::{Fingerprint, Sqlstate};
+use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::login::Login;
 use crate::resume::Resumed;
@@ -27,6 +27,11 @@ pub(crate) struct Job {
     pub(crate) after: u64,
     /// What it has to do with its session's transaction and with what that holds.
     pub(crate) bearing: Bearing,
+    /// It is sent when the session's previous event is done; if not, behind that one's messages.
+    pub(crate) awaited: bool,
+    /// What stands behind its messages; with anything but a Sync the answer may stay away until a
+    /// later one has it.
+    pub(crate) boundary: Boundary,
     pub(crate) action: Action,
 }
 
@@ -58,8 +63,11 @@ pub(crate) struct Messages {
     pub(crate) parse_bytes: u32,
     /// Which named statement this is of, as hashes; `None` for simple and unnamed.
     pub(crate) named: Option<NamedStatement>,
-    /// Whether it ends in a Sync.
+    /// Whether it is of the extended protocol, and so ends in what [`Job::boundary`] says.
     pub(crate) extended: bool,
+    /// What the server gets when it asks for COPY data, with the Sync behind it. Then the messages
+    /// end in a Flush: a Sync there would be taken as part of the data, or not.
+    pub(crate) copy: Option<Vec<u8>>,
 }
 
 /// A named statement: hashes of its name and of its SQL. 64 bits each: within one session a
@@ -99,6 +107,7 @@ pub(crate) mod test_jobs {
                 parse_bytes: 20,
                 named: Some(NamedStatement { name: 1, sql: 2 }),
                 extended: true,
+                copy: Some(b"c\0\0\0\x04".to_vec()),
             }),
             Action::Skip(SkipReason::Unreplayable(Unreplayable::ParametersCut)),
             Action::Refuse(Sqlstate(*b"22021"), "a NUL".to_owned()),
@@ -127,6 +136,8 @@ pub(crate) mod test_jobs {
                     begins: sequence % 3 == 0,
                     ends: sequence % 5 == 0,
                 },
+                awaited: sequence % 2 == 1,
+                boundary: Boundary::ALL[sequence as usize % 3],
                 action,
             })
             .collect()

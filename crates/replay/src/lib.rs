@@ -32,6 +32,7 @@ mod options;
 mod order;
 mod pace;
 mod plan;
+mod portals;
 mod progress;
 mod queue;
 mod record;

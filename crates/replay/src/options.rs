@@ -34,6 +34,9 @@ pub struct Options {
     pub scale: Scale,
     /// The server keeps every session from writing.
     pub read_only: bool,
+    /// How many rows executions of named portals and further fetches ask for, where the capture does
+    /// not know it; `None`: all at the first, and further fetches are skipped.
+    pub fetch_size: Option<u32>,
     /// The server ends statements that take longer.
     pub statement_timeout: Option<Duration>,
     /// How long the target may be away, or not answer, before the replay gives up: connections are
@@ -74,6 +77,7 @@ impl Default for Options {
             scale: Scale::default(),
             read_only: false,
             statement_timeout: None,
+            fetch_size: None,
             patience: PATIENCE,
             logins: LoginMap::default(),
             commit_order: false,
@@ -162,6 +166,7 @@ impl Options {
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
         note("read_only", self.read_only.then(|| "true".to_owned()));
+        note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {
             user,

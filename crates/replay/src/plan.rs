@@ -21,6 +21,7 @@ use crate::guard;
 use crate::job::{Action, Job};
 use crate::options::Options;
 use crate::order::{Followed, Order};
+use crate::portals::Portals;
 use crate::progress::Counters;
 use crate::resume::{Earlier, Passing, Turn};
 use crate::stopped_clock::StoppedClock;
@@ -92,6 +93,7 @@ impl Planner<'_> {
         let mut passing = self.earlier.map(|(earlier, _)| Passing::new(earlier));
         let mut behind_earlier = self.earlier.is_some();
         let (mut round, mut late_ns) = (0, 0);
+        let mut portals = Portals::new(self.options.fetch_size);
         while let Some(step) = course.next()? {
             let mut event = step.event;
             let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
@@ -148,6 +150,7 @@ impl Planner<'_> {
                 due_ns,
                 self.target,
                 &self.options.logins,
+                &mut portals,
             );
             job.think_ns = think_ns;
             if let Some((order, event)) = placed {
@@ -291,6 +294,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         };
         let mut half = Thinking::new("0.5".parse().unwrap());
         assert_eq!(half.of(&event(1, 100, Some(40))), None);

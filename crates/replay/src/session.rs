@@ -78,6 +78,10 @@ pub(crate) struct InFlight {
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
     pub(crate) extended: bool,
+    /// What the server gets when it asks for COPY data.
+    pub(crate) copy: Option<Vec<u8>>,
+    /// Its Sync comes with the COPY data; where the server does not ask for them, on its own.
+    pub(crate) owes_sync: bool,
     /// Whether a transaction was open when it was sent.
     pub(crate) in_transaction: bool,
     /// What was sent, where it bears on what the session holds.
@@ -101,8 +105,10 @@ pub(crate) enum Heard {
     Done,
     /// The session is where it was before its connection was lost.
     Restored,
-    /// The server waits for COPY data, which nobody has.
+    /// The server waits for COPY data.
     WantsCopyData,
+    /// The server did not ask for the COPY data that a Sync would have come with.
+    WantsSync,
 }
 
 /// Whether the session goes before its turn.
@@ -282,6 +288,9 @@ impl Session {
                         self.standing.command(complete.tag);
                         if let Some(flight) = &mut self.in_flight {
                             flight.rows += complete.rows().unwrap_or(0);
+                            if std::mem::take(&mut flight.owes_sync) {
+                                return Ok(Heard::WantsSync);
+                            }
                         }
                     }
                     tag::ERROR_RESPONSE => {
@@ -297,6 +306,9 @@ impl Session {
                         match &mut self.in_flight {
                             Some(flight) => {
                                 flight.error.get_or_insert(said);
+                                if std::mem::take(&mut flight.owes_sync) {
+                                    return Ok(Heard::WantsSync);
+                                }
                             }
                             None => self.restore_errors += u32::from(self.restoring > 0),
                         }
@@ -409,6 +421,8 @@ mod tests {
                 captured: Captured::default(),
                 after: 0,
                 bearing: Default::default(),
+                awaited: true,
+                boundary: workload::Boundary::Sync,
                 action: crate::job::Action::Disconnect,
             },
             due_ns: 0,
@@ -420,6 +434,8 @@ mod tests {
             error: None,
             named,
             extended: true,
+            copy: None,
+            owes_sync: false,
             in_transaction: false,
             bearing_bytes: None,
         }));
@@ -442,6 +458,7 @@ mod tests {
             parse_bytes: 5,
             named: Some(named),
             extended: true,
+            copy: None,
         }
     }
 

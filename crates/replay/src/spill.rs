@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use run::{Captured, Place, SkipReason, StatementKind};
 use workload::rewrite::Bearing;
-use workload::{Fingerprint, Sqlstate};
+use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;
@@ -142,6 +142,8 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     }
     put_option(out, job.captured.place.map(|place| place.source.into()));
     put_number(out, job.captured.place.map_or(0, |place| place.line));
+    out.push(u8::from(job.awaited));
+    put(out, job.boundary.name().as_bytes());
     match &job.action {
         Action::Connect(login) => {
             out.push(0);
@@ -159,6 +161,8 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
             put_option(out, messages.named.map(|named| named.name));
             put_option(out, messages.named.map(|named| named.sql));
             out.push(u8::from(messages.extended));
+            out.push(u8::from(messages.copy.is_some()));
+            put(out, messages.copy.as_deref().unwrap_or_default());
         }
         Action::Skip(reason) => {
             out.push(2);
@@ -185,7 +189,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let fingerprint = option(rest)?.map(Fingerprint);
     let duration_us = option(rest)?;
     let rows = option(rest)?;
-    let has_sqlstate = !bytes(rest)?.is_empty();
+    let has_sqlstate = !bytes_of(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
     let after = number(rest)?;
     let flags = take(rest, 3)?;
@@ -196,6 +200,8 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     };
     let source = option(rest)?;
     let line = number(rest)?;
+    let awaited = take(rest, 1)?[0] == 1;
+    let boundary = Boundary::from_name(&text(rest)?)?;
     let action = match take(rest, 1)?[0] {
         0 => Action::Connect(Box::new(Login {
             user: text(rest)?.into(),
@@ -206,7 +212,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
                 .map(Into::into),
         })),
         1 => {
-            let bytes = bytes(rest)?.to_vec();
+            let bytes = bytes_of(rest)?.to_vec();
             let close_bytes = number(rest)? as u32;
             let parse_bytes = number(rest)? as u32;
             let name = option(rest)?;
@@ -219,6 +225,11 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
                     .zip(sql)
                     .map(|(name, sql)| NamedStatement { name, sql }),
                 extended: take(rest, 1)?[0] == 1,
+                copy: {
+                    let some = take(rest, 1)?[0] == 1;
+                    let copy = bytes_of(rest)?.to_vec();
+                    some.then_some(copy)
+                },
             })
         }
         2 => Action::Skip(SkipReason::from_name(&text(rest)?)?),
@@ -246,6 +257,8 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
         },
         after,
         bearing,
+        awaited,
+        boundary,
         action,
     })
 }
@@ -266,13 +279,13 @@ fn option(rest: &mut &[u8]) -> Option<Option<u64>> {
     Some(some.then_some(value))
 }
 
-fn bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn bytes_of<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(number(rest)?).ok()?;
     take(rest, length)
 }
 
 fn text(rest: &mut &[u8]) -> Option<String> {
-    String::from_utf8(bytes(rest)?.to_vec()).ok()
+    String::from_utf8(bytes_of(rest)?.to_vec()).ok()
 }
 
 #[cfg(test)]

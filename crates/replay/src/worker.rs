@@ -322,6 +322,8 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         error: None,
         named: None,
         extended: messages.extended,
+        copy: None,
+        owes_sync: false,
         in_transaction: false,
         bearing_bytes: None,
     }

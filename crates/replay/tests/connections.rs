@@ -610,6 +610,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         });
     }
 

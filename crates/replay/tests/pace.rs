@@ -87,6 +87,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         });
         self.events.last_mut().unwrap()
     }

@@ -78,6 +78,7 @@ impl Script {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         });
         self
     }
@@ -107,7 +108,7 @@ impl Script {
         sql: &str,
         values: &[Option<&str>],
     ) -> &mut Self {
-        let parameters = values.iter().map(|value| value.map(Box::from)).collect();
+        let parameters = values.iter().map(|value| value.map(Into::into)).collect();
         self.at(
             due_ms,
             session,

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::parameter::Parameter;
+use crate::particulars::Particulars;
+
 /// One thing that a client did, with what the source knew of how it went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
@@ -26,6 +29,9 @@ pub struct Event {
     /// It was done before this workload's start, and is due at it: a slice keeps it because it
     /// brings its session to where the session was then ([`crate::rewrite`]).
     pub prelude: bool,
+    /// What only a capture from the wire knows; `None` in a workload from a log. Events that were
+    /// alike in it, such as the executions of one statement, share it.
+    pub particulars: Option<Arc<Particulars>>,
 }
 
 /// What a client did. SQL is shared: the executions of one prepared statement hold one text.
@@ -63,8 +69,8 @@ pub enum EventKind {
         portal: Arc<str>,
         /// The text of the prepared statement.
         sql: Arc<str>,
-        /// The parameters in text form, `None` for NULL.
-        parameters: Vec<Option<Box<str>>>,
+        /// The parameters, `None` for NULL.
+        parameters: Vec<Option<Parameter>>,
     },
     /// Fetched more rows from a portal that an earlier [`Self::Execute`] left open.
     Fetch {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::event::{Event, EventKind, Outcome, Unreplayable};
+use crate::parameter::{Parameter, ParameterRef};
+use crate::particulars::Particulars;
 
 /// One thing that a client did; as [`Event`], but with borrowed texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +28,8 @@ pub struct EventRef<'a> {
     pub line: u64,
     /// As [`Event::prelude`].
     pub prelude: bool,
+    /// As [`Event::particulars`].
+    pub particulars: Option<&'a Arc<Particulars>>,
 }
 
 /// What a client did; as [`EventKind`], whose variants and fields say what they mean.
@@ -94,14 +98,9 @@ impl<'a> KindRef<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Parameters<'a> {
     /// Each on its own.
-    Values(&'a [Option<Box<str>>]),
+    Values(&'a [Option<Parameter>]),
     /// One behind the other.
-    Packed {
-        /// All of them.
-        text: &'a str,
-        /// Where each ends in it; `None` for NULL.
-        ends: &'a [Option<u32>],
-    },
+    Packed(PackedValues<'a>),
 }
 
 impl<'a> Parameters<'a> {
@@ -112,7 +111,7 @@ impl<'a> Parameters<'a> {
     pub fn len(&self) -> usize {
         match self {
             Parameters::Values(values) => values.len(),
-            Parameters::Packed { ends, .. } => ends.len(),
+            Parameters::Packed(packed) => packed.ends.len(),
         }
     }
 
@@ -122,15 +121,25 @@ impl<'a> Parameters<'a> {
     }
 
     /// The values in order; `None` is NULL.
-    pub fn iter(&self) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
-        let (values, text, ends) = match *self {
-            Parameters::Values(values) => (values, "", &[][..]),
-            Parameters::Packed { text, ends } => (&[][..], text, ends),
+    pub fn iter(&self) -> impl Iterator<Item = Option<ParameterRef<'a>>> + use<'a> {
+        let (values, packed) = match *self {
+            Parameters::Values(values) => (values, PackedValues::default()),
+            Parameters::Packed(packed) => (&[][..], packed),
         };
         values
             .iter()
-            .map(|value| value.as_deref())
-            .chain(unpacked(text, ends))
+            .map(|value| value.as_ref().map(Parameter::borrowed))
+            .chain(packed.iter())
+    }
+
+    /// Whether one of them is in binary form.
+    pub fn has_binary(&self) -> bool {
+        match self {
+            Parameters::Values(values) => values
+                .iter()
+                .any(|value| matches!(value, Some(Parameter::Binary(_)))),
+            Parameters::Packed(packed) => !packed.binary.is_empty(),
+        }
     }
 }
 
@@ -140,18 +149,99 @@ impl PartialEq for Parameters<'_> {
     }
 }
 
+/// Values one behind the other: those in text form, and those in binary form.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PackedValues<'a> {
+    text: &'a str,
+    /// Each with one byte behind it: where there is a value, this is not empty.
+    binary: &'a [u8],
+    /// `None` for NULL.
+    ends: &'a [Option<End>],
+}
+
+impl<'a> PackedValues<'a> {
+    #[inline]
+    pub(crate) fn new(text: &'a str, binary: &'a [u8], ends: &'a [Option<End>]) -> Self {
+        PackedValues { text, binary, ends }
+    }
+
+    /// All texts, all bytes, and where each value ends in these.
+    #[inline]
+    pub(crate) fn parts(self) -> (&'a str, &'a [u8], &'a [Option<End>]) {
+        (self.text, self.binary, self.ends)
+    }
+
+    fn iter(self) -> impl Iterator<Item = Option<ParameterRef<'a>>> + use<'a> {
+        let PackedValues { text, binary, ends } = self;
+        let (mut text_from, mut binary_from) = (0, 0);
+        ends.iter().map(move |end| {
+            let end = (*end)?;
+            let at = end.at();
+            Some(if end.is_binary() {
+                let from = std::mem::replace(&mut binary_from, at);
+                ParameterRef::Binary(&binary[from..at - 1])
+            } else {
+                let from = std::mem::replace(&mut text_from, at);
+                ParameterRef::Text(&text[from..at])
+            })
+        })
+    }
+}
+
+/// Where a value ends among the texts, or among those in binary form: the highest bit says which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End(u32);
+
+impl End {
+    const BINARY: u32 = 1 << 31;
+
+    /// # Panics
+    /// Where the values together have 2 GiB; the server's messages have 1 GiB at most.
+    #[inline]
+    pub(crate) fn of_text(at: usize) -> Self {
+        assert!(at < Self::BINARY as usize, "a message has 1 GiB at most");
+        End(at as u32)
+    }
+
+    /// # Panics
+    /// As [`End::of_text`].
+    #[inline]
+    pub(crate) fn of_binary(at: usize) -> Self {
+        End(Self::of_text(at).0 | Self::BINARY)
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        (self.0 & !Self::BINARY) as usize
+    }
+
+    #[inline]
+    fn is_binary(self) -> bool {
+        self.0 & Self::BINARY != 0
+    }
+}
+
+/// Adds a value to those in binary form, which begin at `start`.
+pub(crate) fn push_binary(values: &mut Vec<u8>, value: &[u8], start: usize) -> End {
+    values.extend_from_slice(value);
+    values.push(0);
+    End::of_binary(values.len() - start)
+}
+
 /// Values one behind the other, in space that is used again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedParameters {
     text: String,
+    binary: Vec<u8>,
     /// Where each value ends; `None` for NULL.
-    ends: Vec<Option<u32>>,
+    ends: Vec<Option<End>>,
 }
 
 impl PackedParameters {
     /// Forgets all values, and keeps the space.
     pub fn clear(&mut self) {
         self.text.clear();
+        self.binary.clear();
         self.ends.clear();
     }
 
@@ -169,16 +259,24 @@ impl PackedParameters {
     /// Ends a value.
     ///
     /// # Panics
-    /// Where all values together have 4 GiB; the server's messages have 1 GiB at most.
+    /// Where all values together have 2 GiB; the server's messages have 1 GiB at most.
     #[inline]
     pub fn end_value(&mut self) {
-        let end = u32::try_from(self.text.len()).expect("a message of the server's has 1 GiB");
-        self.ends.push(Some(end));
+        self.ends.push(Some(End::of_text(self.text.len())));
     }
 
-    /// How much space it keeps for text, in bytes.
+    /// Adds a value in its type's binary form.
+    ///
+    /// # Panics
+    /// As [`Self::end_value`].
+    pub fn push_binary(&mut self, value: &[u8]) {
+        self.ends
+            .push(Some(push_binary(&mut self.binary, value, 0)));
+    }
+
+    /// How much space it keeps for values, in bytes.
     pub fn capacity_bytes(&self) -> usize {
-        self.text.capacity()
+        self.text.capacity() + self.binary.capacity()
     }
 
     /// How many there are.
@@ -192,31 +290,20 @@ impl PackedParameters {
     }
 
     /// The values in order; `None` is NULL.
-    pub fn iter(&self) -> impl Iterator<Item = Option<&str>> {
-        unpacked(&self.text, &self.ends)
+    pub fn iter(&self) -> impl Iterator<Item = Option<ParameterRef<'_>>> {
+        self.packed().iter()
+    }
+
+    #[inline]
+    fn packed(&self) -> PackedValues<'_> {
+        PackedValues::new(&self.text, &self.binary, &self.ends)
     }
 
     /// As an event holds them.
     #[inline]
     pub fn borrowed(&self) -> Parameters<'_> {
-        Parameters::Packed {
-            text: &self.text,
-            ends: &self.ends,
-        }
+        Parameters::Packed(self.packed())
     }
-}
-
-fn unpacked<'a>(
-    text: &'a str,
-    ends: &'a [Option<u32>],
-) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
-    let mut from = 0;
-    ends.iter().map(move |end| {
-        let end = (*end)? as usize;
-        let value = &text[from..end];
-        from = end;
-        Some(value)
-    })
 }
 
 impl Event {
@@ -267,6 +354,7 @@ impl Event {
             source: self.source,
             line: self.line,
             prelude: self.prelude,
+            particulars: self.particulars.as_ref(),
         }
     }
 }
@@ -301,7 +389,7 @@ impl EventRef<'_> {
                 sql: shared(sql),
                 parameters: parameters
                     .iter()
-                    .map(|value| value.map(Box::from))
+                    .map(|value| value.map(ParameterRef::to_parameter))
                     .collect(),
             },
             KindRef::Fetch {
@@ -326,6 +414,7 @@ impl EventRef<'_> {
             source: self.source,
             line: self.line,
             prelude: self.prelude,
+            particulars: self.particulars.cloned(),
         }
     }
 }
@@ -338,17 +427,24 @@ mod tests {
     proptest! {
         #[test]
         fn packed_values_are_the_values(
-            values in prop::collection::vec(prop::option::of(".{0,12}"), 0..9)
+            values in prop::collection::vec(
+                prop::option::of((".{0,12}", any::<bool>())), 0..9)
         ) {
-            let values: Vec<Option<Box<str>>> =
-                values.into_iter().map(|value| value.map(Into::into)).collect();
+            let value = |(text, binary): (String, bool)| match binary {
+                true => Parameter::from(text.as_bytes()),
+                false => Parameter::from(text),
+            };
+            let values: Vec<Option<Parameter>> =
+                values.into_iter().map(|drawn| drawn.map(value)).collect();
             let mut packed = PackedParameters::default();
             packed.push_text("left over");
+            packed.push_binary(b"this, too");
             packed.clear();
             for value in &values {
                 match value {
                     None => packed.push_null(),
-                    Some(text) => {
+                    Some(Parameter::Binary(bytes)) => packed.push_binary(bytes),
+                    Some(Parameter::Text(text)) => {
                         packed.push_text(text);
                         packed.end_value();
                     }

@@ -11,7 +11,9 @@ pub const KIND: &str = "workload";
 
 /// The version of the format that this build writes. A reader refuses a higher one.
 /// 2: events have a column `prelude`; without it, as in format 1, none is one.
-pub const FORMAT: u32 = 2;
+/// 3: events may have columns with what only a capture from the wire knows ([`crate::Particulars`],
+/// binary parameters); a file without them, as a log's, says nothing of it.
+pub const FORMAT: u32 = 3;
 
 /// Where a workload comes from: what the capture knows before it has read anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

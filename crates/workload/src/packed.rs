@@ -1,8 +1,12 @@
 //! Events on their way to the disk: many in a few large pieces of memory, none with pieces of its
 //! own.
 
+use std::sync::Arc;
+
 use crate::event::{Outcome, Unreplayable};
-use crate::event_ref::{EventRef, KindRef, Parameters};
+use crate::event_ref::{End, EventRef, KindRef, PackedValues, Parameters, push_binary};
+use crate::parameter::Parameter;
+use crate::particulars::Particulars;
 
 /// What makes an event's place in time order: due time, session, sequence.
 pub(crate) type Key = (i64, u64, u64);
@@ -12,7 +16,11 @@ pub(crate) type Key = (i64, u64, u64);
 pub(crate) struct PackedEvents {
     heads: Vec<Head>,
     text: String,
-    ends: Vec<Option<u32>>,
+    binary: Vec<u8>,
+    ends: Vec<Option<End>>,
+    /// A log has none.
+    particulars: Vec<Arc<Particulars>>,
+    particulars_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +50,12 @@ struct Head {
     /// Of the three texts that a kind has at most.
     lengths: [u32; 3],
     values_length: u32,
+    binary_at: usize,
+    binary_length: u32,
     ends_at: usize,
     ends_count: u32,
+    /// From 1; 0 for an event without.
+    particulars: u32,
 }
 
 impl PackedEvents {
@@ -58,21 +70,34 @@ impl PackedEvents {
     pub(crate) fn bytes(&self) -> usize {
         self.heads.len() * size_of::<Head>()
             + self.text.len()
-            + self.ends.len() * size_of::<Option<u32>>()
+            + self.binary.len()
+            + self.ends.len() * size_of::<Option<End>>()
+            + self.particulars_bytes
     }
 
     /// What they and the space for more take in memory, in bytes.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.heads.capacity() * size_of::<Head>()
             + self.text.capacity()
-            + self.ends.capacity() * size_of::<Option<u32>>()
+            + self.binary.capacity()
+            + self.ends.capacity() * size_of::<Option<End>>()
+            + self.particulars.capacity() * size_of::<Arc<Particulars>>()
     }
 
     /// Forgets all, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.heads.clear();
         self.text.clear();
+        self.binary.clear();
         self.ends.clear();
+        self.particulars.clear();
+        self.particulars_bytes = 0;
+    }
+
+    /// Whether there is something in them that only a capture from the wire knows.
+    #[inline]
+    pub(crate) fn is_from_wire(&self) -> bool {
+        !self.particulars.is_empty() || !self.binary.is_empty()
     }
 
     /// Adds one.
@@ -105,21 +130,31 @@ impl PackedEvents {
         for text in texts {
             self.text.push_str(text);
         }
-        let values_at = self.text.len();
+        let (values_at, binary_at) = (self.text.len(), self.binary.len());
         match values {
-            Parameters::Packed { text, ends } => {
+            Parameters::Packed(packed) => {
+                let (text, binary, ends) = packed.parts();
                 self.text.push_str(text);
+                self.binary.extend_from_slice(binary);
                 self.ends.extend_from_slice(ends);
             }
             Parameters::Values(values) => {
                 for value in values {
-                    let end = value.as_ref().map(|value| {
-                        self.text.push_str(value);
-                        length(&self.text[values_at..])
+                    let end = value.as_ref().map(|value| match value {
+                        Parameter::Text(text) => {
+                            self.text.push_str(text);
+                            End::of_text(self.text.len() - values_at)
+                        }
+                        Parameter::Binary(bytes) => push_binary(&mut self.binary, bytes, binary_at),
                     });
                     self.ends.push(end);
                 }
             }
+        }
+        if let Some(particulars) = event.particulars {
+            // A shared one is counted with each event: too much rather than too little.
+            self.particulars_bytes += particulars.bytes();
+            self.particulars.push(particulars.clone());
         }
         self.heads.push(Head {
             session: event.session,
@@ -134,6 +169,12 @@ impl PackedEvents {
             text_at,
             lengths: texts.map(length),
             values_length: length(&self.text[values_at..]),
+            binary_at,
+            binary_length: (self.binary.len() - binary_at) as u32,
+            particulars: match event.particulars {
+                Some(_) => self.particulars.len() as u32,
+                None => 0,
+            },
             ends_at,
             ends_count: (self.ends.len() - ends_at) as u32,
         });
@@ -171,10 +212,11 @@ impl PackedEvents {
                 statement: second,
                 portal: third,
                 sql: first,
-                parameters: Parameters::Packed {
-                    text: next(head.values_length),
-                    ends: &self.ends[head.ends_at..head.ends_at + head.ends_count as usize],
-                },
+                parameters: Parameters::Packed(PackedValues::new(
+                    next(head.values_length),
+                    &self.binary[head.binary_at..head.binary_at + head.binary_length as usize],
+                    &self.ends[head.ends_at..head.ends_at + head.ends_count as usize],
+                )),
             },
             Kind::Fetch => KindRef::Fetch {
                 statement: second,
@@ -194,6 +236,8 @@ impl PackedEvents {
             source: head.source,
             line: head.line,
             prelude: head.prelude,
+            particulars: (head.particulars > 0)
+                .then(|| &self.particulars[head.particulars as usize - 1]),
         }
     }
 }
@@ -212,7 +256,18 @@ mod tests {
         packed_values.push_null();
         packed_values.push_text("ü");
         packed_values.end_value();
-        let own_values = [Some("x".into()), None, Some("".into())];
+        packed_values.push_binary(b"\0\xff");
+        let own_values = [
+            Some("x".into()),
+            None,
+            Some(Parameter::from(&b"\0\x01"[..])),
+            Some("".into()),
+            Some(Parameter::from(&b"\xfe"[..])),
+        ];
+        let particulars = Arc::new(Particulars {
+            rows_max: Some(7),
+            ..Particulars::default()
+        });
         let (statement, portal, sql) = ("s", "p", "select 'ä'");
         let kinds = [
             KindRef::Connect {
@@ -257,12 +312,15 @@ mod tests {
             source: 2,
             line: 11,
             prelude: true,
+            particulars: matches!(kind, KindRef::Execute { .. }).then_some(&particulars),
         });
         let mut packed = PackedEvents::default();
         packed.push(&events[1]);
+        assert!(!packed.is_from_wire());
         packed.clear();
         events.iter().for_each(|event| packed.push(event));
         assert_eq!(packed.len(), events.len());
+        assert!(packed.is_from_wire());
         for (index, event) in events.iter().enumerate() {
             assert_eq!(packed.get(index), *event);
             assert_eq!(packed.key(index), (-3, 7, 9));

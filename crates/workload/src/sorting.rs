@@ -21,7 +21,7 @@ use crate::event::{Event, EventKind};
 use crate::event_ref::EventRef;
 use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
-use crate::table::{EVENT, EventRows, write_event};
+use crate::table::{EVENT, EventRows, event_columns, write_event};
 
 /// Rows in a part: what is written again when a late event belongs into it.
 pub(crate) const PART_ROWS_MAX: u64 = 1 << 20;
@@ -56,13 +56,18 @@ impl Item {
             } => {
                 let values: usize = parameters
                     .iter()
-                    .map(|value| 16 + value.as_ref().map_or(0, |text| text.len() + 16))
+                    .map(|value| {
+                        16 + value
+                            .as_ref()
+                            .map_or(0, |value| value.as_bytes().len() + 16)
+                    })
                     .sum();
                 sql.len() + values
             }
             kind => kind.sql().map_or(0, |sql| sql.len() + 16),
         };
-        size_of::<Item>() + texts
+        let particulars = self.event.particulars.as_ref();
+        size_of::<Item>() + texts + particulars.map_or(0, |particulars| particulars.bytes())
     }
 }
 
@@ -101,6 +106,10 @@ pub(crate) struct TimeOrder {
     late_runs: Vec<Vec<FileEntry>>,
     late_runs_made: u32,
     last_due_us: i64,
+    /// There are events with what only a capture from the wire knows: files have columns for it.
+    from_wire: bool,
+    /// Main parts that have no such columns, from before that was known.
+    narrow: Vec<FileEntry>,
 }
 
 /// Where an event of the window belongs, and where it is.
@@ -203,6 +212,8 @@ impl TimeOrder {
             late_runs: Vec::new(),
             late_runs_made: 0,
             last_due_us: i64::MIN,
+            from_wire: false,
+            narrow: Vec::new(),
         }
     }
 
@@ -219,6 +230,10 @@ impl TimeOrder {
         events: PackedEvents,
         fingerprints: Vec<Option<Fingerprint>>,
     ) -> Result<Vec<PackedEvents>, ArchiveError> {
+        if events.is_from_wire() && !self.from_wire {
+            self.from_wire = true;
+            self.end_narrow_parts()?;
+        }
         for (index, fingerprint) in fingerprints.iter().enumerate() {
             let key = events.key(index);
             self.last_due_us = self.last_due_us.max(key.0);
@@ -235,6 +250,15 @@ impl TimeOrder {
             self.leave_window(archive, self.window.order.len().div_ceil(8))?;
         }
         Ok(std::mem::take(&mut self.window.free))
+    }
+
+    /// What was written so far stays as it is.
+    fn end_narrow_parts(&mut self) -> Result<(), ArchiveError> {
+        if let Some(main) = self.main.take() {
+            self.narrow = main.finish()?;
+            self.rows_in_part = 0;
+        }
+        Ok(())
     }
 
     fn late(
@@ -266,7 +290,8 @@ impl TimeOrder {
     ) -> Result<(), ArchiveError> {
         self.window.order.sort();
         if self.main.is_none() && count > 0 {
-            self.main = Some(archive.table("events", EVENT, LAYOUT)?);
+            let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
+            self.main = Some(table.number_parts_from(self.narrow.len() as u32));
         }
         for at in 0..count {
             let Place { key, chunk, index } = self.window.order[at];
@@ -322,7 +347,7 @@ impl TimeOrder {
 
     fn late_run(&self, archive: &archive::ArchiveWriter) -> Result<TableWriter, ArchiveError> {
         Ok(archive
-            .table("late", EVENT, LAYOUT)?
+            .table("late", event_columns(self.from_wire), LAYOUT)?
             .number_parts_from(self.late_runs_made))
     }
 
@@ -344,10 +369,15 @@ impl TimeOrder {
         archive: &archive::ArchiveWriter,
     ) -> Result<Sorted, ArchiveError> {
         self.leave_window(archive, self.window.order.len())?;
-        let main = match self.main.take() {
-            Some(table) => table.finish()?,
-            None => archive.table("events", EVENT, LAYOUT)?.finish()?,
-        };
+        let mut main = std::mem::take(&mut self.narrow);
+        match self.main.take() {
+            Some(table) => main.extend(table.finish()?),
+            None if main.is_empty() => {
+                let columns = event_columns(self.from_wire);
+                main = archive.table("events", columns, LAYOUT)?.finish()?;
+            }
+            None => {}
+        }
         let base_us = self.base_us.unwrap_or(0);
         let start_wall_us = self
             .earliest_late_us
@@ -391,7 +421,7 @@ impl TimeOrder {
                 continue;
             }
             let mut table = archive
-                .table("merged", EVENT, LAYOUT)?
+                .table("merged", event_columns(self.from_wire), LAYOUT)?
                 .number_parts_from(merged_parts);
             let mut rows = EventsOf::open(&self.directory, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {

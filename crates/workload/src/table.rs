@@ -6,13 +6,16 @@ use std::sync::Arc;
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 
 use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
-use crate::event_ref::{EventRef, KindRef};
+use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::fingerprint::{Fingerprint, StatementClass};
+use crate::parameter::{Parameter, ParameterRef};
+use crate::particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat};
 use crate::session::Session;
 
-use ColumnType::{Bool, I64, Text, TextList, U32, U64};
+use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
 
-/// Columns of `events`.
+/// Columns of `events`. Those behind the first [`LOG_COLUMNS`] are only in files in which an event
+/// has something that no log knows.
 pub(crate) const EVENT: &[Column] = &[
     Column::required("session", U64),
     Column::required("sequence", U64),
@@ -35,7 +38,31 @@ pub(crate) const EVENT: &[Column] = &[
     Column::required("line", U64),
     // Since format 2.
     Column::later("prelude", Bool),
+    // Since format 3.
+    Column::later("parameters_binary", BytesList),
+    Column::later("parameter_types", U32List),
+    Column::later("result_formats", U32List),
+    Column::later("rows_max", U32),
+    Column::later("copy_data", Bytes),
+    Column::later("copy_failed", Text),
+    Column::later("awaited", Bool),
+    Column::later("boundary", Text),
+    Column::later("result_columns", TextList),
+    Column::later("result_values", TextList),
+    Column::later("result_values_binary", BytesList),
+    Column::later("result_digest", U64),
 ];
+
+/// So many columns has a file of `events` that says no more than a log.
+const LOG_COLUMNS: usize = 20;
+
+/// The columns for files of `events` that have what only a capture from the wire knows, or not.
+pub(crate) fn event_columns(from_wire: bool) -> &'static [Column] {
+    match from_wire {
+        true => EVENT,
+        false => &EVENT[..LOG_COLUMNS],
+    }
+}
 
 /// Columns of `sessions`.
 pub(crate) const SESSION: &[Column] = &[
@@ -95,7 +122,7 @@ pub(crate) fn write_event(
     table.text(statement);
     table.text(portal);
     table.text(event.kind.sql());
-    table.text_list(parameters.map(|values| values.iter()));
+    table.text_list(parameters.map(|values| texts(values.iter())));
     table.u64(event.outcome.duration_us);
     table.u64(event.outcome.rows);
     table.u64(event.outcome.bytes);
@@ -105,7 +132,100 @@ pub(crate) fn write_event(
     table.u32(event.source);
     table.u64(event.line);
     table.bool(event.prelude);
+    if table.columns().len() > LOG_COLUMNS {
+        write_from_wire(table, event, parameters);
+    }
     table.end_row()
+}
+
+fn texts<'a>(
+    values: impl Iterator<Item = Option<ParameterRef<'a>>>,
+) -> impl Iterator<Item = Option<&'a str>> {
+    values.map(|value| value.and_then(ParameterRef::text))
+}
+
+fn binaries<'a>(
+    values: impl Iterator<Item = Option<ParameterRef<'a>>>,
+) -> impl Iterator<Item = Option<&'a [u8]>> {
+    values.map(|value| value.and_then(ParameterRef::binary))
+}
+
+fn write_from_wire(
+    table: &mut TableWriter,
+    event: &EventRef<'_>,
+    parameters: Option<Parameters<'_>>,
+) {
+    let binary = parameters.filter(Parameters::has_binary);
+    table.bytes_list(binary.map(|values| binaries(values.iter())));
+    let particulars = event.particulars.map(|particulars| &**particulars);
+    let some = |list: &[u32]| (!list.is_empty()).then(|| list.to_vec().into_iter());
+    table.u32_list(particulars.and_then(|known| some(&known.parameter_types)));
+    let formats = particulars.map(|known| {
+        let number = |format: &ResultFormat| u32::from(*format == ResultFormat::Binary);
+        known.result_formats.iter().map(number)
+    });
+    table.u32_list(formats.filter(|formats| formats.len() > 0));
+    table.u32(particulars.and_then(|known| known.rows_max));
+    let copy = particulars.and_then(|known| known.copy.as_ref());
+    table.bytes(copy.map(|copy| &*copy.data));
+    table.text(copy.and_then(|copy| copy.failed.as_deref()));
+    // Tells particulars that say nothing from none at all.
+    table.bool(particulars.map(|known| known.awaited));
+    table.text(particulars.map(|known| known.boundary.name()));
+    let row = particulars.and_then(|known| known.first_row.as_ref());
+    table.text_list(row.map(|row| row.columns.iter().map(|name| Some(&**name))));
+    let values = row.map(|row| Parameters::Values(&row.values));
+    table.text_list(values.map(|values| texts(values.iter())));
+    let binary = values.filter(Parameters::has_binary);
+    table.bytes_list(binary.map(|values| binaries(values.iter())));
+    table.u64(particulars.and_then(|known| known.result_digest));
+}
+
+/// The particulars in a row of [`EVENT`]; an error says what is wrong with them.
+fn read_particulars(batch: &Batch, row: usize) -> Result<Option<Particulars>, String> {
+    let Some(awaited) = batch.bool(26, row) else {
+        return Ok(None);
+    };
+    let boundary = batch.text(27, row).unwrap_or_default();
+    let formats = batch.u32_list(22, row).unwrap_or_default();
+    let format = |number: u32| match number {
+        0 => Ok(ResultFormat::Text),
+        1 => Ok(ResultFormat::Binary),
+        other => Err(format!("{other} is no format of a result")),
+    };
+    Ok(Some(Particulars {
+        parameter_types: batch.u32_list(21, row).unwrap_or_default(),
+        result_formats: formats.into_iter().map(format).collect::<Result<_, _>>()?,
+        rows_max: batch.u32(23, row),
+        copy: batch.bytes(24, row).map(|data| CopyIn {
+            data: data.into(),
+            failed: batch.text(25, row).map(Into::into),
+        }),
+        awaited,
+        boundary: Boundary::from_name(boundary)
+            .ok_or_else(|| format!("a group of messages ends in unknown '{boundary}'"))?,
+        first_row: batch
+            .text_list::<Box<str>>(28, row)
+            .map(|columns| FirstRow {
+                columns: columns.into_iter().flatten().collect(),
+                values: values(batch, row, 29, 30),
+            }),
+        result_digest: batch.u64(31, row),
+    }))
+}
+
+/// Values, of which those in binary form are in a column of their own.
+fn values(batch: &Batch, row: usize, text: usize, binary: usize) -> Vec<Option<Parameter>> {
+    let mut values: Vec<Option<Parameter>> = batch.text_list(text, row).unwrap_or_default();
+    for (value, bytes) in values
+        .iter_mut()
+        .zip(batch.bytes_list(binary, row).unwrap_or_default())
+    {
+        if let Some(bytes) = bytes {
+            *value = Some(Parameter::Binary(bytes));
+        }
+    }
+    values
 }
 
 /// Makes events of rows. The executions of one statement share one text, as they did when they
@@ -114,6 +234,7 @@ pub(crate) fn write_event(
 pub(crate) struct EventRows {
     texts: HashMap<Box<str>, Arc<str>>,
     texts_bytes: usize,
+    last_particulars: Option<Arc<Particulars>>,
 }
 
 /// Shared texts are let go when they have grown to this.
@@ -134,6 +255,22 @@ impl EventRows {
             self.texts.insert(Box::from(text), shared.clone());
         }
         shared
+    }
+
+    /// Statements that are executed again and again are alike in them.
+    fn particulars(
+        &mut self,
+        batch: &Batch,
+        row: usize,
+    ) -> Result<Option<Arc<Particulars>>, String> {
+        let Some(read) = read_particulars(batch, row)? else {
+            return Ok(None);
+        };
+        match &self.last_particulars {
+            Some(last) if **last == read => {}
+            _ => self.last_particulars = Some(Arc::new(read)),
+        }
+        Ok(self.last_particulars.clone())
     }
 
     /// The event in a row of [`EVENT`]; an error says what is wrong with it.
@@ -162,7 +299,7 @@ impl EventRows {
                 statement: shared(self, 7),
                 portal: shared(self, 8),
                 sql: shared(self, 9),
-                parameters: batch.text_list(10, row).unwrap_or_default(),
+                parameters: values(batch, row, 10, 20),
             },
             "fetch" => EventKind::Fetch {
                 statement: shared(self, 7),
@@ -201,6 +338,7 @@ impl EventRows {
             source: batch.u32(17, row).unwrap_or_default(),
             line: batch.u64(18, row).unwrap_or_default(),
             prelude: batch.bool(19, row).unwrap_or_default(),
+            particulars: self.particulars(batch, row)?,
         };
         Ok((event, batch.u64(16, row).map(Fingerprint)))
     }

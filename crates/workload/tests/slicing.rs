@@ -25,6 +25,7 @@ fn event(session: u64, sequence: u64, due_us: i64, kind: EventKind) -> Event {
         source: session as u32,
         line: sequence,
         prelude: false,
+        particulars: None,
     }
 }
 

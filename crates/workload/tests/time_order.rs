@@ -26,6 +26,7 @@ fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
         source: 0,
         line: sequence + 1,
         prelude: false,
+        particulars: None,
     }
 }
 

@@ -1,6 +1,9 @@
 //! One statement of a workload: how often, how long, when, and an example.
 
-use workload::{Event, EventKind, Fingerprint, ServerEvent, ServerEventKind, Sqlstate};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use workload::{Event, EventKind, Fingerprint, Parameter, ServerEvent, ServerEventKind, Sqlstate};
 use workload::{StatementClass, StatementText};
 
 use crate::histogram::Histogram;
@@ -101,7 +104,7 @@ impl Literal {
         let parameters = match kind {
             EventKind::Execute { parameters, .. } => parameters
                 .iter()
-                .map(|value| value.as_deref().map(&mut keep))
+                .map(|value| value.as_ref().map(|value| keep(&shown(value))))
                 .collect(),
             _ => Vec::new(),
         };
@@ -111,6 +114,20 @@ impl Literal {
             cut,
         })
     }
+}
+
+/// A value as people read it: bytes as the server writes them.
+fn shown(value: &Parameter) -> Cow<'_, str> {
+    let bytes = match value {
+        Parameter::Text(text) => return Cow::Borrowed(text),
+        Parameter::Binary(bytes) => &bytes[..bytes.len().min(EXAMPLE_BYTES_MAX)],
+    };
+    let mut shown = String::with_capacity(2 + 2 * bytes.len());
+    shown.push_str("\\x");
+    for byte in bytes {
+        let _ = write!(shown, "{byte:02x}");
+    }
+    Cow::Owned(shown)
 }
 
 /// What is counted for one fingerprint.
@@ -254,5 +271,13 @@ mod tests {
         assert!(kept.len() + 9 <= EXAMPLE_BYTES_MAX && kept.len() + 11 > EXAMPLE_BYTES_MAX);
         assert!(kept.chars().all(|c| c == 'é'));
         assert_eq!(literal.parameters[1], None);
+        let kind = EventKind::Execute {
+            statement: Arc::from(""),
+            portal: Arc::from(""),
+            sql: Arc::from("select $1"),
+            parameters: vec![Some(Parameter::from(&b"\0\x7f"[..]))],
+        };
+        let literal = Literal::of(&kind).unwrap();
+        assert_eq!(literal.parameters, [Some("\\x007f".to_owned())]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use workload::PackedParameters;
+use workload::{PackedParameters, ParameterRef};
 
 use super::scan::{find, number};
 
@@ -133,7 +133,7 @@ impl CutValues {
     /// Whether a statement's values hold one that was cut.
     pub(super) fn any(&mut self, values: &PackedParameters) -> bool {
         let mut suspect = None;
-        for value in values.iter().flatten() {
+        for value in values.iter().flatten().filter_map(ParameterRef::text) {
             let kept = value.strip_suffix("...").map(str::len);
             self.look_again(kept, value);
             self.least_limit = self.least_limit.max(kept.unwrap_or(value.len()));
@@ -182,12 +182,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Parameter = Option<Box<str>>;
+    type Value = Option<Box<str>>;
 
-    fn parsed(list: &str) -> Result<Vec<Parameter>, ParametersError> {
+    fn parsed(list: &str) -> Result<Vec<Value>, ParametersError> {
         let mut values = PackedParameters::default();
         parse_parameters(list, &mut values)?;
-        Ok(values.iter().map(|value| value.map(Box::from)).collect())
+        let text = |value: Option<ParameterRef<'_>>| {
+            value.map(|value| value.text().expect("a log has text").into())
+        };
+        Ok(values.iter().map(text).collect())
     }
 
     fn packed(texts: &[&str]) -> PackedParameters {
@@ -199,8 +202,8 @@ mod tests {
         values
     }
 
-    fn list(values: &[Parameter]) -> String {
-        let one = |(index, value): (usize, &Parameter)| match value {
+    fn list(values: &[Value]) -> String {
+        let one = |(index, value): (usize, &Value)| match value {
             None => format!("${} = NULL", index + 1),
             Some(value) => format!("${} = '{}'", index + 1, value.replace('\'', "''")),
         };
@@ -224,7 +227,7 @@ mod tests {
                 1..12,
             )
         ) {
-            let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
+            let values: Vec<Value> = values.into_iter().map(|value| value.map(Into::into)).collect();
             prop_assert_eq!(parsed(&list(&values)), Ok(values));
         }
 
@@ -232,7 +235,7 @@ mod tests {
         fn a_cut_list_is_refused(
             values in prop::collection::vec(prop::option::of("[a', $1=]{0,9}"), 1..4), cut in 0usize..60
         ) {
-            let values: Vec<Parameter> = values.into_iter().map(|value| value.map(Into::into)).collect();
+            let values: Vec<Value> = values.into_iter().map(|value| value.map(Into::into)).collect();
             let whole = list(&values);
             let cut = cut % whole.len();
             if let Ok(fewer) = parsed(&whole[..cut]) {

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use workload::{EventRef, KindRef, Sqlstate, Unreplayable};
+use workload::{EventRef, KindRef, ParameterRef, Sqlstate, Unreplayable};
 
 /// What was counted of a log's events. It is part of the account, and is written and read with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Tallies {
             (Unreplayable::ParametersCut, _) => {
                 self.cut += 1;
                 if let KindRef::Execute { parameters, .. } = event.kind {
-                    let cut = parameters.iter().flatten();
+                    let cut = parameters.iter().flatten().filter_map(ParameterRef::text);
                     let cut = cut.filter(|value| value.ends_with("..."));
                     self.values_cut += cut.count() as u64;
                 }

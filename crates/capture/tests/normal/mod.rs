@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use capture::Collected;
-use workload::{Event, EventKind};
+use workload::{Event, EventKind, Parameter};
 
 /// Events by session and sequence, then the sessions.
 pub fn normal_form(collected: &Collected) -> String {
@@ -41,6 +41,10 @@ pub fn normal_form(collected: &Collected) -> String {
                 sql,
                 parameters,
             } => {
+                let parameters: Vec<Option<&str>> = parameters
+                    .iter()
+                    .map(|value| value.as_ref().and_then(Parameter::readable))
+                    .collect();
                 write!(text, " {statement:?}/{portal:?} {sql:?} {parameters:?}").unwrap();
             }
             EventKind::Cancel | EventKind::Disconnect => (),

@@ -179,7 +179,7 @@ fn same_values(event: &Event, values: &Values) -> bool {
         Values::None | Values::Missing => parameters.is_empty(),
         Values::Known { values, .. } => parameters
             .iter()
-            .map(Option::as_deref)
+            .map(|value| value.as_ref().and_then(workload::Parameter::readable))
             .eq(values.iter().map(Option::as_deref)),
     }
 }

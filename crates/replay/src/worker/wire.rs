@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use pgwire::backend::TransactionStatus;
 use pgwire::frontend::{CopyFail, Sync, Terminate};
 use run::Outcome;
-use workload::Sqlstate;
+use workload::{Boundary, Sqlstate};
 
 use super::{Slot, Worker, done, flight};
 use crate::epoll::Interest;
@@ -24,13 +24,14 @@ impl Worker {
         &mut self,
         slot: usize,
         mut job: Job,
-        messages: Messages,
+        mut messages: Messages,
         session_lag_ns: u64,
     ) {
         let Slot {
             session, socket, ..
         } = &mut self.slots[slot];
         let Some(socket) = socket else { return };
+        let copy = messages.copy.take();
         let guarded;
         let mut needed = session.needed(&messages);
         if session.guard.is_needed() {
@@ -42,10 +43,17 @@ impl Worker {
         if self.parts.at_full_speed {
             job.due_ns = sent_ns;
         }
-        let result = socket.write(needed);
+        // What is left of COPY data that the server did not want to the end goes first.
+        let result = match session.unsent.is_empty() {
+            true => socket.write(needed),
+            false => Ok(0),
+        };
         let wants_write = socket.wants_write();
         let mut in_flight = flight(job, sent_ns, session_lag_ns, &messages);
         in_flight.named = messages.named;
+        let ends_group = in_flight.job.boundary == Boundary::Sync;
+        in_flight.owes_sync = copy.is_some() && messages.extended && ends_group;
+        in_flight.copy = copy;
         in_flight.in_transaction = session.standing.in_transaction();
         if in_flight.job.bearing.holds {
             in_flight.bearing_bytes = Some(messages.bytes.as_slice().into());
@@ -155,7 +163,12 @@ impl Worker {
                         self.restored(slot, now_ns);
                         became_free = true;
                     }
-                    Ok(Heard::WantsCopyData) => self.refuse_copy(slot),
+                    Ok(Heard::WantsCopyData) => self.answer_copy(slot),
+                    Ok(Heard::WantsSync) => {
+                        let mut sync = Vec::new();
+                        Sync.encode(&mut sync);
+                        self.write_later(slot, sync);
+                    }
                     Err(error) => {
                         became_free |= self.lost(slot, &error.to_string());
                         break;
@@ -177,8 +190,15 @@ impl Worker {
         }
     }
 
-    /// The data of a COPY is not in the workload: it fails cleanly.
-    pub(super) fn refuse_copy(&mut self, slot: usize) {
+    /// The server waits for the data of a COPY. Where they are not in the workload, it fails cleanly.
+    fn answer_copy(&mut self, slot: usize) {
+        if let Some(flight) = &mut self.slots[slot].session.in_flight
+            && let Some(data) = flight.copy.take()
+        {
+            flight.owes_sync = false;
+            self.write_later(slot, data);
+            return;
+        }
         let mut refusal = Vec::new();
         CopyFail {
             reason: b"the data is not in the workload",

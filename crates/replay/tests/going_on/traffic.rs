@@ -83,6 +83,7 @@ impl Traffic {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         });
         self.events.last_mut().unwrap()
     }

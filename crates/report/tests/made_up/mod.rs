@@ -104,6 +104,7 @@ pub fn inspected(made: Made) -> InspectView {
         source: 0,
         line: 1,
         prelude: false,
+        particulars: None,
     });
     let statements = (0..3_000i64)
         .filter(|number| number % 600 > number / 60)
@@ -135,6 +136,7 @@ pub fn inspected(made: Made) -> InspectView {
                 source: 0,
                 line: 2 + number as u64,
                 prelude: false,
+                particulars: None,
             };
             (event, Some(Fingerprint(which)))
         });

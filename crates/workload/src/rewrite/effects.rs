@@ -6,6 +6,7 @@
 
 use super::parts::{Lexeme, Part};
 use crate::fingerprint::{StatementClass, classify};
+use crate::parameter::Parameter;
 
 /// One thing that a statement does to its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +142,7 @@ pub(super) fn may_have_effects(sql: &str) -> bool {
 }
 
 /// The effects of one statement with these parameters, in their order.
-pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> Vec<Effect> {
+pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Parameter>]) -> Vec<Effect> {
     let words = Words(&part.words);
     let Some(Lexeme::Word(first)) = part.words.first() else {
         return Vec::new();
@@ -410,7 +411,7 @@ fn into_temporary(words: &Words<'_>) -> Option<Effect> {
 }
 
 /// What the functions do that a query calls.
-fn calls(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<Effect> {
+fn calls(words: &[Lexeme<'_>], parameters: &[Option<Parameter>]) -> Vec<Effect> {
     let mut effects = Vec::new();
     for (place, word) in words.iter().enumerate() {
         let opens = words.get(place + 1).is_some_and(|next| next.is_symbol("("));
@@ -467,7 +468,7 @@ fn unquoted(text: &str) -> &str {
 const CALL_WORDS_MAX: usize = 200;
 
 /// The arguments of a call, from behind its bracket, as texts; parameters are put in as literals.
-fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<String> {
+fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Parameter>]) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut one = String::new();
     let mut depth = 0_u32;
@@ -486,7 +487,7 @@ fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Box<str>>]) -> Vec<Strin
             Lexeme::Value(text) => text
                 .strip_prefix('$')
                 .and_then(|number| number.parse::<usize>().ok())
-                .and_then(|number| parameters.get(number.checked_sub(1)?)?.as_deref()),
+                .and_then(|number| parameters.get(number.checked_sub(1)?)?.as_ref()?.readable()),
             _ => None,
         };
         let after_word = one.ends_with(|c: char| c.is_alphanumeric() || c == '\'');

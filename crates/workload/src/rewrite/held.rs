@@ -127,6 +127,7 @@ fn event(kind: EventKind, sqlstate: Option<Sqlstate>, sequence: u64) -> Event {
         source: 0,
         line: 0,
         prelude: false,
+        particulars: None,
     }
 }
 

@@ -12,6 +12,7 @@
 //! written in read-only transactions before 16 (release notes of 16).
 
 use super::parts::{Lexeme, Part, parts};
+use crate::parameter::Parameter;
 
 /// What becomes of a text in a replay that must not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ const UNBOUND: [&str; 14] = [
 ];
 
 /// What becomes of a text with its parameters.
-pub fn read_only(sql: &str, parameters: &[Option<Box<str>>]) -> ReadOnly {
+pub fn read_only(sql: &str, parameters: &[Option<Parameter>]) -> ReadOnly {
     let parts = parts(sql);
     let ends = |part: &Part<'_>| {
         ["commit", "end", "rollback", "abort"]
@@ -94,7 +95,7 @@ fn names_setting(text: &str) -> bool {
     text.to_ascii_lowercase().contains(SETTING)
 }
 
-fn is_withheld(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> bool {
+fn is_withheld(part: &Part<'_>, parameters: &[Option<Parameter>]) -> bool {
     // A procedure or block may end the transaction, and begin one that is read-write.
     if first(part, "call") || first(part, "do") {
         return true;
@@ -121,7 +122,7 @@ fn is_withheld(part: &Part<'_>, parameters: &[Option<Box<str>>]) -> bool {
         name.is_some_and(|name| name == "set_config" || name == "pg_settings")
     });
     let named_by_parameter = || {
-        let mut texts = parameters.iter().flatten();
+        let mut texts = parameters.iter().flatten().filter_map(Parameter::readable);
         texts.any(|text| names_setting(text))
     };
     if sets_by_name && (names_setting(part.text) || named_by_parameter()) {
@@ -246,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(alone(sql), ReadOnly::Withheld, "{sql}");
         }
-        let name: Option<Box<str>> = Some("Default_Transaction_Read_Only".into());
+        let name: Option<Parameter> = Some("Default_Transaction_Read_Only".into());
         let parameters = [name, Some("off".into()), None];
         let by_parameter = read_only("SELECT set_config($1, $2, false)", &parameters);
         assert_eq!(by_parameter, ReadOnly::Withheld);

@@ -365,9 +365,11 @@ pub(super) fn bytes_of(event: &Event) -> usize {
     let values = match &event.kind {
         EventKind::Execute { parameters, .. } => parameters
             .iter()
-            .map(|value| 16 + value.as_ref().map_or(0, |text| text.len()))
+            .map(|value| 16 + value.as_ref().map_or(0, |value| value.as_bytes().len()))
             .sum(),
         _ => 0,
     };
+    let particulars = event.particulars.as_ref();
+    let values = values + particulars.map_or(0, |particulars| particulars.bytes());
     size_of::<Event>() + event.kind.sql().map_or(0, |sql| sql.len()) + values
 }

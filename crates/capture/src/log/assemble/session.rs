@@ -261,6 +261,7 @@ impl Live {
             source: place.source,
             line: place.line,
             prelude: false,
+            particulars: None,
         };
         self.sequence += 1;
         output.account.events += 1;

@@ -455,9 +455,10 @@ fn fact_22_of_sampled_steps_those_with_other_values_are_of_another_execution() {
         .events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Execute { parameters, .. } => {
-                Some((parameters[0].as_deref().unwrap(), event.outcome.duration_us))
-            }
+            EventKind::Execute { parameters, .. } => Some((
+                parameters[0].as_ref()?.readable()?,
+                event.outcome.duration_us,
+            )),
             _ => None,
         })
         .collect();

@@ -6,7 +6,7 @@ fn of(sql: &str) -> Vec<Effect> {
 }
 
 fn of_bound(sql: &str, values: &[&str]) -> Vec<Effect> {
-    let values: Vec<Option<Box<str>>> = values.iter().map(|value| Some((*value).into())).collect();
+    let values: Vec<Option<Parameter>> = values.iter().map(|value| Some((*value).into())).collect();
     let found: Vec<Effect> = parts(sql)
         .iter()
         .flat_map(|part| effects(part, &values))

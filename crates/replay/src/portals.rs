@@ -1,0 +1,175 @@
+//! How many rows an Execute asks for, and which further fetches have a portal to fetch from.
+//!
+//! A portal that was executed for some of its rows can be fetched from again; one that gave all of
+//! them cannot. A log does not say how many rows a client asked for, so without a size to assume the
+//! replay asks for all of them at the first, and further fetches are skipped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use workload::{Event, EventKind, Unreplayable};
+
+/// Portals of one session that are remembered: they end with their transaction, which is not
+/// followed here.
+const PORTALS_MAX: usize = 64;
+
+/// The portals that may have more rows.
+#[derive(Debug, Default)]
+pub(crate) struct Portals {
+    /// What executions of named portals ask for where the capture does not know it.
+    fetch_size: Option<u32>,
+    /// By session.
+    open: HashMap<u64, Vec<Arc<str>>>,
+}
+
+impl Portals {
+    pub(crate) fn new(fetch_size: Option<u32>) -> Self {
+        Portals {
+            fetch_size,
+            open: HashMap::new(),
+        }
+    }
+
+    /// Takes in the sessions' next event. How many rows its Execute asks for, 0 for all of them and
+    /// for what has none; an error says why it is not sent.
+    pub(crate) fn rows_max(&mut self, event: &Event) -> Result<u32, Unreplayable> {
+        let known = event
+            .particulars
+            .as_ref()
+            .and_then(|particulars| particulars.rows_max);
+        match &event.kind {
+            EventKind::Execute { portal, .. } => {
+                let assumed = self.fetch_size.filter(|_| !portal.is_empty());
+                let rows_max = known.or(assumed).unwrap_or(0);
+                self.note(
+                    event.session,
+                    portal,
+                    rows_max > 0 && event.unreplayable.is_none(),
+                );
+                event.unreplayable.map_or(Ok(rows_max), Err)
+            }
+            EventKind::Fetch { portal, .. } => match event.unreplayable {
+                // From a log all of them are marked so.
+                None | Some(Unreplayable::PortalFetch) if self.is_open(event.session, portal) => {
+                    known.or(self.fetch_size).ok_or(Unreplayable::PortalFetch)
+                }
+                reason => Err(reason.unwrap_or(Unreplayable::PortalFetch)),
+            },
+            EventKind::Connect { .. } | EventKind::Disconnect => {
+                self.open.remove(&event.session);
+                event.unreplayable.map_or(Ok(0), Err)
+            }
+            EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Cancel => {
+                event.unreplayable.map_or(Ok(0), Err)
+            }
+        }
+    }
+
+    fn is_open(&self, session: u64, portal: &str) -> bool {
+        let portals = self.open.get(&session);
+        portals.is_some_and(|portals| portals.iter().any(|open| **open == *portal))
+    }
+
+    fn note(&mut self, session: u64, portal: &Arc<str>, open: bool) {
+        if !open && self.open.is_empty() {
+            return;
+        }
+        let portals = self.open.entry(session).or_default();
+        portals.retain(|known| known != portal);
+        if open {
+            if portals.len() == PORTALS_MAX {
+                portals.remove(0);
+            }
+            portals.push(portal.clone());
+        } else if portals.is_empty() {
+            self.open.remove(&session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Particulars;
+
+    fn event(kind: EventKind, rows_max: Option<u32>) -> Event {
+        Event {
+            session: 1,
+            sequence: 0,
+            due_us: 0,
+            kind,
+            outcome: workload::Outcome::default(),
+            unreplayable: None,
+            source: 0,
+            line: 0,
+            prelude: false,
+            particulars: rows_max.map(|_| {
+                Arc::new(Particulars {
+                    rows_max,
+                    ..Particulars::default()
+                })
+            }),
+        }
+    }
+
+    fn execute(portal: &str, rows_max: Option<u32>) -> Event {
+        let kind = EventKind::Execute {
+            statement: "s".into(),
+            portal: portal.into(),
+            sql: "select".into(),
+            parameters: Vec::new(),
+        };
+        event(kind, rows_max)
+    }
+
+    fn fetch(portal: &str, rows_max: Option<u32>) -> Event {
+        let kind = EventKind::Fetch {
+            statement: "s".into(),
+            portal: portal.into(),
+            sql: "select".into(),
+        };
+        event(kind, rows_max)
+    }
+
+    const SKIPPED: Result<u32, Unreplayable> = Err(Unreplayable::PortalFetch);
+
+    #[test]
+    fn a_portal_that_gave_all_its_rows_is_not_fetched_from() {
+        let mut portals = Portals::new(None);
+        assert_eq!(portals.rows_max(&execute("c", None)), Ok(0));
+        assert_eq!(portals.rows_max(&fetch("c", None)), SKIPPED);
+        assert_eq!(portals.rows_max(&fetch("c", Some(5))), SKIPPED);
+        assert_eq!(portals.rows_max(&execute("c", Some(5))), Ok(5));
+        assert_eq!(portals.rows_max(&fetch("c", Some(7))), Ok(7));
+        assert_eq!(portals.rows_max(&fetch("c", Some(0))), Ok(0));
+        assert_eq!(portals.rows_max(&fetch("d", Some(7))), SKIPPED);
+        assert_eq!(portals.rows_max(&execute("c", Some(0))), Ok(0));
+        assert_eq!(portals.rows_max(&fetch("c", Some(7))), SKIPPED);
+        assert!(portals.open.is_empty());
+    }
+
+    #[test]
+    fn a_size_is_assumed_for_named_portals_alone() {
+        let mut portals = Portals::new(Some(10));
+        assert_eq!(portals.rows_max(&execute("", None)), Ok(0));
+        assert_eq!(portals.rows_max(&fetch("", None)), SKIPPED);
+        assert_eq!(portals.rows_max(&execute("c", None)), Ok(10));
+        let of_a_log = Event {
+            unreplayable: Some(Unreplayable::PortalFetch),
+            ..fetch("c", None)
+        };
+        assert_eq!(portals.rows_max(&of_a_log), Ok(10));
+        // What was not opened has nothing to fetch from.
+        let cut = Event {
+            unreplayable: Some(Unreplayable::ParametersCut),
+            ..execute("c", None)
+        };
+        assert_eq!(portals.rows_max(&cut), Err(Unreplayable::ParametersCut));
+        assert_eq!(portals.rows_max(&of_a_log), SKIPPED);
+        portals.rows_max(&execute("c", None)).unwrap();
+        portals
+            .rows_max(&event(EventKind::Disconnect, None))
+            .unwrap();
+        assert_eq!(portals.rows_max(&of_a_log), SKIPPED);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a capture from the wire knows of an event, and a log does not.
+
+use std::sync::Arc;
+
+use crate::parameter::Parameter;
+
+/// What a capture from the wire knows of an event beyond what a log does. An event of a log has none
+/// of it ([`crate::Event::particulars`]); one that says no more than that it was sent in the usual way
+/// has [`Particulars::default`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Particulars {
+    /// The types that the client gave the first parameters when it prepared the statement, as OIDs;
+    /// 0, and what is missing at the end, were left to the server.
+    pub parameter_types: Vec<u32>,
+    /// In which form the client wanted the result's columns: none, all in text; one, all in this
+    /// form; otherwise one for each.
+    pub result_formats: Vec<ResultFormat>,
+    /// How many rows an Execute or Fetch asked for at most; 0 is all. `None`: not known, or of
+    /// another kind.
+    pub rows_max: Option<u32>,
+    /// What the client sent when the server asked it for the data of `COPY … FROM STDIN`, of the
+    /// first COPY where a text has several.
+    pub copy: Option<CopyIn>,
+    /// The answer to the session's previous event was there when it was sent. If not, it is part of
+    /// a pipeline.
+    pub awaited: bool,
+    /// What stood behind its messages.
+    pub boundary: Boundary,
+    /// The first row of its result.
+    pub first_row: Option<FirstRow>,
+    /// Equal for equal results, as the capture's crate documents.
+    pub result_digest: Option<u64>,
+}
+
+impl Default for Particulars {
+    fn default() -> Self {
+        Particulars {
+            parameter_types: Vec::new(),
+            result_formats: Vec::new(),
+            rows_max: None,
+            copy: None,
+            awaited: true,
+            boundary: Boundary::Sync,
+            first_row: None,
+            result_digest: None,
+        }
+    }
+}
+
+impl Particulars {
+    /// About what they take in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        let copy = self.copy.as_ref().map_or(0, |copy| {
+            copy.data.len() + copy.failed.as_ref().map_or(0, |reason| reason.len())
+        });
+        let row = self.first_row.as_ref().map_or(0, |row| {
+            let names: usize = row.columns.iter().map(|name| 16 + name.len()).sum();
+            let value = |value: &Option<Parameter>| {
+                size_of_val(value) + value.as_ref().map_or(0, |value| value.as_bytes().len())
+            };
+            names + row.values.iter().map(value).sum::<usize>()
+        });
+        let small = 4 * self.parameter_types.len() + self.result_formats.len();
+        size_of::<Particulars>() + small + copy + row
+    }
+}
+
+/// The form of a result's column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ResultFormat {
+    /// Text; 0 in the workload.
+    Text,
+    /// The type's binary form; 1 in the workload.
+    Binary,
+}
+
+/// What stood behind an event's messages. A simple query ends by itself and has [`Boundary::Sync`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Boundary {
+    /// The end of the group: the server commits what no transaction block holds, and says that it is
+    /// ready.
+    #[default]
+    Sync,
+    /// The server was asked for the answers so far; the group goes on.
+    Flush,
+    /// Nothing; the group goes on.
+    Nothing,
+}
+
+impl Boundary {
+    /// All of them.
+    pub const ALL: [Boundary; 3] = [Boundary::Sync, Boundary::Flush, Boundary::Nothing];
+
+    /// The name under which it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Boundary::Sync => "sync",
+            Boundary::Flush => "flush",
+            Boundary::Nothing => "nothing",
+        }
+    }
+
+    /// The one stored under `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|boundary| boundary.name() == name)
+    }
+}
+
+/// What a client sent for `COPY … FROM STDIN`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyIn {
+    /// The data, whole: where a client cut it into messages has no meaning.
+    pub data: Arc<[u8]>,
+    /// The client ended it with a failure, for this reason; `None`: it was done.
+    pub failed: Option<Box<str>>,
+}
+
+/// The first row of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstRow {
+    /// The columns' names.
+    pub columns: Vec<Box<str>>,
+    /// A value for each; `None` for NULL.
+    pub values: Vec<Option<Parameter>>,
+}
