@@ -246,6 +246,7 @@ mod tests {
             source: 0,
             line: 0,
             prelude: false,
+            particulars: None,
         }
     }
 

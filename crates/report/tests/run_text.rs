@@ -54,6 +54,22 @@ fn a_run_tells_what_became_of_every_statement() {
 }
 
 #[test]
+fn a_type_that_nobody_knows_is_explained() {
+    let executions = vec![
+        connect(1, 0),
+        failed(&done(1, 1, 0, 1e6), "42P18", 1e6),
+        done(1, 2, 0, 1e6),
+    ];
+    let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
+    let view = RunSummaryView::new("a.run", &info(), &summary, Literals::Hidden);
+    let text = run_text::render_text(&view, &TextStyle::default());
+    assert!(text.contains("42P18 × 1"), "{text}");
+    assert!(text.contains("a log does not know"), "{text}");
+    let without = run_text::render_text(&view(), &TextStyle::default());
+    assert!(!without.contains("does not know"), "{without}");
+}
+
+#[test]
 fn machines_are_told_the_same() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&view())).unwrap();
     assert_eq!(json["schema"], "rehearse/run/1");

@@ -12,6 +12,8 @@ use crate::view::run_summary::RunSummaryView;
 
 /// The most errors of which the first is shown.
 const EXAMPLES_MAX: usize = 8;
+/// `indeterminate_datatype`
+const UNKNOWN_TYPE: &str = "42P18";
 
 /// The run as text, ending with a line feed.
 pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
@@ -102,6 +104,11 @@ fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {
         format!("{}, {}", counted(view.rows, "row"), bytes(view.bytes)),
     );
     row("failed", failed, codes(&view.failed, width - 24));
+    if let Some(untyped) = view.failed.get(UNKNOWN_TYPE) {
+        let what = "parameters of a type that the server cannot tell and a log does not know: a \
+                    capture from the wire does";
+        row("", *untyped, what.to_owned());
+    }
     row("skipped", skipped, String::new());
     for reason in &view.skipped {
         row("", reason.count, reason.explanation.to_owned());
