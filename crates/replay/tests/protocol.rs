@@ -17,7 +17,7 @@ mod traffic;
 
 use traffic::{Traffic, statements};
 
-const MAJORS: [u32; 3] = [13, 15, 18];
+const MAJORS: [u16; 3] = [13, 15, 18];
 
 /// A server of each version, for all tests of this file; their watchdogs end them.
 fn servers() -> &'static [(Sandbox, Endpoint)] {
@@ -316,13 +316,14 @@ fn portals_of_a_log_are_fetched_from_as_one_says() {
     let mut traffic = Traffic::new(server);
     traffic.connect(0, 1);
     traffic.simple(1, 1, "BEGIN");
-    for portal in ["c", ""] {
-        traffic.at(2, 1, opened(portal, MANY));
+    for (at, portal) in [(2, "c"), (4, "")] {
+        traffic.at(at, 1, opened(portal, MANY));
         for _ in 0..2 {
-            traffic.at(3, 1, fetch(portal, MANY)).unreplayable = Some(Unreplayable::PortalFetch);
+            traffic.at(at + 1, 1, fetch(portal, MANY)).unreplayable =
+                Some(Unreplayable::PortalFetch);
         }
     }
-    traffic.disconnect(4, 1);
+    traffic.disconnect(6, 1);
     let options = Options {
         fetch_size: Some(20),
         ..at_full_speed()
