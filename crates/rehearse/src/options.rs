@@ -8,11 +8,13 @@ use clock::Speed;
 
 pub mod observing;
 pub mod pace;
+pub mod sending;
 pub mod slice;
 
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
+use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 
 /// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
@@ -297,6 +299,9 @@ pub struct Replay {
     /// Its metrics.
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    /// What is sent where the capture does not say.
+    #[command(flatten)]
+    pub sending: SendingArgs,
     /// Which part of the workload.
     #[command(flatten)]
     pub part: PartArgs,

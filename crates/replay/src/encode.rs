@@ -55,7 +55,7 @@ pub(crate) fn job(
         ) => Action::Connect(Box::new(logins.login(target, user, database, application))),
         (Ok(_), EventKind::Cancel) => Action::Cancel,
         (Ok(_), EventKind::Disconnect) => Action::Disconnect,
-        (Ok(rows_max), kind) => match statement(kind, particulars, rows_max) {
+        (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max) {
             Ok(messages) => Action::Send(messages),
             Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
         },
@@ -125,7 +125,7 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            statement(kind, None, 0).ok()
+            messages_of(kind, None, 0).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -135,7 +135,7 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
 }
 
 /// The messages of an event that is a statement; none for others.
-fn statement(
+fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
     rows_max: u32,

@@ -74,6 +74,8 @@ pub(crate) struct InFlight {
     pub(crate) session_lag_ns: u64,
     pub(crate) first_byte_ns: Option<i64>,
     pub(crate) rows: u64,
+    /// Rows that came and that no CommandComplete has counted yet.
+    pub(crate) rows_came: u64,
     pub(crate) bytes: u64,
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
@@ -265,6 +267,11 @@ impl Session {
                     flight.first_byte_ns.get_or_insert(now_ns);
                     flight.bytes += header.message_bytes() as u64;
                     match header.tag {
+                        tag::DATA_ROW => flight.rows_came += 1,
+                        // It had as many as it asked for; nobody else counts them.
+                        tag::PORTAL_SUSPENDED => {
+                            flight.rows += std::mem::take(&mut flight.rows_came);
+                        }
                         tag::PARSE_COMPLETE => {
                             if let Some(named) = flight.named {
                                 self.prepared.insert(named);
@@ -288,6 +295,7 @@ impl Session {
                         self.standing.command(complete.tag);
                         if let Some(flight) = &mut self.in_flight {
                             flight.rows += complete.rows().unwrap_or(0);
+                            flight.rows_came = 0;
                             if std::mem::take(&mut flight.owes_sync) {
                                 return Ok(Heard::WantsSync);
                             }
@@ -330,7 +338,7 @@ impl Session {
                             }
                             // That was the guard's answer: the statement's own comes next.
                             flight.first_byte_ns = None;
-                            (flight.rows, flight.bytes) = (0, 0);
+                            (flight.rows, flight.rows_came, flight.bytes) = (0, 0, 0);
                             flight.error = None;
                         }
                     }
@@ -430,6 +438,7 @@ mod tests {
             session_lag_ns: 0,
             first_byte_ns: None,
             rows: 0,
+            rows_came: 0,
             bytes: 0,
             error: None,
             named,

@@ -5,9 +5,9 @@
 
 use pgwire::backend::TransactionStatus;
 use pgwire::frontend::{Bind, Parse, Query, tag};
-use pgwire::next_frame;
+use pgwire::{Format, next_frame};
 use workload::rewrite::Held;
-use workload::{EventKind, Sqlstate};
+use workload::{EventKind, Parameter, Sqlstate};
 
 use crate::encode;
 use crate::job::Messages;
@@ -147,7 +147,15 @@ fn statement(mut bytes: &[u8]) -> Option<EventKind> {
                     parameters: bind
                         .parameters
                         .iter()
-                        .map(|value| value.map(|value| text(value).into()))
+                        .enumerate()
+                        .map(|(place, value)| {
+                            let is_binary =
+                                bind.parameter_formats.of(place) == Some(Format::Binary);
+                            value.map(|value| match is_binary {
+                                true => Parameter::from(value),
+                                false => Parameter::from(text(value)),
+                            })
+                        })
                         .collect(),
                 });
             }

@@ -318,6 +318,7 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         session_lag_ns,
         first_byte_ns: None,
         rows: 0,
+        rows_came: 0,
         bytes: 0,
         error: None,
         named: None,

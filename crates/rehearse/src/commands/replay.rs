@@ -130,6 +130,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         statement_timeout: safety.statement_timeout,
         patience: safety.patience,
         checkpoint: safety.checkpoint,
+        fetch_size: options.sending.fetch_size,
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),

@@ -1,0 +1,14 @@
+//! What a replay sends where the capture does not say.
+
+use clap::Args;
+
+/// What the capture may not know.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What is sent")]
+pub struct SendingArgs {
+    /// Fetch this many rows at a time from named portals, where the capture does not know how many
+    /// were asked for, as a log does not. Without it all rows are fetched at the first, and further
+    /// fetches are skipped.
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
+    pub fetch_size: Option<u32>,
+}

@@ -1,0 +1,546 @@
+//! What a session can do, against real servers of several versions: each statement gives the rows and
+//! errors that it gives to another client, and those behind it theirs.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clock::Speed;
+use postgres::{Client, NoTls, SimpleQueryMessage};
+use replay::Options;
+use run::{Execution, Outcome, SkipReason};
+use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
+use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Unreplayable};
+
+#[allow(dead_code, reason = "the other tests that are made of it use the rest")]
+#[path = "going_on/traffic.rs"]
+mod traffic;
+
+use traffic::{Traffic, statements};
+
+const MAJORS: [u16; 3] = [13, 15, 18];
+
+/// A server of each version, for all tests of this file; their watchdogs end them.
+fn servers() -> &'static [(Sandbox, Endpoint)] {
+    static SERVERS: OnceLock<Vec<(Sandbox, Endpoint)>> = OnceLock::new();
+    SERVERS.get_or_init(|| {
+        let places = Places::from_environment().unwrap();
+        let start = |major| {
+            let wanted = Wanted {
+                major: Some(major),
+                dir: None,
+                offline: false,
+            };
+            let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+            let options = sandbox::Options {
+                auth: Auth::Password("traffic".to_owned()),
+                ..sandbox::Options::default()
+            };
+            let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+            let endpoint = sandbox.start().unwrap();
+            (sandbox, endpoint)
+        };
+        MAJORS.map(start).into_iter().collect()
+    })
+}
+
+fn on_each(test: impl Fn(&Endpoint)) {
+    for (_, endpoint) in servers() {
+        test(endpoint);
+    }
+}
+
+fn client(server: &Endpoint) -> Client {
+    Client::connect(&server.url("postgres"), NoTls).unwrap()
+}
+
+fn at_full_speed() -> Options {
+    Options {
+        speed: Speed::Max,
+        ..Options::default()
+    }
+}
+
+fn replayed(traffic: &mut Traffic, options: &Options) -> Vec<Execution> {
+    traffic.replay(options, |_: Duration| ()).1
+}
+
+/// Rows, or the error.
+type Came = Result<u64, String>;
+
+fn came(execution: &Execution) -> Came {
+    match execution.outcome {
+        Outcome::Done => Ok(execution.rows),
+        Outcome::Failed(sqlstate) => Err(sqlstate.to_string()),
+        Outcome::Skipped(reason) => Err(reason.name().to_owned()),
+    }
+}
+
+fn all_that_came(executions: &[Execution], session: u64) -> Vec<Came> {
+    let of_session = |execution: &&&Execution| execution.session == session;
+    let statements = statements(executions);
+    statements
+        .iter()
+        .filter(of_session)
+        .map(|execution| came(execution))
+        .collect()
+}
+
+/// What the same text gives to another client.
+fn asked(client: &mut Client, sql: &str) -> Came {
+    match client.simple_query(sql) {
+        Ok(messages) => {
+            let rows = messages.iter().map(|message| match message {
+                SimpleQueryMessage::CommandComplete(rows) => *rows,
+                _ => 0,
+            });
+            Ok(rows.sum())
+        }
+        Err(error) => Err(error.code().unwrap().code().to_owned()),
+    }
+}
+
+const TEXTS: [&str; 43] = [
+    "SELECT 1; SELECT 2, 3; SELECT generate_series(1, 5)",
+    "",
+    ";",
+    " ; ;",
+    "-- nothing",
+    "CREATE TEMP TABLE t (a int PRIMARY KEY)",
+    "INSERT INTO t SELECT generate_series(1, 10); UPDATE t SET a = a + 100 WHERE a < 4",
+    "SELECT 1; SELECT 1 / 0; SELECT 2",
+    "INSERT INTO t VALUES (500); SELECT * FROM nowhere",
+    "SELECT * FROM t",
+    "BEGIN",
+    "INSERT INTO t VALUES (1000)",
+    "SAVEPOINT a",
+    "INSERT INTO t VALUES (1001)",
+    "INSERT INTO t VALUES (1000)",
+    "SELECT 1",
+    "ROLLBACK TO a",
+    "SAVEPOINT b; INSERT INTO t VALUES (1002); RELEASE b",
+    "SELECT * FROM t WHERE a >= 1000",
+    "ROLLBACK TO b",
+    "ROLLBACK TO SAVEPOINT a; SELECT * FROM t WHERE a >= 1000",
+    "COMMIT",
+    "SELECT * FROM t WHERE a >= 1000",
+    "BEGIN; SELECT 1; COMMIT; SELECT 2; BEGIN; DELETE FROM t; ROLLBACK",
+    "PREPARE p (int) AS SELECT generate_series(1, $1)",
+    "EXECUTE p (7)",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p (8); EXECUTE p (1)",
+    "DEALLOCATE p",
+    "EXECUTE p (7)",
+    "PREPARE q AS SELECT * FROM t",
+    "DISCARD ALL",
+    "EXECUTE q",
+    "SELECT * FROM t",
+    "DO $$ BEGIN FOR i IN 1 .. 20000 LOOP RAISE NOTICE 'notice % %', i, repeat('x', 100); END LOOP; END $$",
+    "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'ZZ001'; END $$",
+    "SELECT repeat('x', 1000) FROM generate_series(1, 20000)",
+    "SELECT generate_series(1, 100000)",
+    "FETCH 3 FROM nothing",
+    "BEGIN; DECLARE c CURSOR FOR SELECT generate_series(1, 100); FETCH 7 FROM c; FETCH ALL FROM c; COMMIT",
+    "CREATE TEMP TABLE made AS SELECT generate_series(1, 9)",
+    "DELETE FROM made; DROP TABLE made; VALUES (1), (2)",
+    "SHOW server_version",
+];
+
+#[test]
+fn texts_give_what_they_give_to_another_client() {
+    on_each(|server| {
+        let mut traffic = Traffic::new(server);
+        traffic.connect(0, 1);
+        for text in TEXTS {
+            traffic.simple(1, 1, text);
+        }
+        traffic.disconnect(2, 1);
+        let executions = replayed(&mut traffic, &at_full_speed());
+        let mut other = client(server);
+        let expected: Vec<Came> = TEXTS.iter().map(|text| asked(&mut other, text)).collect();
+        let came = all_that_came(&executions, 1);
+        for ((text, came), expected) in TEXTS.iter().zip(&came).zip(&expected) {
+            assert_eq!(came, expected, "{text}");
+        }
+        assert_eq!(came.len(), TEXTS.len());
+        assert!(expected.iter().filter(|came| came.is_err()).count() > 8);
+    });
+}
+
+#[test]
+fn statements_prepared_by_sql_and_by_message_share_their_names() {
+    on_each(|server| {
+        let three = "SELECT $1::text FROM generate_series(1, 3)";
+        let mut traffic = Traffic::new(server);
+        traffic.connect(0, 1);
+        traffic.simple(1, 1, "PREPARE p AS SELECT 1");
+        // The name is taken, as it was for the client.
+        traffic.execute(2, 1, "p", three, "x");
+        traffic.simple(3, 1, "DEALLOCATE p");
+        traffic.execute(4, 1, "p", three, "x");
+        traffic.simple(5, 1, "EXECUTE p ('y'); SELECT 1");
+        traffic.simple(6, 1, "PREPARE p AS SELECT 1");
+        traffic.simple(7, 1, "DEALLOCATE p");
+        traffic.execute(8, 1, "p", three, "x");
+        traffic.simple(9, 1, "DISCARD ALL");
+        traffic.execute(10, 1, "p", three, "x");
+        traffic.execute(11, 1, "p", "SELECT $1::int", "no number");
+        traffic.execute(12, 1, "p", "SELECT $1::int", "5");
+        traffic.execute(13, 1, "", three, "x");
+        traffic.simple(14, 1, "DEALLOCATE ALL; SELECT 1");
+        traffic.execute(15, 1, "p", "SELECT $1::int", "5");
+        traffic.disconnect(16, 1);
+        let executions = replayed(&mut traffic, &at_full_speed());
+        let failed = |code: &str| Err(code.to_owned());
+        assert_eq!(
+            all_that_came(&executions, 1),
+            [
+                Ok(0),
+                failed("42P05"),
+                Ok(0),
+                Ok(3),
+                Ok(4),
+                failed("42P05"),
+                Ok(0),
+                Ok(3),
+                Ok(0),
+                Ok(3),
+                failed("22P02"),
+                Ok(1),
+                Ok(3),
+                Ok(1),
+                Ok(1),
+            ]
+        );
+    });
+}
+
+#[test]
+fn notifications_disturb_nobody() {
+    on_each(|server| {
+        let mut traffic = Traffic::new(server);
+        traffic.connect(0, 1);
+        traffic.connect(0, 2);
+        traffic.simple(50, 1, "LISTEN news");
+        traffic.simple(60, 2, "LISTEN news");
+        let many =
+            "SELECT pg_notify('news', repeat('x', 7000) || i) FROM generate_series(1, 500) i";
+        // While the other is idle; while it runs; and a session's own.
+        traffic.simple(150, 2, many);
+        traffic.simple(400, 1, "SELECT pg_sleep(0.4)");
+        traffic.simple(500, 2, many);
+        traffic.simple(900, 1, "NOTIFY news, 'own'; SELECT generate_series(1, 3)");
+        traffic.simple(1_000, 1, "UNLISTEN *");
+        traffic.simple(1_010, 1, "SELECT 1 / 0");
+        traffic.simple(1_020, 1, "SELECT 1");
+        traffic.disconnect(1_100, 1);
+        traffic.disconnect(1_100, 2);
+        let executions = replayed(&mut traffic, &Options::default());
+        let failed = Err("22012".to_owned());
+        assert_eq!(
+            all_that_came(&executions, 1),
+            [Ok(0), Ok(1), Ok(3), Ok(0), failed, Ok(1)]
+        );
+        assert_eq!(all_that_came(&executions, 2), [Ok(0), Ok(500), Ok(500)]);
+    });
+}
+
+fn known(change: impl FnOnce(&mut Particulars)) -> Option<Arc<Particulars>> {
+    let mut particulars = Particulars::default();
+    change(&mut particulars);
+    Some(Arc::new(particulars))
+}
+
+fn opened(portal: &str, sql: &str) -> EventKind {
+    EventKind::Execute {
+        statement: "cursor".into(),
+        portal: portal.into(),
+        sql: sql.into(),
+        parameters: vec![Some("35".into())],
+    }
+}
+
+fn fetch(portal: &str, sql: &str) -> EventKind {
+    EventKind::Fetch {
+        statement: "cursor".into(),
+        portal: portal.into(),
+        sql: sql.into(),
+    }
+}
+
+const MANY: &str = "SELECT generate_series(1, $1::int)";
+
+#[test]
+fn portals_give_the_rows_that_are_asked_for() {
+    on_each(|server| {
+        let mut traffic = Traffic::new(server);
+        traffic.connect(0, 1);
+        traffic.simple(1, 1, "BEGIN");
+        let ten = known(|known| known.rows_max = Some(10));
+        traffic.at(2, 1, opened("c", MANY)).particulars = ten.clone();
+        traffic.at(3, 1, fetch("c", MANY)).particulars = ten.clone();
+        traffic.simple(4, 1, "SELECT 1; SELECT 2");
+        traffic.at(5, 1, fetch("c", MANY)).particulars = ten.clone();
+        traffic.at(6, 1, fetch("c", MANY)).particulars = ten.clone();
+        // All of what is left of another.
+        traffic.at(7, 1, opened("d", MANY)).particulars = ten.clone();
+        traffic.at(8, 1, fetch("d", MANY)).particulars = known(|known| known.rows_max = Some(0));
+        traffic.simple(9, 1, "COMMIT");
+        // Its transaction is over.
+        traffic.at(10, 1, fetch("d", MANY)).particulars = ten;
+        traffic.simple(11, 1, "SELECT 1");
+        traffic.disconnect(12, 1);
+        let executions = replayed(&mut traffic, &at_full_speed());
+        let failed = Err("34000".to_owned());
+        assert_eq!(
+            all_that_came(&executions, 1),
+            [
+                Ok(0),
+                Ok(10),
+                Ok(10),
+                Ok(2),
+                Ok(10),
+                Ok(5),
+                Ok(10),
+                Ok(25),
+                Ok(0),
+                failed,
+                Ok(1),
+            ]
+        );
+    });
+}
+
+#[test]
+fn portals_of_a_log_are_fetched_from_as_one_says() {
+    let (_, server) = &servers()[1];
+    let mut traffic = Traffic::new(server);
+    traffic.connect(0, 1);
+    traffic.simple(1, 1, "BEGIN");
+    for (at, portal) in [(2, "c"), (4, "")] {
+        traffic.at(at, 1, opened(portal, MANY));
+        for _ in 0..2 {
+            traffic.at(at + 1, 1, fetch(portal, MANY)).unreplayable =
+                Some(Unreplayable::PortalFetch);
+        }
+    }
+    traffic.disconnect(6, 1);
+    let options = Options {
+        fetch_size: Some(20),
+        ..at_full_speed()
+    };
+    let executions = replayed(&mut traffic, &options);
+    let skipped = || Err("portal_fetch".to_owned());
+    assert_eq!(
+        all_that_came(&executions, 1),
+        [Ok(0), Ok(20), Ok(15), Ok(0), Ok(35), skipped(), skipped()]
+    );
+    let executions = replayed(&mut traffic, &at_full_speed());
+    let reason = Outcome::Skipped(SkipReason::Unreplayable(Unreplayable::PortalFetch));
+    let skipped = statements(&executions)
+        .into_iter()
+        .filter(|execution| execution.outcome == reason);
+    assert_eq!(skipped.count(), 4);
+}
+
+/// Rows of a table of numbers and texts, a few MB of them.
+fn lines(count: u64) -> Vec<u8> {
+    (0..count)
+        .flat_map(|number| format!("{number}\t{}\n", "data ".repeat(20)).into_bytes())
+        .collect()
+}
+
+fn copy_in(data: &[u8], failed: Option<&str>) -> Option<Arc<Particulars>> {
+    known(|known| {
+        known.copy = Some(CopyIn {
+            data: data.into(),
+            failed: failed.map(Into::into),
+        });
+    })
+}
+
+#[test]
+fn copied_data_arrive_whole_or_fail_as_they_did() {
+    const ROWS: u64 = 40_000;
+    let good = lines(ROWS);
+    assert!(good.len() > 4_000_000);
+    let mut bad = b"no number\tx\n".to_vec();
+    bad.extend(&good);
+    on_each(|server| {
+        let mut client = client(server);
+        client
+            .batch_execute(
+                "DROP TABLE IF EXISTS copied, guarded;
+                 CREATE TABLE copied (protocol text, n int, t text);
+                 CREATE TABLE guarded (n int, t text);
+                 CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+                    AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'ZZ002'; END $$;
+                 CREATE TRIGGER refuse BEFORE INSERT ON guarded EXECUTE FUNCTION refuse();
+                 ALTER TABLE copied ALTER protocol SET DEFAULT 'simple'",
+            )
+            .unwrap();
+        let mut traffic = Traffic::new(server);
+        let copy = "COPY copied (n, t) FROM STDIN";
+        let guarded = "COPY guarded FROM STDIN";
+        for (session, extended) in [(1, false), (2, true)] {
+            traffic.connect(0, session);
+            let mut send = |sql: &str, particulars| {
+                let kind = match extended {
+                    false => EventKind::Simple { sql: sql.into() },
+                    true => EventKind::Execute {
+                        statement: "".into(),
+                        portal: "".into(),
+                        sql: sql.into(),
+                        parameters: Vec::new(),
+                    },
+                };
+                traffic.at(1, session, kind).particulars = particulars;
+            };
+            send(copy, copy_in(&good, None));
+            send("SELECT generate_series(1, 3)", None);
+            send(copy, copy_in(&good, Some("the client thought again")));
+            send("SELECT generate_series(1, 4)", None);
+            // The server does not want most of it.
+            send(copy, copy_in(&bad, None));
+            send("SELECT generate_series(1, 5)", None);
+            // It asks for data, and fails before it has looked at what came.
+            send(guarded, copy_in(&good, None));
+            send("SELECT generate_series(1, 6)", None);
+            // It does not even ask.
+            send("COPY nowhere FROM STDIN", copy_in(&good, None));
+            send("SELECT generate_series(1, 7)", None);
+            send(copy, copy_in(b"", None));
+            // Nobody has the data.
+            send(copy, None);
+            send("COPY copied TO STDOUT", None);
+            send("SELECT generate_series(1, 8)", None);
+            traffic.disconnect(900, session);
+        }
+        let executions = replayed(&mut traffic, &at_full_speed());
+        let failed = |code: &str| Err(code.to_owned());
+        for session in [1, 2] {
+            let came = all_that_came(&executions, session);
+            let out = came[12].clone();
+            assert!(out == Ok(ROWS) || out == Ok(2 * ROWS), "{out:?}");
+            assert_eq!(
+                came,
+                [
+                    Ok(ROWS),
+                    Ok(3),
+                    failed("57014"),
+                    Ok(4),
+                    failed("22P02"),
+                    Ok(5),
+                    failed("ZZ002"),
+                    Ok(6),
+                    failed("42P01"),
+                    Ok(7),
+                    Ok(0),
+                    failed("57014"),
+                    out,
+                    Ok(8),
+                ],
+                "session {session}"
+            );
+        }
+        let sums = client
+            .query_one("SELECT count(*), sum(n), sum(length(t)) FROM copied", &[])
+            .unwrap();
+        let texts = good.iter().filter(|byte| **byte == b' ').count() as i64 * 5;
+        assert_eq!(sums.get::<_, i64>(0), 2 * ROWS as i64);
+        assert_eq!(sums.get::<_, i64>(1), (ROWS * (ROWS - 1)) as i64);
+        assert_eq!(sums.get::<_, i64>(2), 2 * texts);
+    });
+}
+
+fn binary(parts: &[&[u8]]) -> Option<Parameter> {
+    Some(Parameter::from(&parts.concat()[..]))
+}
+
+#[test]
+fn binary_values_arrive_with_their_types() {
+    const INT4: u32 = 23;
+    const TEXT: u32 = 25;
+    const TEXT_ARRAY: u32 = 1009;
+    const TIMESTAMPTZ: u32 = 1184;
+    let number = |number: u32| number.to_be_bytes();
+    let array = binary(&[
+        &number(1),
+        &number(1),
+        &number(TEXT),
+        &number(3),
+        &number(1),
+        &number(1),
+        b"a",
+        &number(u32::MAX),
+        &number(2),
+        "ü".as_bytes(),
+    ]);
+    // 2000-01-01 and a day and a microsecond.
+    let time = binary(&[&86_400_000_001_i64.to_be_bytes()]);
+    on_each(|server| {
+        let mut client = client(server);
+        client
+            .batch_execute(
+                "DROP TABLE IF EXISTS kept;
+                 CREATE TABLE kept (a int, b text[], c timestamptz, d text, e text)",
+            )
+            .unwrap();
+        let mut traffic = Traffic::new(server);
+        traffic.connect(0, 1);
+        let insert = EventKind::Execute {
+            statement: "keep".into(),
+            portal: "".into(),
+            sql: "INSERT INTO kept VALUES ($1, $2, $3, $4, $5)".into(),
+            parameters: vec![
+                binary(&[&number(7)]),
+                array.clone(),
+                time.clone(),
+                Some("as text".into()),
+                None,
+            ],
+        };
+        let types = vec![INT4, TEXT_ARRAY, TIMESTAMPTZ, 0, TEXT];
+        let with_types = known(|known| known.parameter_types = types);
+        for _ in 0..2 {
+            traffic.at(1, 1, insert.clone()).particulars = with_types.clone();
+        }
+        let is_null = |statement: &str| EventKind::Execute {
+            statement: statement.into(),
+            portal: "".into(),
+            sql: "SELECT $1 IS NULL".into(),
+            parameters: vec![None],
+        };
+        // No server can tell, and a log does not know.
+        traffic.at(2, 1, is_null(""));
+        traffic.at(3, 1, is_null("n")).particulars = known(|known| {
+            known.parameter_types = vec![TEXT];
+            known.result_formats = vec![ResultFormat::Binary];
+        });
+        // Of another type it is another statement.
+        traffic.at(4, 1, is_null("n")).particulars =
+            known(|known| known.parameter_types = vec![INT4]);
+        let types_of_n = "SELECT 1 FROM pg_prepared_statements
+            WHERE name = 'n' AND parameter_types = '{integer}'";
+        traffic.simple(5, 1, types_of_n);
+        traffic.disconnect(6, 1);
+        let executions = replayed(&mut traffic, &at_full_speed());
+        assert_eq!(
+            all_that_came(&executions, 1),
+            [Ok(1), Ok(1), Err("42P18".to_owned()), Ok(1), Ok(1), Ok(1)]
+        );
+        let kept = client
+            .query(
+                "SELECT a, b::text, (c AT TIME ZONE 'UTC')::text, d, e IS NULL FROM kept",
+                &[],
+            )
+            .unwrap();
+        assert_eq!(kept.len(), 2);
+        for row in kept {
+            assert_eq!(row.get::<_, i32>(0), 7);
+            assert_eq!(row.get::<_, &str>(1), "{a,NULL,ü}");
+            assert_eq!(row.get::<_, &str>(2), "2000-01-02 00:00:00.000001");
+            assert_eq!(row.get::<_, &str>(3), "as text");
+            assert!(row.get::<_, bool>(4));
+        }
+    });
+}
