@@ -47,14 +47,14 @@ pub fn is_json() -> bool {
     log().format == LogFormat::Json
 }
 
-/// Whether a line of this level would be written.
-pub fn tells(level: LogLevel) -> bool {
-    level <= log().level
+/// Lines of this level and of worse ones are written.
+pub fn level() -> LogLevel {
+    log().level
 }
 
 /// Writes a line, if its level is told.
 pub fn tell(level: LogLevel, message: &str, fields: &[(&str, Value)]) {
-    if !tells(level) {
+    if level > log().level {
         return;
     }
     let wall_us = SystemClock::start().wall_us();

@@ -78,11 +78,11 @@ impl MetricsServer {
         let _ = self.meter.set(meter.clone());
     }
 
-    /// Goes on answering for a while, or until the user has enough.
-    pub fn linger(&self, time: Duration, interrupt: &Interrupt) {
+    /// Goes on answering for a while, or until the user has enough. A signal that already ended the
+    /// replay does not end this: its last values are wanted as well.
+    pub fn linger(&self, time: Duration, interrupt: &Interrupt, was_stopped: bool) {
         let until = Instant::now() + time;
-        let asked_before = interrupt.is_asked();
-        while Instant::now() < until && (asked_before || !interrupt.is_asked()) {
+        while Instant::now() < until && (was_stopped || !interrupt.is_asked()) {
             std::thread::sleep(LOOK_EVERY.min(until - Instant::now().min(until)));
         }
     }

@@ -49,8 +49,9 @@ impl Line {
 }
 
 /// Makes lines of what a replay tells.
-#[derive(Default)]
 pub struct Narrator {
+    /// What is told.
+    level: LogLevel,
     meter: Option<Arc<Meter>>,
     now_ns: i64,
     second: i64,
@@ -63,6 +64,21 @@ pub struct Narrator {
 }
 
 impl Narrator {
+    /// Tells this and what is worse.
+    pub fn new(level: LogLevel) -> Self {
+        Narrator {
+            level,
+            meter: None,
+            now_ns: 0,
+            second: 0,
+            in_second: 0,
+            left_out: 0,
+            alive_ns: 0,
+            silent: false,
+            position_ns: 0,
+        }
+    }
+
     /// A replay begins.
     pub fn started(&mut self, meter: &Arc<Meter>) {
         self.meter = Some(meter.clone());
@@ -74,7 +90,7 @@ impl Narrator {
         let mut lines = Vec::new();
         for happening in happenings {
             let line = line_of(happening);
-            if !log::tells(line.level) {
+            if line.level > self.level {
                 continue;
             }
             if line.level == LogLevel::Error || self.in_second < LINES_A_SECOND {
@@ -97,7 +113,7 @@ impl Narrator {
             lines.extend(self.left_out());
         }
         lines.extend(self.silence(now));
-        if log::tells(LogLevel::Debug) && now.elapsed_ns - self.position_ns >= POSITION_EVERY_NS {
+        if self.level >= LogLevel::Debug && now.elapsed_ns - self.position_ns >= POSITION_EVERY_NS {
             self.position_ns = now.elapsed_ns;
             let line = Line::new(LogLevel::Debug, "position")
                 .with("elapsed_s", seconds(now.elapsed_ns))
@@ -206,4 +222,44 @@ fn line_of(happening: &Happening) -> Line {
 
 fn seconds(ns: i64) -> f64 {
     (ns / 1_000_000) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Sqlstate;
+
+    fn at(seconds: i64) -> Snapshot {
+        Snapshot {
+            elapsed_ns: seconds * SECOND_NS,
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn lines_about_connections_are_limited_and_the_rest_is_counted() {
+        let lost = Happening::ConnectionLost {
+            sqlstate: Sqlstate(*b"57P01"),
+        };
+        let many = vec![lost; 25];
+        let mut narrator = Narrator::new(LogLevel::Warn);
+        assert!(narrator.progress(&at(0)).is_empty());
+        assert_eq!(narrator.happened(&many[..4], 0).len(), 4);
+        assert_eq!(narrator.happened(&many, 7).len(), 6);
+        let lines = narrator.progress(&at(1));
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0].fields, [("count", Value::from(19 + 7))]);
+        // The next second has room again, and tells of nothing that it did not leave out.
+        assert_eq!(narrator.happened(&many[..3], 0).len(), 3);
+        assert!(narrator.progress(&at(2)).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_told_takes_no_room() {
+        let tried = vec![Happening::ConnectionTriedAgain; 50];
+        let mut narrator = Narrator::new(LogLevel::Warn);
+        assert!(narrator.happened(&tried, 0).is_empty());
+        assert!(narrator.progress(&at(1)).is_empty());
+        assert_eq!(narrator.happened(&[Happening::CancelFailed], 0).len(), 1);
+    }
 }

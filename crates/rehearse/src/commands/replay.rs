@@ -73,14 +73,14 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         options.json,
         summary::literals(options.show_literals),
     )?;
+    if let (Some(metrics), Some(time)) = (metrics, options.metrics.metrics_linger) {
+        metrics.linger(time, &interrupt, info.status == RunStatus::Stopped);
+    }
     if let Some(reason) = info.given_up {
         return Err(Failure::could_not(format!(
             "{reason}; the replay was stopped, and the run {} has what was done until then",
             output.display()
         )));
-    }
-    if let (Some(metrics), Some(time)) = (metrics, options.metrics.metrics_linger) {
-        metrics.linger(time, &interrupt);
     }
     Ok(match info.status {
         RunStatus::Complete => Ending::Done,
@@ -357,7 +357,7 @@ impl Progress<'_> {
         bar.set_style(style);
         Progress {
             bar,
-            narrator: Narrator::default(),
+            narrator: Narrator::new(log::level()),
             metrics: None,
             interrupt,
             told_stop: false,
