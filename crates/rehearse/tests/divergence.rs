@@ -193,6 +193,17 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     assert_eq!(first["source"], name("shop.log"));
     assert_eq!(first["message"], "column \"price\" does not exist");
 
+    let (same, changed) = (name("same.run"), name("changed.run"));
+    let compared = rehearse(&["compare", &same, &changed, "--json"]);
+    let compared: Value = serde_json::from_str(&compared).unwrap();
+    let rows = compared["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    assert_eq!(rows[0]["sql"], "select id from item order by id");
+    assert_eq!(
+        (&rows[0]["before"], &rows[0]["after"]),
+        (&json!(5), &json!(6))
+    );
+
     // With what a source that knows rows would have said, the row more is found as well.
     with_rows(
         &path("shop.workload"),

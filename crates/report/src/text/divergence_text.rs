@@ -47,7 +47,6 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
             parts.push(what);
         }
     };
-    let errors = |number, what| format!("{} {what}", counted(number, "error"));
     let following = |number: u64| match number {
         0 => String::new(),
         number => format!(" (and {} that only followed)", count(number)),
@@ -58,19 +57,19 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
         false,
         format!("{lost} lost with the connection"),
     );
-    let new = errors(view.errors_new, "new");
+    let new = counted(view.errors_new, "new error");
     part(view.errors_new, true, new + &following(view.following));
     part(
         view.errors_other,
         false,
-        errors(view.errors_other, "of another kind"),
+        format!("{} of another kind", counted(view.errors_other, "error")),
     );
     part(
         view.rows_differ,
         false,
         format!("{} with another number of rows", count(view.rows_differ)),
     );
-    let gone = errors(view.errors_gone, "gone");
+    let gone = format!("{} gone", counted(view.errors_gone, "error"));
     part(
         view.errors_gone,
         true,

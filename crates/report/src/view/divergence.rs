@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyse::{Difference, DifferenceKind, Divergence, FirstSeen};
-use run::{RunInfo, SkipReason};
+use run::{RunInfo, RunStatus, SkipReason};
 use serde::Serialize;
 
 use crate::view::explanation::explanation;
@@ -120,6 +120,11 @@ pub struct ExplainedView {
 impl DivergenceView {
     /// The view of what was found in a run with this manifest.
     pub fn new(found: &Divergence, info: &RunInfo, literals: Literals) -> Self {
+        // What a stopped replay had not come to has no rows in the run, only its count.
+        let unreached = match info.status {
+            RunStatus::Stopped => info.statements.saturating_sub(found.statements),
+            RunStatus::Complete | RunStatus::Recovered => 0,
+        };
         let lost = [SkipReason::NoConnection, SkipReason::TransactionLost];
         let of = |reason| found.skipped.get(&reason).copied().unwrap_or_default();
         let lost_unsent: u64 = lost.map(of).into_iter().sum();
@@ -129,7 +134,7 @@ impl DivergenceView {
                 (0, _) => "same",
                 _ => "differs",
             },
-            statements: found.statements,
+            statements: found.statements + unreached,
             same: found.same,
             same_failed: found.same_failed,
             lost: found.lost,
@@ -141,7 +146,7 @@ impl DivergenceView {
             following_gone: found.following_gone,
             unknown: found.unknown,
             lost_unsent,
-            skipped: found.skipped_total() - lost_unsent,
+            skipped: found.skipped_total() - lost_unsent + unreached,
             rows_compared: found.rows_compared,
             differences: found
                 .differences
