@@ -31,6 +31,7 @@ mod meter;
 mod options;
 mod order;
 mod pace;
+mod pipeline;
 mod plan;
 mod portals;
 mod progress;

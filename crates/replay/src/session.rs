@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
-use workload::Sqlstate;
+use workload::{Boundary, Sqlstate};
 
 use crate::connect::Place;
 use crate::guard::Guard;
 use crate::job::{Job, Messages, NamedStatement};
 use crate::login::Login;
+use crate::pipeline::{self, Pipeline};
 use crate::queue::Queue;
 use crate::standing::Standing;
 
@@ -84,6 +85,8 @@ pub(crate) struct InFlight {
     pub(crate) copy: Option<Vec<u8>>,
     /// Its Sync comes with the COPY data; where the server does not ask for them, on its own.
     pub(crate) owes_sync: bool,
+    /// The server passes over it: something before it in its group has failed.
+    pub(crate) aborted: bool,
     /// Whether a transaction was open when it was sent.
     pub(crate) in_transaction: bool,
     /// What was sent, where it bears on what the session holds.
@@ -142,6 +145,8 @@ pub(crate) struct Session {
     /// It has a deadline in the worker's heap.
     pub(crate) scheduled: bool,
     pub(crate) in_flight: Option<Box<InFlight>>,
+    /// What was sent behind that.
+    pub(crate) pipeline: Pipeline,
     /// What the socket had no room for.
     pub(crate) unsent: Vec<u8>,
     pub(crate) unsent_from: usize,
@@ -182,6 +187,7 @@ impl Session {
             free_ns: 0,
             scheduled: false,
             in_flight: None,
+            pipeline: Pipeline::default(),
             unsent: Vec::new(),
             unsent_from: 0,
             farewell: None,
@@ -206,6 +212,8 @@ impl Session {
     pub(crate) fn disconnected(&mut self) {
         self.unsent = Vec::new();
         self.unsent_from = 0;
+        self.pipeline.aborting = false;
+        self.pipeline.group_is_open = false;
         self.guard = Guard::default();
         self.place = None;
         self.restoring = 0;
@@ -223,6 +231,18 @@ impl Session {
             .into_iter()
             .flat_map(|messages| messages.bytes)
             .collect()
+    }
+
+    /// Whether a transaction is open when what is under way is done, if all goes well.
+    pub(crate) fn will_be_in_transaction(&self) -> bool {
+        let last = self.pipeline.iter().next_back();
+        match last.or(self.in_flight.as_deref()) {
+            None => self.standing.in_transaction(),
+            Some(flight) => {
+                let bearing = flight.job.bearing;
+                bearing.begins || flight.in_transaction && !bearing.ends
+            }
+        }
     }
 
     /// Nothing is prepared at the server any more.
@@ -245,7 +265,15 @@ impl Session {
         let Some(named) = messages.named else {
             return &messages.bytes;
         };
-        let skip = match self.prepared.state(named) {
+        let under_way = self
+            .pipeline
+            .prepares(self.in_flight.as_deref(), named.name);
+        let state = match under_way {
+            None => self.prepared.state(named),
+            Some(other) if other.sql == named.sql => NameState::Same,
+            Some(_) => NameState::Taken,
+        };
+        let skip = match state {
             NameState::Same => messages.close_bytes + messages.parse_bytes,
             NameState::Free => messages.close_bytes,
             NameState::Taken => 0,
@@ -271,6 +299,14 @@ impl Session {
                         // It had as many as it asked for; nobody else counts them.
                         tag::PORTAL_SUSPENDED => {
                             flight.rows += std::mem::take(&mut flight.rows_came);
+                            if pipeline::ends_answer(flight, header.tag) {
+                                return Ok(Heard::Done);
+                            }
+                        }
+                        tag::ROW_DESCRIPTION | tag::NO_DATA | tag::EMPTY_QUERY_RESPONSE
+                            if pipeline::ends_answer(flight, header.tag) =>
+                        {
+                            return Ok(Heard::Done);
                         }
                         tag::PARSE_COMPLETE => {
                             if let Some(named) = flight.named {
@@ -299,6 +335,9 @@ impl Session {
                             if std::mem::take(&mut flight.owes_sync) {
                                 return Ok(Heard::WantsSync);
                             }
+                            if pipeline::ends_answer(flight, tag) {
+                                return Ok(Heard::Done);
+                            }
                         }
                     }
                     tag::ERROR_RESPONSE => {
@@ -317,6 +356,10 @@ impl Session {
                                 if std::mem::take(&mut flight.owes_sync) {
                                     return Ok(Heard::WantsSync);
                                 }
+                                if flight.job.boundary != Boundary::Sync {
+                                    self.pipeline.aborting = true;
+                                    return Ok(Heard::Done);
+                                }
                             }
                             None => self.restore_errors += u32::from(self.restoring > 0),
                         }
@@ -327,6 +370,7 @@ impl Session {
                     }
                     _ => {
                         self.standing.ready(ReadyForQuery::decode(body)?.status);
+                        self.pipeline.aborting = false;
                         if self.restoring > 0 {
                             self.restoring -= 1;
                             if self.restoring == 0 {
@@ -445,6 +489,7 @@ mod tests {
             extended: true,
             copy: None,
             owes_sync: false,
+            aborted: false,
             in_transaction: false,
             bearing_bytes: None,
         }));

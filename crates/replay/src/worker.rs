@@ -7,6 +7,7 @@
 
 mod opening;
 mod ordering;
+mod pipelining;
 mod sharing;
 mod stopping;
 mod turns;
@@ -193,6 +194,7 @@ impl Worker {
             }
             if self.ended && !self.past && self.is_past(now_ns) {
                 self.past = true;
+                self.end_groups();
                 self.close_idle();
             }
             self.hand_over(now_ns, false);
@@ -325,6 +327,7 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         extended: messages.extended,
         copy: None,
         owes_sync: false,
+        aborted: false,
         in_transaction: false,
         bearing_bytes: None,
     }

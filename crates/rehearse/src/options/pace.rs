@@ -66,7 +66,7 @@ pub struct SafetyArgs {
     pub statement_timeout: Option<Duration>,
     /// How long the target may be away, or not answer: so long connections are tried again, and
     /// lost ones opened anew. 0s: neither.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = patience)]
     pub patience: Duration,
     /// How often the unfinished run is made safe: a replay that is killed loses at most this much.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
@@ -167,6 +167,14 @@ fn scale(text: &str) -> Result<Factor, String> {
         .ok_or_else(|| {
             format!("'{text}' is no scale; give a factor above 0 and up to {COPIES_MAX}, such as 3x or 0.5x")
         })
+}
+
+/// None at all is one, too.
+fn patience(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        _ => clock::duration_of(text),
+    }
 }
 
 fn ramp(text: &str) -> Result<Duration, String> {

@@ -108,7 +108,10 @@ impl Worker {
             let mut found: Option<(usize, bool)> = None;
             for &owner in &shared.owners {
                 let session = &self.slots[owner].session;
-                if session.phase != Phase::Idle || !session.standing.may_change_connection() {
+                let free = session.phase == Phase::Idle
+                    && !session.pipeline.group_is_open
+                    && session.standing.may_change_connection();
+                if !free {
                     continue;
                 }
                 let same = login.is_some_and(|login| {

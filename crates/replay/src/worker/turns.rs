@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use run::{Outcome, SkipReason};
 
+use super::pipelining::{goes_behind, takes_behind};
 use super::{Slot, Worker, done};
 use crate::connector::{Cancel, Wanted};
 use crate::job::{Action, Job};
@@ -103,9 +104,15 @@ impl Worker {
                 self.open(slot);
                 return;
             }
+            let is_pipeline = takes_behind(session);
             let job = match session.queue.peek(&mut self.spill) {
                 Ok(Some(job)) => job,
-                Ok(None) if session.phase == Phase::Running => return,
+                Ok(None) if session.phase == Phase::Running => {
+                    if self.past {
+                        self.end_group(slot);
+                    }
+                    return;
+                }
                 Ok(None) => {
                     // Not busy any more; nothing waits.
                     self.busy -= 1;
@@ -124,7 +131,10 @@ impl Worker {
             let due_ns = match (&job.action, &session.in_flight) {
                 (Action::Cancel, Some(flight)) => flight.cancel_ns(job.captured_us),
                 // What is running while nothing is in flight brings the session back.
-                _ if session.phase == Phase::Running => return,
+                _ if session.phase == Phase::Running && !(is_pipeline && goes_behind(job)) => {
+                    self.ask_for_answers(slot);
+                    return;
+                }
                 // It is over already.
                 (Action::Cancel, None) => now_ns,
                 _ if self.parts.at_full_speed => now_ns,
@@ -161,7 +171,11 @@ impl Worker {
                 continue;
             };
             job.due_ns = due_ns;
-            let session_lag_ns = (session.free_ns - due_ns).max(0) as u64;
+            // What does not wait for the session's previous statement is not late because of it.
+            let session_lag_ns = match job.awaited {
+                true => (session.free_ns - due_ns).max(0) as u64,
+                false => 0,
+            };
             match std::mem::replace(&mut job.action, Action::Disconnect) {
                 Action::Connect(login) if phase == Phase::Fresh => {
                     self.connect(slot, job, *login, now_ns);
@@ -205,7 +219,7 @@ impl Worker {
                     let outcome = Outcome::Skipped(SkipReason::TransactionLost);
                     self.record(now_ns, done(&job, outcome, None, None, 0));
                 }
-                _ if phase != Phase::Idle => {
+                _ if phase != Phase::Idle && phase != Phase::Running => {
                     let why = self.slots[slot]
                         .session
                         .farewell
@@ -218,6 +232,7 @@ impl Worker {
                     let outcome = Outcome::Failed(sqlstate);
                     self.record(now_ns, done(&job, outcome, Some(message), None, 0));
                 }
+                Action::Send(_) if self.is_passed_over(slot, &job, now_ns) => {}
                 Action::Send(messages) => {
                     self.send(slot, job, messages, session_lag_ns);
                     now_ns = self.now_ns();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use pgwire::backend::TransactionStatus;
 use pgwire::frontend::{CopyFail, Sync, Terminate};
-use run::Outcome;
+use run::{Outcome, SkipReason};
 use workload::{Boundary, Sqlstate};
 
 use super::{Slot, Worker, done, flight};
@@ -44,6 +44,7 @@ impl Worker {
             job.due_ns = sent_ns;
         }
         // What is left of COPY data that the server did not want to the end goes first.
+        let due_ns = job.due_ns;
         let result = match session.unsent.is_empty() {
             true => socket.write(needed),
             false => Ok(0),
@@ -54,11 +55,17 @@ impl Worker {
         let ends_group = in_flight.job.boundary == Boundary::Sync;
         in_flight.owes_sync = copy.is_some() && messages.extended && ends_group;
         in_flight.copy = copy;
-        in_flight.in_transaction = session.standing.in_transaction();
+        in_flight.in_transaction = session.will_be_in_transaction();
         if in_flight.job.bearing.holds {
             in_flight.bearing_bytes = Some(messages.bytes.as_slice().into());
         }
-        session.in_flight = Some(Box::new(in_flight));
+        session.pipeline.group_is_open = !ends_group;
+        session.pipeline.asked = in_flight.job.boundary == Boundary::Flush;
+        if session.in_flight.is_none() {
+            session.in_flight = Some(Box::new(in_flight));
+        } else {
+            session.pipeline.push(Box::new(in_flight));
+        }
         session.phase = Phase::Running;
         self.parts.meter.add(self.parts.number, Count::Sent, 1);
         let written = match result {
@@ -70,9 +77,7 @@ impl Worker {
                 return;
             }
         };
-        let lag_ns = sent_ns
-            - session.in_flight.as_ref().map_or(0, |flight| flight.due_ns)
-            - session_lag_ns as i64;
+        let lag_ns = sent_ns - due_ns - session_lag_ns as i64;
         self.parts
             .counters
             .tool_lag_ns
@@ -157,6 +162,7 @@ impl Worker {
                     Ok(Heard::Nothing) => {}
                     Ok(Heard::Done) => {
                         self.finish_statement(slot, now_ns, None);
+                        self.pass_over_aborted(slot, now_ns);
                         became_free = true;
                     }
                     Ok(Heard::Restored) => {
@@ -228,7 +234,8 @@ impl Worker {
         // A cancel that waited for its moment has nothing to cancel any more.
         session.scheduled = false;
         let connection_is_lost = lost.is_some();
-        if session.phase == Phase::Running {
+        session.in_flight = session.pipeline.pop();
+        if session.phase == Phase::Running && session.in_flight.is_none() {
             session.phase = Phase::Idle;
         }
         let failure = lost.or(flight.error);
@@ -242,6 +249,7 @@ impl Worker {
         }
         let (outcome, message) = match failure {
             Some((sqlstate, message)) => (Outcome::Failed(sqlstate), Some(message)),
+            None if flight.aborted => (Outcome::Skipped(SkipReason::PipelineAborted), None),
             None => (Outcome::Done, None),
         };
         let sent_ns = Some(flight.sent_ns);
@@ -270,13 +278,7 @@ impl Worker {
             .get_or_insert_with(|| (LOST, reason.to_owned()))
             .clone();
         let was_running = session.phase == Phase::Running;
-        let begun = session.in_flight.as_ref().is_some_and(|flight| {
-            let bearing = flight.job.bearing;
-            match flight.in_transaction {
-                true => !bearing.ends || bearing.begins,
-                false => bearing.begins,
-            }
-        });
+        let begun = session.in_flight.is_some() && session.will_be_in_transaction();
         if session.in_flight.is_some() {
             // What the server said last was before that.
             session.standing.ready(TransactionStatus::Idle);
@@ -290,7 +292,10 @@ impl Worker {
         }
         session.free_ns = now_ns;
         if was_running {
-            self.finish_statement(slot, now_ns, Some(said));
+            // All that was under way went with it.
+            while self.slots[slot].session.in_flight.is_some() {
+                self.finish_statement(slot, now_ns, Some(said.clone()));
+            }
         }
         was_running
     }

@@ -3,6 +3,7 @@
 
 mod faults;
 mod order;
+mod pipelines;
 mod resuming;
 mod sharing;
 mod traffic;

@@ -101,14 +101,21 @@ impl Traffic {
         self.at(due_ms, session, EventKind::Simple { sql: sql.into() });
     }
 
-    pub fn execute(&mut self, due_ms: i64, session: u64, name: &str, sql: &str, value: &str) {
+    pub fn execute(
+        &mut self,
+        due_ms: i64,
+        session: u64,
+        name: &str,
+        sql: &str,
+        value: &str,
+    ) -> &mut Event {
         let kind = EventKind::Execute {
             statement: name.into(),
             portal: "".into(),
             sql: sql.into(),
             parameters: vec![Some(value.into())],
         };
-        self.at(due_ms, session, kind);
+        self.at(due_ms, session, kind)
     }
 
     pub fn disconnect(&mut self, due_ms: i64, session: u64) {
