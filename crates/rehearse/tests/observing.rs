@@ -490,7 +490,7 @@ fn connections_that_are_refused_are_told_or_counted() {
         "--scale",
         "10x",
         "--scale-shift",
-        "0s",
+        "1ms",
         "--log-level",
         "warn",
         "--patience",
