@@ -15,6 +15,7 @@ use crate::breaker::Breaker;
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::course;
+use crate::descriptors;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::meter::Meter;
@@ -62,6 +63,16 @@ pub enum ReplayError {
         run: PathBuf,
         /// Why.
         reason: String,
+    },
+    /// The system allows fewer connections.
+    #[error(
+        "{connections} sessions at once need as many connections, and this process may have {room}; allow it more open files (ulimit -n), or give --max-connections"
+    )]
+    TooManySessions {
+        /// How many connections are needed at once.
+        connections: u64,
+        /// How many there is room for.
+        room: u64,
     },
     /// A workload or run cannot be read or written.
     #[error(transparent)]
@@ -126,6 +137,13 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
+    let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
+    let connections = options
+        .connections_max
+        .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
+    if let Some(room) = descriptors::make_room(connections)? {
+        return Err(ReplayError::TooManySessions { connections, room });
+    }
     let target = &options.prepared(target);
     let dialer = Arc::new(Dialer::new(target)?);
     let statements = course::statements(reader, &options.shape())?;
@@ -183,7 +201,6 @@ pub fn replay(
         };
     let patience_ns = i64::try_from(options.patience.as_nanos()).unwrap_or(i64::MAX);
     let counters = Arc::new(Counters::default());
-    let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
     let incidents = Arc::new(Incidents::default());
     let connectors = Connectors::start(&dialer, &incidents, sessions_at_once, clock, start_ns);
     let worker_count = match options.connections_max {

@@ -18,6 +18,7 @@ mod captured;
 mod connect;
 mod connector;
 mod course;
+mod descriptors;
 mod encode;
 mod engine;
 mod epoll;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use replay::{Observer, Options, Snapshot, Target};
-use run::{Execution, RunInfo, RunReader, StatementKind};
+use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{
     Event, EventKind, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
@@ -204,8 +204,12 @@ impl Traffic {
         let executions = RunReader::open(&run).unwrap().executions().unwrap();
         let executions: Vec<Execution> = executions.collect::<Result<_, _>>().unwrap();
         let mut next = std::collections::HashMap::new();
-        // A cancel is done while what it cancels still runs.
-        let in_order = |execution: &&Execution| execution.kind != StatementKind::Cancel;
+        // A cancel is done while what it cancels still runs, and a stop drops what waits while what
+        // is in flight may end.
+        let in_order = |execution: &&Execution| {
+            execution.kind != StatementKind::Cancel
+                && execution.outcome != Outcome::Skipped(SkipReason::Stopped)
+        };
         for execution in executions.iter().filter(in_order) {
             let next: &mut u64 = next.entry(execution.session).or_default();
             assert!(execution.sequence >= *next, "{execution:?}");
