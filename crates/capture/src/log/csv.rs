@@ -14,6 +14,7 @@ use super::entry::{
 };
 use super::scan::find;
 use super::severity::{Severity, is_foreign_label};
+use super::text::Text;
 use super::timestamp::Timestamps;
 
 /// Columns that every version has.
@@ -63,7 +64,8 @@ enum Failure {
 }
 
 impl Reader for CsvReader {
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
         let mut values = [Value::default(); COLUMNS_MAX];
         let parsed = self.start(bytes, complete).and_then(|wall_us| {
             let (count, end) = split(bytes, complete, &mut values)?;
@@ -77,7 +79,7 @@ impl Reader for CsvReader {
             Err(Failure::More) => return (Found::More, 0),
             Err(Failure::Reason(reason)) => return first_line(bytes, complete, reason),
         };
-        let Ok(text) = simdutf8::basic::from_utf8(&bytes[..end]) else {
+        let Some(text) = text.first(end) else {
             let lines = memchr::memchr_iter(b'\n', &bytes[..end]).count() as u64;
             let reason = UnreadableReason::Encoding;
             return (Found::Unreadable { lines, reason }, end);
@@ -258,14 +260,14 @@ mod tests {
 
     fn read(text: &str) -> (String, usize) {
         let mut reader = CsvReader::default();
-        let (found, length) = reader.next(text.as_bytes(), true, Place::default());
+        let (found, length) = reader.next(text.as_bytes().into(), true, Place::default());
         (format!("{found:?}"), length)
     }
 
     #[test]
     fn fact_13_a_record_keeps_raw_newlines_and_doubled_quotes() {
         let mut reader = CsvReader::default();
-        let (Found::Entry(entry), length) = reader.next(RECORD.as_bytes(), false, Place::default())
+        let (Found::Entry(entry), length) = reader.next(RECORD.as_bytes().into(), false, Place::default())
         else {
             panic!("no entry");
         };
@@ -312,11 +314,11 @@ mod tests {
         for cut in 1..RECORD.len() {
             let part = &RECORD.as_bytes()[..cut];
             assert_eq!(
-                reader.next(part, false, Place::default()).0,
+                reader.next(part.into(), false, Place::default()).0,
                 Found::More,
                 "{cut}"
             );
-            let found = reader.next(part, true, Place::default()).0;
+            let found = reader.next(part.into(), true, Place::default()).0;
             assert!(
                 matches!(found, Found::Unreadable { .. }),
                 "{cut}: {found:?}"

@@ -3,6 +3,7 @@
 use workload::Sqlstate;
 
 use super::severity::Severity;
+use super::text::Text;
 
 /// Where something stands: which of the sources, and the physical line from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,7 +105,7 @@ pub(super) enum Found<'a> {
     },
 }
 
-/// A format's reader. It is given the bytes from where the last find ended, and never holds any.
+/// A format's reader. It is given the text from where the last find ended, and never holds any.
 pub(super) trait Reader {
     /// Whether bytes may be called complete that are not, when a log that is followed falls silent,
     /// and be given again with more behind them. Not where a reader gathers what is cut into parts.
@@ -112,11 +113,11 @@ pub(super) trait Reader {
         true
     }
 
-    /// Looks at the start of `bytes`, which is the start of physical line `place.line`, and never
+    /// Looks at the start of `text`, which is the start of physical line `place.line`, and never
     /// empty. `complete` says that no more bytes follow. Returns what was found and how many bytes
     /// it takes; at least 1, except for [`Found::More`], which is never returned when `complete`,
     /// and for what was [`Found::Held`] before.
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize);
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize);
 
     /// What the user should know of the input, once it is read; each a sentence.
     fn notes(&self) -> Vec<String> {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::LogError;
 use super::compression::{Compression, MAGIC_BYTES, Told, tell};
 use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
+use super::text::{Buffer, Text};
 
 /// One thing to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,9 +94,7 @@ pub(super) struct Window {
     raw: Arc<Raw>,
     compression: Option<Compression>,
     damage: Option<String>,
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
+    buffer: Buffer,
     ended: bool,
     /// Waits in a row that brought nothing.
     waits: u32,
@@ -194,9 +193,7 @@ impl Window {
             compression: None,
             damage: None,
             waits: 0,
-            bytes: vec![0; SAMPLE_BYTES],
-            start: 0,
-            end: 0,
+            buffer: Buffer::new(SAMPLE_BYTES),
             ended: false,
             taken: 0,
         }
@@ -210,7 +207,13 @@ impl Window {
     /// What was read and not yet taken.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        self.buffer.bytes()
+    }
+
+    /// The same, with what is known of it.
+    #[inline]
+    pub(super) fn text(&self) -> Text<'_> {
+        self.buffer.text()
     }
 
     /// Nothing comes behind [`Self::bytes`].
@@ -243,18 +246,23 @@ impl Window {
     /// Done with the first bytes.
     #[inline]
     pub(super) fn take(&mut self, length: usize) {
-        self.start += length;
+        self.buffer.take(length);
         self.taken += length as u64;
-        debug_assert!(self.start <= self.end);
     }
 
     /// Reads on: until the window is full, or what another thread has read. It is made twice as
     /// large where more than half of it is in use, so that what is looked at again and again is at
     /// most looked at twice.
     pub(super) fn more(&mut self) -> io::Result<()> {
+        let read = self.read();
+        self.buffer.look();
+        read
+    }
+
+    fn read(&mut self) -> io::Result<()> {
         self.read_ahead()?;
         if let Origin::Ahead(ahead) = &self.origin
-            && self.end - self.start <= HEADROOM_BYTES
+            && self.bytes().len() <= HEADROOM_BYTES
         {
             match ahead.next() {
                 None => self.ended = true,
@@ -264,8 +272,11 @@ impl Window {
             return Ok(());
         }
         self.make_room();
-        while self.end < self.bytes.len() {
-            let space = &mut self.bytes[self.end..];
+        loop {
+            let space = self.buffer.space();
+            if space.is_empty() {
+                break;
+            }
             let read = match &mut self.origin {
                 Origin::Own(reader) => reader.read(space),
                 Origin::Sample(reader) => reader.read(space),
@@ -288,7 +299,7 @@ impl Window {
                 }
                 Ok(length) => {
                     self.waits = 0;
-                    self.end += length;
+                    self.buffer.filled(length);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -303,7 +314,7 @@ impl Window {
 
     /// From the second look on another thread reads, where there is a core for it.
     fn read_ahead(&mut self) -> io::Result<()> {
-        if self.taken == 0 && self.end == 0 || !matches!(self.origin, Origin::Sample(_)) {
+        if self.taken == 0 && self.bytes().is_empty() || !matches!(self.origin, Origin::Sample(_)) {
             return Ok(());
         }
         let own = Origin::Own(Box::new(io::empty()));
@@ -320,26 +331,20 @@ impl Window {
 
     /// What is left stands before the chunk's bytes, and the chunk's memory is the window's.
     fn change_to(&mut self, chunk: Chunk) {
-        let left = &self.bytes[self.start..self.end];
-        let start = HEADROOM_BYTES - left.len();
-        let mut bytes = chunk.bytes;
-        bytes[start..HEADROOM_BYTES].copy_from_slice(left);
-        let old = std::mem::replace(&mut self.bytes, bytes);
-        (self.start, self.end) = (start, HEADROOM_BYTES + chunk.length);
+        let Chunk { bytes, length } = chunk;
+        let old = self.buffer.change_to(bytes, HEADROOM_BYTES, length);
         if let Origin::Ahead(ahead) = &self.origin {
             ahead.give_back(old);
         }
     }
 
     fn make_room(&mut self) {
-        let used = self.end - self.start;
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, used);
-        if used > self.bytes.len() / 2 || self.bytes.len() - used < CHUNK_BYTES {
-            self.bytes.resize(self.bytes.len() * 2, 0);
-        } else if self.bytes.len() > 4 * WINDOW_BYTES && self.taken > 0 && used < WINDOW_BYTES {
-            self.bytes.truncate(WINDOW_BYTES);
-            self.bytes.shrink_to_fit();
+        let (used, size) = (self.bytes().len(), self.buffer.size());
+        self.buffer.compact();
+        if used > size / 2 || size - used < CHUNK_BYTES {
+            self.buffer.resize(size * 2);
+        } else if size > 4 * WINDOW_BYTES && self.taken > 0 && used < WINDOW_BYTES {
+            self.buffer.resize(WINDOW_BYTES);
         }
     }
 
@@ -470,10 +475,10 @@ mod tests {
         while window.bytes().len() < 10 << 20 {
             window.more().unwrap();
         }
-        assert!(window.bytes.len() >= 10 << 20);
+        assert!(window.buffer.size() >= 10 << 20);
         window.take(window.bytes().len());
         window.more().unwrap();
-        assert_eq!(window.bytes.len(), WINDOW_BYTES);
+        assert_eq!(window.buffer.size(), WINDOW_BYTES);
     }
 
     #[test]
@@ -502,7 +507,7 @@ mod tests {
                 let length = window.bytes().len().min(bite);
                 read.extend_from_slice(&window.bytes()[..length]);
                 window.take(length);
-                assert!(window.bytes.len() <= 4 * least.max(SAMPLE_BYTES));
+                assert!(window.buffer.size() <= 4 * least.max(SAMPLE_BYTES));
             }
             assert!(read == text, "{bite}");
         }

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, line_end, session_id, trimmed};
+use super::entry::{Backend, Entry, Found, Place, Reader, session_id, trimmed};
 use super::severity::{Severity, is_foreign_label};
+use super::text::Text;
 use super::timestamp::Timestamps;
 use super::{SkipReason, UnreadableReason};
 
@@ -60,8 +61,9 @@ pub(super) struct JsonReader {
 }
 
 impl Reader for JsonReader {
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
-        let end = match line_end(bytes, 0) {
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
+        let end = match text.line_end(0, 0) {
             Some(end) => end,
             None if complete => {
                 let reason = UnreadableReason::CutAtEnd;
@@ -80,7 +82,7 @@ impl Reader for JsonReader {
             );
         }
         let unreadable = |reason| Found::Unreadable { lines: 1, reason };
-        let Ok(text) = std::str::from_utf8(line) else {
+        let Some(text) = text.first(line.len()) else {
             return (unreadable(UnreadableReason::Encoding), end);
         };
         let Ok(row) = serde_json::from_str::<Row>(text) else {
@@ -189,7 +191,7 @@ mod tests {
     fn fact_18_unset_keys_are_left_out_and_new_ones_passed_over() {
         let line = "{\"timestamp\":\"2026-03-01 09:30:05.123 UTC\",\"pid\":77,\"session_id\":\"68b1a2c3.4d\",\"line_num\":3,\"error_severity\":\"LOG\",\"message\":\"statement: select \\\"a\\\"\\n from t\",\"new_in_30\":[1]}\n";
         let mut reader = JsonReader::default();
-        let (Found::Entry(entry), length) = reader.next(line.as_bytes(), false, Place::default())
+        let (Found::Entry(entry), length) = reader.next(line.as_bytes().into(), false, Place::default())
         else {
             panic!("no entry");
         };
@@ -201,9 +203,9 @@ mod tests {
         );
         for cut in 1..line.len() {
             let part = &line.as_bytes()[..cut];
-            assert_eq!(reader.next(part, false, Place::default()).0, Found::More);
+            assert_eq!(reader.next(part.into(), false, Place::default()).0, Found::More);
             assert!(matches!(
-                reader.next(part, true, Place::default()).0,
+                reader.next(part.into(), true, Place::default()).0,
                 Found::Unreadable { .. }
             ));
         }

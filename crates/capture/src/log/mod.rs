@@ -29,7 +29,6 @@ mod fitness;
 mod follow;
 mod input;
 mod json;
-mod lines;
 mod message;
 mod parameters;
 mod prefix;
@@ -47,6 +46,7 @@ mod statement;
 mod stderr;
 mod stem;
 mod tallies;
+mod text;
 mod timestamp;
 mod wrapped;
 

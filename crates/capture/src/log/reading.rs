@@ -113,7 +113,7 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
             continue;
         }
         let complete = window.ended() || settling;
-        let (found, length) = reader.next(window.bytes(), complete, place);
+        let (found, length) = reader.next(window.text(), complete, place);
         let lines = match found {
             Found::More if window.settled() && settles => {
                 settling = true;

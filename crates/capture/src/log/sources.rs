@@ -240,7 +240,7 @@ fn sample(recognised: &Recognised, window: &Window) -> Vec<Mark> {
     let mut reader = reader(recognised.clone());
     let (mut bytes, mut marks) = (window.bytes(), Vec::new());
     while marks.len() < SAMPLE_ENTRIES && !bytes.is_empty() {
-        let (found, length) = reader.next(bytes, window.ended(), Place::default());
+        let (found, length) = reader.next(bytes.into(), window.ended(), Place::default());
         match found {
             Found::More => break,
             Found::Entry(entry) => marks.push(Mark::of(&entry)),

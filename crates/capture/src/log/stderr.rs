@@ -7,9 +7,9 @@
 use workload::Sqlstate;
 
 use super::entry::{Backend, Entry, Found, Place, Reader, trimmed};
-use super::lines::LineEnds;
 use super::prefix::{Matched, Prefix, Seen};
 use super::severity::{Label, Severity, foreign_word, label};
+use super::text::Text;
 use super::timestamp::Timestamps;
 use super::{SkipReason, UnreadableReason};
 
@@ -21,7 +21,6 @@ pub(super) struct StderrReader {
     /// The line behind the last entry was matched to find the entry's end; not to be done twice.
     ahead: Option<Ahead>,
     seen: Seen,
-    lines: LineEnds,
     /// The first line's, and that of the line behind the entry; they change places.
     matched: [Matched; 2],
     /// Texts of several lines, without the tabs.
@@ -96,7 +95,6 @@ impl StderrReader {
             times: Timestamps::default(),
             ahead: None,
             seen: Seen::default(),
-            lines: LineEnds::default(),
             matched: [Matched::default(); 2],
             unfolded: String::new(),
         }
@@ -139,9 +137,10 @@ impl<'a> Parts<'a, '_> {
 
 impl Reader for StderrReader {
     #[inline(always)]
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
         let ahead = self.ahead.take();
-        let first_end = self.lines.first(bytes).or(complete.then_some(bytes.len()));
+        let first_end = text.line_end(0, 0).or(complete.then_some(bytes.len()));
         let Some(first_end) = first_end else {
             return (Found::More, 0);
         };
@@ -163,7 +162,6 @@ impl Reader for StderrReader {
             again.then_some(0)
         });
         let Some(head_place) = head_place else {
-            self.lines.take(first_end, complete);
             if first.is_empty() {
                 return (
                     Found::Skipped {
@@ -186,7 +184,7 @@ impl Reader for StderrReader {
         let mut texts = Texts::default();
         let mut current = slot(head.label);
         texts.set(current, head.text, first.len());
-        let (mut end, mut lines, mut located) = (first_end, 1u64, false);
+        let (mut end, mut lines, mut located) = (first_end, 1, false);
         loop {
             if end == bytes.len() {
                 if !complete {
@@ -194,7 +192,7 @@ impl Reader for StderrReader {
                 }
                 break;
             }
-            let next_end = self.lines.behind(bytes);
+            let next_end = text.line_end(lines, end);
             let Some(next_end) = next_end.or(complete.then_some(bytes.len())) else {
                 return (Found::More, 0);
             };
@@ -226,8 +224,8 @@ impl Reader for StderrReader {
             lines += 1;
             end = next_end;
         }
-        self.lines.take(end, complete);
         let whole = &bytes[..end];
+        let lines = lines as u64;
         if complete && end == bytes.len() && !whole.ends_with(b"\n") {
             return (
                 Found::Unreadable {
@@ -237,7 +235,7 @@ impl Reader for StderrReader {
                 end,
             );
         }
-        let Ok(text) = simdutf8::basic::from_utf8(whole) else {
+        let Some(text) = text.first(end) else {
             return (
                 Found::Unreadable {
                     lines,

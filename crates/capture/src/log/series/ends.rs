@@ -191,7 +191,7 @@ impl Held {
     /// Hands it on.
     pub(super) fn release(self, assembler: &mut Assembler<'_>) -> Result<(), LogError> {
         let mut reader = StderrReader::new(self.prefix);
-        match reader.next(&self.bytes, true, self.place) {
+        match reader.next(self.bytes[..].into(), true, self.place) {
             (Found::Entry(entry), _) => Ok(assembler.entry(&entry)?),
             _ => unreachable!("it was an entry before"),
         }

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::log::entry::{Found, Place, Reader, host_and_port, line_end, trimmed};
+use crate::log::entry::{Found, Place, Reader, host_and_port, trimmed};
 use crate::log::json::{JsonReader, Row};
+use crate::log::text::Text;
 use crate::log::{SkipReason, UnreadableReason};
 
 /// Reads CloudNativePG's lines.
@@ -122,8 +123,9 @@ fn object(line: &[u8]) -> Option<&[u8]> {
 }
 
 impl Reader for CnpgReader {
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
-        let Some(end) = line_end(bytes, 0).or(complete.then_some(bytes.len())) else {
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
+        let Some(end) = text.line_end(0, 0).or(complete.then_some(bytes.len())) else {
             return (Found::More, 0);
         };
         let whole = bytes[..end].ends_with(b"\n");

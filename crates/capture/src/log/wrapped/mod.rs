@@ -28,6 +28,7 @@ mod time;
 use super::entry::{Found, Place, Reader};
 use super::prefix::Prefix;
 use super::stderr::StderrReader;
+use super::text::Text;
 use super::{SkipReason, UnreadableReason};
 use gather::{Gather, Group, Part, Spoilt};
 
@@ -175,7 +176,8 @@ impl Reader for WrappedReader {
         false
     }
 
-    fn next<'a>(&'a mut self, bytes: &'a [u8], complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
         loop {
             let at_end = complete && self.ahead == bytes.len();
             if let Some(group) = self.gather.ready(self.line, at_end) {
@@ -219,7 +221,7 @@ impl Reader for WrappedReader {
         let what = match told.spoilt {
             Some(Spoilt::Skipped(reason)) => Found::Skipped { lines, reason },
             Some(Spoilt::Unreadable(reason)) => Found::Unreadable { lines, reason },
-            None => match inner.next(&told.text, true, place) {
+            None => match inner.next(told.text[..].into(), true, place) {
                 (Found::Entry(mut entry), length) => {
                     // A group is one message by how it is gathered; were it not, the stderr reader
                     // would wait for its rest.
