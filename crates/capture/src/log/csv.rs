@@ -10,7 +10,7 @@ use workload::Sqlstate;
 
 use super::UnreadableReason;
 use super::entry::{
-    Backend, Entry, Found, Place, Reader, host_and_port, line_end, session_id, trimmed,
+    Backend, Entry, Found, Names, Place, Reader, Who, host_and_port, line_end, session_id, trimmed,
 };
 use super::scan::find;
 use super::severity::{Severity, is_foreign_label};
@@ -152,10 +152,12 @@ impl CsvReader {
             started,
             line_number: value(column::LINE_NUMBER).parse().unwrap_or(0),
             backend,
-            user: value(column::USER),
-            database: value(column::DATABASE),
-            application: value(column::APPLICATION),
-            client: host_and_port(value(column::CLIENT)),
+            who: Who::Named(Names {
+                user: value(column::USER),
+                database: value(column::DATABASE),
+                application: value(column::APPLICATION),
+                client: host_and_port(value(column::CLIENT)),
+            }),
             severity,
             sqlstate: Sqlstate::parse(value(column::SQLSTATE)),
             message: value(column::MESSAGE),
@@ -274,14 +276,14 @@ mod tests {
         assert_eq!(length, RECORD.len());
         assert_eq!(entry.message, "statement: select \"a\"\nfrom t");
         assert_eq!(
-            (entry.user, entry.database, entry.application),
+            (entry.who.names().user, entry.who.names().database, entry.who.names().application),
             ("app", "shop", "psql")
         );
         assert_eq!(
             (entry.pid, entry.started, entry.line_number),
             (77, 0x68b1_a2c3, 3)
         );
-        assert_eq!(entry.client, ("10.0.0.1", "5432"));
+        assert_eq!(entry.who.names().client, ("10.0.0.1", "5432"));
         assert_eq!(entry.lines, 2);
         assert_eq!(entry.sqlstate, Sqlstate::parse("00000"));
     }

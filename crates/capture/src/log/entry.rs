@@ -2,6 +2,7 @@
 
 use workload::Sqlstate;
 
+use super::prefix::Fields;
 use super::severity::Severity;
 use super::text::Text;
 
@@ -38,6 +39,37 @@ impl Backend {
     }
 }
 
+/// Whose session a process is, as far as an entry says. Each may be empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Names<'a> {
+    pub user: &'a str,
+    pub database: &'a str,
+    pub application: &'a str,
+    /// The client's address and port.
+    pub client: (&'a str, &'a str),
+}
+
+/// The names, or where they stand: of nearly all entries nobody asks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Who<'a> {
+    Named(Names<'a>),
+    InLine { text: &'a str, fields: &'a Fields },
+}
+
+impl<'a> Who<'a> {
+    pub(super) fn names(&self) -> Names<'a> {
+        match *self {
+            Who::Named(names) => names,
+            Who::InLine { text, fields } => Names {
+                user: fields.user.of(text),
+                database: fields.database.of(text),
+                application: fields.application.of(text),
+                client: (fields.host.of(text), fields.port.of(text)),
+            },
+        }
+    }
+}
+
 /// One report of the server's. Borrows from the buffer that it was read into; empty text is
 /// "not there". All its text is known to be UTF-8.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,11 +83,7 @@ pub(super) struct Entry<'a> {
     /// `%l`: counts within the session; 0 where the log does not say.
     pub line_number: u64,
     pub backend: Backend,
-    pub user: &'a str,
-    pub database: &'a str,
-    pub application: &'a str,
-    /// The client's address and port, each possibly empty.
-    pub client: (&'a str, &'a str),
+    pub who: Who<'a>,
     pub severity: Severity,
     pub sqlstate: Option<Sqlstate>,
     pub message: &'a str,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, session_id, trimmed};
+use super::entry::{Backend, Entry, Found, Names, Place, Reader, Who, session_id, trimmed};
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
 use super::timestamp::Timestamps;
@@ -166,10 +166,12 @@ impl JsonReader {
             started,
             line_number: row.line_num,
             backend,
-            user,
-            database,
-            application,
-            client: (host, port),
+            who: Who::Named(Names {
+                user,
+                database,
+                application,
+                client: (host, port),
+            }),
             severity,
             sqlstate,
             message,
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(length, line.len());
         assert_eq!(entry.message, "statement: select \"a\"\n from t");
         assert_eq!(
-            (entry.user, entry.client, entry.line_number),
+            (entry.who.names().user, entry.who.names().client, entry.line_number),
             ("", ("", ""), 3)
         );
         for cut in 1..line.len() {

@@ -114,6 +114,23 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
         }
         let complete = window.ended() || settling;
         let (found, length) = reader.next(window.text(), complete, place);
+        // By reference: an entry is large, and nearly everything is one.
+        if let Found::Entry(entry) = &found {
+            last_us = last_us.max(entry.wall_us);
+            let last = complete && length == window.bytes().len();
+            if turn.sees(entry, last) || turn.is_holding() && turn.release(entry, assembler)? {
+                let account = assembler.account();
+                account.skip(SkipReason::Duplicate, entry.lines, place);
+            } else if !(last && turn.holds(entry, window.bytes())) {
+                assembler.entry(entry)?;
+            }
+            let lines = entry.lines;
+            settling = false;
+            assembler.account().lines += lines;
+            place.line += lines;
+            window.take(length);
+            continue;
+        }
         let lines = match found {
             Found::More if window.settled() && settles => {
                 settling = true;
@@ -137,19 +154,7 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
                 excerpt,
                 what,
             } => apart(*what, place, excerpt, assembler),
-            Found::Entry(entry) => {
-                last_us = last_us.max(entry.wall_us);
-                let last = complete && length == window.bytes().len();
-                if turn.sees(&entry, last)
-                    || turn.is_holding() && turn.release(&entry, assembler)?
-                {
-                    let account = assembler.account();
-                    account.skip(SkipReason::Duplicate, entry.lines, place);
-                } else if !(last && turn.holds(&entry, window.bytes())) {
-                    assembler.entry(&entry)?;
-                }
-                entry.lines
-            }
+            Found::Entry(_) => unreachable!("taken above"),
             Found::Skipped { lines, reason } => {
                 assembler.account().skip(reason, lines, place);
                 lines

@@ -116,7 +116,7 @@ fn of_the_server(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
     let own = matches!(entry.backend, Backend::Background | Backend::Client)
         && entry.statement.is_empty()
         && entry.context.is_empty()
-        && matches!(entry.user, "" | "[unknown]");
+        && matches!(entry.who.names().user, "" | "[unknown]");
     own && (checkpoint(event, entry.message)
         || autovacuum(event, entry.message).is_some()
         || archiving(event, entry.message)

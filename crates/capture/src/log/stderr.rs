@@ -6,7 +6,7 @@
 
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, trimmed};
+use super::entry::{Backend, Entry, Found, Place, Reader, Who, trimmed};
 use super::prefix::{Matched, Prefix, Seen};
 use super::severity::{Label, Severity, foreign_word, label};
 use super::text::Text;
@@ -295,10 +295,7 @@ impl Reader for StderrReader {
             started: fields.started,
             line_number: fields.line_number,
             backend,
-            user: fields.user.of(text),
-            database: fields.database.of(text),
-            application: fields.application.of(text),
-            client: (fields.host.of(text), fields.port.of(text)),
+            who: Who::InLine { text, fields },
             severity,
             sqlstate,
             message,

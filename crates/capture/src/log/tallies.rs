@@ -213,6 +213,19 @@ fn boundary(sql: &str) -> Boundary {
 }
 
 fn named_boundary(sql: &str) -> Boundary {
+    // What nearly all of them are.
+    let word = sql.strip_suffix(';').unwrap_or(sql);
+    if word.eq_ignore_ascii_case("begin") {
+        return Boundary::Begin;
+    }
+    if ["commit", "end", "rollback"].iter().any(|end| word.eq_ignore_ascii_case(end)) {
+        return Boundary::End;
+    }
+    other_boundary(sql)
+}
+
+#[inline(never)]
+fn other_boundary(sql: &str) -> Boundary {
     let mut words = sql
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty());

@@ -311,20 +311,23 @@ impl Ends<'_> {
     #[inline(always)]
     fn add(&mut self, mut newlines: u64, at: u32) {
         self.make_room(BLOCK_BYTES);
-        let mut known = self.known;
+        let Some(slots) = self.places[self.known..].first_chunk_mut::<BLOCK_BYTES>() else {
+            return;
+        };
+        let mut count = 0;
         // Two are written whether they are there or not: whether a block has a newline is foreseen by
         // no processor.
         for _ in 0..2 {
-            self.places[known] = at.wrapping_add(newlines.trailing_zeros() + 1);
-            known += usize::from(newlines != 0);
+            slots[count] = at.wrapping_add(newlines.trailing_zeros() + 1);
+            count += usize::from(newlines != 0);
             newlines &= newlines.wrapping_sub(1);
         }
         while newlines != 0 {
-            self.places[known] = at + newlines.trailing_zeros() + 1;
-            known += 1;
+            slots[count % BLOCK_BYTES] = at + newlines.trailing_zeros() + 1;
+            count += 1;
             newlines &= newlines - 1;
         }
-        self.known = known;
+        self.known += count;
     }
 }
 

@@ -87,8 +87,9 @@ const ZONE_BYTES_MAX: usize = 8;
 /// Reads timestamps; remembers the last date and the last zone, which seldom change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Timestamps {
-    /// `2026-03-01 09:30:`, and what it stands for.
-    minute: [u8; 17],
+    /// `2026-03-` and `01 09:30`, and what they stand for.
+    hours: [u8; 8],
+    minutes: [u8; 8],
     minute_us: i64,
     date: [u8; 10],
     date_us: i64,
@@ -118,7 +119,7 @@ impl Timestamps {
     }
 
     /// Reads a timestamp at the start of `text`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&mut self, text: &[u8]) -> Option<Stamp> {
         match self.read_within_minute(text) {
             Some(stamp) => Some(stamp),
@@ -130,23 +131,30 @@ impl Timestamps {
     #[inline(always)]
     fn read_within_minute(&self, text: &[u8]) -> Option<Stamp> {
         let fixed = text.first_chunk::<{ 24 + ZONE_BYTES_MAX }>()?;
-        if fixed[..17] != self.minute || fixed[19] != b'.' || fixed[23] != b' ' {
+        let ([hours, minutes, rest, zone], _) = fixed.as_chunks::<8>() else {
+            return None;
+        };
+        if *hours != self.hours || *minutes != self.minutes {
             return None;
         }
-        let zone = u64::from_le_bytes(*fixed.last_chunk()?);
         let zone_end = 24 + self.zone_length;
-        if zone & self.zone_mask != u64::from_le_bytes(self.zone)
+        if u64::from_le_bytes(*zone) & self.zone_mask != u64::from_le_bytes(self.zone)
             || text.get(zone_end).is_none_or(u8::is_ascii_alphanumeric)
         {
             return None;
         }
-        let seconds = two_digits(fixed[17], fixed[18])?;
-        let tens = two_digits(fixed[20], fixed[21])?;
-        let ones = fixed[22].wrapping_sub(b'0');
-        if seconds > 60 || ones > 9 {
+        // What differs from the pattern are the digits' values.
+        let digits = u64::from_le_bytes(*rest) ^ u64::from_le_bytes(*b":00.000 ");
+        let too_large = digits.wrapping_add(0x0006_0606_0006_0600) | digits;
+        if too_large & 0xfff0_f0f0_fff0_f0ff != 0 {
             return None;
         }
-        let milliseconds = i64::from(seconds) * 1_000 + i64::from(tens * 10 + u32::from(ones));
+        let digit = |place: u32| (digits >> (8 * place) & 0xf) as i64;
+        let seconds = 10 * digit(1) + digit(2);
+        if seconds > 60 {
+            return None;
+        }
+        let milliseconds = seconds * 1_000 + 100 * digit(4) + 10 * digit(5) + digit(6);
         Some(Stamp {
             wall_us: self.minute_us + milliseconds * 1_000 - self.offset_us,
             length: zone_end,
@@ -201,7 +209,8 @@ impl Timestamps {
         if *zone_text != self.zone[..self.zone_length] {
             self.learn_zone(zone_text)?;
         }
-        self.minute.copy_from_slice(&fixed[..17]);
+        self.hours.copy_from_slice(&fixed[..8]);
+        self.minutes.copy_from_slice(&fixed[8..16]);
         self.minute_us = minute_us;
         Some(Stamp {
             wall_us: wall_us - self.offset_us,

@@ -1,23 +1,19 @@
 //! Several servers in one capture: process numbers and restarts of one mean nothing to another, so
 //! each has sessions of its own. Those of one are at work, the others rest.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::session::Live;
-use super::{Assembler, ProcessHasher};
+use super::Assembler;
+use super::sessions::Sessions;
 
 /// The sessions that may go on, and what fades of them.
-type Sessions = (
-    HashMap<u32, Box<Live>, BuildHasherDefault<ProcessHasher>>,
-    VecDeque<(i64, u32, u64)>,
-);
+type Resting = (Sessions, VecDeque<(i64, u32, u64)>);
 
 /// The lane at work, and the sessions of the others.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     current: usize,
-    resting: BTreeMap<usize, Sessions>,
+    resting: BTreeMap<usize, Resting>,
 }
 
 impl Assembler<'_> {

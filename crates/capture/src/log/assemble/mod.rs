@@ -16,9 +16,9 @@ mod lanes;
 mod prepared;
 mod server;
 mod session;
+mod sessions;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,32 +30,11 @@ use super::severity::{Severity, is_foreign_message};
 use crate::sink::{EventSink, SinkError};
 use exchange::Exchange;
 use session::{Arriving, Live};
+use sessions::Sessions;
 
 /// How long after its last sign a connection that is no session, or a session that FATAL ended, is
 /// still remembered: longer than the longest `authentication_timeout` (10 min).
 const FADE_US: i64 = 11 * 60 * 1_000_000;
-
-/// Process numbers are small and nobody's choice, so one multiplication spreads them enough; the
-/// map is asked several times for every entry.
-#[derive(Debug, Clone, Copy, Default)]
-struct ProcessHasher(u64);
-
-impl Hasher for ProcessHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        // 2^64 over the golden ratio.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
 
 /// What all sessions share: where events go, and the account.
 pub(super) struct Output<'s> {
@@ -74,7 +53,7 @@ pub(super) struct Output<'s> {
 /// Assembles events. See the module's text.
 pub(super) struct Assembler<'s> {
     output: Output<'s>,
-    live: HashMap<u32, Box<Live>, BuildHasherDefault<ProcessHasher>>,
+    live: Sessions,
     /// What is forgotten at a time, unless it became something else.
     fading: VecDeque<(i64, u32, u64)>,
     serials: u64,
@@ -93,7 +72,7 @@ impl<'s> Assembler<'s> {
                 no_name: "".into(),
                 spare: Vec::new(),
             },
-            live: HashMap::default(),
+            live: Sessions::default(),
             fading: VecDeque::new(),
             serials: 0,
             lanes: lanes::Lanes::default(),
@@ -130,7 +109,7 @@ impl<'s> Assembler<'s> {
     /// Takes a line that belongs to an earlier entry of `pid` but did not follow it. Where it
     /// shows that a RAISE wrote that entry, what the entry began is taken back.
     pub(super) fn detached(&mut self, pid: u32, betrays: bool, lines: u64, place: Place) {
-        let forged = match self.live.get_mut(&pid) {
+        let forged = match self.live.get(pid) {
             Some(live) if betrays => live.take_back(),
             _ => None,
         };
@@ -219,7 +198,7 @@ impl<'s> Assembler<'s> {
                 application,
             } => live.authorized(output, entry, user, database, application),
             Message::Disconnected { user, database } => {
-                let mut live = self.live.remove(&entry.pid).expect("just found");
+                let mut live = self.live.remove(entry.pid).expect("just found");
                 live.disconnected(&mut self.output, entry, user, database)
             }
             Message::Received { .. }
@@ -240,7 +219,7 @@ impl<'s> Assembler<'s> {
             return Ok(());
         }
         let fatal = entry.severity != Severity::Error;
-        if entry.statement.is_empty() && !self.live.contains_key(&entry.pid) {
+        if entry.statement.is_empty() && self.live.place(entry.pid).is_none() {
             // Where connections are not logged, a refused one leaves only this.
             let reason = match fatal {
                 true => SkipReason::ConnectionWithoutSession,
@@ -297,10 +276,14 @@ impl<'s> Assembler<'s> {
         self.serials += 1;
         let serial = self.serials;
         let empty = &self.output.empty;
-        let live = self
-            .live
-            .entry(entry.pid)
-            .or_insert_with(|| Box::new(Live::new(serial, entry, empty)));
+        let place = match self.live.place(entry.pid) {
+            Some(place) => place,
+            None => {
+                let live = Box::new(Live::new(serial, entry, empty));
+                self.live.insert(entry.pid, live)
+            }
+        };
+        let live = self.live.at(place);
         let is_over = live.ended.is_some() && !ends;
         if live.serial != serial && (is_over || live.is_other(entry)) {
             let new = Box::new(Live::new(serial, entry, empty));
@@ -315,7 +298,7 @@ impl<'s> Assembler<'s> {
 
     /// FATAL: the server ended the session.
     fn ended(&mut self, entry: &Entry<'_>) {
-        if let Some(live) = self.live.get_mut(&entry.pid) {
+        if let Some(live) = self.live.get(entry.pid) {
             live.ended = Some((entry.wall_us, entry.place));
             self.fading
                 .push_back((entry.wall_us + FADE_US, entry.pid, live.serial));
@@ -330,7 +313,7 @@ impl<'s> Assembler<'s> {
             self.fading.pop_front();
             let fades = self
                 .live
-                .get(&pid)
+                .get(pid)
                 .is_some_and(|live| live.serial == serial && live.fades());
             if fades {
                 self.end(pid)?;
@@ -341,14 +324,14 @@ impl<'s> Assembler<'s> {
 
     /// Nothing more comes of the session with that process number.
     fn end(&mut self, pid: u32) -> Result<(), SinkError> {
-        match self.live.remove(&pid) {
+        match self.live.remove(pid) {
             Some(mut live) => live.close(&mut self.output),
             None => Ok(()),
         }
     }
 
     fn end_all(&mut self) -> Result<(), SinkError> {
-        let mut all: Vec<Box<Live>> = self.live.drain().map(|(_, live)| live).collect();
+        let mut all = self.live.drain();
         all.sort_by_key(|live| live.serial);
         self.fading.clear();
         all.iter_mut()

@@ -25,7 +25,7 @@ impl Assembler<'_> {
         entry: &Entry<'_>,
         reason: SkipReason,
     ) -> Result<(), SinkError> {
-        if let Some(live) = self.live.get_mut(&entry.pid) {
+        if let Some(live) = self.live.get(entry.pid) {
             live.spoke_aside = true;
         }
         if self.server_event(entry)? {
@@ -51,7 +51,7 @@ impl Assembler<'_> {
         let Some(mut event) = server_event::read(entry) else {
             return Ok(false);
         };
-        let live = self.live.get(&entry.pid);
+        let live = self.live.get(entry.pid);
         if let Some(live) = live.filter(|live| !live.is_other(entry)) {
             event.session = live.id();
             let follows = entry.wall_us - live.seen_us <= FOLLOWS_US;

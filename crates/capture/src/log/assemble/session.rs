@@ -203,10 +203,11 @@ impl Live {
             }
             None => (wall_us, entry.place),
         };
+        let names = entry.who.names();
         for (known, said) in [
-            (&mut self.user, entry.user),
-            (&mut self.database, entry.database),
-            (&mut self.application, entry.application),
+            (&mut self.user, names.user),
+            (&mut self.database, names.database),
+            (&mut self.application, names.application),
         ] {
             if known.is_empty() && !unless_unknown(said).is_empty() && !self.start_seen {
                 *known = said.into();
@@ -214,12 +215,12 @@ impl Live {
         }
         // A connection that was received but whose authorization is not logged.
         if self.user.is_empty() && self.database.is_empty() {
-            self.user = unless_unknown(entry.user).into();
-            self.database = unless_unknown(entry.database).into();
-            self.application = unless_unknown(entry.application).into();
+            self.user = unless_unknown(names.user).into();
+            self.database = unless_unknown(names.database).into();
+            self.application = unless_unknown(names.application).into();
         }
         if self.client.is_empty() {
-            self.client = client(entry.client.0, entry.client.1);
+            self.client = client(names.client.0, names.client.1);
         }
         self.id = Some(output.sessions);
         output.sessions += 1;

@@ -12,7 +12,7 @@ mod seen;
 mod straight;
 
 pub(super) use guess::{find_label, guess};
-pub(super) use matching::Matched;
+pub(super) use matching::{Fields, Matched};
 pub(super) use seen::Seen;
 use straight::Straight;
 

@@ -1,6 +1,6 @@
 use workload::Sqlstate;
 
-use super::super::entry::Place;
+use super::super::entry::{Names, Place, Who};
 use super::*;
 
 fn entry(severity: Severity, message: &str) -> Entry<'_> {
@@ -10,10 +10,7 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         started: 0,
         line_number: 0,
         backend: Backend::Client,
-        user: "",
-        database: "",
-        application: "",
-        client: ("", ""),
+        who: Who::Named(Names::default()),
         severity,
         sqlstate: None,
         message,
@@ -24,6 +21,13 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         place: Place { source: 1, line: 9 },
         lines: 1,
     }
+}
+
+fn of(user: &str) -> Who<'_> {
+    Who::Named(Names {
+        user,
+        ..Names::default()
+    })
 }
 
 #[track_caller]
@@ -37,7 +41,7 @@ fn temporary_files() {
         Severity::Log,
         "temporary file: path \"base/pgsql_tmp/pgsql_tmp21720.0.fileset/0.0\", size 1384448",
     );
-    of_a_session.user = "app";
+    of_a_session.who = of("app");
     of_a_session.statement = "create index on big(id)";
     let event = read(&of_a_session).unwrap();
     assert_eq!(event.kind, Kind::TemporaryFile);
@@ -315,7 +319,7 @@ fn coming_and_going_of_every_version() {
         forged.context = "PL/pgSQL function inline_code_block line 1 at RAISE";
         assert_eq!(read(&forged), None, "{message}");
         let mut of_a_user = entry(Severity::Log, message);
-        of_a_user.user = "app";
+        of_a_user.who = of("app");
         assert_eq!(read(&of_a_user), None, "{message}");
     }
     let warning = "archiving write-ahead log file \"000000010000000000000001\" failed too many times, will try again later";
