@@ -269,14 +269,19 @@ mod tests {
     #[test]
     fn fact_13_a_record_keeps_raw_newlines_and_doubled_quotes() {
         let mut reader = CsvReader::default();
-        let (Found::Entry(entry), length) = reader.next(RECORD.as_bytes().into(), false, Place::default())
+        let (Found::Entry(entry), length) =
+            reader.next(RECORD.as_bytes().into(), false, Place::default())
         else {
             panic!("no entry");
         };
         assert_eq!(length, RECORD.len());
         assert_eq!(entry.message, "statement: select \"a\"\nfrom t");
         assert_eq!(
-            (entry.who.names().user, entry.who.names().database, entry.who.names().application),
+            (
+                entry.who.names().user,
+                entry.who.names().database,
+                entry.who.names().application
+            ),
             ("app", "shop", "psql")
         );
         assert_eq!(

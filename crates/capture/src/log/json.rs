@@ -193,19 +193,27 @@ mod tests {
     fn fact_18_unset_keys_are_left_out_and_new_ones_passed_over() {
         let line = "{\"timestamp\":\"2026-03-01 09:30:05.123 UTC\",\"pid\":77,\"session_id\":\"68b1a2c3.4d\",\"line_num\":3,\"error_severity\":\"LOG\",\"message\":\"statement: select \\\"a\\\"\\n from t\",\"new_in_30\":[1]}\n";
         let mut reader = JsonReader::default();
-        let (Found::Entry(entry), length) = reader.next(line.as_bytes().into(), false, Place::default())
+        let (Found::Entry(entry), length) =
+            reader.next(line.as_bytes().into(), false, Place::default())
         else {
             panic!("no entry");
         };
         assert_eq!(length, line.len());
         assert_eq!(entry.message, "statement: select \"a\"\n from t");
         assert_eq!(
-            (entry.who.names().user, entry.who.names().client, entry.line_number),
+            (
+                entry.who.names().user,
+                entry.who.names().client,
+                entry.line_number
+            ),
             ("", ("", ""), 3)
         );
         for cut in 1..line.len() {
             let part = &line.as_bytes()[..cut];
-            assert_eq!(reader.next(part.into(), false, Place::default()).0, Found::More);
+            assert_eq!(
+                reader.next(part.into(), false, Place::default()).0,
+                Found::More
+            );
             assert!(matches!(
                 reader.next(part.into(), true, Place::default()).0,
                 Found::Unreadable { .. }

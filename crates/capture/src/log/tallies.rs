@@ -218,7 +218,10 @@ fn named_boundary(sql: &str) -> Boundary {
     if word.eq_ignore_ascii_case("begin") {
         return Boundary::Begin;
     }
-    if ["commit", "end", "rollback"].iter().any(|end| word.eq_ignore_ascii_case(end)) {
+    if ["commit", "end", "rollback"]
+        .iter()
+        .any(|end| word.eq_ignore_ascii_case(end))
+    {
         return Boundary::End;
     }
     other_boundary(sql)

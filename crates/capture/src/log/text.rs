@@ -255,7 +255,9 @@ impl Ends<'_> {
     /// Finds the ends in bytes that start at `at`.
     fn look(&mut self, bytes: &[u8], at: u32) {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi1") {
+        if std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
+        {
             // SAFETY: the processor has what the function is compiled for.
             return unsafe { self.look_with_avx2(bytes, at) };
         }
@@ -296,7 +298,8 @@ impl Ends<'_> {
             let word = |index: usize| i64::from_le_bytes(words[index]);
             let first = _mm256_set_epi64x(word(3), word(2), word(1), word(0));
             let second = _mm256_set_epi64x(word(7), word(6), word(5), word(4));
-            let mask = |part: __m256i| _mm256_movemask_epi8(_mm256_cmpeq_epi8(part, newline)) as u32;
+            let mask =
+                |part: __m256i| _mm256_movemask_epi8(_mm256_cmpeq_epi8(part, newline)) as u32;
             let newlines = u64::from(mask(first)) | u64::from(mask(second)) << 32;
             any = _mm256_or_si256(any, _mm256_or_si256(first, second));
             self.add(newlines, at);

@@ -77,7 +77,9 @@ impl Sessions {
     /// The session at a place that it has now.
     #[inline(always)]
     pub(super) fn at(&mut self, place: u32) -> &mut Box<Live> {
-        self.lives[place as usize].as_mut().expect("it has this place")
+        self.lives[place as usize]
+            .as_mut()
+            .expect("it has this place")
     }
 
     /// A process's session.

@@ -47,7 +47,8 @@ fn fact_14_verbose_messages_carry_a_code() {
         "{TIME} [7] ERROR:  22012: no: x\n{TIME} [7] LOCATION:  int4div, int.c:1\n{TIME} [7] STATEMENT:  s\n"
     );
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
-    let (Found::Entry(entry), _) = reader.next(text.as_bytes().into(), true, Place::default()) else {
+    let (Found::Entry(entry), _) = reader.next(text.as_bytes().into(), true, Place::default())
+    else {
         panic!("no entry");
     };
     assert_eq!((entry.message, entry.statement), ("no: x", "s"));
