@@ -36,6 +36,11 @@ pub trait EventSink {
     /// # Errors
     /// Where it cannot be kept; the capture ends.
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError>;
+
+    /// It takes so little time that another thread to read for it is not worth its cost.
+    fn only_counts(&self) -> bool {
+        false
+    }
 }
 
 impl EventSink for WorkloadWriter {
@@ -67,11 +72,28 @@ pub struct Counted {
     pub sessions: u64,
     /// Things that the server did.
     pub server_events: u64,
+    /// The first and the last time of all these, in microseconds since 1970-01-01 UTC.
+    pub times_us: Option<(i64, i64)>,
+}
+
+impl Counted {
+    /// From the first time to the last, in microseconds.
+    pub fn span_us(&self) -> i64 {
+        self.times_us
+            .map_or(0, |(first_us, last_us)| last_us - first_us)
+    }
+
+    #[inline]
+    fn at(&mut self, at_us: i64) {
+        let (first_us, last_us) = self.times_us.unwrap_or((at_us, at_us));
+        self.times_us = Some((first_us.min(at_us), last_us.max(at_us)));
+    }
 }
 
 impl EventSink for Counted {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         self.events += 1;
+        self.at(event.due_us);
         self.statements += u64::from(event.kind.is_statement());
         Ok(())
     }
@@ -81,9 +103,14 @@ impl EventSink for Counted {
         Ok(())
     }
 
-    fn server_event(&mut self, _: ServerEvent) -> Result<(), SinkError> {
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.server_events += 1;
+        self.at(event.at_us);
         Ok(())
+    }
+
+    fn only_counts(&self) -> bool {
+        true
     }
 }
 

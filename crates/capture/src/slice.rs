@@ -56,6 +56,10 @@ impl<S: EventSink> EventSink for SliceSink<S> {
             false => Ok(()),
         }
     }
+
+    fn only_counts(&self) -> bool {
+        self.slicer.is_none() && self.inner.only_counts()
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Input {
     pub fn name(&self) -> String {
         match self {
             Input::Path(path) | Input::Found(path) => path.display().to_string(),
-            Input::Stdin => "-".to_owned(),
+            Input::Stdin => "standard input".to_owned(),
         }
     }
 
@@ -80,6 +80,10 @@ impl Input {
 /// The size of the window at first: what an input is told by.
 const SAMPLE_BYTES: usize = 1 << 20;
 
+/// From this size on the window grows by quarters, for an entry that does not fit: what is not needed
+/// of so much memory is much.
+const LARGE_BYTES: usize = 8 << 20;
+
 /// The least size of the window behind that: it stays in a core's own cache.
 const WINDOW_BYTES: usize = 128 << 10;
 
@@ -96,6 +100,8 @@ pub(super) struct Window {
     damage: Option<String>,
     buffer: Buffer,
     ended: bool,
+    /// No other thread is to read what is not compressed.
+    alone: bool,
     /// Waits in a row that brought nothing.
     waits: u32,
     /// Bytes taken, after decompression.
@@ -192,11 +198,18 @@ impl Window {
             raw,
             compression: None,
             damage: None,
+            alone: false,
             waits: 0,
             buffer: Buffer::new(SAMPLE_BYTES),
             ended: false,
             taken: 0,
         }
+    }
+
+    /// Reading is all that is done: handing plain bytes from one core to another would cost more
+    /// than reading them does.
+    pub(super) fn read_alone(&mut self) {
+        self.alone = true;
     }
 
     /// A window on bytes in memory.
@@ -250,9 +263,8 @@ impl Window {
         self.taken += length as u64;
     }
 
-    /// Reads on: until the window is full, or what another thread has read. It is made twice as
-    /// large where more than half of it is in use, so that what is looked at again and again is at
-    /// most looked at twice.
+    /// Reads on: until the window is full, or what another thread has read. It is made larger where
+    /// much of it is in use, so that what is looked at again and again is looked at few times.
     pub(super) fn more(&mut self) -> io::Result<()> {
         let read = self.read();
         self.buffer.look();
@@ -321,7 +333,8 @@ impl Window {
         let Origin::Sample(reader) = std::mem::replace(&mut self.origin, own) else {
             unreachable!("it is the sample's");
         };
-        let alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        let alone = self.alone && self.compression.is_none()
+            || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
         self.origin = match alone {
             true => Origin::Own(reader),
             false => Origin::Ahead(ReadAhead::start(reader)?),
@@ -341,8 +354,14 @@ impl Window {
     fn make_room(&mut self) {
         let (used, size) = (self.bytes().len(), self.buffer.size());
         self.buffer.compact();
-        if used > size / 2 || size - used < CHUNK_BYTES {
-            self.buffer.resize(size * 2);
+        let spare = size - used;
+        let grows = match size < LARGE_BYTES {
+            true => used > size / 2 || spare < CHUNK_BYTES,
+            false => spare < size / 8,
+        };
+        if grows {
+            self.buffer
+                .resize(size + size.min((size / 4).max(LARGE_BYTES)));
         } else if size > 4 * WINDOW_BYTES && self.taken > 0 && used < WINDOW_BYTES {
             self.buffer.resize(WINDOW_BYTES);
         }

@@ -220,6 +220,7 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         None => options.inputs.iter().map(Input::size).sum(),
         Some(_) => None,
     };
+    let only_counts = sink.only_counts();
     let mut series = Series::new(&queue);
     let mut assembler = Assembler::new(sink);
     let mut reports: Vec<SourceReport> = Vec::new();
@@ -276,6 +277,9 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
             Some(window) => window,
             None => source.input.open()?,
         };
+        if only_counts {
+            window.read_alone();
+        }
         let index = u32::try_from(reports.len()).expect("fewer files than that");
         let mut told = |window: &Window, events: u64| {
             if let Some(on_progress) = &mut on_progress {

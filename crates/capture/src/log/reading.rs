@@ -113,9 +113,10 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
             continue;
         }
         let complete = window.ended() || settling;
-        let (found, length) = reader.next(window.text(), complete, place);
+        let next = reader.next(window.text(), complete, place);
+        let length = next.1;
         // By reference: an entry is large, and nearly everything is one.
-        if let Found::Entry(entry) = &found {
+        if let Found::Entry(entry) = &next.0 {
             last_us = last_us.max(entry.wall_us);
             let last = complete && length == window.bytes().len();
             if turn.sees(entry, last) || turn.is_holding() && turn.release(entry, assembler)? {
@@ -131,7 +132,7 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
             window.take(length);
             continue;
         }
-        let lines = match found {
+        let lines = match next.0 {
             Found::More if window.settled() && settles => {
                 settling = true;
                 continue;

@@ -6,7 +6,7 @@
 
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, Who, trimmed};
+use super::entry::{Backend, Entry, Found, Place, Reader, Who};
 use super::prefix::{Matched, Prefix, Seen};
 use super::severity::{Label, Severity, foreign_word, label};
 use super::text::Text;
@@ -112,20 +112,31 @@ impl StderrReader {
     }
 }
 
-/// The texts of an entry, unfolded where they were folded.
-struct Parts<'a, 't> {
-    texts: &'t Texts,
+/// The lines of an entry, as far as they were told apart.
+struct Lines<'a> {
+    head: &'a Matched,
+    texts: Texts,
+    /// All of them.
     text: &'a str,
-    places: &'t [(usize, usize); SLOTS],
-    unfolded: &'a str,
+    place: Place,
+    count: u64,
+    /// One is a LOCATION.
+    located: bool,
 }
 
-impl<'a> Parts<'a, '_> {
+impl<'a> Lines<'a> {
+    /// Takes the tabs from texts of several lines; returns where they are in `into` then.
+    #[cold]
+    fn unfold(&self, into: &mut String) -> [(usize, usize); SLOTS] {
+        into.clear();
+        self.texts.unfold(self.text, into)
+    }
+
     #[inline(always)]
-    fn of(&self, slot: usize) -> &'a str {
+    fn part(&self, slot: usize, unfolded: &'a str, places: &[(usize, usize); SLOTS]) -> &'a str {
         if self.texts.folded >> slot & 1 == 1 {
-            let (start, end) = self.places[slot];
-            return &self.unfolded[start..end];
+            let (start, end) = places[slot];
+            return &unfolded[start..end];
         }
         let (start, end) = (self.texts.starts[slot], self.texts.ends[slot]);
         match start == end {
@@ -133,145 +144,32 @@ impl<'a> Parts<'a, '_> {
             false => &self.text[start..end],
         }
     }
-}
 
-impl Reader for StderrReader {
-    #[inline(always)]
-    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
-        let bytes = text.bytes();
-        let ahead = self.ahead.take();
-        let first_end = text.line_end(0, 0).or(complete.then_some(bytes.len()));
-        let Some(first_end) = first_end else {
-            return (Found::More, 0);
-        };
-        let first = trimmed(&bytes[..first_end]);
-        let (matched, times) = (&mut self.matched, &mut self.times);
-        let head_place = match ahead {
-            Some(ahead) => ahead.place,
-            None => self
-                .prefix
-                .matches_into(first, times, &mut self.seen, &mut matched[0])
-                .then_some(0),
-        };
-        let head_place = head_place.or_else(|| {
-            let learnt = self.prefix.learn_quit(first, times);
-            let again = learnt
-                && self
-                    .prefix
-                    .matches_into(first, times, &mut self.seen, &mut matched[0]);
-            again.then_some(0)
-        });
-        let Some(head_place) = head_place else {
-            if first.is_empty() {
-                return (
-                    Found::Skipped {
-                        lines: 1,
-                        reason: SkipReason::Blank,
-                    },
-                    first_end,
-                );
-            }
-            let reason = Self::unmatched(first);
-            return (Found::Unreadable { lines: 1, reason }, first_end);
-        };
-        let [one, other] = matched;
-        let (head, next) = match head_place {
-            0 => (&*one, other),
-            _ => (&*other, one),
-        };
-        let next_place = 1 - head_place;
-        let head_prefix = &first[..head.label_at];
-        let mut texts = Texts::default();
-        let mut current = slot(head.label);
-        texts.set(current, head.text, first.len());
-        let (mut end, mut lines, mut located) = (first_end, 1, false);
-        loop {
-            if end == bytes.len() {
-                if !complete {
-                    return (Found::More, 0);
-                }
-                break;
-            }
-            let next_end = text.line_end(lines, end);
-            let Some(next_end) = next_end.or(complete.then_some(bytes.len())) else {
-                return (Found::More, 0);
+    /// What they are. A function of its own, so that what is large is written once, to where it is
+    /// read.
+    #[inline(never)]
+    fn found(&self, unfolded: &'a mut String) -> (Found<'a>, usize) {
+        let (text, lines) = (self.text, self.count);
+        let fields = &self.head.fields;
+        let Label::Head(severity) = self.head.label else {
+            let betrays = matches!(self.head.label, Label::Context | Label::Statement);
+            let found = Found::Detached {
+                pid: fields.pid.unwrap_or(0),
+                betrays,
+                lines,
             };
-            let line = trimmed(&bytes[end..next_end]);
-            if line.first() == Some(&b'\t') {
-                texts.fold(current, end + line.len());
-            } else {
-                let (label, text_at) = match label_behind(head_prefix, line) {
-                    Some(found) => found,
-                    None => {
-                        let found = self.prefix.matches_into(line, times, &mut self.seen, next);
-                        let belongs = found
-                            && !matches!(next.label, Label::Head(_))
-                            && next.fields.pid == head.fields.pid;
-                        if !belongs {
-                            // The next entry, another process's line, or no line of the log's.
-                            self.ahead = Some(Ahead {
-                                place: found.then_some(next_place),
-                            });
-                            break;
-                        }
-                        (next.label, next.text)
-                    }
-                };
-                current = slot(label);
-                located |= label == Label::Location;
-                texts.set(current, end + text_at, end + line.len());
-            }
-            lines += 1;
-            end = next_end;
-        }
-        let whole = &bytes[..end];
-        let lines = lines as u64;
-        if complete && end == bytes.len() && !whole.ends_with(b"\n") {
-            return (
-                Found::Unreadable {
-                    lines,
-                    reason: UnreadableReason::CutAtEnd,
-                },
-                end,
-            );
-        }
-        let Some(text) = text.first(end) else {
-            return (
-                Found::Unreadable {
-                    lines,
-                    reason: UnreadableReason::Encoding,
-                },
-                end,
-            );
-        };
-        let fields = &head.fields;
-        let Label::Head(severity) = head.label else {
-            let betrays = matches!(head.label, Label::Context | Label::Statement);
-            return (
-                Found::Detached {
-                    pid: fields.pid.unwrap_or(0),
-                    betrays,
-                    lines,
-                },
-                end,
-            );
+            return (found, text.len());
         };
         let mut places = [(0, 0); SLOTS];
-        if texts.folded != 0 {
-            self.unfolded.clear();
-            places = texts.unfold(text, &mut self.unfolded);
+        if self.texts.folded != 0 {
+            places = self.unfold(unfolded);
         }
-        let parts = Parts {
-            texts: &texts,
-            text,
-            places: &places,
-            unfolded: &self.unfolded,
-        };
+        let part = |slot| self.part(slot, unfolded, &places);
         // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
         // character by a literal that is none.
-        let mut message = parts.of(0);
+        let mut message = part(0);
         let mut sqlstate = fields.sqlstate.map(Sqlstate);
-        if (located || message.starts_with("00000: "))
+        if (self.located || message.starts_with("00000: "))
             && let Some((code, rest)) = message.split_once(": ")
             && let Some(code) = Sqlstate::parse(code)
         {
@@ -299,14 +197,140 @@ impl Reader for StderrReader {
             severity,
             sqlstate,
             message,
-            detail: parts.of(1),
-            context: parts.of(2),
-            statement: parts.of(3),
+            detail: part(1),
+            context: part(2),
+            statement: part(3),
             positioned,
-            place,
+            place: self.place,
             lines,
         };
-        (Found::Entry(entry), end)
+        (Found::Entry(entry), text.len())
+    }
+}
+
+impl StderrReader {
+    /// Matches the first line of what follows; returns its place in `matched`. It may be `known`
+    /// not to match as things are.
+    #[inline(never)]
+    fn begin(&mut self, first: &[u8], known: bool) -> Option<usize> {
+        let [found, _] = &mut self.matched;
+        let (times, seen) = (&mut self.times, &mut self.seen);
+        let matches = !known && self.prefix.matches_into(first, times, seen, found)
+            || self.prefix.learn_quit(first, times)
+                && self.prefix.matches_into(first, times, seen, found);
+        matches.then_some(0)
+    }
+
+    /// What a line is that does not begin an entry.
+    #[cold]
+    fn other(first: &[u8]) -> Found<'static> {
+        let lines = 1;
+        if first.is_empty() {
+            let reason = SkipReason::Blank;
+            return Found::Skipped { lines, reason };
+        }
+        let reason = Self::unmatched(first);
+        Found::Unreadable { lines, reason }
+    }
+}
+
+/// A line without its newline, and without a carriage return before it.
+#[inline(always)]
+fn line(bytes: &[u8]) -> &[u8] {
+    match bytes {
+        [rest @ .., b'\r', b'\n'] | [rest @ .., b'\n' | b'\r'] => rest,
+        _ => bytes,
+    }
+}
+
+impl Reader for StderrReader {
+    #[inline(never)]
+    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+        let bytes = text.bytes();
+        let ahead = self.ahead.take();
+        let first_end = text.line_end(0, 0).or(complete.then_some(bytes.len()));
+        let Some(first_end) = first_end else {
+            return (Found::More, 0);
+        };
+        let first = line(&bytes[..first_end]);
+        let head_place = match ahead {
+            Some(Ahead { place: Some(place) }) => place,
+            ahead => match self.begin(first, ahead.is_some()) {
+                Some(place) => place,
+                None => return (Self::other(first), first_end),
+            },
+        };
+        let [one, other] = &mut self.matched;
+        let (head, next) = match head_place {
+            0 => (&*one, other),
+            _ => (&*other, one),
+        };
+        let head_prefix = &first[..head.label_at];
+        let mut texts = Texts::default();
+        let mut current = match head.label {
+            Label::Head(_) => 0,
+            label => slot(label),
+        };
+        texts.set(current, head.text, first.len());
+        let (mut end, mut count, mut located) = (first_end, 1, false);
+        loop {
+            if end == bytes.len() {
+                if !complete {
+                    return (Found::More, 0);
+                }
+                break;
+            }
+            let next_end = text.line_end(count, end);
+            let Some(next_end) = next_end.or(complete.then_some(bytes.len())) else {
+                return (Found::More, 0);
+            };
+            let line = line(&bytes[end..next_end]);
+            if line.first() == Some(&b'\t') {
+                texts.fold(current, end + line.len());
+            } else {
+                let (label, text_at) = match label_behind(head_prefix, line) {
+                    Some(found) => found,
+                    None => {
+                        let (times, seen) = (&mut self.times, &mut self.seen);
+                        let found = self.prefix.matches_into(line, times, seen, next);
+                        let belongs = found
+                            && !matches!(next.label, Label::Head(_))
+                            && next.fields.pid == head.fields.pid;
+                        if !belongs {
+                            // The next entry, another process's line, or no line of the log's.
+                            self.ahead = Some(Ahead {
+                                place: found.then_some(1 - head_place),
+                            });
+                            break;
+                        }
+                        (next.label, next.text)
+                    }
+                };
+                current = slot(label);
+                located |= label == Label::Location;
+                texts.set(current, end + text_at, end + line.len());
+            }
+            count += 1;
+            end = next_end;
+        }
+        let lines = count as u64;
+        if complete && end == bytes.len() && bytes.last() != Some(&b'\n') {
+            let reason = UnreadableReason::CutAtEnd;
+            return (Found::Unreadable { lines, reason }, end);
+        }
+        let Some(text) = text.first(end) else {
+            let reason = UnreadableReason::Encoding;
+            return (Found::Unreadable { lines, reason }, end);
+        };
+        let lines = Lines {
+            head,
+            texts,
+            text,
+            place,
+            count: lines,
+            located,
+        };
+        lines.found(&mut self.unfolded)
     }
 
     fn notes(&self) -> Vec<String> {

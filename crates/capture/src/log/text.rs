@@ -37,6 +37,12 @@ pub(super) struct Text<'a> {
     valid: usize,
 }
 
+#[cold]
+#[inline(never)]
+fn far_line_end(bytes: &[u8], from: usize) -> Option<usize> {
+    memchr::memchr(b'\n', &bytes[from..]).map(|at| from + at + 1)
+}
+
 /// Bytes that nothing is known of.
 impl<'a> From<&'a [u8]> for Text<'a> {
     fn from(bytes: &'a [u8]) -> Self {
@@ -70,14 +76,8 @@ impl<'a> Text<'a> {
     pub(super) fn line_end(self, number: usize, from: usize) -> Option<usize> {
         match self.ends.get(number) {
             Some(end) => Some((end - self.base) as usize),
-            None => self.far_line_end(from),
+            None => far_line_end(self.bytes, from.max(self.looked)),
         }
-    }
-
-    #[inline(never)]
-    fn far_line_end(self, from: usize) -> Option<usize> {
-        let from = from.max(self.looked);
-        memchr::memchr(b'\n', &self.bytes[from..]).map(|at| from + at + 1)
     }
 
     /// The first bytes as text; `None` where they are not UTF-8.
@@ -173,6 +173,8 @@ impl Buffer {
     pub(super) fn resize(&mut self, size: usize) {
         let size = size.max(self.end);
         let shrinks = size < self.bytes.len();
+        let more = size.saturating_sub(self.bytes.len());
+        self.bytes.reserve_exact(more);
         self.bytes.resize(size, 0);
         if shrinks {
             self.bytes.shrink_to_fit();

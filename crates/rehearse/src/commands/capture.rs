@@ -11,9 +11,7 @@ use report::{
     capture_text, fitness_text, to_json,
 };
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{
-    EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadInfo, WorkloadWriter,
-};
+use workload::{EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
@@ -165,7 +163,8 @@ fn capture(
             let result = log::capture(log_options, &mut sink).map_err(failure);
             result.and_then(|report| {
                 let (counted, account) = sink.sink.finish()?;
-                Ok((report, None, counted.statements, account))
+                let span_us = counted.span_us();
+                Ok((report, span_us, counted.statements, account))
             })
         }
         Some(output) => {
@@ -174,23 +173,22 @@ fn capture(
         }
     };
     bar.finish_and_clear();
-    let (mut report, info, statements, account) = result?;
+    let (mut report, span_us, statements, account) = result?;
     report.left_out.splice(..0, selection.left_out);
     let mut view = view(&report);
-    view.statements = statements;
+    (view.statements, view.span_us) = (statements, span_us);
     if let Some(account) = account {
         view.sessions = account.sessions_kept;
         view.slice = Some(SliceView::new(&account));
     }
-    if let (Some(info), Some(output)) = (&info, output) {
+    if let Some(output) = output {
         view.workload = output.display().to_string();
-        view.span_us = info.span_us;
     }
     Ok(CapturedLog { report, view })
 }
 
-/// What was read, what was written of it, its statements, and what a slice left out.
-type Captured = (LogReport, Option<WorkloadInfo>, u64, Option<SliceAccount>);
+/// What was read, its span in microseconds, its statements, and what a slice left out.
+type Captured = (LogReport, i64, u64, Option<SliceAccount>);
 
 fn write(
     log_options: LogOptions<'_>,
@@ -227,8 +225,7 @@ fn write(
             .collect(),
     };
     let info = writer.finish(provenance)?;
-    let statements = info.statements;
-    Ok((report, Some(info), statements, account))
+    Ok((report, info.span_us, info.statements, account))
 }
 
 /// Refuses another name than NAME.workload.
@@ -280,6 +277,10 @@ impl<S: EventSink> EventSink for Stoppable<'_, S> {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.sink.server_event(event)
+    }
+
+    fn only_counts(&self) -> bool {
+        self.sink.only_counts()
     }
 }
 

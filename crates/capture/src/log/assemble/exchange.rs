@@ -24,6 +24,7 @@
 use std::rc::Rc;
 
 use workload::{KindRef, Outcome, PackedParameters, Parameters, Sqlstate, Unreplayable};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::entry::{Entry, Place};
 use super::super::message::Step;
@@ -77,6 +78,8 @@ pub(super) struct Exchange {
     pub portal: Rc<str>,
     shared_sql: Option<Rc<str>>,
     own_sql: String,
+    /// `own_sql` is only the beginning.
+    long: Option<Long>,
     /// Filled where `has_parameters`.
     parameters: PackedParameters,
     pub has_parameters: bool,
@@ -97,6 +100,17 @@ pub(super) struct Exchange {
     pub place: Place,
 }
 
+/// A long text that nobody will read: what is still to be known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Long {
+    bytes: usize,
+    hash: u64,
+    copies: bool,
+}
+
+/// Where texts are only counted, so much of a simple query's is kept.
+const BEGINNING_BYTES: usize = 64 << 10;
+
 /// Space for a longer text than this is not kept.
 const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -109,6 +123,7 @@ impl Exchange {
             portal: no_name.clone(),
             shared_sql: None,
             own_sql: String::new(),
+            long: None,
             parameters: PackedParameters::default(),
             has_parameters: false,
             list_of_context: false,
@@ -130,6 +145,26 @@ impl Exchange {
             Some(shared) => shared,
             None => &self.own_sql,
         }
+    }
+
+    /// Whether this is its text.
+    pub(super) fn is_text(&self, text: &str) -> bool {
+        match self.long {
+            None => self.sql() == text,
+            Some(long) => long.bytes == text.len() && long.hash == xxh3_64(text.as_bytes()),
+        }
+    }
+
+    /// Takes only the beginning of a long text.
+    #[cold]
+    fn take_long(&mut self, text: &str) {
+        self.long = Some(Long {
+            bytes: text.len(),
+            hash: xxh3_64(text.as_bytes()),
+            copies: copies_from_client(text),
+        });
+        let end = text.floor_char_boundary(BEGINNING_BYTES);
+        self.own_sql.push_str(&text[..end]);
     }
 
     /// As [`Self::take_parameters`], of an error's CONTEXT.
@@ -213,6 +248,13 @@ impl Output<'_> {
         replace(&mut one.statement, statement);
         replace(&mut one.portal, portal);
         match sql {
+            Sql::Own(text)
+                if text.len() > BEGINNING_BYTES
+                    && self.only_counts
+                    && protocol == Protocol::Simple =>
+            {
+                one.take_long(text);
+            }
             Sql::Own(text) => one.own_sql.push_str(text),
             Sql::Shared(text) => one.shared_sql = Some(text.clone()),
         }
@@ -242,6 +284,7 @@ impl Output<'_> {
         one.own_sql.clear();
         one.bound_list.clear();
         one.shared_sql = None;
+        one.long = None;
         one.has_parameters = false;
         one.list_of_context = false;
         one.timed = false;
@@ -510,7 +553,10 @@ impl Live {
         };
         let (statement, portal, sql) = (&*exchange.statement, &*exchange.portal, exchange.sql());
         let copies = match exchange.protocol {
-            Protocol::Simple => copies_from_client(sql),
+            Protocol::Simple => match exchange.long {
+                Some(long) => long.copies,
+                None => copies_from_client(sql),
+            },
             // One statement.
             _ => may_copy(sql) && copies_from_client(sql),
         };

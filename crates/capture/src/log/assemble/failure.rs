@@ -143,7 +143,7 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
         }
         // A bind fails before its execution's line is written: what runs is the one before.
         Stage::Running if is_of_bind(entry.context) => false,
-        _ if named => pending.sql() == entry.statement,
+        _ if named => pending.is_text(entry.statement),
         // An idle session that the server ends names no statement either.
         _ => entry.severity == Severity::Error,
     }

@@ -39,6 +39,8 @@ const FADE_US: i64 = 11 * 60 * 1_000_000;
 /// What all sessions share: where events go, and the account.
 pub(super) struct Output<'s> {
     sink: &'s mut dyn EventSink,
+    /// The sink has no use for texts.
+    only_counts: bool,
     account: Reconciliation,
     /// Of lists in DETAIL, and of those in CONTEXT: each has a limit of its own.
     cuts: [CutValues; 2],
@@ -64,6 +66,7 @@ impl<'s> Assembler<'s> {
     pub(super) fn new(sink: &'s mut dyn EventSink) -> Self {
         Assembler {
             output: Output {
+                only_counts: sink.only_counts(),
                 sink,
                 account: Reconciliation::default(),
                 cuts: [CutValues::default(); 2],

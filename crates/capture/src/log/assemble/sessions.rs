@@ -112,6 +112,7 @@ impl Sessions {
     }
 
     /// Takes all away, in no order.
+    #[expect(clippy::vec_box, reason = "they are in their boxes already")]
     pub(super) fn drain(&mut self) -> Vec<Box<Live>> {
         let all = std::mem::take(self);
         all.lives.into_iter().flatten().collect()

@@ -92,7 +92,7 @@ impl Prefix {
     #[inline]
     pub(in crate::log) fn matches(&self, line: &[u8], times: &mut Timestamps) -> Option<Matched> {
         let mut found = Matched::default();
-        self.matches_into(line, times, &mut Seen::default(), &mut found)
+        self.matches_into(line, times, &mut Seen::off(), &mut found)
             .then_some(found)
     }
 

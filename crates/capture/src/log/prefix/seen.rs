@@ -40,6 +40,14 @@ pub(in crate::log) struct Seen {
 }
 
 impl Seen {
+    /// For single lines: remembers nothing.
+    pub(super) fn off() -> Self {
+        Seen {
+            looks: LOOKS_MAX,
+            ..Seen::default()
+        }
+    }
+
     /// Whether it is worth asking.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
