@@ -259,7 +259,13 @@ impl Window {
     /// Done with the first bytes.
     #[inline]
     pub(super) fn take(&mut self, length: usize) {
-        self.buffer.take(length);
+        self.take_lines(length, 0);
+    }
+
+    /// As [`Self::take`]; they are so many lines, as far as the caller knows.
+    #[inline]
+    pub(super) fn take_lines(&mut self, length: usize, lines: u64) {
+        self.buffer.take(length, lines as usize);
         self.taken += length as u64;
     }
 

@@ -129,7 +129,7 @@ fn read_with(mut reader: impl Reader, reading: Reading<'_, '_>) -> Result<i64, L
             settling = false;
             assembler.account().lines += lines;
             place.line += lines;
-            window.take(length);
+            window.take_lines(length, lines);
             continue;
         }
         let lines = match next.0 {

@@ -24,7 +24,6 @@
 use std::rc::Rc;
 
 use workload::{KindRef, Outcome, PackedParameters, Parameters, Sqlstate, Unreplayable};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::entry::{Entry, Place};
 use super::super::message::Step;
@@ -32,6 +31,7 @@ use super::super::parameters::{list_in_detail, parse_parameters};
 use super::super::reconcile::SkipReason;
 use super::super::statement::{Named, copies_from_client, may_copy, placeholders};
 use super::Output;
+use super::long_text::{BEGINNING_BYTES, LongText};
 use super::prepared::Shared;
 use super::session::Live;
 use crate::sink::SinkError;
@@ -52,6 +52,14 @@ pub(super) enum Stage {
     Running,
     Done,
 }
+
+/// Where an exchange is behind each [`Step`].
+const STAGES: [Stage; 4] = {
+    let mut stages = [Stage::Running; 4];
+    stages[Step::Parse as usize] = Stage::Parsed;
+    stages[Step::Bind as usize] = Stage::Bound;
+    stages
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -79,7 +87,7 @@ pub(super) struct Exchange {
     shared_sql: Option<Rc<str>>,
     own_sql: String,
     /// `own_sql` is only the beginning.
-    long: Option<Long>,
+    long: Option<LongText>,
     /// Filled where `has_parameters`.
     parameters: PackedParameters,
     pub has_parameters: bool,
@@ -99,17 +107,6 @@ pub(super) struct Exchange {
     pub lines: u64,
     pub place: Place,
 }
-
-/// A long text that nobody will read: what is still to be known of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Long {
-    bytes: usize,
-    hash: u64,
-    copies: bool,
-}
-
-/// Where texts are only counted, so much of a simple query's is kept.
-const BEGINNING_BYTES: usize = 64 << 10;
 
 /// Space for a longer text than this is not kept.
 const SPARE_TEXT_BYTES_MAX: usize = 16 << 10;
@@ -151,20 +148,16 @@ impl Exchange {
     pub(super) fn is_text(&self, text: &str) -> bool {
         match self.long {
             None => self.sql() == text,
-            Some(long) => long.bytes == text.len() && long.hash == xxh3_64(text.as_bytes()),
+            Some(long) => long.is(text),
         }
     }
 
     /// Takes only the beginning of a long text.
     #[cold]
     fn take_long(&mut self, text: &str) {
-        self.long = Some(Long {
-            bytes: text.len(),
-            hash: xxh3_64(text.as_bytes()),
-            copies: copies_from_client(text),
-        });
-        let end = text.floor_char_boundary(BEGINNING_BYTES);
-        self.own_sql.push_str(&text[..end]);
+        let (long, beginning) = LongText::of(text);
+        self.long = Some(long);
+        self.own_sql.push_str(beginning);
     }
 
     /// As [`Self::take_parameters`], of an error's CONTEXT.
@@ -374,11 +367,8 @@ impl Live {
         if step != Step::Execute {
             self.drop_loose(output);
         }
-        let stage = match step {
-            Step::Parse => Stage::Parsed,
-            Step::Bind => Stage::Bound,
-            Step::Execute | Step::Fetch => Stage::Running,
-        };
+        // A table, not a match: no processor foresees which step comes next.
+        let stage = STAGES[step as usize];
         let list = list_in_detail(entry.detail);
         if self.continues(&named, known.as_ref(), step, list) {
             let exchange = self.pending.as_mut().expect("it continues");
@@ -459,16 +449,12 @@ impl Live {
             return false;
         };
         let goes_on = pending.protocol == Protocol::Extended
-            && match step {
-                Step::Parse | Step::Fetch => false,
-                Step::Bind => pending.stage == Stage::Parsed,
-                Step::Execute => {
-                    pending.stage == Stage::Parsed
-                        || (pending.stage == Stage::Bound
-                            && *pending.portal == *named.portal
-                            && pending.has_list(list))
-                }
-            };
+            && matches!(step, Step::Bind | Step::Execute)
+            && (pending.stage == Stage::Parsed
+                || step == Step::Execute
+                    && pending.stage == Stage::Bound
+                    && *pending.portal == *named.portal
+                    && pending.has_list(list));
         goes_on
             && *pending.statement == *named.statement
             && match (&pending.shared_sql, known) {

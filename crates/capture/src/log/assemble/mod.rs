@@ -13,6 +13,7 @@
 mod exchange;
 mod failure;
 mod lanes;
+mod long_text;
 mod prepared;
 mod server;
 mod session;
