@@ -27,7 +27,8 @@ pub enum LogError {
     },
     /// An archive, or compressed in a way that is not read.
     #[error(
-        "{name} is {what}; UTF-8, plain or in gzip, zstd, bzip2 or xz, is read here; unpack or convert it first, or pipe it in: {command} {name} | rehearse capture log - -o NAME.workload"
+        "{name} is {what}; UTF-8, plain or in gzip, zstd, bzip2 or xz, is read here; unpack or convert it first, or pipe it in: {command} {} | rehearse capture log - -o NAME.workload",
+        in_a_command(.name)
     )]
     Foreign {
         /// As the user gave it.
@@ -170,6 +171,14 @@ pub enum LogError {
     /// The events could not be kept.
     #[error(transparent)]
     Sink(#[from] SinkError),
+}
+
+/// How an input stands in a command: standard input has no name there.
+fn in_a_command(name: &str) -> &str {
+    match name {
+        "standard input" => "FILE",
+        name => name,
+    }
 }
 
 /// What to do where a file cannot be read.

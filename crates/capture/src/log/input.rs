@@ -437,6 +437,14 @@ mod tests {
             error.contains("unzip -p x.zip | rehearse capture log -"),
             "{error}"
         );
+        let zip = Box::new(Cursor::new(b"PK\x03\x04\x14\0\0\0"));
+        let error = Window::open(zip, &Input::Stdin.name()).err().unwrap();
+        let error = error.to_string();
+        assert!(error.starts_with("standard input is "), "{error}");
+        assert!(
+            error.contains("unzip -p FILE | rehearse capture log -"),
+            "{error}"
+        );
     }
 
     #[test]
