@@ -35,6 +35,11 @@ impl Prefix {
         true
     }
 
+    /// [`Self::learn_quit`] has added something.
+    pub(in crate::log) fn has_learnt(&self) -> bool {
+        self.learnt
+    }
+
     /// What is to be known of what [`Self::learn_quit`] added, a sentence.
     pub(in crate::log) fn learnt(&self) -> Option<String> {
         self.learnt.then(|| {

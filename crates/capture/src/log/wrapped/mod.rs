@@ -78,8 +78,10 @@ pub(super) struct WrappedReader {
     ahead: usize,
     ahead_last: usize,
     told: Group,
-    /// The stderr reader did not take all that it was given.
+    /// The stderr reader did not take all that it was given, or does not know what the prefix has
+    /// learnt since: a message's later lines may need it.
     behind: bool,
+    learnt: bool,
     latest_us: i64,
     disordered: u64,
 }
@@ -96,6 +98,7 @@ impl WrappedReader {
             ahead_last: 0,
             told: Group::default(),
             behind: false,
+            learnt: false,
             latest_us: i64::MIN,
             disordered: 0,
         }
@@ -203,7 +206,9 @@ impl Reader for WrappedReader {
             }
         }
         let taken = self.release(complete, bytes);
-        if std::mem::take(&mut self.behind) {
+        let learns = self.gather.prefix().has_learnt() && !self.learnt;
+        self.learnt |= learns;
+        if std::mem::take(&mut self.behind) || learns {
             self.inner = StderrReader::new(self.gather.prefix().clone());
         }
         let WrappedReader {
