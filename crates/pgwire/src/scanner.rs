@@ -112,6 +112,19 @@ impl Scanner {
         self.wanted = wanted;
     }
 
+    /// Lets the body of the message whose header was just reported pass, although it is wanted: for
+    /// callers that want short ones only.
+    pub fn pass_body(&mut self) {
+        if let State::Body { header } = self.state
+            && self.held.is_empty()
+        {
+            self.state = match header.body_bytes {
+                0 => State::Header { filled: 0 },
+                left => State::Skip { left },
+            };
+        }
+    }
+
     /// Whether the stream is between two messages, where alone it may end.
     pub fn is_between_messages(&self) -> bool {
         matches!(self.state, State::Header { filled: 0 })
@@ -282,6 +295,27 @@ mod tests {
         let error = scanner.next(&mut chunk).unwrap_err();
         assert!(matches!(error, DecodeError::FrameLength { max: 104, .. }));
         assert_eq!(scanner.next(&mut &b"Z\0\0\0\x05I"[..]), Err(error));
+    }
+
+    #[test]
+    fn a_wanted_body_can_be_let_pass_once_its_header_is_known() {
+        for chunk_bytes in 1..=STREAM.len() {
+            let mut scanner = Scanner::new(TagSet::of(b"CDIZ"), 100);
+            let mut bodies = Vec::new();
+            for mut chunk in STREAM.chunks(chunk_bytes) {
+                while let Some(event) = scanner.next(&mut chunk).unwrap() {
+                    match event {
+                        Scanned::Header(header) if matches!(header.tag, b'D' | b'I') => {
+                            scanner.pass_body();
+                        }
+                        Scanned::Header(_) => {}
+                        Scanned::Body { tag, .. } => bodies.push(tag),
+                    }
+                }
+            }
+            assert_eq!(bodies, b"CZ");
+            assert!(scanner.is_between_messages());
+        }
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub(crate) fn job(
             .map_or(Bearing::default(), |sql| Bearing::of(sql)),
         awaited,
         boundary,
+        expected: None,
         action,
     }
 }
@@ -112,6 +113,7 @@ pub(crate) fn resumed(
         bearing: Bearing::default(),
         awaited: true,
         boundary: Boundary::Sync,
+        expected: None,
         action: Action::Resume(Box::new(resumed)),
     }
 }

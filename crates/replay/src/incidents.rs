@@ -25,6 +25,8 @@ struct Counts {
     restore_errors: u64,
     cancels_failed: u64,
     handed_over: u64,
+    learnt: u64,
+    remapped: u64,
     given_up: Option<String>,
 }
 
@@ -67,6 +69,16 @@ impl Incidents {
     /// A session took over the connection of another.
     pub(crate) fn handed_over(&self) {
         self.counts().handed_over += 1;
+    }
+
+    /// Values that the server made up were learnt.
+    pub(crate) fn learnt(&self, count: u64) {
+        self.counts().learnt += count;
+    }
+
+    /// Parameters were sent with values that were learnt.
+    pub(crate) fn remapped(&self, count: u64) {
+        self.counts().remapped += count;
     }
 
     /// The replay ends for this reason, which is the target's.
@@ -131,6 +143,12 @@ impl Incidents {
         note("restore_errors", counts.restore_errors);
         note("connections_handed_over", counts.handed_over);
         note("cancels_failed", counts.cancels_failed);
+        if info.options.contains_key("remap_generated") {
+            // None is told, too: it was asked for.
+            for (name, count) in [("learnt", counts.learnt), ("remapped", counts.remapped)] {
+                info.options.insert(name.to_owned(), count.to_string());
+            }
+        }
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {

@@ -5,6 +5,7 @@ use workload::rewrite::Bearing;
 use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::login::Login;
+use crate::remap::Expected;
 use crate::resume::Resumed;
 
 /// One event, ready to be done.
@@ -32,6 +33,8 @@ pub(crate) struct Job {
     /// What stands behind its messages; with anything but a Sync the answer may stay away until a
     /// later one has it.
     pub(crate) boundary: Boundary,
+    /// What of its captured result may be made up anew (`--remap-generated`).
+    pub(crate) expected: Option<Box<Expected>>,
     pub(crate) action: Action,
 }
 
@@ -81,6 +84,7 @@ pub(crate) struct NamedStatement {
 #[cfg(test)]
 pub(crate) mod test_jobs {
     use super::*;
+    use crate::remap::Value;
     use workload::Unreplayable;
 
     pub(crate) fn some_of_each_kind() -> Vec<Job> {
@@ -138,6 +142,10 @@ pub(crate) mod test_jobs {
                 },
                 awaited: sequence % 2 == 1,
                 boundary: Boundary::ALL[sequence as usize % 3],
+                expected: (sequence % 2 == 0).then(|| {
+                    let values = [Some(Value::Integer(-7)), None, Some(Value::Uuid([9; 16]))];
+                    Box::new(Expected::new(Box::new(values)))
+                }),
                 action,
             })
             .collect()

@@ -38,6 +38,7 @@ mod portals;
 mod progress;
 mod queue;
 mod record;
+mod remap;
 mod resume;
 mod session;
 mod spill;

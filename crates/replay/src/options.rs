@@ -37,6 +37,9 @@ pub struct Options {
     /// How many rows executions of named portals and further fetches ask for, where the capture does
     /// not know it; `None`: all at the first, and further fetches are skipped.
     pub fetch_size: Option<u32>,
+    /// Values that the server made up are mapped to what it makes up in the replay, where later
+    /// parameters of their session repeat them.
+    pub remap_generated: bool,
     /// The server ends statements that take longer.
     pub statement_timeout: Option<Duration>,
     /// How long the target may be away, or not answer, before the replay gives up: connections are
@@ -78,6 +81,7 @@ impl Default for Options {
             read_only: false,
             statement_timeout: None,
             fetch_size: None,
+            remap_generated: false,
             patience: PATIENCE,
             logins: LoginMap::default(),
             commit_order: false,
@@ -167,6 +171,8 @@ impl Options {
         note("max_connections", connections);
         note("read_only", self.read_only.then(|| "true".to_owned()));
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
+        let remaps = self.remap_generated.then(|| "true".to_owned());
+        note("remap_generated", remaps);
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {
             user,

@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::order::{Followed, Order};
 use crate::portals::Portals;
 use crate::progress::Counters;
+use crate::remap::Expected;
 use crate::resume::{Earlier, Passing, Turn};
 use crate::stopped_clock::StoppedClock;
 use crate::target::Target;
@@ -144,6 +145,10 @@ impl Planner<'_> {
             let think_ns = thinking.as_mut().and_then(|thinking| thinking.of(&event));
             let withheld = self.options.read_only && !guard::keep_from_writing(&mut event);
             let placed = self.order.as_ref().map(|order| (order, event.clone()));
+            let expected = match self.options.remap_generated {
+                true => Expected::of(&event),
+                false => None,
+            };
             let mut job = encode::job(
                 event,
                 step.fingerprint,
@@ -153,6 +158,7 @@ impl Planner<'_> {
                 &mut portals,
             );
             job.think_ns = think_ns;
+            job.expected = expected;
             if let Some((order, event)) = placed {
                 followed.place(&event, &mut job, order);
             }

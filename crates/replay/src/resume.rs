@@ -17,7 +17,7 @@ use crate::options::Options;
 
 /// What may differ between a run and the replay that goes on with it: it changes what happens from
 /// there on, not what is due when.
-const MAY_DIFFER: [&str; 12] = [
+const MAY_DIFFER: [&str; 14] = [
     "workers",
     "spin_us",
     "patience",
@@ -30,6 +30,8 @@ const MAY_DIFFER: [&str; 12] = [
     "cancels_failed",
     "waits_for_commits",
     "let_go_before_commits",
+    "learnt",
+    "remapped",
 ];
 
 /// A run that a replay goes on with.

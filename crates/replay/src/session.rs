@@ -15,6 +15,8 @@
 //!
 //! Without I/O: the worker reads and writes, and feeds what it read.
 
+mod learning;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use crate::job::{Job, Messages, NamedStatement};
 use crate::login::Login;
 use crate::pipeline::{self, Pipeline};
 use crate::queue::Queue;
+use crate::remap::Remap;
 use crate::standing::Standing;
 
 /// Bodies that are looked into; all others are only counted.
@@ -174,6 +177,8 @@ pub(crate) struct Session {
     pub(crate) comes_back: bool,
     /// How many of them failed.
     pub(crate) restore_errors: u32,
+    /// What the server made up in the capture, and what in the replay.
+    pub(crate) remap: Option<Box<Remap>>,
     scanner: Scanner,
     prepared: Prepared,
 }
@@ -203,6 +208,7 @@ impl Session {
             restoring: 0,
             comes_back: false,
             restore_errors: 0,
+            remap: None,
             scanner: scanner(),
             prepared: Prepared::default(),
         }
@@ -294,6 +300,9 @@ impl Session {
                     };
                     flight.first_byte_ns.get_or_insert(now_ns);
                     flight.bytes += header.message_bytes() as u64;
+                    if flight.job.expected.is_some() {
+                        learning::bound(&mut self.scanner, flight, header);
+                    }
                     match header.tag {
                         tag::DATA_ROW => flight.rows_came += 1,
                         // It had as many as it asked for; nobody else counts them.
@@ -362,6 +371,11 @@ impl Session {
                                 }
                             }
                             None => self.restore_errors += u32::from(self.restoring > 0),
+                        }
+                    }
+                    tag::ROW_DESCRIPTION | tag::DATA_ROW => {
+                        if let Some(flight) = &mut self.in_flight {
+                            learning::learn(&mut self.remap, flight, tag, body)?;
                         }
                     }
                     tag::PARAMETER_STATUS => {
@@ -475,6 +489,7 @@ mod tests {
                 bearing: Default::default(),
                 awaited: true,
                 boundary: workload::Boundary::Sync,
+                expected: None,
                 action: crate::job::Action::Disconnect,
             },
             due_ns: 0,
@@ -539,20 +554,26 @@ mod tests {
 
     #[test]
     fn a_named_statement_is_prepared_once_and_anew_when_its_sql_changed() {
-        let mut session = session_in_flight(Some(NAMED));
+        let mut session = Session::new(1);
         assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
-        let hear = |session: &mut Session, bytes: &[u8]| session.hear(&mut &bytes[..], 0).unwrap();
-        hear(&mut session, &tagged(b'1', b""));
+        let hear = |session: &mut Session, named, bytes: &[u8]| {
+            fly(session, named);
+            session.hear(&mut &bytes[..], 0).unwrap();
+            session.in_flight = None;
+        };
+        fly(&mut session, Some(NAMED));
+        // What is under way prepares it.
         assert_eq!(session.needed(&messages(NAMED)), b"Bind");
         assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
-        fly(&mut session, Some(CHANGED));
-        hear(&mut session, &tagged(b'3', b""));
-        hear(&mut session, &tagged(b'1', b""));
-        assert_eq!(session.needed(&messages(CHANGED)), b"Bind");
-        fly(&mut session, None);
-        hear(&mut session, &tagged(b'C', b"DEALLOCATE\0"));
+        hear(&mut session, Some(NAMED), &tagged(b'1', b""));
+        assert_eq!(session.needed(&messages(NAMED)), b"Bind");
         assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
-        hear(&mut session, &tagged(b'C', b"DISCARD ALL\0"));
+        let closed_and_parsed = [tagged(b'3', b""), tagged(b'1', b"")].concat();
+        hear(&mut session, Some(CHANGED), &closed_and_parsed);
+        assert_eq!(session.needed(&messages(CHANGED)), b"Bind");
+        hear(&mut session, None, &tagged(b'C', b"DEALLOCATE\0"));
+        assert_eq!(session.needed(&messages(CHANGED)), b"CloseParseBind");
+        hear(&mut session, None, &tagged(b'C', b"DISCARD ALL\0"));
         assert_eq!(session.needed(&messages(CHANGED)), b"ParseBind");
     }
 
@@ -561,8 +582,8 @@ mod tests {
         let mut session = session_in_flight(Some(NAMED));
         let error = tagged(b'E', b"SERROR\0C42P01\0Mno such table\0\0");
         session.hear(&mut &error[..], 0).unwrap();
+        let flight = session.in_flight.take().unwrap();
         assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
-        let flight = session.in_flight.unwrap();
         assert_eq!(
             flight.error,
             Some((Sqlstate(*b"42P01"), "no such table".to_owned()))

@@ -15,6 +15,7 @@ use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;
+use crate::remap::{Expected, Value};
 
 /// Where a chunk lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +145,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_number(out, job.captured.place.map_or(0, |place| place.line));
     out.push(u8::from(job.awaited));
     put(out, job.boundary.name().as_bytes());
+    encode_expected(job.expected.as_deref(), out);
     match &job.action {
         Action::Connect(login) => {
             out.push(0);
@@ -202,6 +204,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let line = number(rest)?;
     let awaited = take(rest, 1)?[0] == 1;
     let boundary = Boundary::from_name(&text(rest)?)?;
+    let expected = decode_expected(rest)?;
     let action = match take(rest, 1)?[0] {
         0 => Action::Connect(Box::new(Login {
             user: text(rest)?.into(),
@@ -259,8 +262,42 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
         bearing,
         awaited,
         boundary,
+        expected,
         action,
     })
+}
+
+/// One value for each column, none where nothing is expected.
+fn encode_expected(expected: Option<&Expected>, out: &mut Vec<u8>) {
+    let values = expected.map_or(&[][..], |expected| &expected.values);
+    put_number(out, values.len() as u64);
+    for value in values {
+        match value {
+            None => out.push(0),
+            Some(Value::Integer(number)) => {
+                out.push(1);
+                put_number(out, *number as u64);
+            }
+            Some(Value::Uuid(bytes)) => {
+                out.push(2);
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+}
+
+fn decode_expected(rest: &mut &[u8]) -> Option<Option<Box<Expected>>> {
+    let count = number(rest)?;
+    let mut values = Vec::new();
+    for _ in 0..count {
+        values.push(match take(rest, 1)?[0] {
+            0 => None,
+            1 => Some(Value::Integer(number(rest)? as i64)),
+            2 => Some(Value::Uuid(take(rest, 16)?.try_into().ok()?)),
+            _ => return None,
+        });
+    }
+    Some((count > 0).then(|| Box::new(Expected::new(values.into()))))
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {

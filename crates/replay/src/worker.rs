@@ -8,6 +8,7 @@
 mod opening;
 mod ordering;
 mod pipelining;
+mod remapping;
 mod sharing;
 mod stopping;
 mod turns;

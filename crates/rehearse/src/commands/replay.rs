@@ -131,6 +131,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         patience: safety.patience,
         checkpoint: safety.checkpoint,
         fetch_size: options.sending.fetch_size,
+        remap_generated: options.sending.remap_generated,
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),
@@ -255,6 +256,11 @@ pub fn replay_with_progress(
             "Up to {} sessions at once share {connections} connections: each has one only within its transactions and while it holds what hangs on one; waiting for one is session lag, connects are not measured, and the server sees fewer backends than in the capture.",
             reader.info().sessions_at_once
         ));
+    }
+    if engine.remap_generated && reader.info().provenance.source_kind == "log" {
+        terminal::note(
+            "--remap-generated finds nothing to learn from: this workload is of a log, which has no results; parameters are sent as they were captured.",
+        );
     }
     let options = engine.described();
     let started = [

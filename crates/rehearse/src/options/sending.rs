@@ -11,4 +11,8 @@ pub struct SendingArgs {
     /// fetches are skipped.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
     pub fetch_size: Option<u32>,
+    /// Where the capture has results: follow numbers of sequences and uuids that the server makes up
+    /// anew, and send later parameters of the session that repeat a captured one with the new one.
+    #[arg(long)]
+    pub remap_generated: bool,
 }

@@ -27,6 +27,7 @@ impl Worker {
         mut messages: Messages,
         session_lag_ns: u64,
     ) {
+        self.remap(slot, &mut messages);
         let Slot {
             session, socket, ..
         } = &mut self.slots[slot];
@@ -63,6 +64,7 @@ impl Worker {
         session.pipeline.asked = in_flight.job.boundary == Boundary::Flush;
         if session.in_flight.is_none() {
             session.in_flight = Some(Box::new(in_flight));
+            session.listen();
         } else {
             session.pipeline.push(Box::new(in_flight));
         }
@@ -235,6 +237,7 @@ impl Worker {
         session.scheduled = false;
         let connection_is_lost = lost.is_some();
         session.in_flight = session.pipeline.pop();
+        session.listen();
         if session.phase == Phase::Running && session.in_flight.is_none() {
             session.phase = Phase::Idle;
         }
@@ -265,6 +268,7 @@ impl Worker {
         execution.done_ns = Some(now_ns);
         execution.rows = flight.rows;
         execution.bytes = flight.bytes;
+        self.count_learnt(slot);
         self.record(now_ns, execution);
     }
 

@@ -4,6 +4,7 @@
 mod faults;
 mod order;
 mod pipelines;
+mod remap;
 mod resuming;
 mod sharing;
 mod traffic;

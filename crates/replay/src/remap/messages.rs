@@ -1,0 +1,70 @@
+//! The parameters of a Bind, with what was learnt in them.
+
+use pgwire::Format;
+use pgwire::frame::BODY_BYTES_MAX;
+use pgwire::frontend::{Bind, Parse, bind, tag};
+use pgwire::next_frame;
+
+use super::Remap;
+use super::value::of_parameter;
+
+/// A statement's messages with the mapped values in its Bind, and how many there are; `None` where
+/// nothing is to be changed. What stands before the Bind keeps its length.
+pub(crate) fn rewritten(bytes: &[u8], remap: &Remap) -> Option<(Vec<u8>, u64)> {
+    let mut types: Vec<u32> = Vec::new();
+    let mut rest = bytes;
+    // They are our own: what cannot be read is sent as it is.
+    while let Ok(Some(frame)) = next_frame(rest, BODY_BYTES_MAX) {
+        let before = bytes.len() - rest.len();
+        rest = &rest[frame.message_bytes()..];
+        match frame.tag {
+            tag::PARSE => types.extend(Parse::decode(frame.body).ok()?.parameter_types.iter()),
+            tag::BIND => {
+                let bind = Bind::decode(frame.body).ok()?;
+                let mut out = Vec::with_capacity(bytes.len() + 64);
+                out.extend_from_slice(&bytes[..before]);
+                let count = encode(&bind, &types, remap, &mut out)?;
+                out.extend_from_slice(rest);
+                return Some((out, count));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn encode(bind: &Bind<'_>, types: &[u32], remap: &Remap, out: &mut Vec<u8>) -> Option<u64> {
+    let mapped: Vec<Option<Vec<u8>>> = bind
+        .parameters
+        .iter()
+        .enumerate()
+        .map(|(index, parameter)| {
+            let declared = types.get(index).copied().unwrap_or(0);
+            let format = bind.parameter_formats.of(index)?;
+            mapped(parameter?, declared, format, remap)
+        })
+        .collect();
+    let count = mapped.iter().flatten().count() as u64;
+    if count == 0 {
+        return None;
+    }
+    let parameters = mapped.iter().zip(bind.parameters);
+    bind::encode(
+        bind.portal,
+        bind.statement,
+        bind.parameter_formats.iter(),
+        parameters.map(|(mapped, parameter)| mapped.as_deref().or(parameter)),
+        bind.result_formats.iter(),
+        out,
+    )
+    .ok()?;
+    Some(count)
+}
+
+fn mapped(parameter: &[u8], declared: u32, format: Format, remap: &Remap) -> Option<Vec<u8>> {
+    let replayed = remap.map(of_parameter(declared, format, parameter)?)?;
+    match format {
+        Format::Binary => replayed.binary(parameter.len()),
+        _ => Some(replayed.text()),
+    }
+}

@@ -1,0 +1,164 @@
+//! Values that a server makes up: numbers of sequences and uuids, in text and in binary form.
+
+use pgwire::Format;
+
+/// A uuid's text form, in bytes: 32 digits and four hyphens.
+const UUID_BYTES: usize = 36;
+
+/// Where the hyphens of a uuid stand.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// OIDs of types (`pg_type.dat`).
+const INT8: u32 = 20;
+const INT2: u32 = 21;
+const INT4: u32 = 23;
+const TEXT: u32 = 25;
+const OID: u32 = 26;
+const BPCHAR: u32 = 1042;
+const VARCHAR: u32 = 1043;
+const NUMERIC: u32 = 1700;
+const UUID: u32 = 2950;
+
+/// A value that may have been made up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Value {
+    Integer(i64),
+    Uuid([u8; 16]),
+}
+
+impl Value {
+    /// Reads the text form that a server writes: for numbers without sign, blanks and zeros in front,
+    /// for uuids with hyphens, of letters of either case.
+    pub(crate) fn of_text(text: &[u8]) -> Option<Value> {
+        if text.len() == UUID_BYTES {
+            return Value::of_uuid_text(text);
+        }
+        let (&first, rest) = text.split_first()?;
+        let is_number = matches!(first, b'1'..=b'9') && rest.iter().all(u8::is_ascii_digit);
+        if !is_number {
+            return None;
+        }
+        let number = std::str::from_utf8(text).ok()?.parse().ok()?;
+        Some(Value::Integer(number))
+    }
+
+    /// Reads a binary form by its length alone: int2, int4, int8, uuid.
+    pub(crate) fn of_binary(bytes: &[u8]) -> Option<Value> {
+        match bytes.len() {
+            2 => Some(i64::from(i16::from_be_bytes(bytes.try_into().ok()?))),
+            4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
+            8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
+            16 => return Some(Value::Uuid(bytes.try_into().ok()?)),
+            _ => None,
+        }
+        .map(Value::Integer)
+    }
+
+    /// Reads a uuid's text form.
+    pub(crate) fn of_uuid_text(text: &[u8]) -> Option<Value> {
+        if text.len() != UUID_BYTES {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        let mut digits = 0;
+        for (index, &letter) in text.iter().enumerate() {
+            if HYPHENS.contains(&index) {
+                if letter != b'-' {
+                    return None;
+                }
+                continue;
+            }
+            let digit = char::from(letter).to_digit(16)? as u8;
+            bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
+            digits += 1;
+        }
+        Some(Value::Uuid(bytes))
+    }
+
+    /// Whether both are of one kind.
+    pub(crate) fn is_like(self, other: Value) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
+    /// Its text form.
+    pub(crate) fn text(self) -> Vec<u8> {
+        match self {
+            Value::Integer(number) => number.to_string().into_bytes(),
+            Value::Uuid(bytes) => {
+                let mut text = String::with_capacity(UUID_BYTES);
+                for byte in bytes {
+                    if HYPHENS.contains(&text.len()) {
+                        text.push('-');
+                    }
+                    for digit in [byte >> 4, byte & 15] {
+                        text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+                    }
+                }
+                text.into_bytes()
+            }
+        }
+    }
+
+    /// Its binary form of so many bytes, for a uuid also that of its text; `None` where it does not fit.
+    pub(crate) fn binary(self, bytes: usize) -> Option<Vec<u8>> {
+        match (self, bytes) {
+            (Value::Uuid(_), UUID_BYTES) => Some(self.text()),
+            (Value::Integer(number), 2) => Some(i16::try_from(number).ok()?.to_be_bytes().into()),
+            (Value::Integer(number), 4) => Some(i32::try_from(number).ok()?.to_be_bytes().into()),
+            (Value::Integer(number), 8) => Some(number.to_be_bytes().into()),
+            (Value::Uuid(uuid), 16) => Some(uuid.into()),
+            _ => None,
+        }
+    }
+}
+
+/// How a column's values are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Numbers in text.
+    Numbers,
+    /// Uuids in text.
+    Uuids,
+    /// In binary.
+    Binary,
+}
+
+impl Form {
+    /// `None` for types whose values are not made up.
+    pub(crate) fn of(type_oid: u32, format: Format) -> Option<Form> {
+        match (type_oid, format) {
+            (INT2 | INT4 | INT8 | UUID, Format::Binary) => Some(Form::Binary),
+            (INT2 | INT4 | INT8 | OID | NUMERIC, Format::Text) => Some(Form::Numbers),
+            // Uuids are kept as text, too, whose binary form is the text.
+            (TEXT | VARCHAR | BPCHAR, Format::Text | Format::Binary) | (UUID, Format::Text) => {
+                Some(Form::Uuids)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn read(self, value: &[u8]) -> Option<Value> {
+        let read = match self {
+            Form::Binary => return Value::of_binary(value),
+            Form::Numbers | Form::Uuids => Value::of_text(value)?,
+        };
+        let as_wanted = matches!(read, Value::Uuid(_)) == (self == Form::Uuids);
+        as_wanted.then_some(read)
+    }
+}
+
+/// Reads a parameter that was declared to be of this type; 0 is none declared.
+pub(super) fn of_parameter(type_oid: u32, format: Format, bytes: &[u8]) -> Option<Value> {
+    match (type_oid, format) {
+        (0 | INT2 | INT4 | INT8 | OID | NUMERIC | UUID | TEXT | VARCHAR | BPCHAR, Format::Text) => {
+            Value::of_text(bytes)
+        }
+        // Two letters of text have the form of a number, too.
+        (0, Format::Binary) if bytes.len() > 2 => {
+            Value::of_uuid_text(bytes).or_else(|| Value::of_binary(bytes))
+        }
+        (INT2 | INT4 | INT8 | OID | UUID, Format::Binary) => Value::of_binary(bytes),
+        (TEXT | VARCHAR | BPCHAR, Format::Binary) => Value::of_uuid_text(bytes),
+        _ => None,
+    }
+}
