@@ -137,10 +137,25 @@ impl Epoll {
     }
 }
 
-/// Asks the kernel to wake this thread when asked, not up to 50 µs later.
+/// How much more a worker wants the processor than others do, and how much less the threads that only
+/// prepare and write down.
+const NICE: libc::c_int = 10;
+
+/// Asks the kernel to wake this thread when asked, not up to 50 µs later, and before others where
+/// the user may ask for that.
 pub(crate) fn wake_precisely() {
-    // SAFETY: no pointers. A refusal only costs precision.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1usize) };
+    // SAFETY: no pointers. A refusal only costs precision. On Linux 0 is the calling thread
+    // (setpriority(2)).
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1usize);
+        libc::setpriority(libc::PRIO_PROCESS, 0, -NICE);
+    }
+}
+
+/// Lets the workers, and the server where it is on the same machine, go before this thread.
+pub(crate) fn let_others_go_first() {
+    // SAFETY: no pointers. A refusal changes nothing.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Wakes a worker from another thread.

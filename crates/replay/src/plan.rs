@@ -17,6 +17,7 @@ use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
 use crate::course::Course;
 use crate::encode;
+use crate::epoll;
 use crate::guard;
 use crate::job::{Action, Job};
 use crate::options::Options;
@@ -73,6 +74,7 @@ impl Planner<'_> {
     /// # Errors
     /// Where the workload cannot be read.
     pub(crate) fn plan(self) -> Result<Planned, ArchiveError> {
+        epoll::let_others_go_first();
         let result = self.hand_out();
         for inbox in &self.inboxes {
             inbox.send(ToWorker::End);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::epoll;
 use clock::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use run::{ArchiveError, Execution, Outcome, RunWriter, StatementKind};
@@ -37,6 +38,7 @@ pub(crate) fn record(
     meter: &Meter,
     incidents: &Incidents,
 ) -> Result<RunWriter, ArchiveError> {
+    epoll::let_others_go_first();
     let mut order = Order::new(workers);
     let flush_every_ns = i64::try_from(flush_every.as_nanos()).unwrap_or(i64::MAX);
     let mut flushed_ns = clock.now_ns();
