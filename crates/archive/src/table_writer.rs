@@ -35,9 +35,13 @@ const ZSTD_LEVEL: i32 = 1;
 pub enum Parts {
     /// One file, `NAME.parquet`.
     One,
-    /// `NAME-00000.parquet` and on, each with at most this many rows.
+    /// `NAME-00000.parquet` and on, each with at most this many rows, and fewer where the table is
+    /// flushed often.
     Rows(u64),
 }
+
+/// The most row groups in one of several files: one that is flushed often has small ones.
+const GROUPS_IN_A_PART_MAX: usize = 128;
 
 /// How a table is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +255,11 @@ impl TableWriter {
                 .flush()
                 .map_err(|error| ArchiveError::writing(&part.path, error))?;
             part.save_footer(&self.schema)?;
+            // What is known of its row groups is held until a file is closed.
+            let is_cut = matches!(self.options.parts, Parts::Rows(_));
+            if is_cut && part.writer.flushed_row_groups().len() >= GROUPS_IN_A_PART_MAX {
+                self.close_part()?;
+            }
         }
         Ok(())
     }

@@ -247,3 +247,44 @@ fn a_killed_replay_is_recovered_up_to_its_last_flush() {
     assert_eq!(reader.statements().unwrap().count(), 1);
     assert!(run::recover(&partial).is_err());
 }
+
+#[test]
+fn a_replay_of_days_that_is_made_safe_often_has_several_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.run");
+    let mut writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
+    let execution = |sequence| Execution {
+        session: 1,
+        sequence,
+        fingerprint: None,
+        kind: StatementKind::Simple,
+        outcome: Outcome::Done,
+        due_ns: 0,
+        sent_ns: None,
+        first_byte_ns: None,
+        done_ns: None,
+        session_lag_ns: 0,
+        rows: 5,
+        bytes: 0,
+        message: None,
+        captured: Captured::default(),
+    };
+    for sequence in 0..300 {
+        writer.execution(&execution(sequence)).unwrap();
+        writer.flush().unwrap();
+    }
+    drop(writer);
+    let partial = directory.path().join("a.run.partial");
+    let (path, told) = run::recover(&partial).unwrap();
+    assert_eq!(told.statements, 300);
+    let is_part = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.starts_with("executions-") && name.ends_with(".parquet")
+    };
+    let files = std::fs::read_dir(&path).unwrap().map(Result::unwrap);
+    assert_eq!(files.filter(is_part).count(), 3);
+    let reader = RunReader::open(&path).unwrap();
+    reader.verify().unwrap();
+    let back = reader.executions().unwrap().map(Result::unwrap);
+    assert!(back.map(|back| back.sequence).eq(0..300));
+}
