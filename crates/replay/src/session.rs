@@ -251,6 +251,11 @@ impl Session {
         }
     }
 
+    /// Whether something is under way that must end before it does what waits.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.phase.is_busy() || self.cancelling
+    }
+
     /// Nothing is prepared at the server any more.
     pub(crate) fn forget_prepared(&mut self) {
         self.prepared = Prepared::default();

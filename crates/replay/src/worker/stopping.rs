@@ -28,8 +28,7 @@ impl Worker {
             let outcome = Outcome::Skipped(SkipReason::Stopped);
             self.record(now_ns, done(&job, outcome, None, None, 0));
         }
-        let phase = self.slots[slot].session.phase;
-        if !phase.is_busy() {
+        if !self.slots[slot].session.is_busy() {
             self.busy -= 1;
         }
     }
@@ -38,12 +37,14 @@ impl Worker {
     pub(super) fn give_up(&mut self, now_ns: i64) {
         for slot in 0..self.slots.len() {
             let session = &mut self.slots[slot].session;
-            if !session.phase.is_busy() {
+            if !session.is_busy() {
                 continue;
             }
-            let flight = session.in_flight.take();
+            session.cancelling = false;
+            let mut flights: Vec<_> = session.in_flight.take().into_iter().collect();
+            flights.extend(std::iter::from_fn(|| session.pipeline.pop()));
             self.close(slot, true);
-            if let Some(flight) = flight {
+            for flight in flights {
                 let outcome = Outcome::Skipped(SkipReason::Stopped);
                 let message = Some("it was in flight when the replay was stopped".to_owned());
                 let sent_ns = Some(flight.sent_ns);

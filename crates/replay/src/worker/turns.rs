@@ -31,7 +31,7 @@ impl Worker {
             return;
         }
         let was_waiting = !session.queue.is_empty();
-        let is_busy = was_waiting || session.phase.is_busy();
+        let is_busy = was_waiting || session.is_busy();
         session
             .queue
             .push(job, self.parts.queue_statements_max, &mut self.spill);
@@ -149,18 +149,16 @@ impl Worker {
                 return;
             }
             let phase = session.phase;
-            let is_sent = matches!(job.action, Action::Send(_)) && phase != Phase::Gone;
+            let is_sent = matches!(job.action, Action::Send(_));
             let after = job.after;
-            if is_sent && after > 0 && self.holds_back(slot, after, now_ns) {
+            if is_sent && after > 0 && phase != Phase::Gone && self.holds_back(slot, after, now_ns)
+            {
                 return;
             }
             let session = &mut self.slots[slot].session;
-            let Ok(Some(job)) = session.queue.peek(&mut self.spill) else {
-                continue;
-            };
             let transaction_lost = session.standing.transaction_lost;
             let has_none = matches!(phase, Phase::Lost | Phase::Parked);
-            if has_none && !transaction_lost && matches!(job.action, Action::Send(_)) {
+            if has_none && !transaction_lost && is_sent {
                 match &self.shared {
                     None => self.reconnect(slot, now_ns),
                     Some(_) => self.queue_up(slot),
@@ -272,10 +270,15 @@ impl Worker {
 
     /// The server has taken a cancel, or could not be reached.
     pub(super) fn cancelled(&mut self, slot: usize, generation: u32) {
-        if self.slots[slot].generation != generation {
+        let Slot {
+            session,
+            generation: current,
+            ..
+        } = &mut self.slots[slot];
+        // A stop may have given the session up meanwhile.
+        if *current != generation || !std::mem::take(&mut session.cancelling) {
             return;
         }
-        self.slots[slot].session.cancelling = false;
         let now_ns = self.now_ns();
         self.go_on(slot, now_ns);
     }

@@ -188,6 +188,26 @@ fn a_cancel_comes_at_its_time_and_hits_nothing_else() {
     }
 }
 
+#[test]
+fn many_cancels_leave_nobody_waiting() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=20 {
+        traffic.connect(0, session);
+        for n in 0..40 {
+            let at_ms = 100 + 50 * n + session as i64;
+            traffic.simple(at_ms, session, "SELECT pg_sleep(600)");
+            traffic.at(at_ms + 1, session, EventKind::Cancel);
+            // What comes while the cancel is on its way waits for that.
+            traffic.simple(at_ms + 2, session, "SELECT 1");
+        }
+        traffic.disconnect(2_200, session);
+    }
+    let (info, _) = traffic.replay(&Options::default(), alone);
+    assert_eq!((info.done, info.failed["57014"]), (800, 800), "{info:?}");
+    assert_eq!(info.status, RunStatus::Complete);
+}
+
 /// Sessions that insert what they are and when, each statement in a transaction of its own.
 fn busy(server: &Endpoint, sessions: u64, until_ms: i64) -> Traffic {
     client(server)

@@ -160,3 +160,20 @@ fn a_lost_connection_takes_the_whole_pipeline_with_it() {
     assert_eq!(info.connections_reopened, 1);
     assert_eq!(rows(&server), [3]);
 }
+
+#[test]
+fn a_stop_counts_all_of_a_pipeline_that_does_not_end() {
+    let (_sandbox, server) = server(&[]);
+    table(&server);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    traffic.execute(100, 1, "", "SELECT pg_sleep(600) WHERE $1 = '1'", "1");
+    for n in 0..3 {
+        piece(&mut traffic, 110, "", &n.to_string(), false, Boundary::Sync);
+    }
+    traffic.disconnect(60_000, 1);
+    let after = std::time::Duration::from_millis(500);
+    let (info, executions) = traffic.replay_as("traffic.run", &Options::default(), after, |_| ());
+    assert_eq!(info.skipped["stopped"], 4, "{info:?}");
+    assert_eq!(statements(&executions).len(), 4);
+}
