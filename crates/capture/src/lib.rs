@@ -9,6 +9,7 @@
 //! the best one. Deliberately absent: sorting by time (the
 //! writer's), and any knowledge of what a replay will do with an event.
 
+pub mod conversation;
 pub mod log;
 pub mod settings;
 mod sink;
