@@ -63,6 +63,12 @@ pub enum Scanned<'b> {
         /// All of its body.
         body: &'b [u8],
     },
+    /// Some of the body of the message whose header was the last one reported, for which
+    /// [`Scanner::give_pieces`] was called. Together they are the whole; an empty body has none.
+    Piece {
+        /// The next bytes of the body, at least one.
+        bytes: &'b [u8],
+    },
 }
 
 /// What the next byte of the stream is.
@@ -72,6 +78,8 @@ enum State {
     Header { filled: usize },
     /// One of this many bytes of a body that nobody wants; at least 1.
     Skip { left: usize },
+    /// One of this many bytes of a body that is wanted in pieces; at least 1.
+    Pieces { left: usize },
     /// A byte of a wanted body; `held` has those before it.
     Body { header: Header },
 }
@@ -125,6 +133,15 @@ impl Scanner {
         }
     }
 
+    /// Reports the body of the message whose header was just reported in pieces, as they come, whether
+    /// it is wanted or not: for bodies that are too long to hold.
+    pub fn give_pieces(&mut self) {
+        self.pass_body();
+        if let State::Skip { left } = self.state {
+            self.state = State::Pieces { left };
+        }
+    }
+
     /// Whether the stream is between two messages, where alone it may end.
     pub fn is_between_messages(&self) -> bool {
         matches!(self.state, State::Header { filled: 0 })
@@ -154,6 +171,18 @@ impl Scanner {
                         return Ok(None);
                     }
                     self.state = State::Header { filled: 0 };
+                }
+                State::Pieces { left } => {
+                    if unread.is_empty() {
+                        return Ok(None);
+                    }
+                    let (bytes, rest) = unread.split_at(left.min(unread.len()));
+                    *unread = rest;
+                    self.state = match left - bytes.len() {
+                        0 => State::Header { filled: 0 },
+                        left => State::Pieces { left },
+                    };
+                    return Ok(Some(Scanned::Piece { bytes }));
                 }
                 State::Header { filled } => {
                     let taken = (HEADER_BYTES - filled).min(unread.len());
@@ -247,6 +276,7 @@ mod tests {
                 seen.push(match event {
                     Scanned::Header(header) => (header.tag, Ok(header.body_bytes)),
                     Scanned::Body { tag, body } => (tag, Err(body.to_vec())),
+                    Scanned::Piece { .. } => unreachable!("nobody asked for pieces"),
                 });
             }
             assert!(chunk.is_empty());
@@ -308,12 +338,36 @@ mod tests {
                         Scanned::Header(header) if matches!(header.tag, b'D' | b'I') => {
                             scanner.pass_body();
                         }
-                        Scanned::Header(_) => {}
+                        Scanned::Header(_) | Scanned::Piece { .. } => {}
                         Scanned::Body { tag, .. } => bodies.push(tag),
                     }
                 }
             }
             assert_eq!(bodies, b"CZ");
+            assert!(scanner.is_between_messages());
+        }
+    }
+
+    #[test]
+    fn a_body_can_be_had_in_pieces() {
+        for chunk_bytes in 1..=STREAM.len() {
+            let mut scanner = Scanner::new(TagSet::of(b"CZ"), 100);
+            let (mut rows, mut bodies) = (Vec::new(), Vec::new());
+            for mut chunk in STREAM.chunks(chunk_bytes) {
+                while let Some(event) = scanner.next(&mut chunk).unwrap() {
+                    match event {
+                        // An empty one and one that is not wanted, and one that is.
+                        Scanned::Header(header) if b"1DC".contains(&header.tag) => {
+                            scanner.give_pieces();
+                        }
+                        Scanned::Header(_) => {}
+                        Scanned::Piece { bytes } => rows.extend_from_slice(bytes),
+                        Scanned::Body { tag, .. } => bodies.push(tag),
+                    }
+                }
+            }
+            assert_eq!(rows, b"row456SELECT 1\0");
+            assert_eq!(bodies, b"Z");
             assert!(scanner.is_between_messages());
         }
     }

@@ -338,6 +338,8 @@ impl Session {
                         _ => {}
                     }
                 }
+                // Nobody asked for any.
+                Scanned::Piece { .. } => {}
                 Scanned::Body { tag, body } => match tag {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;

@@ -182,15 +182,28 @@ pub enum Unreplayable {
     CopyDataMissing,
     /// A further fetch from an open portal: the replayed execution fetched all rows at once.
     PortalFetch,
+    /// It was prepared where a capture from the wire did not see it: before the capture began, or in a
+    /// part that was lost.
+    StatementUnknown,
+    /// Its text, or a value in text form, is not UTF-8: the client uses another encoding.
+    NotUtf8,
+    /// Its text, parameters or COPY data are longer than the capture keeps.
+    TooLong,
+    /// It had a password in it, which is never written.
+    SecretRemoved,
 }
 
 impl Unreplayable {
     /// All reasons.
-    pub const ALL: [Unreplayable; 4] = [
+    pub const ALL: [Unreplayable; 8] = [
         Unreplayable::ParametersMissing,
         Unreplayable::ParametersCut,
         Unreplayable::CopyDataMissing,
         Unreplayable::PortalFetch,
+        Unreplayable::StatementUnknown,
+        Unreplayable::NotUtf8,
+        Unreplayable::TooLong,
+        Unreplayable::SecretRemoved,
     ];
 
     /// The name under which the reason is stored.
@@ -200,6 +213,10 @@ impl Unreplayable {
             Unreplayable::ParametersCut => "parameters_cut",
             Unreplayable::CopyDataMissing => "copy_data_missing",
             Unreplayable::PortalFetch => "portal_fetch",
+            Unreplayable::StatementUnknown => "statement_unknown",
+            Unreplayable::NotUtf8 => "not_utf8",
+            Unreplayable::TooLong => "too_long",
+            Unreplayable::SecretRemoved => "secret_removed",
         }
     }
 
@@ -212,9 +229,23 @@ impl Unreplayable {
             Unreplayable::ParametersCut => {
                 "its parameters were cut in the log; set log_parameter_max_length = -1"
             }
-            Unreplayable::CopyDataMissing => "the data of COPY FROM STDIN is not in a log",
+            Unreplayable::CopyDataMissing => {
+                "the data of COPY FROM STDIN is not in the source (a log never has it)"
+            }
             Unreplayable::PortalFetch => {
                 "a further fetch from a portal; the replay fetches all rows at the first"
+            }
+            Unreplayable::StatementUnknown => {
+                "it was prepared where the capture did not see it; begin the capture before the clients connect"
+            }
+            Unreplayable::NotUtf8 => {
+                "its text is not UTF-8; have the client use client_encoding = UTF8"
+            }
+            Unreplayable::TooLong => {
+                "its text, parameters or COPY data are longer than the 64 MiB that a capture keeps"
+            }
+            Unreplayable::SecretRemoved => {
+                "it had a password in it, which is never written; set passwords on the target yourself"
             }
         }
     }

@@ -38,7 +38,7 @@ pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameter
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
 pub use format::{FORMAT, KIND, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use parameter::{Parameter, ParameterRef};
-pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat};
+pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};
 pub use reader::WorkloadReader;
 pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
 use crate::parameter::Parameter;
 
 /// What a capture from the wire knows of an event beyond what a log does. An event of a log has none
@@ -28,9 +30,15 @@ pub struct Particulars {
     pub boundary: Boundary,
     /// The first row of its result.
     pub first_row: Option<FirstRow>,
-    /// Equal for equal results, as the capture's crate documents.
+    /// Equal for results with the same rows, in whatever order: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
+    /// Of a `connect`: the settings that the client sent with its user and database, names and values
+    /// (`TimeZone`, `options` and the like).
+    pub settings: Vec<Setting>,
 }
+
+/// A setting's name and its value.
+pub type Setting = (Box<str>, Box<str>);
 
 impl Default for Particulars {
     fn default() -> Self {
@@ -43,6 +51,7 @@ impl Default for Particulars {
             boundary: Boundary::Sync,
             first_row: None,
             result_digest: None,
+            settings: Vec::new(),
         }
     }
 }
@@ -60,6 +69,9 @@ impl Particulars {
             };
             names + row.values.iter().map(value).sum::<usize>()
         });
+        let settings = self.settings.iter();
+        let settings = settings.map(|(name, value)| 32 + name.len() + value.len());
+        let row = row + settings.sum::<usize>();
         let small = 4 * self.parameter_types.len() + self.result_formats.len();
         size_of::<Particulars>() + small + copy + row
     }
@@ -124,4 +136,60 @@ pub struct FirstRow {
     pub columns: Vec<Box<str>>,
     /// A value for each; `None` for NULL.
     pub values: Vec<Option<Parameter>>,
+}
+
+/// A checksum of one row of a result, from the row as the server sends it (the body of a DataRow: the
+/// number of columns, and each value behind its length): XXH3 of 64 bits. The digest of a result is the
+/// sum of its rows' checksums modulo 2^64, so that the order of rows does not matter, and how often a row
+/// comes does. It is no defence against somebody who wants two results to look alike.
+#[derive(Clone, Default)]
+pub struct RowDigest {
+    pieces: Option<Box<Xxh3>>,
+}
+
+impl std::fmt::Debug for RowDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowDigest").finish_non_exhaustive()
+    }
+}
+
+impl RowDigest {
+    /// The checksum of a row that is there whole.
+    pub fn of(row: &[u8]) -> u64 {
+        xxh3_64(row)
+    }
+
+    /// Takes in the next bytes of a row that comes in pieces.
+    pub fn piece(&mut self, bytes: &[u8]) {
+        self.pieces.get_or_insert_default().update(bytes);
+    }
+
+    /// The checksum of all that was taken in; this begins anew.
+    pub fn finish(&mut self) -> u64 {
+        match &mut self.pieces {
+            None => xxh3_64(&[]),
+            Some(pieces) => {
+                let digest = pieces.digest();
+                pieces.reset();
+                digest
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_in_pieces_has_the_checksum_of_the_whole() {
+        let mut digest = RowDigest::default();
+        assert_eq!(digest.finish(), RowDigest::of(b""));
+        for cut in 0..4 {
+            digest.piece(&b"row"[..cut]);
+            digest.piece(&b"row"[cut..]);
+            assert_eq!(digest.finish(), RowDigest::of(b"row"));
+        }
+        assert_ne!(RowDigest::of(b"row"), RowDigest::of(b"roW"));
+    }
 }

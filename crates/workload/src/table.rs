@@ -9,7 +9,7 @@ use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::fingerprint::{Fingerprint, StatementClass};
 use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat};
+use crate::particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, Setting};
 use crate::session::Session;
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
@@ -51,6 +51,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::later("result_values", TextList),
     Column::later("result_values_binary", BytesList),
     Column::later("result_digest", U64),
+    Column::later("settings", TextList),
 ];
 
 /// So many columns has a file of `events` that says no more than a log.
@@ -183,6 +184,16 @@ fn write_from_wire(
     let binary = values.filter(Parameters::has_binary);
     table.bytes_list(binary.map(|values| binaries(values.iter())));
     table.u64(particulars.and_then(|known| known.result_digest));
+    // Names and values by turns.
+    let settings = particulars.map(|known| &known.settings);
+    table.text_list(
+        settings
+            .filter(|settings| !settings.is_empty())
+            .map(|settings| {
+                let pairs = settings.iter();
+                pairs.flat_map(|(name, value)| [Some(&**name), Some(&**value)])
+            }),
+    );
 }
 
 /// The particulars in a row of [`EVENT`]; an error says what is wrong with them.
@@ -215,7 +226,20 @@ fn read_particulars(batch: &Batch, row: usize) -> Result<Option<Particulars>, St
                 values: values(batch, row, 29, 30),
             }),
         result_digest: batch.u64(31, row),
+        settings: settings(batch.text_list(32, row).unwrap_or_default())?,
     }))
+}
+
+/// Names and values that come by turns.
+fn settings(texts: Vec<Option<Box<str>>>) -> Result<Vec<Setting>, String> {
+    let mut texts = texts.into_iter().flatten();
+    let mut settings = Vec::new();
+    while let Some(name) = texts.next() {
+        let value = texts.next();
+        let value = value.ok_or_else(|| format!("the setting '{name}' has no value"))?;
+        settings.push((name, value));
+    }
+    Ok(settings)
 }
 
 /// Values, of which those in binary form are in a column of their own.

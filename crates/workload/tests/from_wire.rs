@@ -41,6 +41,7 @@ fn particulars() -> impl Strategy<Value = Particulars> {
     )
         .prop_map(
             |(parameter_types, result_formats, rows_max, copy, awaited, boundary, row, digest)| {
+                let types_count = parameter_types.len();
                 Particulars {
                     parameter_types,
                     result_formats,
@@ -56,6 +57,7 @@ fn particulars() -> impl Strategy<Value = Particulars> {
                         values: row.into_iter().map(|(_, value)| value).collect(),
                     }),
                     result_digest: digest,
+                    settings: vec![("TimeZone".into(), "UTC".into()); types_count],
                 }
             },
         )
@@ -181,6 +183,7 @@ fn full(sequence: u64, kind: EventKind) -> Event {
                 values: vec![None, Some(Parameter::from(&b"\0\x01"[..]))],
             }),
             result_digest: Some(7),
+            settings: Vec::new(),
         })),
     }
 }

@@ -25,6 +25,12 @@ pub enum Unreadable {
 pub struct Account {
     /// Connections, those that only asked for a cancel among them.
     pub connections: u64,
+    /// Connections that ended before anybody said anything, such as a health check's.
+    #[serde(default)]
+    pub empty: u64,
+    /// Connections that the server did not take: a wrong password, no such database, too many clients.
+    #[serde(default)]
+    pub refused: u64,
     /// Sessions that were recorded.
     pub sessions: u64,
     /// Requests to cancel; and those of them that are for nobody who is recorded.
@@ -40,6 +46,12 @@ pub struct Account {
     pub statements_unrecorded: u64,
     /// Statements whose text the connection's lost or unseen part has.
     pub statements_unknown: u64,
+    /// Messages longer than is kept (64 MiB); what they would have done cannot be replayed.
+    #[serde(default)]
+    pub too_long: u64,
+    /// Calls of functions by message, as libpq's for large objects: they are no events.
+    #[serde(default)]
+    pub function_calls: u64,
     /// Bytes that clients sent.
     pub client_bytes: u64,
     /// Bytes that the server sent.

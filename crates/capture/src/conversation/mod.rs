@@ -9,12 +9,37 @@
 //! Connections are followed whether they are recorded or not, so that a session that was there before
 //! the recording began has its prepared statements and its settings in it ([`Conversations::record`]).
 //!
+//! What a message becomes: a Query is a `simple`; an Execute is an `execute` with the values of its Bind,
+//! or a `fetch` where its portal was executed before; a Parse is part of the first execution of its group,
+//! and a `prepare` where its group (up to the Sync) has none. Describe, Close, Flush and Sync are no
+//! events; what stood behind an event is its boundary. `due_us` is when the last byte of the Query or
+//! Execute came; the duration is from there, or from the end of the answer before it, to the end of its own
+//! (ReadyForQuery, where it is the last of its group).
+//!
+//! Memory: what each connection has under way and has prepared; a message longer than 64 MiB, and COPY
+//! data beyond that, are passed over and counted.
+//!
 //! Deliberately absent: sockets, TLS (what is encrypted is counted and named, and never guessed at),
-//! and the order of packets.
+//! the order of packets, and calls of functions by message.
 
 mod account;
+mod client;
+mod connection;
+mod describe;
+mod exchange;
+mod finding;
+mod names;
+mod recording;
+mod server;
+mod start_up;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 
 pub use account::{Account, Unreadable};
+use connection::{Connection, Out, Recording};
+use start_up::Heard;
 
 use crate::sink::{EventSink, SinkError};
 
@@ -37,24 +62,45 @@ pub struct ConversationOptions {
 /// All connections of a source.
 #[derive(Debug)]
 pub struct Conversations {
+    options: ConversationOptions,
     account: Account,
+    connections: HashMap<u64, Connection>,
+    /// Whom a request to cancel is for, by process and key.
+    keys: HashMap<(i32, Box<[u8]>), u64>,
+    recording: Option<Recording>,
 }
 
 impl Conversations {
     /// None yet, and nothing is recorded until [`Self::record`].
-    pub fn new(_options: ConversationOptions) -> Self {
+    pub fn new(options: ConversationOptions) -> Self {
         Conversations {
+            options,
             account: Account::default(),
+            connections: HashMap::new(),
+            keys: HashMap::new(),
+            recording: None,
         }
     }
 
     /// From now on, what connections say goes to the sink; each that is there comes with its
     /// `connect`, and with what it has prepared and set, due at `at_us`. One in the middle of a
-    /// transaction comes when that has ended.
+    /// transaction comes when that has ended. Sessions are numbered from 0 with each recording.
     ///
     /// # Errors
     /// Where the sink takes no more.
-    pub fn record(&mut self, _at_us: i64, _sink: &mut dyn EventSink) -> Result<(), SinkError> {
+    pub fn record(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
+        self.recording = Some(Recording {
+            since_us: at_us,
+            next_session: 0,
+        });
+        let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let (connection, mut out) = self.at(number, sink);
+            if let Some(connection) = connection {
+                connection.begin_recording(&mut out)?;
+            }
+        }
         Ok(())
     }
 
@@ -63,13 +109,26 @@ impl Conversations {
     ///
     /// # Errors
     /// Where the sink takes no more.
-    pub fn stop(&mut self, _at_us: i64, _sink: &mut dyn EventSink) -> Result<(), SinkError> {
+    pub fn stop(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
+        self.recording = None;
+        let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let (connection, mut out) = self.at(number, sink);
+            if let Some(connection) = connection {
+                connection.stop(at_us, &mut out)?;
+            }
+        }
         Ok(())
     }
 
     /// A connection is there. `client` is its address with port, or `[local]`. `from_the_start`: the
     /// first bytes are its first; otherwise its messages are looked for.
-    pub fn opened(&mut self, _connection: u64, _client: &str, _at_us: i64, _from_the_start: bool) {}
+    pub fn opened(&mut self, connection: u64, client: &str, at_us: i64, from_the_start: bool) {
+        self.account.connections += 1;
+        let new = Connection::new(client, at_us, from_the_start);
+        self.connections.insert(connection, new);
+    }
 
     /// Takes what one side sent. `place` is the packet's number, from 1; 0 where there is none. A
     /// connection that was never opened, or is closed, is ignored.
@@ -78,13 +137,34 @@ impl Conversations {
     /// Where the sink takes no more.
     pub fn bytes(
         &mut self,
-        _connection: u64,
-        _side: Side,
-        _at_us: i64,
-        _place: u64,
-        _bytes: &[u8],
-        _sink: &mut dyn EventSink,
+        connection: u64,
+        side: Side,
+        at_us: i64,
+        place: u64,
+        bytes: &[u8],
+        sink: &mut dyn EventSink,
     ) -> Result<(), SinkError> {
+        let (found, mut out) = self.at(connection, sink);
+        let Some(found) = found else {
+            return Ok(());
+        };
+        let knew_key = found.key.is_some();
+        let heard = found.bytes(side, at_us, place, bytes, &mut out)?;
+        if !knew_key && let Some(key) = found.key.clone() {
+            self.keys.insert(key, connection);
+        }
+        if let Some(Heard::Cancel { process_id, key }) = heard {
+            self.account.cancels += 1;
+            match self.keys.get(&(process_id, key)).copied() {
+                None => self.account.cancels_for_nobody += 1,
+                Some(whose) => {
+                    let (whose, mut out) = self.at(whose, sink);
+                    if let Some(whose) = whose {
+                        whose.cancelled(at_us, &mut out)?;
+                    }
+                }
+            }
+        }
         Ok(())
     }
 
@@ -95,13 +175,16 @@ impl Conversations {
     /// Where the sink takes no more.
     pub fn lost(
         &mut self,
-        _connection: u64,
+        connection: u64,
         _side: Side,
-        _at_us: i64,
-        _bytes: Option<u64>,
-        _sink: &mut dyn EventSink,
+        at_us: i64,
+        bytes: Option<u64>,
+        sink: &mut dyn EventSink,
     ) -> Result<(), SinkError> {
-        Ok(())
+        match self.at(connection, sink) {
+            (Some(connection), mut out) => connection.lost(at_us, bytes, &mut out),
+            (None, _) => Ok(()),
+        }
     }
 
     /// The connection has ended.
@@ -110,15 +193,48 @@ impl Conversations {
     /// Where the sink takes no more.
     pub fn closed(
         &mut self,
-        _connection: u64,
-        _at_us: i64,
-        _sink: &mut dyn EventSink,
+        connection: u64,
+        at_us: i64,
+        sink: &mut dyn EventSink,
     ) -> Result<(), SinkError> {
+        let (found, mut out) = self.at(connection, sink);
+        let Some(found) = found else {
+            return Ok(());
+        };
+        found.closed(at_us, &mut out)?;
+        if let Some(key) = self
+            .connections
+            .remove(&connection)
+            .and_then(|gone| gone.key)
+        {
+            self.keys.remove(&key);
+        }
         Ok(())
     }
 
     /// What was read so far.
     pub fn account(&self) -> &Account {
         &self.account
+    }
+
+    fn at<'a>(
+        &'a mut self,
+        connection: u64,
+        sink: &'a mut dyn EventSink,
+    ) -> (Option<&'a mut Connection>, Out<'a>) {
+        let Conversations {
+            options,
+            account,
+            connections,
+            recording,
+            ..
+        } = self;
+        let out = Out {
+            sink,
+            account,
+            recording: recording.as_mut(),
+            options: *options,
+        };
+        (connections.get_mut(&connection), out)
     }
 }

@@ -135,6 +135,14 @@ impl Tallies {
             (Unreplayable::ParametersMissing, Some(_)) => self.valueless_failed += 1,
             (Unreplayable::CopyDataMissing, _) => self.copies += 1,
             (Unreplayable::PortalFetch, _) => self.fetches += 1,
+            // What the wire cannot keep, and a log has or never had.
+            (
+                Unreplayable::StatementUnknown
+                | Unreplayable::NotUtf8
+                | Unreplayable::TooLong
+                | Unreplayable::SecretRemoved,
+                _,
+            ) => (),
         }
     }
 

@@ -1,0 +1,502 @@
+//! What a client asked for and the server has not answered yet, in the order in which it was asked.
+//!
+//! Two queues. [`Step`]s are the messages that the server answers one by one. [`Pending`]s are the
+//! events to be: one for each query, execution, fetch, and statement that was prepared and not executed
+//! in the same group. A step knows the number of its event, if it has one.
+//!
+//! An event leaves when it is answered and what stood behind it is known: at the first answer that
+//! belongs to another one, or when the server is ready.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use workload::{
+    Boundary, FirstRow, PackedParameters, Particulars, ResultFormat, Sqlstate, Unreplayable,
+};
+
+/// A message that the server answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Query(u64),
+    /// Its own event, or that of the execution that it is part of.
+    Parse(u64),
+    Bind,
+    Describe(Described),
+    Execute(u64),
+    Close,
+    Function,
+    Sync,
+}
+
+impl Step {
+    fn event(&self) -> Option<u64> {
+        match self {
+            Step::Query(number) | Step::Parse(number) | Step::Execute(number) => Some(*number),
+            Step::Bind | Step::Describe(_) | Step::Close | Step::Function | Step::Sync => None,
+        }
+    }
+
+    fn ends_in_ready(&self) -> bool {
+        matches!(self, Step::Query(_) | Step::Function | Step::Sync)
+    }
+}
+
+/// What a Describe asks about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Described {
+    Statement(Arc<str>),
+    Portal,
+}
+
+/// What an event will be.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Simple {
+        sql: Arc<str>,
+    },
+    Prepare {
+        statement: Arc<str>,
+        sql: Arc<str>,
+    },
+    Execute {
+        statement: Arc<str>,
+        portal: Arc<str>,
+        sql: Arc<str>,
+        parameters: PackedParameters,
+    },
+    Fetch {
+        statement: Arc<str>,
+        portal: Arc<str>,
+        sql: Arc<str>,
+    },
+    Cancel,
+}
+
+impl Asked {
+    pub(super) fn sql(&self) -> Option<&Arc<str>> {
+        match self {
+            Asked::Simple { sql }
+            | Asked::Prepare { sql, .. }
+            | Asked::Execute { sql, .. }
+            | Asked::Fetch { sql, .. } => Some(sql),
+            Asked::Cancel => None,
+        }
+    }
+}
+
+/// The data of `COPY … FROM STDIN`, as far as they came.
+#[derive(Debug, Default)]
+pub(super) struct CopyData {
+    pub(super) data: Vec<u8>,
+    pub(super) failed: Option<Box<str>>,
+    /// Some of them are not here.
+    pub(super) cut: bool,
+}
+
+/// An event to be.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) asked: Asked,
+    pub(super) due_us: i64,
+    /// The packet in which it came.
+    pub(super) place: u64,
+    /// The answer to what was before was there.
+    pub(super) awaited: bool,
+    /// What stood behind it so far.
+    pub(super) boundary: Boundary,
+    /// The recording had begun when it was sent.
+    pub(super) recorded: bool,
+    /// It was recorded, as far as it went when the recording ended.
+    pub(super) counted: bool,
+    /// It is part of another event: a statement that was executed in the group that prepared it.
+    pub(super) merged_into: Option<u64>,
+    pub(super) unreplayable: Option<Unreplayable>,
+    pub(super) parameter_types: Arc<[u32]>,
+    pub(super) result_formats: Vec<ResultFormat>,
+    pub(super) rows_max: Option<u32>,
+    /// When the server was done with it; `None`: it was not.
+    pub(super) done_us: Option<i64>,
+    /// The server will say no more of it.
+    pub(super) answered: bool,
+    pub(super) rows: Option<u64>,
+    /// Rows since the last tag.
+    pub(super) rows_came: u64,
+    pub(super) bytes: u64,
+    pub(super) sqlstate: Option<Sqlstate>,
+    pub(super) copy: Option<CopyData>,
+    /// Its first row may have something that the server made up.
+    pub(super) wants_row: bool,
+    pub(super) columns: Option<Arc<[Box<str>]>>,
+    pub(super) first_row: Option<FirstRow>,
+    pub(super) digest: Option<u64>,
+    /// How its like was described last time.
+    pub(super) alike: Option<Arc<Particulars>>,
+}
+
+impl Pending {
+    pub(super) fn new(asked: Asked, due_us: i64, place: u64) -> Self {
+        Pending {
+            asked,
+            due_us,
+            place,
+            awaited: true,
+            boundary: Boundary::Nothing,
+            recorded: false,
+            counted: false,
+            merged_into: None,
+            unreplayable: None,
+            parameter_types: Arc::default(),
+            result_formats: Vec::new(),
+            rows_max: None,
+            done_us: None,
+            answered: false,
+            rows: None,
+            rows_came: 0,
+            bytes: 0,
+            sqlstate: None,
+            copy: None,
+            wants_row: false,
+            columns: None,
+            first_row: None,
+            digest: None,
+            alike: None,
+        }
+    }
+
+    fn is_statement(&self) -> bool {
+        !matches!(self.asked, Asked::Cancel)
+    }
+
+    /// A portion of rows, a statement's end, or the like.
+    pub(super) fn add_rows(&mut self, rows: Option<u64>) {
+        self.rows_came = 0;
+        if let Some(rows) = rows {
+            self.rows = Some(self.rows.unwrap_or(0) + rows);
+        }
+    }
+}
+
+/// What is under way on a connection.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    steps: VecDeque<Step>,
+    pending: VecDeque<Pending>,
+    /// The number of the first of `pending`.
+    first: u64,
+    /// The group of messages up to the next Sync.
+    pub(super) group: u64,
+    /// The server passes over everything up to the next Sync.
+    passing_over: bool,
+    /// It does so for this error, whose execution has not been asked for yet.
+    error: Option<Sqlstate>,
+    /// The event whose COPY data the server takes.
+    copying: Option<u64>,
+    /// Whether all was answered when the first message of the next event came.
+    awaited: Option<bool>,
+    /// COPY data came before the server asked for it.
+    early: bool,
+    /// Answered last, and held back until it is known that no more is said of it.
+    held_back: Option<u64>,
+    /// Where the server could begin with what is next.
+    free_us: i64,
+}
+
+impl Exchange {
+    /// Whether all that was asked has been answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.steps.is_empty() && !self.passing_over
+    }
+
+    /// What the server's next words belong to.
+    pub(super) fn front(&self) -> Option<&Step> {
+        self.steps.front()
+    }
+
+    /// The next event that the server will answer.
+    pub(super) fn upcoming(&mut self) -> Option<&mut Pending> {
+        let number = self.steps.iter().find_map(Step::event)?;
+        self.get(number)
+    }
+
+    /// The event whose COPY data the client sends.
+    pub(super) fn copying_into(&mut self) -> Option<&mut Pending> {
+        let number = self.copying?;
+        self.get(number)
+    }
+
+    /// Whether COPY data is wanted here. What comes before the server asked for it is not kept, and
+    /// that is noted.
+    pub(super) fn takes_copy_data(&mut self) -> bool {
+        self.early |= self.copying.is_none() && !self.steps.is_empty();
+        self.copying.is_some()
+    }
+
+    /// Whether nothing waits to become an event.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(super) fn get(&mut self, number: u64) -> Option<&mut Pending> {
+        let index = number.checked_sub(self.first)?;
+        self.pending.get_mut(index as usize)
+    }
+
+    /// The event that the server's next words belong to.
+    pub(super) fn answering(&mut self) -> Option<&mut Pending> {
+        let number = self.steps.front()?.event()?;
+        self.get(number)
+    }
+
+    /// Takes in an event to be; the step behind it comes next. Returns its number.
+    pub(super) fn ask(&mut self, mut pending: Pending, step: fn(u64) -> Step) -> u64 {
+        let number = self.first + self.pending.len() as u64;
+        let awaited = self.awaited.take();
+        pending.awaited = awaited.unwrap_or_else(|| self.is_idle());
+        if self.passing_over {
+            pending.answered = true;
+            pending.sqlstate = self.error.take();
+        } else {
+            self.steps.push_back(step(number));
+        }
+        self.pending.push_back(pending);
+        number
+    }
+
+    /// Takes in a cancel, which nothing answers.
+    pub(super) fn cancel(&mut self, mut pending: Pending) {
+        pending.answered = true;
+        pending.boundary = Boundary::Sync;
+        self.pending.push_back(pending);
+    }
+
+    /// A message that is no event.
+    pub(super) fn step(&mut self, step: Step) {
+        let is_idle = self.is_idle();
+        self.awaited.get_or_insert(is_idle);
+        if !self.passing_over {
+            self.steps.push_back(step);
+        }
+    }
+
+    /// The statement that `number` prepared is part of what executes it.
+    pub(super) fn merge(&mut self, number: u64, into: u64) {
+        let Some(prepared) = self.get(number) else {
+            return;
+        };
+        if prepared.merged_into.is_some() {
+            return;
+        }
+        prepared.merged_into = Some(into);
+        let (awaited, sqlstate) = (prepared.awaited, prepared.sqlstate);
+        if let Some(into) = self.get(into) {
+            into.awaited = awaited;
+            into.sqlstate = into.sqlstate.or(sqlstate);
+        }
+    }
+
+    /// A Sync or Flush.
+    pub(super) fn boundary(&mut self, boundary: Boundary) {
+        if self.copying.is_some() {
+            // The server takes no notice of it (54.2.6, COPY Operations).
+            return;
+        }
+        let last = self.pending.iter_mut().rev();
+        let mut last = last.filter(|pending| pending.is_statement());
+        if let Some(pending) = last.find(|pending| pending.merged_into.is_none())
+            && pending.boundary != Boundary::Sync
+        {
+            pending.boundary = boundary;
+        }
+        if boundary == Boundary::Sync {
+            self.group += 1;
+            self.awaited = None;
+            self.passing_over = false;
+            self.error = None;
+            self.steps.push_back(Step::Sync);
+        }
+    }
+
+    /// The step that `is` says, which the server has answered; what stood before it was not heard of.
+    pub(super) fn answered(&mut self, is: fn(&Step) -> bool) -> Option<Step> {
+        let index = self.steps.iter().position(is)?;
+        // What the server did not mention it has nevertheless done: it answers in order.
+        self.pass(index);
+        self.steps.pop_front()
+    }
+
+    /// The server says nothing of the first so many steps.
+    fn pass(&mut self, steps: usize) {
+        for _ in 0..steps {
+            let number = self.steps.pop_front().and_then(|step| step.event());
+            if let Some(pending) = number.and_then(|number| self.get(number)) {
+                pending.answered = true;
+            }
+        }
+    }
+
+    /// The event `number` has all of its answer.
+    pub(super) fn done(&mut self, number: u64, at_us: i64) {
+        if let Some(pending) = self.get(number) {
+            pending.answered = true;
+            pending.done_us = Some(at_us);
+            self.held_back = Some(number);
+        }
+    }
+
+    /// The server has prepared a statement.
+    pub(super) fn parsed(&mut self, at_us: i64) {
+        let Some(Step::Parse(number)) = self.answered(|step| matches!(step, Step::Parse(_))) else {
+            return;
+        };
+        match self.get(number) {
+            Some(pending) if pending.merged_into.is_some() => {
+                pending.answered = true;
+                self.held_back = None;
+            }
+            _ => self.done(number, at_us),
+        }
+    }
+
+    /// The server is ready: everything up to here is answered.
+    pub(super) fn ready(&mut self, at_us: i64) {
+        let last = match self.answered(Step::ends_in_ready) {
+            Some(Step::Query(number)) => Some(number),
+            Some(Step::Sync) => self.held_back,
+            _ => None,
+        };
+        if let Some(number) = last {
+            self.done(number, at_us);
+        }
+        self.held_back = None;
+        self.copying = None;
+        self.early = false;
+    }
+
+    /// An error: whose, and nothing up to the next Sync is done any more.
+    pub(super) fn failed(&mut self, sqlstate: Sqlstate, at_us: i64) -> bool {
+        self.copying = None;
+        let Some(step) = self.steps.front() else {
+            return false;
+        };
+        let own = match step {
+            Step::Sync => self.held_back,
+            step => step.event(),
+        };
+        // A Bind or Describe belongs to the next execution of its group.
+        let group = self.steps.iter().take_while(|step| **step != Step::Sync);
+        let number = own.or_else(|| group.filter_map(Step::event).next());
+        let number = number.map(|number| match self.get(number) {
+            Some(pending) => pending.merged_into.unwrap_or(number),
+            None => number,
+        });
+        if let Some(number) = number
+            && let Some(pending) = self.get(number)
+        {
+            pending.sqlstate.get_or_insert(sqlstate);
+        }
+        if self.steps.front().is_some_and(Step::ends_in_ready) {
+            return number.is_some();
+        }
+        if let Some(number) = number {
+            self.done(number, at_us);
+        }
+        let passed = self.steps.iter().position(|step| *step == Step::Sync);
+        self.passing_over = passed.is_none();
+        self.error = (number.is_none() && self.passing_over).then_some(sqlstate);
+        self.pass(passed.unwrap_or(self.steps.len()));
+        number.is_some()
+    }
+
+    /// The server wants COPY data for what it is answering.
+    pub(super) fn copies(&mut self) {
+        let Some(number) = self.steps.front().and_then(Step::event) else {
+            return;
+        };
+        self.copying = Some(number);
+        if matches!(self.steps.front(), Some(Step::Execute(_))) {
+            // A Sync that came with the Execute is read while the server takes data, and ignored.
+            let mut first = true;
+            self.steps
+                .retain(|step| std::mem::take(&mut first) || *step != Step::Sync);
+        }
+        let cut = std::mem::take(&mut self.early);
+        let extended = matches!(self.steps.front(), Some(Step::Execute(_)));
+        if let Some(pending) = self.get(number)
+            && pending.copy.is_none()
+        {
+            pending.copy = Some(CopyData {
+                cut,
+                ..CopyData::default()
+            });
+            if extended {
+                pending.boundary = Boundary::Nothing;
+            }
+        }
+    }
+
+    /// The client has no more COPY data.
+    pub(super) fn copied(&mut self) {
+        self.copying = None;
+    }
+
+    /// The next event that is ready to leave, with the time from which the server could work on it.
+    pub(super) fn leaving(&mut self) -> Option<(Pending, i64)> {
+        loop {
+            let front = self.pending.front()?;
+            if !front.answered || self.held_back == Some(self.first) {
+                return None;
+            }
+            if front.merged_into.is_none() && self.is_awaiting_boundary() {
+                return None;
+            }
+            let pending = self.leave()?;
+            if pending.0.merged_into.is_none() {
+                return Some(pending);
+            }
+        }
+    }
+
+    /// Nothing stood behind the first event yet, and something still may.
+    fn is_awaiting_boundary(&self) -> bool {
+        let front = &self.pending[0];
+        let later = self.pending.iter().skip(1).any(Pending::is_statement);
+        front.boundary == Boundary::Nothing && front.is_statement() && !later
+    }
+
+    fn leave(&mut self) -> Option<(Pending, i64)> {
+        let pending = self.pending.pop_front()?;
+        self.first += 1;
+        let begun_us = pending.due_us.max(self.free_us);
+        if let Some(done_us) = pending.done_us {
+            self.free_us = done_us;
+        }
+        Some((pending, begun_us))
+    }
+
+    /// All that is under way, with the time from which the server could work on it.
+    pub(super) fn under_way(&mut self) -> impl Iterator<Item = (&mut Pending, i64)> {
+        let free_us = self.free_us;
+        self.pending
+            .iter_mut()
+            .filter(|pending| pending.merged_into.is_none())
+            .map(move |pending| {
+                let begun_us = pending.due_us.max(free_us);
+                (pending, begun_us)
+            })
+    }
+
+    /// What is under way, as far as it is known: no more will be heard of it.
+    pub(super) fn give_up(&mut self) -> Option<(Pending, i64)> {
+        self.steps.clear();
+        self.copying = None;
+        self.held_back = None;
+        self.passing_over = false;
+        self.awaited = None;
+        loop {
+            let pending = self.leave()?;
+            if pending.0.merged_into.is_none() {
+                return Some(pending);
+            }
+        }
+    }
+}

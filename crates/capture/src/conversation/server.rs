@@ -1,0 +1,241 @@
+//! What the server answers.
+
+use std::sync::Arc;
+
+use pgwire::backend::{
+    CommandComplete, DataRow, ErrorNotice, KeyData, ReadyForQuery, Report, RowDescription,
+    TransactionStatus, tag,
+};
+use pgwire::{DecodeError, Header};
+use workload::{FirstRow, Parameter, ResultFormat, RowDigest, Sqlstate};
+
+use super::connection::{Connection, Out, Take};
+use super::exchange::{Described, Pending, Step};
+
+/// A description of rows or a first row that is longer is not read, in bytes.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// The row that is passing.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    bytes: usize,
+    left: usize,
+    digest: Option<RowDigest>,
+    /// It is the first, and its values are wanted.
+    kept: Option<Vec<u8>>,
+}
+
+impl Connection {
+    /// A message begins; what is to be done with its body.
+    pub(super) fn server_header(&mut self, header: Header, at_us: i64, out: &Out<'_>) -> Take {
+        let answering = self.exchange.answering();
+        if let Some(pending) = answering
+            && !matches!(
+                header.tag,
+                tag::NOTICE_RESPONSE | tag::NOTIFICATION | tag::PARAMETER_STATUS
+            )
+        {
+            pending.bytes += header.message_bytes() as u64;
+            if header.tag == tag::DATA_ROW {
+                pending.rows_came += 1;
+                return self.row_begins(header, out);
+            }
+        }
+        match header.tag {
+            tag::PARSE_COMPLETE => self.exchange.parsed(at_us),
+            tag::BIND_COMPLETE => drop(self.exchange.answered(|step| *step == Step::Bind)),
+            tag::CLOSE_COMPLETE => drop(self.exchange.answered(|step| *step == Step::Close)),
+            tag::NO_DATA => {
+                self.columns = None;
+                self.exchange
+                    .answered(|step| matches!(step, Step::Describe(_)));
+            }
+            tag::PORTAL_SUSPENDED => {
+                if let Some(pending) = self.exchange.answering() {
+                    let came = pending.rows_came;
+                    pending.add_rows(Some(came));
+                }
+                self.executed(at_us);
+            }
+            tag::EMPTY_QUERY_RESPONSE => self.executed(at_us),
+            tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => self.exchange.copies(),
+            tag::ROW_DESCRIPTION => {
+                if header.body_bytes > READ_BYTES_MAX || !self.wants_columns() {
+                    self.described(None);
+                    return Take::Pass;
+                }
+            }
+            _ => (),
+        }
+        Take::Usual
+    }
+
+    /// The Execute that is being answered is done; a query goes on until the server is ready.
+    fn executed(&mut self, at_us: i64) {
+        if let Some(Step::Execute(number)) = self.exchange.front().cloned() {
+            self.exchange
+                .answered(|step| matches!(step, Step::Execute(_)));
+            self.exchange.done(number, at_us);
+        }
+    }
+
+    /// Whether somebody will want to know what the rows' columns are called.
+    fn wants_columns(&mut self) -> bool {
+        if let Some(Step::Describe(Described::Statement(name))) = self.exchange.front() {
+            let name = name.clone();
+            return self
+                .names
+                .prepared(&name)
+                .is_some_and(|(_, prepared)| prepared.makes_values);
+        }
+        self.exchange
+            .upcoming()
+            .is_some_and(|pending| pending.wants_row && pending.first_row.is_none())
+    }
+
+    /// The server has described rows.
+    fn described(&mut self, columns: Option<Arc<[Box<str>]>>) {
+        if let Some(Step::Describe(described)) = self.exchange.front().cloned() {
+            if let Described::Statement(name) = described
+                && let Some(prepared) = self.names.prepared_mut(&name)
+            {
+                prepared.columns = columns.clone();
+            }
+            self.exchange
+                .answered(|step| matches!(step, Step::Describe(_)));
+        }
+        self.columns = columns;
+    }
+
+    fn row_begins(&mut self, header: Header, out: &Out<'_>) -> Take {
+        let described = self.columns.is_some();
+        let Some(pending) = self.exchange.answering() else {
+            return Take::Usual;
+        };
+        let is_first = pending.wants_row
+            && pending.first_row.is_none()
+            && (described || pending.columns.is_some())
+            && header.body_bytes <= READ_BYTES_MAX;
+        if !pending.recorded || !(is_first || out.options.digest) {
+            return Take::Pass;
+        }
+        self.row = Row {
+            bytes: header.body_bytes,
+            left: header.body_bytes,
+            digest: out.options.digest.then(RowDigest::default),
+            kept: is_first.then(Vec::new),
+        };
+        Take::Pieces
+    }
+
+    /// A piece of a row.
+    pub(super) fn row_piece(&mut self, piece: &[u8]) -> Result<(), DecodeError> {
+        let row = &mut self.row;
+        if let Some(digest) = &mut row.digest
+            && piece.len() < row.bytes
+        {
+            digest.piece(piece);
+        }
+        if let Some(kept) = &mut row.kept {
+            kept.extend_from_slice(piece);
+        }
+        row.left = row.left.saturating_sub(piece.len());
+        if row.left > 0 {
+            return Ok(());
+        }
+        let row = std::mem::take(row);
+        let columns = self.columns.clone();
+        let Some(pending) = self.exchange.answering() else {
+            return Ok(());
+        };
+        if let Some(mut digest) = row.digest {
+            let checksum = match piece.len() == row.bytes {
+                true => RowDigest::of(piece),
+                false => digest.finish(),
+            };
+            let sum = pending.digest.unwrap_or(0);
+            pending.digest = Some(sum.wrapping_add(checksum));
+        }
+        let columns = columns.or_else(|| pending.columns.clone());
+        if let (Some(body), Some(columns)) = (row.kept, columns) {
+            pending.first_row = first_row(&columns, &DataRow::decode(&body)?, pending);
+        }
+        Ok(())
+    }
+
+    /// A message whose body says something.
+    pub(super) fn server_message(
+        &mut self,
+        message: u8,
+        body: &[u8],
+        at_us: i64,
+    ) -> Result<(), DecodeError> {
+        match message {
+            tag::COMMAND_COMPLETE => {
+                let complete = CommandComplete::decode(body)?;
+                match complete.tag {
+                    b"COMMIT" => self.committed = true,
+                    b"ROLLBACK" => self.committed = false,
+                    _ => (),
+                }
+                if let Some(pending) = self.exchange.answering() {
+                    pending.add_rows(complete.rows());
+                    if complete.tag.starts_with(b"D")
+                        && let Some(sql) = pending.asked.sql().cloned()
+                    {
+                        self.names.deallocated(complete.tag, &sql);
+                    }
+                }
+                self.executed(at_us);
+            }
+            tag::ERROR_RESPONSE => {
+                let error = ErrorNotice::decode(Report::Error, body)?;
+                let sqlstate = error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate);
+                self.exchange.failed(sqlstate, at_us);
+            }
+            tag::KEY_DATA => {
+                let key = KeyData::decode(body)?;
+                self.key = Some((key.process_id, key.secret_key.into()));
+            }
+            tag::ROW_DESCRIPTION => {
+                let description = RowDescription::decode(body)?;
+                let names = description.iter();
+                let names = names.map(|field| String::from_utf8_lossy(field.name).into());
+                self.described(Some(names.collect()));
+            }
+            tag::READY_FOR_QUERY => {
+                self.transaction = ReadyForQuery::decode(body)?.status;
+                if self.transaction == TransactionStatus::Idle {
+                    self.names.transaction_ended();
+                }
+                self.columns = None;
+                self.exchange.ready(at_us);
+                self.is_ready();
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+}
+
+/// The first row of a result; `None` where its columns are not those that were described.
+fn first_row(columns: &[Box<str>], row: &DataRow<'_>, pending: &Pending) -> Option<FirstRow> {
+    if row.columns.len() != columns.len() {
+        return None;
+    }
+    let formats = &pending.result_formats;
+    let value = |(index, value): (usize, Option<&[u8]>)| {
+        let format = match formats.len() {
+            1 => formats.first(),
+            _ => formats.get(index),
+        };
+        value.map(|bytes| match (format, std::str::from_utf8(bytes)) {
+            (None | Some(ResultFormat::Text), Ok(text)) => Parameter::from(text),
+            _ => Parameter::from(bytes),
+        })
+    };
+    Some(FirstRow {
+        columns: columns.to_vec(),
+        values: row.columns.iter().enumerate().map(value).collect(),
+    })
+}
