@@ -88,6 +88,36 @@ impl<'a> KindRef<'a> {
         }
     }
 
+    /// The same with another text, where it has one.
+    pub fn with_sql<'b>(self, sql: &'b str) -> KindRef<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            KindRef::Simple { .. } => KindRef::Simple { sql },
+            KindRef::Prepare { statement, .. } => KindRef::Prepare { statement, sql },
+            KindRef::Execute {
+                statement,
+                portal,
+                parameters,
+                ..
+            } => KindRef::Execute {
+                statement,
+                portal,
+                sql,
+                parameters,
+            },
+            KindRef::Fetch {
+                statement, portal, ..
+            } => KindRef::Fetch {
+                statement,
+                portal,
+                sql,
+            },
+            kind @ (KindRef::Connect { .. } | KindRef::Cancel | KindRef::Disconnect) => kind,
+        }
+    }
+
     /// Whether it is a statement: something with SQL, which a run must account for.
     pub fn is_statement(&self) -> bool {
         self.sql().is_some()

@@ -27,7 +27,8 @@ use crate::table::{EVENT, EventRows, event_columns, write_event};
 pub(crate) const PART_ROWS_MAX: u64 = 1 << 20;
 /// Rows in a row group: what a reader decodes at a time is a fraction of it.
 const GROUP_ROWS_MAX: usize = 1 << 17;
-/// More late runs than this are merged into one: each open run holds a batch in memory.
+/// So many late runs of about one length are merged into one of the next: each open run holds a batch in
+/// memory, and each event is written again a few times only.
 const LATE_RUNS_MAX: usize = 16;
 
 const LAYOUT: TableOptions = TableOptions {
@@ -103,13 +104,20 @@ pub(crate) struct TimeOrder {
     earliest_late_us: Option<i64>,
     late: Vec<Item>,
     late_bytes: usize,
-    late_runs: Vec<Vec<FileEntry>>,
+    late_runs: Vec<Run>,
     late_runs_made: u32,
     last_due_us: i64,
     /// There are events with what only a capture from the wire knows: files have columns for it.
     from_wire: bool,
     /// Main parts that have no such columns, from before that was known.
     narrow: Vec<FileEntry>,
+}
+
+/// A sorted run of late events.
+struct Run {
+    /// 0 as it came from memory; one more than those that were merged into it.
+    level: u32,
+    files: Vec<FileEntry>,
 }
 
 /// Where an event of the window belongs, and where it is.
@@ -324,10 +332,20 @@ impl TimeOrder {
             )?;
         }
         self.late_bytes = 0;
-        self.keep_run(run)?;
-        if self.late_runs.len() > LATE_RUNS_MAX {
+        self.keep_run(run, 0)?;
+        self.merge_runs(archive)
+    }
+
+    /// Merges the runs of the last level, as long as there are too many of them.
+    fn merge_runs(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
+        while let Some(level) = self.late_runs.last().map(|run| run.level) {
+            let of_level = self.late_runs.iter().rev();
+            let count = of_level.take_while(|run| run.level == level).count();
+            if count <= LATE_RUNS_MAX {
+                break;
+            }
             let mut merged = self.late_run(archive)?;
-            let old = std::mem::take(&mut self.late_runs);
+            let old = self.late_runs.split_off(self.late_runs.len() - count);
             let mut items = Merge::open(&self.directory, &old, Vec::new())?;
             while let Some(item) = items.next()? {
                 write_event(
@@ -337,10 +355,36 @@ impl TimeOrder {
                     item.fingerprint,
                 )?;
             }
-            for file in old.iter().flatten() {
+            self.keep_run(merged, level + 1)?;
+            for file in old.iter().flat_map(|run| &run.files) {
                 self.remove(file)?;
             }
-            self.keep_run(merged)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down all that is due by then, so that it survives a kill of this process.
+    pub(crate) fn make_safe(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        up_to_us: i64,
+    ) -> Result<(), ArchiveError> {
+        self.window.order.sort();
+        let order = &self.window.order;
+        let count = order.partition_point(|place| place.key.0 <= up_to_us);
+        self.leave_window(archive, count)?;
+        if count > 0
+            && let Some(main) = &mut self.main
+        {
+            let complete = main.complete_files().len();
+            main.flush()?;
+            if main.complete_files().len() > complete {
+                // What comes next is in another part.
+                self.rows_in_part = 0;
+            }
+        }
+        if !self.late.is_empty() {
+            self.spill_late(archive)?;
         }
         Ok(())
     }
@@ -351,10 +395,10 @@ impl TimeOrder {
             .number_parts_from(self.late_runs_made))
     }
 
-    fn keep_run(&mut self, run: TableWriter) -> Result<(), ArchiveError> {
+    fn keep_run(&mut self, run: TableWriter, level: u32) -> Result<(), ArchiveError> {
         let files = run.finish()?;
         self.late_runs_made += files.len() as u32;
-        self.late_runs.push(files);
+        self.late_runs.push(Run { level, files });
         Ok(())
     }
 
@@ -449,7 +493,7 @@ impl TimeOrder {
         }
         debug_assert!(late.next()?.is_none(), "nothing late is later than all");
         for run in std::mem::take(&mut self.late_runs) {
-            for file in &run {
+            for file in &run.files {
                 self.remove(file)?;
             }
         }
@@ -535,15 +579,11 @@ struct Merge {
 }
 
 impl Merge {
-    fn open(
-        directory: &Path,
-        runs: &[Vec<FileEntry>],
-        in_memory: Vec<Item>,
-    ) -> Result<Self, ArchiveError> {
+    fn open(directory: &Path, runs: &[Run], in_memory: Vec<Item>) -> Result<Self, ArchiveError> {
         let mut merge = Merge {
             runs: runs
                 .iter()
-                .map(|files| EventsOf::open(directory, files))
+                .map(|run| EventsOf::open(directory, &run.files))
                 .collect::<Result<_, _>>()?,
             in_memory: in_memory.into_iter(),
             heads: BinaryHeap::new(),

@@ -1,19 +1,17 @@
 //! Writes a workload.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
-use archive::{
-    ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter, recover_tables,
-};
+use archive::{ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter};
 
-use crate::event::EventKind;
+use crate::event::Unreplayable;
 use crate::event_ref::{EventRef, KindRef};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::packed::PackedEvents;
+use crate::rewrite::without_secrets;
 use crate::server_event::ServerEvent;
 use crate::server_order::ServerOrder;
 use crate::session::Session;
@@ -26,12 +24,15 @@ use crate::table::{SESSION, STATEMENT, write_session};
 pub struct WriterOptions {
     /// About how many bytes of events are held in memory for sorting. The rest is sorted on disk.
     pub memory_bytes: usize,
+    /// Dropped unfinished, it stays, for [`recover`]: its source will not come again.
+    pub keep_unfinished: bool,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
         WriterOptions {
             memory_bytes: 48 << 20,
+            keep_unfinished: false,
         }
     }
 }
@@ -49,7 +50,7 @@ const SPARE_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
 const CHUNKS_WAITING_MAX: usize = 4;
 
 /// A workload that is being written, at `PATH.partial`. Dropped unfinished, it is removed: its
-/// source is still there.
+/// source is still there ([`WriterOptions::keep_unfinished`] says otherwise).
 ///
 /// Events are copied into large pieces of memory and handed to a thread of its own, which sorts,
 /// fingerprints and encodes them; so reading a source and writing take two cores.
@@ -62,14 +63,26 @@ pub struct WorkloadWriter {
     chunk_bytes_max: usize,
     writing: Option<Writing>,
     sessions_open: u64,
-    info: WorkloadInfo,
+    keep_unfinished: bool,
+    pub(crate) info: WorkloadInfo,
 }
 
 /// The writing thread, and the ways to it.
 struct Writing {
-    chunks: SyncSender<PackedEvents>,
+    chunks: SyncSender<Piece>,
     free: Receiver<PackedEvents>,
-    thread: JoinHandle<Result<Written, ArchiveError>>,
+    thread: JoinHandle<Result<Option<Written>, ArchiveError>>,
+}
+
+/// What the writing thread is sent.
+enum Piece {
+    Events(PackedEvents),
+    /// What is due by then is to survive a kill.
+    Safe {
+        up_to_us: i64,
+    },
+    /// Nothing comes any more, and all is to be there for a recovery.
+    Abandoned,
 }
 
 /// What the writing thread made.
@@ -85,11 +98,18 @@ impl WorkloadWriter {
     /// # Errors
     /// Where `path` or its partial exists, or cannot be made.
     pub fn create(path: &Path, options: WriterOptions) -> Result<Self, ArchiveError> {
-        let archive = ArchiveWriter::create(path, KIND, FORMAT, OnFailure::Remove)?;
+        let on_failure = match options.keep_unfinished {
+            true => OnFailure::Keep,
+            false => OnFailure::Remove,
+        };
+        let archive = ArchiveWriter::create(path, KIND, FORMAT, on_failure)?;
         Self::begin(archive, options)
     }
 
-    fn begin(archive: ArchiveWriter, options: WriterOptions) -> Result<Self, ArchiveError> {
+    pub(crate) fn begin(
+        archive: ArchiveWriter,
+        options: WriterOptions,
+    ) -> Result<Self, ArchiveError> {
         let archive = Arc::new(archive);
         let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
         let statements = archive.table("statements", STATEMENT, ONE_FILE)?;
@@ -104,7 +124,15 @@ impl WorkloadWriter {
         let thread = std::thread::Builder::new()
             .name("workload-writer".to_owned())
             .spawn(move || {
-                for chunk in received {
+                for piece in received {
+                    let chunk = match piece {
+                        Piece::Events(chunk) => chunk,
+                        Piece::Safe { up_to_us } => {
+                            events.make_safe(up_to_us)?;
+                            continue;
+                        }
+                        Piece::Abandoned => return events.make_safe(i64::MAX).map(|()| None),
+                    };
                     for free in events.take(chunk)? {
                         // One that had a very long text would keep its space for ever.
                         if free.capacity_bytes() <= SPARE_BYTES_MAX {
@@ -113,7 +141,7 @@ impl WorkloadWriter {
                         }
                     }
                 }
-                events.finish()
+                events.finish().map(Some)
             })
             .map_err(|error| ArchiveError::io("start a thread for", archive.directory(), error))?;
         Ok(WorkloadWriter {
@@ -128,17 +156,30 @@ impl WorkloadWriter {
                 thread,
             }),
             sessions_open: 0,
+            keep_unfinished: options.keep_unfinished,
             info: WorkloadInfo::default(),
         })
     }
 
     /// Takes one event. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC. Events
     /// of different sessions may come in any order; within a session neither `sequence` nor
-    /// `due_us` may go back.
+    /// `due_us` may go back. A password in its text is taken out.
     ///
     /// # Errors
     /// Where the disk refused this or an earlier one.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
+        if let Some(cleaned) = event.kind.sql().and_then(without_secrets) {
+            let cleaned = EventRef {
+                kind: event.kind.with_sql(&cleaned),
+                unreplayable: Some(Unreplayable::SecretRemoved),
+                ..*event
+            };
+            return self.take(&cleaned);
+        }
+        self.take(event)
+    }
+
+    fn take(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
         self.info.events += 1;
         if event.kind.is_statement() {
             self.info.statements += 1;
@@ -167,11 +208,32 @@ impl WorkloadWriter {
         let mut next = writing.free.try_recv().unwrap_or_default();
         next.clear();
         let chunk = std::mem::replace(&mut self.chunk, next);
-        match writing.chunks.send(chunk) {
+        self.send(Piece::Events(chunk))
+    }
+
+    fn send(&mut self, piece: Piece) -> Result<(), ArchiveError> {
+        let Some(writing) = &self.writing else {
+            return Ok(());
+        };
+        match writing.chunks.send(piece) {
             Ok(()) => Ok(()),
             // The thread has ended, so it failed.
             Err(_) => self.join().map(drop),
         }
+    }
+
+    /// Has all events that are due by `up_to_us` (wall time) written down, so that they survive a kill
+    /// of this process: [`recover`] finds them. It does not wait for that. What is due earlier and comes
+    /// later is sorted in all the same. Meant for a source that does not come again, about once a
+    /// second, with a time about a second ago: what is written is cut into pieces each time.
+    ///
+    /// # Errors
+    /// Where the disk refused this or what came before.
+    pub fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
+        if self.chunk.len() > 0 {
+            self.send_chunk()?;
+        }
+        self.send(Piece::Safe { up_to_us })
     }
 
     /// Waits for the writing thread, whose error is the writer's.
@@ -181,7 +243,7 @@ impl WorkloadWriter {
         };
         drop(chunks);
         match thread.join() {
-            Ok(written) => written.map(Some),
+            Ok(written) => written,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -258,8 +320,12 @@ impl WorkloadWriter {
 
 impl Drop for WorkloadWriter {
     fn drop(&mut self) {
-        // The thread writes into the directory that is removed next. What it failed with no longer
-        // matters.
+        // The thread writes into the directory that is removed next, or kept as it is. What it failed
+        // with no longer matters.
+        if self.keep_unfinished && self.writing.is_some() {
+            let _ = self.send_chunk();
+            let _ = self.send(Piece::Abandoned);
+        }
         let _ = self.join();
     }
 }
@@ -282,6 +348,16 @@ impl EventWriter {
             });
         }
         let free = self.order.push(&self.archive, events, fingerprints)?;
+        self.note_base()?;
+        Ok(free)
+    }
+
+    fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
+        self.order.make_safe(&self.archive, up_to_us)?;
+        self.note_base()
+    }
+
+    fn note_base(&mut self) -> Result<(), ArchiveError> {
         if !self.noted_base
             && let Some(base_us) = self.order.base_us()
         {
@@ -290,7 +366,7 @@ impl EventWriter {
             self.archive
                 .note(serde_json::json!({ "start_wall_us": base_us }))?;
         }
-        Ok(free)
+        Ok(())
     }
 
     fn finish(self) -> Result<Written, ArchiveError> {
@@ -334,83 +410,4 @@ fn relative_sessions(
         file.table = old.table.clone();
     }
     Ok(relative)
-}
-
-/// Finishes a workload whose capture was killed, with the events of its complete row groups.
-/// Sessions and statements are made anew from the events (clients' addresses are lost). Returns
-/// where it now lies.
-///
-/// # Errors
-/// Where `partial` is no unfinished workload, nothing in it can be read, or the disk refuses.
-pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
-    let note = archive::unfinished_body(partial, KIND)?;
-    let start_wall_us = note["start_wall_us"].as_i64().unwrap_or(0);
-    let files = recover_tables(partial, &["events"])?;
-    let paths: Vec<PathBuf> = files.iter().map(|file| partial.join(&file.name)).collect();
-    let target = partial.with_extension("");
-    let scratch = target.with_extension("recovering");
-    let mut writer = WorkloadWriter::begin(
-        ArchiveWriter::create(&scratch, KIND, FORMAT, OnFailure::Remove)?,
-        WriterOptions::default(),
-    )?;
-    writer.info.recovered = true;
-    let mut open: HashMap<u64, Session> = HashMap::new();
-    let mut rows = archive::TableReader::open(paths, crate::table::EVENT)?;
-    let mut events = crate::table::EventRows::default();
-    while let Some(batch) = rows.next_batch()? {
-        for row in 0..batch.rows() {
-            let (mut event, _) =
-                events
-                    .read(&batch, row)
-                    .map_err(|reason| ArchiveError::Damaged {
-                        path: partial.to_owned(),
-                        reason,
-                    })?;
-            event.due_us += start_wall_us;
-            if let EventKind::Connect {
-                database,
-                user,
-                application,
-            } = &event.kind
-            {
-                open.insert(
-                    event.session,
-                    Session {
-                        id: event.session,
-                        database: database.clone(),
-                        user: user.clone(),
-                        application: application.clone(),
-                        client: "".into(),
-                        start_us: event.due_us,
-                        end_us: event.due_us,
-                        start_seen: true,
-                        end_seen: false,
-                        statements: 0,
-                    },
-                );
-            }
-            if let Some(session) = open.get_mut(&event.session) {
-                session.end_us = event.due_us;
-                session.statements += u64::from(event.kind.is_statement());
-            }
-            if event.kind == EventKind::Disconnect
-                && let Some(mut session) = open.remove(&event.session)
-            {
-                session.end_seen = true;
-                writer.session(session)?;
-            }
-            writer.event(&event.borrowed())?;
-        }
-    }
-    for session in open.into_values() {
-        writer.session(session)?;
-    }
-    let info = writer.finish(Provenance {
-        source_kind: "recovered".to_owned(),
-        ..Provenance::default()
-    })?;
-    std::fs::rename(&scratch, &target)
-        .map_err(|error| ArchiveError::io("rename to", &target, error))?;
-    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
-    Ok((target, info))
 }

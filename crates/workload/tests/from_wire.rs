@@ -108,7 +108,14 @@ prop_compose! {
 }
 
 fn write(path: &Path, events: &[Event], memory_bytes: usize) {
-    let mut writer = WorkloadWriter::create(path, WriterOptions { memory_bytes }).unwrap();
+    let mut writer = WorkloadWriter::create(
+        path,
+        WriterOptions {
+            memory_bytes,
+            ..WriterOptions::default()
+        },
+    )
+    .unwrap();
     for event in events {
         writer.event(&event.borrowed()).unwrap();
     }
@@ -254,4 +261,31 @@ fn a_workload_of_format_2_says_nothing_of_it() {
     let copy = directory.path().join("copy.workload");
     write(&copy, &events, 1 << 20);
     assert_eq!(read(&copy), events);
+}
+
+#[test]
+fn a_password_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let mut event = Event {
+        session: 0,
+        sequence: 0,
+        due_us: START_US,
+        kind: EventKind::Simple {
+            sql: "ALTER ROLE app PASSWORD 'hunter2'".into(),
+        },
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: 0,
+        prelude: false,
+        particulars: None,
+    };
+    write(&path, std::slice::from_ref(&event), 1 << 20);
+    event.due_us = 0;
+    event.kind = EventKind::Simple {
+        sql: "ALTER ROLE app PASSWORD '********'".into(),
+    };
+    event.unreplayable = Some(Unreplayable::SecretRemoved);
+    assert_eq!(read(&path), [event]);
 }

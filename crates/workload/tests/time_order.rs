@@ -32,7 +32,14 @@ fn statement(session: u64, sequence: u64, due_us: i64, sql: &str) -> Event {
 
 /// Writes with so little memory that the window holds a few dozen events.
 fn write(path: &Path, events: &[Event], memory_bytes: usize) -> workload::WorkloadInfo {
-    let mut writer = WorkloadWriter::create(path, WriterOptions { memory_bytes }).unwrap();
+    let mut writer = WorkloadWriter::create(
+        path,
+        WriterOptions {
+            memory_bytes,
+            ..WriterOptions::default()
+        },
+    )
+    .unwrap();
     for event in events {
         writer.event(&event.borrowed()).unwrap();
     }
@@ -155,6 +162,7 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
         &path,
         WriterOptions {
             memory_bytes: 100_000,
+            ..WriterOptions::default()
         },
     )
     .unwrap();
@@ -201,6 +209,7 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
         &path,
         WriterOptions {
             memory_bytes: 100_000,
+            ..WriterOptions::default()
         },
     )
     .unwrap();
@@ -272,4 +281,86 @@ fn foreign_cut_and_altered_directories_are_refused() {
     assert!(refused(&path).contains("it is a run"));
     std::fs::write(&manifest, "{").unwrap();
     assert!(refused(&path).contains("cannot be read"));
+}
+
+/// Statements of some sessions, every seventh of which comes 40 later than it is due.
+fn with_late_ones() -> Vec<Event> {
+    let mut events: Vec<Event> = (0..8_000u64)
+        .map(|n| statement(n % 5, n / 5, NINE_O_CLOCK_US + 10 * n as i64, "select $1"))
+        .collect();
+    for at in (0..7_900).step_by(7) {
+        events.swap(at, at + 40);
+    }
+    events
+}
+
+fn written_safely(path: &Path, events: &[Event], keep_unfinished: bool) -> WorkloadWriter {
+    let options = WriterOptions {
+        keep_unfinished,
+        ..WriterOptions::default()
+    };
+    let mut writer = WorkloadWriter::create(path, options).unwrap();
+    for (n, event) in events.iter().enumerate() {
+        writer.event(&event.borrowed()).unwrap();
+        // Often enough that row groups are cut into files, and late runs merged.
+        if n % 20 == 0 {
+            writer.make_safe(event.due_us - 100).unwrap();
+        }
+    }
+    writer
+}
+
+fn keys_read(path: &Path) -> Vec<(i64, u64, u64)> {
+    let reader = WorkloadReader::open(path).unwrap();
+    reader.verify().unwrap();
+    let events = reader.events().unwrap().map(|item| item.unwrap().0);
+    events
+        .map(|event| (event.due_us, event.session, event.sequence))
+        .collect()
+}
+
+#[test]
+fn what_is_made_safe_often_is_the_same_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let events = with_late_ones();
+    let writer = written_safely(&path, &events, false);
+    let info = writer.finish(Provenance::default()).unwrap();
+    assert_eq!(info.events, events.len() as u64);
+    let mut expected: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event.due_us - NINE_O_CLOCK_US,
+                event.session,
+                event.sequence,
+            )
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(keys_read(&path), expected);
+}
+
+#[test]
+fn what_was_made_safe_is_there_after_the_end_that_nobody_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let events = with_late_ones();
+    drop(written_safely(&path, &events, true));
+    let (recovered, info) =
+        workload::recover(&directory.path().join("a.workload.partial")).unwrap();
+    assert_eq!(recovered, path);
+    assert_eq!(info.events, events.len() as u64);
+    let mut expected: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event.due_us - NINE_O_CLOCK_US,
+                event.session,
+                event.sequence,
+            )
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(keys_read(&path), expected);
 }

@@ -59,11 +59,9 @@ impl Connection {
             }
             tag::EMPTY_QUERY_RESPONSE => self.executed(at_us),
             tag::COPY_IN_RESPONSE | tag::COPY_BOTH_RESPONSE => self.exchange.copies(),
-            tag::ROW_DESCRIPTION => {
-                if header.body_bytes > READ_BYTES_MAX || !self.wants_columns() {
-                    self.described(None);
-                    return Take::Pass;
-                }
+            tag::ROW_DESCRIPTION if header.body_bytes > READ_BYTES_MAX || !self.wants_columns() => {
+                self.described(None);
+                return Take::Pass;
             }
             _ => (),
         }

@@ -27,6 +27,7 @@ mod parts;
 mod pattern;
 mod read_only;
 mod records;
+mod secrets;
 mod session_state;
 mod slice;
 
@@ -37,4 +38,5 @@ pub use moment::{Moment, MomentError};
 pub use pattern::Pattern;
 pub use read_only::{ReadOnly, read_only};
 pub use records::SessionRecords;
+pub use secrets::without_secrets;
 pub use slice::{Slice, SliceError, Slicer};

@@ -1,0 +1,121 @@
+//! Finishes a workload whose capture was killed.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use archive::{ArchiveError, ArchiveWriter, FileEntry, OnFailure, TableReader, recover_tables};
+
+use crate::event::{Event, EventKind};
+use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::session::Session;
+use crate::table::{EVENT, EventRows};
+use crate::writer::{WorkloadWriter, WriterOptions};
+
+/// Finishes a workload whose capture was killed, with the events of its complete row groups.
+/// Sessions and statements are made anew from the events (clients' addresses are lost). Returns
+/// where it now lies.
+///
+/// # Errors
+/// Where `partial` is no unfinished workload, nothing in it can be read, or the disk refuses.
+pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
+    let note = archive::unfinished_body(partial, KIND)?;
+    let start_wall_us = note["start_wall_us"].as_i64().unwrap_or(0);
+    let files = recover_tables(partial, &["events", "late"])?;
+    let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =
+        files.into_iter().partition(|file| file.table == "late");
+    let target = partial.with_extension("");
+    let scratch = target.with_extension("recovering");
+    let mut writer = WorkloadWriter::begin(
+        ArchiveWriter::create(&scratch, KIND, FORMAT, OnFailure::Remove)?,
+        WriterOptions::default(),
+    )?;
+    writer.info.recovered = true;
+    // A kill while late runs were merged leaves events in two of them.
+    let mut seen: HashSet<(u64, u64)> = HashSet::new();
+    let mut late_statements: HashMap<u64, u64> = HashMap::new();
+    each(partial, &late, |event| {
+        if !seen.insert((event.session, event.sequence)) {
+            return Ok(());
+        }
+        let statements = late_statements.entry(event.session).or_default();
+        *statements += u64::from(event.kind.is_statement());
+        writer.event(&event.borrowed())
+    })?;
+    let mut open: HashMap<u64, Session> = HashMap::new();
+    each(partial, &main, |mut event| {
+        event.due_us += start_wall_us;
+        if let Some(begun) = begun(&event) {
+            open.insert(event.session, begun);
+        }
+        if let Some(session) = open.get_mut(&event.session) {
+            session.end_us = event.due_us;
+            session.statements += u64::from(event.kind.is_statement());
+        }
+        if event.kind == EventKind::Disconnect
+            && let Some(mut session) = open.remove(&event.session)
+        {
+            session.end_seen = true;
+            session.statements += late_statements.remove(&event.session).unwrap_or(0);
+            writer.session(session)?;
+        }
+        writer.event(&event.borrowed())
+    })?;
+    for mut session in open.into_values() {
+        session.statements += late_statements.remove(&session.id).unwrap_or(0);
+        writer.session(session)?;
+    }
+    let info = writer.finish(Provenance {
+        source_kind: "recovered".to_owned(),
+        ..Provenance::default()
+    })?;
+    std::fs::rename(&scratch, &target)
+        .map_err(|error| ArchiveError::io("rename to", &target, error))?;
+    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
+    Ok((target, info))
+}
+
+/// Reads the events of some files, one after the other.
+fn each(
+    partial: &Path,
+    files: &[FileEntry],
+    mut take: impl FnMut(Event) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let paths = files.iter().map(|file| partial.join(&file.name)).collect();
+    let mut rows = TableReader::open(paths, EVENT)?;
+    let mut events = EventRows::default();
+    while let Some(batch) = rows.next_batch()? {
+        for row in 0..batch.rows() {
+            let read = events.read(&batch, row);
+            let (event, _) = read.map_err(|reason| ArchiveError::Damaged {
+                path: partial.to_owned(),
+                reason,
+            })?;
+            take(event)?;
+        }
+    }
+    Ok(())
+}
+
+/// The session that an event begins.
+fn begun(event: &Event) -> Option<Session> {
+    let EventKind::Connect {
+        database,
+        user,
+        application,
+    } = &event.kind
+    else {
+        return None;
+    };
+    Some(Session {
+        id: event.session,
+        database: database.clone(),
+        user: user.clone(),
+        application: application.clone(),
+        client: "".into(),
+        start_us: event.due_us,
+        end_us: event.due_us,
+        start_seen: true,
+        end_seen: false,
+        statements: 0,
+    })
+}
