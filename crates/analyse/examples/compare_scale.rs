@@ -48,11 +48,13 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
         session_lag_ns: 0,
         rows: 1,
         bytes: 100,
+        digest: None,
         message: None,
         captured: Captured {
             duration_us: Some(service_ns as u64 / 1_000),
             rows: None,
             sqlstate: None,
+            digest: None,
             place: None,
         },
     }

@@ -38,6 +38,8 @@ pub enum DifferenceKind {
     ErrorOther,
     /// It was done both times, with different numbers of rows.
     Rows,
+    /// It was done both times, with as many rows, and others.
+    Values,
     /// It failed in the capture only.
     ErrorGone,
 }
@@ -50,13 +52,14 @@ impl DifferenceKind {
             DifferenceKind::ErrorNew => "error_new",
             DifferenceKind::ErrorOther => "error_other",
             DifferenceKind::Rows => "rows",
+            DifferenceKind::Values => "values",
             DifferenceKind::ErrorGone => "error_gone",
         }
     }
 }
 
 /// What a run did beside what its capture did. The counts add up:
-/// `same` + `lost` + `errors_new` + `errors_other` + `rows` + `errors_gone` + `following` +
+/// `same` + `lost` + `errors_new` + `errors_other` + `rows` + `values` + `errors_gone` + `following` +
 /// `following_gone` + `unknown` + all `skipped` = `statements`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Divergence {
@@ -75,6 +78,8 @@ pub struct Divergence {
     pub errors_other: u64,
     /// See [`DifferenceKind::Rows`].
     pub rows: u64,
+    /// See [`DifferenceKind::Values`].
+    pub values: u64,
     /// See [`DifferenceKind::ErrorGone`].
     pub errors_gone: u64,
     /// Refused, because an earlier statement of the transaction had failed here otherwise than in
@@ -89,6 +94,8 @@ pub struct Divergence {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Statements of which both numbers of rows are known.
     pub rows_compared: u64,
+    /// Statements of which both checksums of the rows are known.
+    pub digests_compared: u64,
     /// What differs: by kind, then by count, the greatest first.
     pub differences: Vec<Difference>,
 }
@@ -162,6 +169,7 @@ impl Divergence {
             + self.errors_new
             + self.errors_other
             + self.rows
+            + self.values
             + self.errors_gone
             + self.following
             + self.following_gone
@@ -257,6 +265,7 @@ impl DivergenceFinder {
             (Outcome::Skipped(reason), _) => Class::Skipped(reason),
             (Outcome::Done, None) => match captured.rows {
                 Some(rows) if rows != execution.rows => differs(DifferenceKind::Rows, None),
+                _ if execution.has_other_values() => differs(DifferenceKind::Values, None),
                 None if !succeeded => Class::Unknown,
                 _ => Class::Same,
             },
@@ -280,6 +289,8 @@ impl DivergenceFinder {
         found.statements += 1;
         let is_done = execution.outcome == Outcome::Done && execution.captured.sqlstate.is_none();
         found.rows_compared += u64::from(is_done && execution.captured.rows.is_some());
+        let has_digests = execution.digest.is_some() && execution.captured.digest.is_some();
+        found.digests_compared += u64::from(is_done && has_digests);
         match class {
             Class::Same => {
                 found.same += 1;
@@ -301,6 +312,7 @@ impl DivergenceFinder {
                     DifferenceKind::ErrorNew => &mut found.errors_new,
                     DifferenceKind::ErrorOther => &mut found.errors_other,
                     DifferenceKind::Rows => &mut found.rows,
+                    DifferenceKind::Values => &mut found.values,
                     DifferenceKind::ErrorGone => &mut found.errors_gone,
                 } += 1;
                 let difference = self.differences.entry(key).or_insert_with(|| Difference {

@@ -95,8 +95,12 @@ impl Tracked {
         match execution.outcome {
             Outcome::Done => {
                 self.done += 1;
-                self.rows
-                    .add(execution.session, execution.sequence, execution.rows);
+                self.rows.add(
+                    execution.session,
+                    execution.sequence,
+                    execution.rows,
+                    execution.digest,
+                );
                 if let Some(service_ns) = execution.service_ns() {
                     self.service.record(service_ns.max(0) as u64, slot);
                 }

@@ -1,4 +1,5 @@
-//! Numbers of rows that differ between two runs, in fixed memory for each statement.
+//! Numbers of rows, and values in them, that differ between two runs, in fixed memory for each
+//! statement.
 //!
 //! Two runs are done in different orders, so that their executions cannot be set side by side one by
 //! one without holding them all. Instead each statement has a few buckets; an execution's session and
@@ -28,6 +29,22 @@ struct Bucket {
     which: u64,
     /// Sum of hashes of these with their rows.
     with_rows: u64,
+    /// Those that have a checksum of their rows, and the sum of hashes of these with it.
+    digests: u64,
+    with_digests: u64,
+}
+
+/// What two buckets have in common.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Beside {
+    /// Executions that were done in both.
+    compared: u64,
+    before: u64,
+    after: u64,
+    rows_differ: bool,
+    values_differ: bool,
+    /// Those of which both have a checksum.
+    digests: u64,
 }
 
 /// A statement whose executions had other numbers of rows in one run than in the other.
@@ -43,6 +60,8 @@ pub struct RowsChange {
     pub before: u64,
     /// Their rows after.
     pub after: u64,
+    /// All had as many rows as before, and some had others.
+    pub only_values: bool,
 }
 
 /// Numbers of rows in two runs of one workload.
@@ -50,29 +69,40 @@ pub struct RowsChange {
 pub struct RowsComparison {
     /// Executions that were compared: done in both runs. 0 for runs of different workloads.
     pub compared: u64,
+    /// Those of them of which both runs have a checksum of the rows.
+    pub digests: u64,
     /// Statements whose rows differ, those with the greatest difference of the sums first.
     pub changes: Vec<RowsChange>,
 }
 
 impl RowsSeen {
-    pub(crate) fn add(&mut self, session: u64, sequence: u64, rows: u64) {
+    pub(crate) fn add(&mut self, session: u64, sequence: u64, rows: u64, digest: Option<u64>) {
         let which = mixed(mixed(session).wrapping_add(sequence));
         let bucket = &mut self.buckets[which as usize % BUCKETS];
         bucket.done += 1;
         bucket.rows = bucket.rows.saturating_add(rows);
         bucket.which = bucket.which.wrapping_add(mixed(which));
         bucket.with_rows = bucket.with_rows.wrapping_add(mixed(which ^ mixed(rows)));
+        if let Some(digest) = digest {
+            bucket.digests += 1;
+            let hash = mixed(which ^ mixed(digest));
+            bucket.with_digests = bucket.with_digests.wrapping_add(hash);
+        }
     }
 
-    /// Executions compared, their rows in both, and whether these differ.
-    fn beside(&self, after: &RowsSeen) -> (u64, u64, u64, bool) {
-        let mut sums = (0u64, 0u64, 0u64, false);
+    fn beside(&self, after: &RowsSeen) -> Beside {
+        let mut sums = Beside::default();
         for (one, other) in self.buckets.iter().zip(&after.buckets) {
             if (one.done, one.which) == (other.done, other.which) {
-                sums.0 += one.done;
-                sums.1 = sums.1.saturating_add(one.rows);
-                sums.2 = sums.2.saturating_add(other.rows);
-                sums.3 |= one.with_rows != other.with_rows;
+                sums.compared += one.done;
+                sums.before = sums.before.saturating_add(one.rows);
+                sums.after = sums.after.saturating_add(other.rows);
+                sums.rows_differ |= one.with_rows != other.with_rows;
+                // One run without checksums says nothing of the other's.
+                if one.digests == other.digests && one.with_rows == other.with_rows {
+                    sums.digests += one.digests;
+                    sums.values_differ |= one.with_digests != other.with_digests;
+                }
             }
         }
         sums
@@ -93,18 +123,20 @@ pub(crate) fn rows(before: &RunProfile, after: &RunProfile) -> RowsComparison {
         let Some(other) = after.statements.get(fingerprint) else {
             continue;
         };
-        let (compared, rows_before, rows_after, differ) = one.rows.beside(&other.rows);
-        found.compared += compared;
-        if differ {
+        let sums = one.rows.beside(&other.rows);
+        found.compared += sums.compared;
+        found.digests += sums.digests;
+        if sums.rows_differ || sums.values_differ {
             let text = after
                 .text(*fingerprint)
                 .or_else(|| before.text(*fingerprint));
             found.changes.push(RowsChange {
                 fingerprint: *fingerprint,
                 sql: text.map(|text| text.sql.clone()),
-                compared,
-                before: rows_before,
-                after: rows_after,
+                compared: sums.compared,
+                before: sums.before,
+                after: sums.after,
+                only_values: !sums.rows_differ,
             });
         }
     }
@@ -124,7 +156,15 @@ mod tests {
     fn seen(rows: impl IntoIterator<Item = (u64, u64)>) -> RowsSeen {
         let mut seen = RowsSeen::default();
         for (sequence, rows) in rows {
-            seen.add(1, sequence, rows);
+            seen.add(1, sequence, rows, None);
+        }
+        seen
+    }
+
+    fn digested(digests: impl IntoIterator<Item = (u64, Option<u64>)>) -> RowsSeen {
+        let mut seen = RowsSeen::default();
+        for (sequence, digest) in digests {
+            seen.add(1, sequence, 1, digest);
         }
         seen
     }
@@ -134,7 +174,13 @@ mod tests {
         let before = seen((0..100).map(|sequence| (sequence, sequence % 7)));
         let again = seen((0..100).rev().map(|sequence| (sequence, sequence % 7)));
         let sum = (0..100).map(|sequence| sequence % 7).sum();
-        assert_eq!(before.beside(&again), (100, sum, sum, false));
+        let same = Beside {
+            compared: 100,
+            before: sum,
+            after: sum,
+            ..Beside::default()
+        };
+        assert_eq!(before.beside(&again), same);
         // Two that change places have the same sum, and are told.
         let other = |sequence| match sequence {
             1 => 2,
@@ -142,15 +188,35 @@ mod tests {
             other => other % 7,
         };
         let changed = seen((0..100).map(|sequence| (sequence, other(sequence))));
-        assert_eq!(before.beside(&changed), (100, sum, sum, true));
+        let differs = Beside {
+            rows_differ: true,
+            ..same
+        };
+        assert_eq!(before.beside(&changed), differs);
     }
 
     #[test]
     fn what_one_run_did_not_do_keeps_few_others_from_being_compared() {
         let before = seen((0..160).map(|sequence| (sequence, 1)));
         let after = seen((1..160).map(|sequence| (sequence, 1)));
-        let (compared, _, _, differ) = before.beside(&after);
-        assert!(!differ);
-        assert!((100..160).contains(&compared), "{compared}");
+        let sums = before.beside(&after);
+        assert!(!sums.rows_differ && !sums.values_differ);
+        assert!((100..160).contains(&sums.compared), "{sums:?}");
+    }
+
+    #[test]
+    fn other_values_are_told_where_both_runs_have_checksums() {
+        let before = digested((0..100).map(|sequence| (sequence, Some(sequence))));
+        let again = digested((0..100).rev().map(|sequence| (sequence, Some(sequence))));
+        let sums = before.beside(&again);
+        assert!(!sums.values_differ);
+        assert_eq!(sums.digests, 100);
+        let changed = digested((0..100).map(|sequence| (sequence, Some(sequence ^ 1))));
+        let sums = before.beside(&changed);
+        assert!(sums.values_differ && !sums.rows_differ);
+        let without = digested((0..100).map(|sequence| (sequence, None)));
+        let sums = before.beside(&without);
+        assert!(!sums.values_differ);
+        assert_eq!(sums.digests, 0);
     }
 }

@@ -324,3 +324,22 @@ proptest! {
         prop_assert_eq!(found.differences, vec![]);
     }
 }
+
+#[test]
+fn as_many_rows_with_other_values_are_a_difference() {
+    let mut same = one(1, 1);
+    (same.digest, same.captured.digest) = (Some(7), Some(7));
+    let mut other = one(1, 2);
+    (other.digest, other.captured.digest) = (Some(8), Some(7));
+    let mut unasked = one(1, 3);
+    unasked.captured.digest = Some(7);
+    let found = found(&[connect(7, 0), same, other, unasked], true);
+    assert_eq!(
+        (found.same, found.values, found.digests_compared),
+        (2, 1, 2)
+    );
+    assert_eq!(total(&found), found.statements);
+    let difference = &found.differences[0];
+    assert_eq!(difference.kind, DifferenceKind::Values);
+    assert_eq!((difference.first.sequence, difference.count), (2, 1));
+}

@@ -52,7 +52,10 @@ pub(crate) fn job(
                 user,
                 application,
             },
-        ) => Action::Connect(Box::new(logins.login(target, user, database, application))),
+        ) => {
+            let login = logins.login(target, user, database, application);
+            Action::Connect(Box::new(login.with_settings_of(particulars)))
+        }
         (Ok(_), EventKind::Cancel) => Action::Cancel,
         (Ok(_), EventKind::Disconnect) => Action::Disconnect,
         (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max) {
@@ -72,6 +75,7 @@ pub(crate) fn job(
             duration_us: event.outcome.duration_us,
             rows: event.outcome.rows,
             sqlstate: event.outcome.sqlstate,
+            digest: particulars.and_then(|known| known.result_digest),
             place: Place::of(event.source, event.line),
         },
         after: 0,
@@ -94,7 +98,9 @@ pub(crate) fn resumed(
     target: &Target,
     logins: &LoginMap,
 ) -> Job {
-    let login = logins.login(target, &left.user, &left.database, &left.application);
+    let login = logins
+        .login(target, &left.user, &left.database, &left.application)
+        .with_settings_of(left.particulars.as_deref());
     let resumed = Resumed {
         login,
         held: left.held,

@@ -250,6 +250,7 @@ pub fn replay(
             }),
             at_full_speed: options.speed == Speed::Max,
             queue_statements_max: options.queue_statements_max.max(1),
+            digest: options.digest,
         };
         workers.push(Worker::new(parts, &spill_directory)?);
     }

@@ -94,12 +94,14 @@ pub(crate) mod test_jobs {
                 database: "shop".into(),
                 application: "".into(),
                 role: None,
+                settings: Default::default(),
             })),
             Action::Connect(Box::new(Login {
                 user: "login".into(),
                 database: "shop".into(),
                 application: "x".into(),
                 role: Some("app".into()),
+                settings: [("TimeZone".into(), "UTC".into())].into(),
             })),
             Action::Send(Messages {
                 bytes: b"Q\0\0\0\x05;\0".to_vec(),
@@ -132,6 +134,7 @@ pub(crate) mod test_jobs {
                     duration_us: Some(3),
                     rows: None,
                     sqlstate: (sequence % 2 == 1).then_some(Sqlstate(*b"42P01")),
+                    digest: Some(9),
                     place: run::Place::of(3, sequence),
                 },
                 after: 7,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use workload::{Particulars, Setting};
+
 use crate::target::Target;
 
 /// What a session says when it connects.
@@ -16,12 +18,23 @@ pub struct Login {
     pub application: Arc<str>,
     /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
     pub role: Option<Arc<str>>,
+    /// Settings that go with the start-up, where a capture from the wire knew them.
+    pub settings: Arc<[Setting]>,
 }
 
 impl Login {
     /// Whether a connection of the one can become one of the other.
     pub(crate) fn is_same_role(&self, other: &Login) -> bool {
-        (&self.user, &self.database, &self.role) == (&other.user, &other.database, &other.role)
+        (&self.user, &self.database, &self.role, &self.settings)
+            == (&other.user, &other.database, &other.role, &other.settings)
+    }
+
+    /// The same, with the settings that its client sent.
+    pub(crate) fn with_settings_of(mut self, particulars: Option<&Particulars>) -> Self {
+        if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
+            self.settings = known.settings.as_slice().into();
+        }
+        self
     }
 }
 
@@ -80,6 +93,7 @@ impl LoginMap {
                 "" => target.application.as_deref().unwrap_or("").into(),
                 said => said.into(),
             },
+            settings: Arc::default(),
         }
     }
 }

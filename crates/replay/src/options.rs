@@ -40,6 +40,8 @@ pub struct Options {
     /// Values that the server made up are mapped to what it makes up in the replay, where later
     /// parameters of their session repeat them.
     pub remap_generated: bool,
+    /// Rows are summed up in a checksum for each statement ([`workload::RowDigest`]).
+    pub digest: bool,
     /// The server ends statements that take longer.
     pub statement_timeout: Option<Duration>,
     /// How long the target may be away, or not answer, before the replay gives up: connections are
@@ -82,6 +84,7 @@ impl Default for Options {
             statement_timeout: None,
             fetch_size: None,
             remap_generated: false,
+            digest: false,
             patience: PATIENCE,
             logins: LoginMap::default(),
             commit_order: false,
@@ -173,6 +176,7 @@ impl Options {
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         let remaps = self.remap_generated.then(|| "true".to_owned());
         note("remap_generated", remaps);
+        note("digest", self.digest.then(|| "rows".to_owned()));
         note("statement_timeout", self.statement_timeout.map(span));
         let LoginMap {
             user,

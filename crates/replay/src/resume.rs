@@ -173,6 +173,8 @@ pub(crate) struct Left {
     pub(crate) database: std::sync::Arc<str>,
     pub(crate) user: std::sync::Arc<str>,
     pub(crate) application: std::sync::Arc<str>,
+    /// Of its `connect`.
+    pub(crate) particulars: Option<std::sync::Arc<workload::Particulars>>,
     pub(crate) held: Option<Box<Held>>,
     pub(crate) in_transaction: bool,
 }
@@ -211,6 +213,7 @@ impl<'a> Passing<'a> {
                     database: database.clone(),
                     user: user.clone(),
                     application: application.clone(),
+                    particulars: event.particulars.clone(),
                     ..Left::default()
                 };
                 self.left.insert(event.session, Box::new(left));

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
-use workload::{Boundary, Sqlstate};
+use workload::{Boundary, RowDigest, Sqlstate};
 
 use crate::connect::Place;
 use crate::guard::Guard;
@@ -81,6 +81,8 @@ pub(crate) struct InFlight {
     /// Rows that came and that no CommandComplete has counted yet.
     pub(crate) rows_came: u64,
     pub(crate) bytes: u64,
+    /// Of the rows so far, where it is asked for.
+    pub(crate) digest: Option<u64>,
     pub(crate) error: Option<(Sqlstate, String)>,
     pub(crate) named: Option<NamedStatement>,
     pub(crate) extended: bool,
@@ -97,6 +99,10 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    fn adds_to_digest(&mut self, checksum: u64) {
+        self.digest = Some(self.digest.unwrap_or(0).wrapping_add(checksum));
+    }
+
     /// When it is to be cancelled: as long behind its sending as in the capture.
     pub(crate) fn cancel_ns(&self, captured_us: i64) -> i64 {
         let after_us = (captured_us - self.job.captured_us).max(0);
@@ -179,12 +185,15 @@ pub(crate) struct Session {
     pub(crate) restore_errors: u32,
     /// What the server made up in the capture, and what in the replay.
     pub(crate) remap: Option<Box<Remap>>,
+    /// The row that comes, where rows are summed up in a checksum.
+    digests: Option<Box<RowDigest>>,
     scanner: Scanner,
     prepared: Prepared,
 }
 
 impl Session {
-    pub(crate) fn new(id: u64) -> Self {
+    /// `digests`: rows are summed up in a checksum.
+    pub(crate) fn new(id: u64, digests: bool) -> Self {
         Session {
             id,
             phase: Phase::Fresh,
@@ -209,6 +218,7 @@ impl Session {
             comes_back: false,
             restore_errors: 0,
             remap: None,
+            digests: digests.then(Box::default),
             scanner: scanner(),
             prepared: Prepared::default(),
         }
@@ -309,7 +319,16 @@ impl Session {
                         learning::bound(&mut self.scanner, flight, header);
                     }
                     match header.tag {
-                        tag::DATA_ROW => flight.rows_came += 1,
+                        tag::DATA_ROW => {
+                            flight.rows_came += 1;
+                            // One that is learnt from comes whole.
+                            if let Some(row) = &mut self.digests
+                                && flight.job.expected.is_none()
+                            {
+                                row.begins(header.body_bytes);
+                                self.scanner.give_pieces();
+                            }
+                        }
                         // It had as many as it asked for; nobody else counts them.
                         tag::PORTAL_SUSPENDED => {
                             flight.rows += std::mem::take(&mut flight.rows_came);
@@ -338,8 +357,14 @@ impl Session {
                         _ => {}
                     }
                 }
-                // Nobody asked for any.
-                Scanned::Piece { .. } => {}
+                Scanned::Piece { bytes } => {
+                    if let Some(row) = &mut self.digests
+                        && let Some(checksum) = row.piece(bytes)
+                        && let Some(flight) = &mut self.in_flight
+                    {
+                        flight.adds_to_digest(checksum);
+                    }
+                }
                 Scanned::Body { tag, body } => match tag {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;
@@ -382,6 +407,9 @@ impl Session {
                     }
                     tag::ROW_DESCRIPTION | tag::DATA_ROW => {
                         if let Some(flight) = &mut self.in_flight {
+                            if self.digests.is_some() && tag == tag::DATA_ROW {
+                                flight.adds_to_digest(RowDigest::of(body));
+                            }
                             learning::learn(&mut self.remap, flight, tag, body)?;
                         }
                     }
@@ -404,6 +432,7 @@ impl Session {
                             // That was the guard's answer: the statement's own comes next.
                             flight.first_byte_ns = None;
                             (flight.rows, flight.rows_came, flight.bytes) = (0, 0, 0);
+                            flight.digest = None;
                             flight.error = None;
                         }
                     }
@@ -476,7 +505,7 @@ mod tests {
     use run::{Captured, StatementKind};
 
     fn session_in_flight(named: Option<NamedStatement>) -> Session {
-        let mut session = Session::new(1);
+        let mut session = Session::new(1, false);
         fly(&mut session, named);
         session
     }
@@ -506,6 +535,7 @@ mod tests {
             rows: 0,
             rows_came: 0,
             bytes: 0,
+            digest: None,
             error: None,
             named,
             extended: true,
@@ -561,7 +591,7 @@ mod tests {
 
     #[test]
     fn a_named_statement_is_prepared_once_and_anew_when_its_sql_changed() {
-        let mut session = Session::new(1);
+        let mut session = Session::new(1, false);
         assert_eq!(session.needed(&messages(NAMED)), b"ParseBind");
         let hear = |session: &mut Session, named, bytes: &[u8]| {
             fly(session, named);
@@ -600,7 +630,7 @@ mod tests {
 
     #[test]
     fn a_farewell_is_kept_also_when_nothing_is_in_flight() {
-        let mut session = Session::new(1);
+        let mut session = Session::new(1, false);
         let error = tagged(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating\0\0");
         assert_eq!(session.hear(&mut &error[..], 0).unwrap(), Heard::Nothing);
         assert_eq!(session.farewell.unwrap().0, Sqlstate(*b"57P01"));

@@ -135,6 +135,7 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put_option(out, job.fingerprint.map(|fingerprint| fingerprint.0));
     put_option(out, job.captured.duration_us);
     put_option(out, job.captured.rows);
+    put_option(out, job.captured.digest);
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
     put_number(out, job.after);
@@ -154,6 +155,11 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
             }
             // No role has an empty name.
             put(out, login.role.as_deref().unwrap_or("").as_bytes());
+            put_number(out, login.settings.len() as u64);
+            for (name, value) in login.settings.iter() {
+                put(out, name.as_bytes());
+                put(out, value.as_bytes());
+            }
         }
         Action::Send(messages) => {
             out.push(1);
@@ -191,6 +197,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let fingerprint = option(rest)?.map(Fingerprint);
     let duration_us = option(rest)?;
     let rows = option(rest)?;
+    let digest = option(rest)?;
     let has_sqlstate = !bytes_of(rest)?.is_empty();
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
     let after = number(rest)?;
@@ -213,6 +220,13 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             role: Some(text(rest)?)
                 .filter(|role| !role.is_empty())
                 .map(Into::into),
+            settings: {
+                let mut settings = Vec::new();
+                for _ in 0..number(rest)? {
+                    settings.push((text(rest)?.into(), text(rest)?.into()));
+                }
+                settings.into()
+            },
         })),
         1 => {
             let bytes = bytes_of(rest)?.to_vec();
@@ -256,6 +270,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             duration_us,
             rows,
             sqlstate: has_sqlstate.then_some(code),
+            digest,
             place: source.and_then(|source| Place::of(source as u32, line)),
         },
         after,

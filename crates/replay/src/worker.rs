@@ -111,6 +111,8 @@ pub(crate) struct Parts {
     /// The most connections at once, if sessions share them.
     pub(crate) connections_max: Option<usize>,
     pub(crate) queue_statements_max: usize,
+    /// Rows are summed up in a checksum.
+    pub(crate) digest: bool,
 }
 
 struct Slot {
@@ -323,6 +325,7 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         rows: 0,
         rows_came: 0,
         bytes: 0,
+        digest: None,
         error: None,
         named: None,
         extended: messages.extended,
@@ -356,6 +359,7 @@ fn done(
         session_lag_ns,
         rows: 0,
         bytes: 0,
+        digest: None,
         message,
         captured: job.captured,
     }

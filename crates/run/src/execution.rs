@@ -38,6 +38,9 @@ pub struct Execution {
     pub rows: u64,
     /// Bytes of the answer, all messages with their headers.
     pub bytes: u64,
+    /// A checksum of the rows ([`workload::RowDigest`], summed over them), where the replay was asked
+    /// for it and rows came.
+    pub digest: Option<u64>,
     /// The server's message, for errors; why, in words, for what was lost or skipped.
     pub message: Option<String>,
     /// What the capture knew of the same statement.
@@ -68,6 +71,13 @@ impl Execution {
         matches!(self.outcome, Outcome::Failed(_))
             || self.captured.sqlstate.is_some()
             || self.captured.rows.is_some_and(other_rows)
+            || self.has_other_values()
+    }
+
+    /// Whether as many rows came as in the capture, and others.
+    pub fn has_other_values(&self) -> bool {
+        let digests = self.digest.zip(self.captured.digest);
+        self.outcome == Outcome::Done && digests.is_some_and(|(here, there)| here != there)
     }
 
     /// Whether it is a statement, which a run must account for, or a session's coming and going.
@@ -233,6 +243,8 @@ pub struct Captured {
     pub rows: Option<u64>,
     /// The error that it ended in.
     pub sqlstate: Option<Sqlstate>,
+    /// The checksum of its rows, where the capture was asked for it.
+    pub digest: Option<u64>,
     /// Where it was read. A run keeps it of what [went otherwise](Execution::went_otherwise) only.
     pub place: Option<Place>,
 }

@@ -10,7 +10,8 @@ pub const KIND: &str = "run";
 /// The version of the format that this build writes. A reader refuses a higher one.
 /// 2: executions have the columns `captured_source` and `captured_line`, and the manifest names the
 /// sources; without them, as in format 1, no place is known.
-pub const FORMAT: u32 = 2;
+/// 3: executions have the columns `result_digest` and `captured_result_digest`.
+pub const FORMAT: u32 = 3;
 
 /// The manifest's own part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

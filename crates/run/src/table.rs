@@ -29,6 +29,9 @@ pub(crate) const EXECUTION: &[Column] = &[
     Column::nullable("captured_sqlstate", Text),
     Column::later("captured_source", U64),
     Column::later("captured_line", U64),
+    // Since format 3.
+    Column::later("result_digest", U64),
+    Column::later("captured_result_digest", U64),
 ];
 
 pub(crate) fn write_execution(
@@ -62,6 +65,8 @@ pub(crate) fn write_execution(
     let place = place.filter(|_| execution.went_otherwise());
     table.u64(place.map(|place| u64::from(place.source)));
     table.u64(place.map(|place| place.line));
+    table.u64(execution.digest);
+    table.u64(execution.captured.digest);
     table.end_row()
 }
 
@@ -103,11 +108,13 @@ pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, Str
         session_lag_ns: batch.u64(10, row).unwrap_or_default(),
         rows: batch.u64(11, row).unwrap_or_default(),
         bytes: batch.u64(12, row).unwrap_or_default(),
+        digest: batch.u64(20, row),
         message: batch.text(14, row).map(str::to_owned),
         captured: Captured {
             duration_us: batch.u64(15, row),
             rows: batch.u64(16, row),
             sqlstate: sqlstate(17)?,
+            digest: batch.u64(21, row),
             place: batch
                 .u64(18, row)
                 .zip(batch.u64(19, row))

@@ -107,11 +107,13 @@ fn executions() -> impl Strategy<Value = Execution> {
                 session_lag_ns,
                 rows,
                 bytes,
+                digest: duration_us.map(|us| us ^ rows),
                 message,
                 captured: Captured {
                     duration_us,
                     rows: captured_rows,
                     sqlstate: captured_failed.then_some(Sqlstate(*b"23505")),
+                    digest: captured_rows,
                     place: Place::of(session as u32, sequence),
                 },
             },
@@ -182,10 +184,12 @@ fn what_went_otherwise_is_what_failed_or_had_other_rows() {
             session_lag_ns: 0,
             rows: 5,
             bytes: 0,
+            digest: None,
             message: None,
             captured: Captured {
                 rows,
                 sqlstate,
+                digest: None,
                 ..Captured::default()
             },
         };
@@ -223,6 +227,7 @@ fn a_killed_replay_is_recovered_up_to_its_last_flush() {
         session_lag_ns: 0,
         rows: 1,
         bytes: 10,
+        digest: None,
         message: None,
         captured: Captured::default(),
     };
@@ -266,6 +271,7 @@ fn a_replay_of_days_that_is_made_safe_often_has_several_files() {
         session_lag_ns: 0,
         rows: 5,
         bytes: 0,
+        digest: None,
         message: None,
         captured: Captured::default(),
     };

@@ -144,12 +144,17 @@ pub struct FirstRow {
 /// comes does. It is no defence against somebody who wants two results to look alike.
 #[derive(Clone, Default)]
 pub struct RowDigest {
+    bytes: usize,
+    left: usize,
     pieces: Option<Box<Xxh3>>,
 }
 
 impl std::fmt::Debug for RowDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowDigest").finish_non_exhaustive()
+        f.debug_struct("RowDigest")
+            .field("bytes", &self.bytes)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
     }
 }
 
@@ -159,21 +164,23 @@ impl RowDigest {
         xxh3_64(row)
     }
 
-    /// Takes in the next bytes of a row that comes in pieces.
-    pub fn piece(&mut self, bytes: &[u8]) {
-        self.pieces.get_or_insert_default().update(bytes);
+    /// A row of this length comes, in pieces.
+    pub fn begins(&mut self, bytes: usize) {
+        (self.bytes, self.left) = (bytes, bytes);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.reset();
+        }
     }
 
-    /// The checksum of all that was taken in; this begins anew.
-    pub fn finish(&mut self) -> u64 {
-        match &mut self.pieces {
-            None => xxh3_64(&[]),
-            Some(pieces) => {
-                let digest = pieces.digest();
-                pieces.reset();
-                digest
-            }
+    /// Takes in the row's next bytes; its checksum, once it is all there.
+    pub fn piece(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.left = self.left.saturating_sub(bytes.len());
+        if bytes.len() == self.bytes {
+            return Some(Self::of(bytes));
         }
+        let pieces = self.pieces.get_or_insert_default();
+        pieces.update(bytes);
+        (self.left == 0).then(|| pieces.digest())
     }
 }
 
@@ -184,11 +191,12 @@ mod tests {
     #[test]
     fn a_row_in_pieces_has_the_checksum_of_the_whole() {
         let mut digest = RowDigest::default();
-        assert_eq!(digest.finish(), RowDigest::of(b""));
         for cut in 0..4 {
-            digest.piece(&b"row"[..cut]);
-            digest.piece(&b"row"[cut..]);
-            assert_eq!(digest.finish(), RowDigest::of(b"row"));
+            digest.begins(3);
+            let pieces = [&b"row"[..cut], &b"row"[cut..]];
+            let pieces = pieces.iter().filter(|piece| !piece.is_empty());
+            let last = pieces.map(|piece| digest.piece(piece)).last();
+            assert_eq!(last, Some(Some(RowDigest::of(b"row"))), "{cut}");
         }
         assert_ne!(RowDigest::of(b"row"), RowDigest::of(b"roW"));
     }

@@ -82,11 +82,13 @@ pub fn done(fingerprint: u64, sequence: u64, due_ns: i64, service_ns: f64) -> Ex
         session_lag_ns: 0,
         rows: 1,
         bytes: 100,
+        digest: None,
         message: None,
         captured: Captured {
             duration_us: Some(700),
             rows: None,
             sqlstate: None,
+            digest: None,
             place: Place::of(0, 10 + sequence),
         },
     }

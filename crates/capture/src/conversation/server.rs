@@ -18,7 +18,6 @@ const READ_BYTES_MAX: usize = 64 << 10;
 /// The row that is passing.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    bytes: usize,
     left: usize,
     digest: Option<RowDigest>,
     /// It is the first, and its values are wanted.
@@ -117,23 +116,19 @@ impl Connection {
         if !pending.recorded || !(is_first || out.options.digest) {
             return Take::Pass;
         }
-        self.row = Row {
-            bytes: header.body_bytes,
-            left: header.body_bytes,
-            digest: out.options.digest.then(RowDigest::default),
-            kept: is_first.then(Vec::new),
-        };
+        self.row.left = header.body_bytes;
+        self.row.kept = is_first.then(Vec::new);
+        if out.options.digest {
+            let digest = self.row.digest.get_or_insert_default();
+            digest.begins(header.body_bytes);
+        }
         Take::Pieces
     }
 
     /// A piece of a row.
     pub(super) fn row_piece(&mut self, piece: &[u8]) -> Result<(), DecodeError> {
         let row = &mut self.row;
-        if let Some(digest) = &mut row.digest
-            && piece.len() < row.bytes
-        {
-            digest.piece(piece);
-        }
+        let checksum = row.digest.as_mut().and_then(|digest| digest.piece(piece));
         if let Some(kept) = &mut row.kept {
             kept.extend_from_slice(piece);
         }
@@ -141,21 +136,17 @@ impl Connection {
         if row.left > 0 {
             return Ok(());
         }
-        let row = std::mem::take(row);
+        let kept = row.kept.take();
         let columns = self.columns.clone();
         let Some(pending) = self.exchange.answering() else {
             return Ok(());
         };
-        if let Some(mut digest) = row.digest {
-            let checksum = match piece.len() == row.bytes {
-                true => RowDigest::of(piece),
-                false => digest.finish(),
-            };
+        if let Some(checksum) = checksum {
             let sum = pending.digest.unwrap_or(0);
             pending.digest = Some(sum.wrapping_add(checksum));
         }
         let columns = columns.or_else(|| pending.columns.clone());
-        if let (Some(body), Some(columns)) = (row.kept, columns) {
+        if let (Some(body), Some(columns)) = (kept, columns) {
             pending.first_row = first_row(&columns, &DataRow::decode(&body)?, pending);
         }
         Ok(())

@@ -132,6 +132,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         checkpoint: safety.checkpoint,
         fetch_size: options.sending.fetch_size,
         remap_generated: options.sending.remap_generated,
+        digest: options.sending.digest.is_some(),
         logins: LoginMap {
             user: options.user.clone(),
             database: options.database.clone(),

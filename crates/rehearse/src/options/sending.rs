@@ -1,6 +1,6 @@
 //! What a replay sends where the capture does not say.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// What the capture may not know.
 #[derive(Debug, Clone, Args)]
@@ -15,4 +15,15 @@ pub struct SendingArgs {
     /// anew, and send later parameters of the session that repeat a captured one with the new one.
     #[arg(long)]
     pub remap_generated: bool,
+    /// Sum up the rows of each result in a checksum, in whatever order they come, so that wrong
+    /// answers are found: beside the capture's where it was asked for it, and beside another run's.
+    #[arg(long, value_enum, value_name = "OF")]
+    pub digest: Option<Digest>,
+}
+
+/// What of a result is summed up in a checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Digest {
+    /// The rows, as the server sent them.
+    Rows,
 }

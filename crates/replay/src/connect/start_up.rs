@@ -61,13 +61,20 @@ impl<'a> StartUp<'a> {
         let mut parameters: Vec<(&[u8], &[u8])> = vec![
             (b"user", login.user.as_bytes()),
             (b"database", login.database.as_bytes()),
-            // Workloads hold SQL as UTF-8.
+            // Workloads hold SQL as UTF-8; a client that was captured may have said otherwise.
             (b"client_encoding", b"UTF8"),
         ];
+        let mut options = self.dialer.target.start_up_options();
+        for (name, value) in login.settings.iter() {
+            match &**name {
+                // The target's come last: they are what the user asks of this replay.
+                "options" => options = format!("{value} {options}").trim_end().to_owned(),
+                name => parameters.push((name.as_bytes(), value.as_bytes())),
+            }
+        }
         if !login.application.is_empty() {
             parameters.push((b"application_name", login.application.as_bytes()));
         }
-        let options = self.dialer.target.start_up_options();
         if !options.is_empty() {
             parameters.push((b"options", options.as_bytes()));
         }

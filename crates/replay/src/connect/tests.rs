@@ -44,6 +44,7 @@ fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {
             database: "postgres".into(),
             application: "".into(),
             role: None,
+            settings: Default::default(),
         };
         let mut connection = dialer.connect(&login).unwrap();
         assert_eq!(connection.place.encrypted, mode == "require");

@@ -30,6 +30,7 @@ fn execution(kind: StatementKind, outcome: Outcome, sent_ns: Option<i64>) -> Exe
         session_lag_ns: 30_000,
         rows: 3,
         bytes: 50,
+        digest: None,
         message: None,
         captured: Captured::default(),
     }

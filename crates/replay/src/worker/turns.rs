@@ -48,7 +48,7 @@ impl Worker {
             Some(slot) => {
                 let generation = self.slots[slot].generation + 1;
                 self.slots[slot] = Slot {
-                    session: Session::new(id),
+                    session: Session::new(id, self.parts.digest),
                     socket: None,
                     generation,
                     waits_for_room: false,
@@ -57,7 +57,7 @@ impl Worker {
             }
             None => {
                 self.slots.push(Slot {
-                    session: Session::new(id),
+                    session: Session::new(id, self.parts.digest),
                     socket: None,
                     generation: 0,
                     waits_for_room: false,

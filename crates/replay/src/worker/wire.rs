@@ -267,6 +267,7 @@ impl Worker {
         execution.first_byte_ns = flight.first_byte_ns;
         execution.done_ns = Some(now_ns);
         execution.rows = flight.rows;
+        execution.digest = flight.digest;
         execution.bytes = flight.bytes;
         self.count_learnt(slot);
         self.record(now_ns, execution);

@@ -393,12 +393,18 @@ fn row_line(change: &RowsChangeView, width: usize) -> String {
         "" => &change.fingerprint,
         sql => sql,
     };
-    let text = format!(
-        "{} → {} in {}: {sql}",
-        count(change.before),
-        counted(change.after, "row"),
-        counted(change.compared, "execution")
-    );
+    let executions = counted(change.compared, "execution");
+    let text = match change.only_values {
+        true => format!(
+            "other values in {} of {executions}: {sql}",
+            counted(change.after, "row")
+        ),
+        false => format!(
+            "{} → {} in {executions}: {sql}",
+            count(change.before),
+            counted(change.after, "row")
+        ),
+    };
     one_line(&text, width)
 }
 

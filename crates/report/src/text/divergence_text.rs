@@ -69,6 +69,11 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
         false,
         format!("{} with another number of rows", count(view.rows_differ)),
     );
+    part(
+        view.values_differ,
+        false,
+        format!("{} with other values", count(view.values_differ)),
+    );
     let gone = format!("{} gone", counted(view.errors_gone, "error"));
     part(
         view.errors_gone,
@@ -99,7 +104,14 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
 fn rows_line(view: &DivergenceView) -> String {
     match view.rows_compared {
         0 => "Errors were compared, numbers of rows were not: the capture did not know any (no log does).".to_owned(),
-        some => format!("Rows were compared for {}.", counted(some, "statement")),
+        some if view.digests_compared == 0 => {
+            format!("Rows were compared for {}.", counted(some, "statement"))
+        }
+        some => format!(
+            "Numbers of rows were compared for {}, the values in them for {}.",
+            counted(some, "statement"),
+            count(view.digests_compared)
+        ),
     }
 }
 
@@ -115,6 +127,7 @@ fn difference(one: &DifferenceView, style: TextStyle) -> Vec<String> {
             code(&one.captured_sqlstate)
         ),
         "rows" => "other rows".to_owned(),
+        "values" => "other values in as many rows".to_owned(),
         _ => format!("gone {}", code(&one.captured_sqlstate)),
     };
     let sql = match (one.sql.as_str(), &one.fingerprint) {

@@ -41,7 +41,9 @@ pub struct CompareView {
     pub errors: Vec<ErrorChangeView>,
     /// Executions, done in both runs, whose numbers of rows were compared; 0 for different workloads.
     pub rows_compared: u64,
-    /// Statements whose numbers of rows differ, the greatest difference first.
+    /// Those of them of which both runs have a checksum of the rows (`--digest rows`).
+    pub digests_compared: u64,
+    /// Statements whose rows differ, the greatest difference of their numbers first.
     pub rows: Vec<RowsChangeView>,
 }
 
@@ -58,6 +60,8 @@ pub struct RowsChangeView {
     pub before: u64,
     /// Their rows after.
     pub after: u64,
+    /// All had as many rows as before, and some had other values.
+    pub only_values: bool,
 }
 
 /// The comparison in a word.
@@ -258,6 +262,7 @@ impl CompareView {
                 .map(|one| error(one, literals))
                 .collect(),
             rows_compared: comparison.rows.compared,
+            digests_compared: comparison.rows.digests,
             rows: comparison.rows.changes.iter().map(rows).collect(),
         }
     }
@@ -379,6 +384,7 @@ fn rows(change: &RowsChange) -> RowsChangeView {
         compared: change.compared,
         before: change.before,
         after: change.after,
+        only_values: change.only_values,
     }
 }
 

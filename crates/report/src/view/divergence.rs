@@ -10,7 +10,7 @@ use crate::view::explanation::explanation;
 use crate::view::message::{Literals, shown};
 
 /// What a run did beside what its capture did. `same` + `lost` + `errors_new` + `errors_other` +
-/// `rows_differ` + `errors_gone` + `following` + `following_gone` + `unknown` + `lost_unsent` +
+/// `rows_differ` + `values_differ` + `errors_gone` + `following` + `following_gone` + `unknown` + `lost_unsent` +
 /// `skipped` = `statements`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DivergenceView {
@@ -31,6 +31,8 @@ pub struct DivergenceView {
     pub errors_other: u64,
     /// Done both times, with different numbers of rows.
     pub rows_differ: u64,
+    /// Done both times, with as many rows, and others.
+    pub values_differ: u64,
     /// Failed in the capture only.
     pub errors_gone: u64,
     /// Refused (25P02) because of an earlier difference in their transaction.
@@ -45,6 +47,8 @@ pub struct DivergenceView {
     pub skipped: u64,
     /// Statements of which both numbers of rows are known.
     pub rows_compared: u64,
+    /// Statements of which both checksums of the rows are known (`--digest rows`).
+    pub digests_compared: u64,
     /// What differs: by kind, then by count, the greatest first.
     pub differences: Vec<DifferenceView>,
     /// What may not be the server's doing: in words, with what to do.
@@ -54,7 +58,7 @@ pub struct DivergenceView {
 /// One way in which a statement's executions differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DifferenceView {
-    /// `lost`, `error_new`, `error_other`, `rows` or `error_gone`.
+    /// `lost`, `error_new`, `error_other`, `rows`, `values` or `error_gone`.
     pub kind: &'static str,
     /// 16 hexadecimal digits; `null` where it has none.
     pub fingerprint: Option<String>,
@@ -141,6 +145,7 @@ impl DivergenceView {
             errors_new: found.errors_new,
             errors_other: found.errors_other,
             rows_differ: found.rows,
+            values_differ: found.values,
             errors_gone: found.errors_gone,
             following: found.following,
             following_gone: found.following_gone,
@@ -148,6 +153,7 @@ impl DivergenceView {
             lost_unsent,
             skipped: found.skipped_total() - lost_unsent + unreached,
             rows_compared: found.rows_compared,
+            digests_compared: found.digests_compared,
             differences: found
                 .differences
                 .iter()
