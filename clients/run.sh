@@ -9,6 +9,8 @@
 #
 #   --only NAMES              some of: psql pgbench psycopg asyncpg jdbc pgx node-postgres
 #   --postgres-version 15     of the server of its own
+#   --scram                   it wants a password, by SCRAM-SHA-256
+#   --tls                     clients speak TLS with the proxy (needs openssl)
 #   --scratch DIR             where libraries are installed and files written (~/.cache/rehearse-clients)
 #   --proxy-options OPTIONS   more for `rehearse capture proxy`
 #
@@ -19,7 +21,7 @@
 set -euo pipefail
 
 known="psql pgbench psycopg asyncpg jdbc pgx node-postgres"
-mode=direct url="" rehearse="" only=$known version=15 more=""
+mode=direct url="" rehearse="" only=$known version=15 more="" scram="" tls=""
 scratch=${XDG_CACHE_HOME:-$HOME/.cache}/rehearse-clients
 usage() { echo "run.sh: $1; see the text at its beginning" >&2; exit 2; }
 while (($#)); do
@@ -27,6 +29,8 @@ while (($#)); do
     --proxy | --log) mode=${1#--} rehearse=${2:?the path of rehearse is missing} && shift ;;
     --only) only=${2//,/ } && shift ;;
     --postgres-version) version=$2 && shift ;;
+    --scram) scram=1 ;;
+    --tls) tls=1 ;;
     --scratch) scratch=$2 && shift ;;
     --proxy-options) more=$2 && shift ;;
     postgres://* | postgresql://*) url=$1 ;;
@@ -37,6 +41,8 @@ done
 for client in $only; do
     [[ " $known " == *" $client "* ]] || usage "no client $client"
 done
+[[ -z $tls || $mode == proxy ]] || usage "--tls is for --proxy"
+[[ -z $scram || $mode != direct ]] || usage "--scram is for a server of its own"
 if [[ $mode == direct ]]; then
     [[ -n $url ]] || usage "give a server's URL, or --proxy or --log with the path of rehearse"
 else
@@ -107,7 +113,11 @@ story() {
     case $client in
     jdbc) timeout 300 java -cp "$scratch/jdbc/classes:$scratch/jdbc/lib/*" Story "$@" ;;
     pgx) timeout 300 "$scratch/pgx/story" "$@" ;;
-    node-postgres) timeout 300 node --no-deprecation "$scratch/node-postgres/story.js" "$@" ;;
+    node-postgres)
+        # Without this it takes `require` for `verify-full`.
+        [[ $1 != *sslmode=* ]] || set -- "$1&uselibpqcompat=true" "$2"
+        timeout 300 node --no-deprecation "$scratch/node-postgres/story.js" "$@"
+        ;;
     *) timeout 300 "$scratch/python/bin/python" "$here/$client/story.py" "$@" ;;
     esac
 }
@@ -134,8 +144,11 @@ check() { "$scratch/python/bin/python" "$here/check.py" "$@"; }
 start() {
     local said=$work/proxy.out
     : >"$said"
+    local certificate=()
+    [[ -z $tls ]] || certificate=(--tls-cert "$work/proxy.crt" --tls-key "$work/proxy.key" --tls-required)
     # shellcheck disable=SC2086
-    "$rehearse" capture proxy --listen 127.0.0.1:0 --upstream "$url" -o "$1" $more >"$said" 2>&1 &
+    "$rehearse" capture proxy --listen 127.0.0.1:0 --upstream "$url" -o "$1" \
+        "${certificate[@]}" $more >"$said" 2>&1 &
     proxy=$!
     local port="" upstream
     upstream=$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")
@@ -149,7 +162,7 @@ start() {
         echo "run.sh: the proxy did not say where it listens" >&2
         exit 1
     fi
-    through=${url/:$upstream\//:$port/}
+    through=${url/:$upstream\//:$port/}${tls:+?sslmode=require}
 }
 
 # stop: the proxy, which ends the workload.
@@ -187,6 +200,23 @@ if [[ $mode != direct ]]; then
     fi
     url=$("$rehearse" sandbox up "$name" --postgres-version "$version" "${settings[@]}" |
         grep -o 'postgres://[^ ]*')
+    if [[ -n $scram ]]; then
+        data=$("$rehearse" sandbox list --json | python3 -c "
+import json, sys
+print(next(one['data_dir'] for one in json.load(sys.stdin) if one['name'] == '$name'))")
+        psql -X -q -d "$url" -c "SET password_encryption = 'scram-sha-256'" -c "ALTER ROLE postgres PASSWORD 'clients'"
+        echo 'host all all 127.0.0.1/32 scram-sha-256' >"$data/pg_hba.conf"
+        psql -X -q -d "$url" -c 'SELECT pg_reload_conf()' >/dev/null
+        sleep 0.5
+        ! PGPASSWORD=wrong psql -X -q -d "$url" -c 'SELECT 1' >/dev/null 2>&1 ||
+            { echo "run.sh: the server takes any password" >&2; exit 1; }
+        url=${url/postgres@/postgres:clients@}
+    fi
+    if [[ -n $tls ]]; then
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+            -addext subjectAltName=IP:127.0.0.1 -keyout "$work/proxy.key" -out "$work/proxy.crt" 2>/dev/null
+        chmod 600 "$work/proxy.key"
+    fi
 fi
 case $mode in
 direct)
