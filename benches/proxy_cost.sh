@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# What a proxy costs: pgbench -S directly, through PgBouncer (session pooling), and through `rehearse
+# capture proxy` that writes a workload, by turns, before the same server, at 1, 8 and 64 clients, in
+# simple and prepared mode.
+#
+#   benches/proxy_cost.sh [SECONDS] [TURNS]
+#
+# Prints for each the medians of the turns: statements a second, median latency, what it adds to the
+# direct one of the same turn, and the proxy's own CPU time a statement (user and system, of all its
+# threads); then the proxy's numbers as ratios to PgBouncer's of the same turn, medians as well. Each
+# line of a turn is printed before that. After each run a second passes before the CPU time is read, so
+# that what is done behind the traffic counts too; what ending the workload costs is said apart.
+#
+# Needs pgbench (Debian: postgresql-15), python3, GNU time, and PgBouncer (Debian: pgbouncer); without
+# PgBouncer, or with a program that has no `capture proxy`, that part is left out, and said so. REHEARSE
+# names a program that is there already; otherwise it is built. CLIENTS="1 8 64" and MODES="simple
+# prepared" can be set. Clients, proxy and server share the machine: it should do nothing else.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-10}
+turns=${2:-5}
+read -ra clients <<<"${CLIENTS:-1 8 64}"
+read -ra modes <<<"${MODES:-simple prepared}"
+for program in pgbench python3 /usr/bin/time; do
+    command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
+done
+rehearse=${REHEARSE:-}
+if [[ -z $rehearse ]]; then
+    cargo build --release --quiet -p rehearse
+    rehearse=target/release/rehearse
+fi
+pgbouncer=$(PATH=$PATH:/usr/sbin command -v pgbouncer || true)
+ways=(direct)
+if [[ -n $pgbouncer ]]; then
+    ways+=(pgbouncer)
+else
+    echo "LEFT OUT: pgbouncer is not there (apt-get install pgbouncer)"
+fi
+if "$rehearse" capture proxy --help >/dev/null 2>&1; then
+    ways+=(rehearse)
+else
+    echo "LEFT OUT: $rehearse has no \`capture proxy\`"
+fi
+name="proxy-cost-$$"
+place=$(mktemp -d)
+chmod 755 "$place"
+bouncer="" proxy=""
+ended() {
+    [[ -z $bouncer ]] || kill "$bouncer" 2>/dev/null || true
+    [[ -z $proxy ]] || kill "$proxy" 2>/dev/null || true
+    wait
+    "$rehearse" sandbox down "$name" >/dev/null
+    rm -rf "$place"
+}
+trap ended EXIT
+url=$("$rehearse" sandbox up "$name" --postgres-version 15 --set max_connections=200 |
+    grep -o 'postgres://[^ ]*')
+port=$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")
+pgbench -i -q -s 1 "$url" 2>/dev/null
+
+# free: a port that nobody listens on.
+free() {
+    python3 -c "
+import socket
+with socket.create_server(('127.0.0.1', 0)) as one: print(one.getsockname()[1])"
+}
+
+# listening PORT PID: waits until the process listens, without connecting to it.
+listening() {
+    local hex
+    hex=$(printf '0100007F:%04X 00000000:0000 0A' "$1")
+    for _ in $(seq 100); do
+        ! grep -q "$hex" /proc/net/tcp || return 0
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+    return 1
+}
+
+# It refuses to be root.
+if [[ -n $pgbouncer ]]; then
+    through_bouncer=$(free)
+    cat >"$place/pgbouncer.ini" <<INI
+[databases]
+* = host=127.0.0.1 port=$port
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $through_bouncer
+unix_socket_dir =
+auth_type = trust
+auth_file = $place/users
+pool_mode = session
+default_pool_size = 100
+max_client_conn = 200
+client_tls_sslmode = disable
+server_tls_sslmode = disable
+INI
+    echo '"postgres" ""' >"$place/users"
+    as=()
+    ((EUID)) || as=(-u nobody)
+    "$pgbouncer" -q "${as[@]}" "$place/pgbouncer.ini" >"$place/pgbouncer.out" 2>&1 &
+    bouncer=$!
+    listening "$through_bouncer" "$bouncer" ||
+        { cat "$place/pgbouncer.out" >&2; echo "pgbouncer did not start" >&2; exit 3; }
+fi
+
+# start WORKLOAD: the proxy that captures.
+start() {
+    through_proxy=$(free)
+    /usr/bin/time -f '%U %S' -o "$place/time" "$rehearse" capture proxy \
+        --listen "127.0.0.1:$through_proxy" --upstream "$url" -o "$1" >"$place/proxy.out" 2>&1 &
+    timed=$!
+    for _ in $(seq 50); do
+        proxy=$(cat "/proc/$timed/task/$timed/children") && [[ -n $proxy ]] && break
+        sleep 0.1
+    done
+    proxy=${proxy% }
+    listening "$through_proxy" "$timed" ||
+        { cat "$place/proxy.out" >&2; echo "the proxy did not start" >&2; exit 3; }
+}
+
+# cpu PID: user and system time of all its threads, in ms.
+cpu() {
+    sed 's/.*) //' "/proc/$1/stat" | awk -v tick="$(getconf CLK_TCK)" '{ print ($12 + $13) * 1000 / tick }'
+}
+
+# run WAY CLIENTS MODE: one run of pgbench; notes statements/s, median µs and CPU µs a statement.
+run() {
+    local way=$1 count=$2 mode=$3 target=$url pid="" before=0 after=0 threads
+    case $way in
+    pgbouncer) target=${url/:$port\//:$through_bouncer/} pid=$bouncer ;;
+    rehearse) target=${url/:$port\//:$through_proxy/} pid=$proxy ;;
+    esac
+    threads=$((count < $(nproc) ? count : $(nproc)))
+    rm -f "$place"/latency.*
+    [[ -z $pid ]] || before=$(cpu "$pid")
+    pgbench -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
+        "$target?sslmode=disable" >"$place/pgbench.out" 2>"$place/pgbench.err" ||
+        { cat "$place/pgbench.err" >&2; exit 3; }
+    sleep 1
+    [[ -z $pid ]] || after=$(cpu "$pid")
+    local statements tps median
+    statements=$(grep -oP 'actually processed: \K[0-9]+' "$place/pgbench.out")
+    tps=$(grep -oP '^tps = \K[0-9.]+' "$place/pgbench.out")
+    median=$(cut -d' ' -f3 "$place"/latency.* | sort -n |
+        awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }')
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$count" "$mode" "$turn" "$way" "$tps" "$median" \
+        "$(awk -v a="$after" -v b="$before" -v n="$statements" 'BEGIN { printf "%.3f", (a - b) * 1000 / n }')" |
+        tee -a "$place/results" |
+        awk -F '\t' '{ printf "%d clients, %s, turn %d, %s: %.0f a second, median %.1f µs, CPU %.2f µs\n", $1, $2, $3, $4, $5, $6, $7 }'
+    [[ $way != rehearse ]] || through=$((through + statements))
+}
+
+echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns; ways: ${ways[*]}"
+[[ -z $pgbouncer ]] || "$pgbouncer" -V | head -n 1
+for mode in "${modes[@]}"; do
+    for count in "${clients[@]}"; do
+        through=0
+        [[ " ${ways[*]} " != *" rehearse "* ]] || start "$place/cost.workload"
+        for ((turn = 1; turn <= turns; turn++)); do
+            # Each turn begins with another way.
+            for ((n = 0; n < ${#ways[@]}; n++)); do
+                run "${ways[$(((n + turn) % ${#ways[@]}))]}" "$count" "$mode"
+            done
+        done
+        if [[ -n $proxy ]]; then
+            kill -TERM "$proxy"
+            wait "$timed" || { cat "$place/proxy.out" >&2; echo "the proxy ended with a failure" >&2; exit 3; }
+            proxy=""
+            python3 - "$place/cost.workload" "$through" "$place/time" <<'PYTHON'
+import json, os, sys
+
+workload, through, time = sys.argv[1], int(sys.argv[2]), open(sys.argv[3]).read().split()
+manifest = json.load(open(os.path.join(workload, "manifest.json")))
+size = sum(file["bytes"] for file in manifest["files"])
+print(f"  captured: {manifest['body']['events']} events of {through} statements, their connects and disconnects;"
+      f" {size / through:.1f} bytes and, with the end of the workload,"
+      f" {(float(time[-2]) + float(time[-1])) * 1e6 / through:.2f} µs of CPU a statement")
+if manifest["body"]["events"] < through:
+    print("  INCOMPLETE: there are fewer events than statements")
+PYTHON
+            rm -rf "$place/cost.workload"
+        fi
+    done
+done
+python3 - "$place/results" <<'PYTHON'
+import sys
+from statistics import median
+
+rows = {}
+for line in open(sys.argv[1]):
+    clients, mode, turn, way, tps, latency, cpu = line.rstrip("\n").split("\t")
+    rows.setdefault((mode, int(clients)), {}).setdefault(way, []).append((float(tps), float(latency), float(cpu)))
+
+
+def ratio(ours, theirs):
+    """The median of the turns' ratios; what divides by nothing says so."""
+    found = [a / b for a, b in zip(ours, theirs) if b > 0]
+    return f"{median(found):.2f}" if found else "none"
+
+
+print()
+print(f"{'mode':9} {'clients':>7}  {'way':10} {'a second':>9} {'median µs':>10} {'added µs':>9} {'CPU µs':>7}   to PgBouncer: throughput, added, CPU")
+for (mode, clients), ways in rows.items():
+    direct = [one[1] for one in ways["direct"]]
+    added = {way: [one[1] - base for one, base in zip(of, direct)] for way, of in ways.items()}
+    for way in sorted(ways):
+        of, beside = ways[way], ""
+        if way == "rehearse" and "pgbouncer" in ways:
+            peer = ways["pgbouncer"]
+            beside = "   ".join((
+                "  ",
+                ratio([one[0] for one in of], [one[0] for one in peer]),
+                ratio(added[way], added["pgbouncer"]),
+                ratio([one[2] for one in of], [one[2] for one in peer]),
+            ))
+        own = "" if way == "direct" else f"{median(added[way]):9.1f} {median(one[2] for one in of):7.2f}"
+        print(f"{mode:9} {clients:7}  {way:10} {median(one[0] for one in of):9.0f} {median(one[1] for one in of):10.1f} {own}{beside}")
+PYTHON
