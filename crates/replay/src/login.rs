@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::target::Target;
+use target::Target;
 
 /// What a session says when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

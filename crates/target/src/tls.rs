@@ -22,7 +22,7 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::target::{Host, Roots, Security, Server, SslMode, Target, TargetError};
+use crate::{Host, Roots, Security, Server, SslMode, Target, TargetError};
 use certificate::{Hash, signature_hash};
 use verify::{Check, Verifier};
 
@@ -30,7 +30,7 @@ use verify::{Check, Verifier};
 const ALPN: &[u8] = b"postgresql";
 
 /// What TLS connections to a target are made with.
-pub(crate) struct TlsClient {
+pub struct TlsClient {
     config: Arc<ClientConfig>,
     checks_name: bool,
     /// Where the authorities are from, for messages.
@@ -42,7 +42,7 @@ impl TlsClient {
     ///
     /// # Errors
     /// With the first file that is of no use.
-    pub(crate) fn new(target: &Target) -> Result<Option<Self>, TargetError> {
+    pub fn new(target: &Target) -> Result<Option<Self>, TargetError> {
         let security = &target.security;
         if security.mode == SslMode::Disable {
             return Ok(None);
@@ -108,7 +108,7 @@ impl TlsClient {
     ///
     /// # Errors
     /// With a sentence, where the server has no name to compare with.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         server: &Server,
         address: Option<IpAddr>,
@@ -134,7 +134,7 @@ impl TlsClient {
     }
 
     /// What an error during or behind a handshake means to its user; `None` if it is not of TLS.
-    pub(crate) fn explain(&self, error: &io::Error, server: &Server) -> Option<String> {
+    pub fn explain(&self, error: &io::Error, server: &Server) -> Option<String> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(match error {
             rustls::Error::InvalidCertificate(problem) => {
@@ -202,13 +202,13 @@ fn bare(shown: &str) -> &str {
 }
 
 /// Whether the server took the protocol's name, which tells it from others that speak TLS.
-pub(crate) fn agreed_on_postgresql(tls: &ClientConnection) -> bool {
+pub fn agreed_on_postgresql(tls: &ClientConnection) -> bool {
     tls.alpn_protocol() == Some(ALPN)
 }
 
 /// What SCRAM binds a channel by (`tls-server-end-point`): a hash of the server's certificate.
 /// `None` where its signature has no hash.
-pub(crate) fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
+pub fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = tls.peer_certificates()?.first()?;
     Some(match signature_hash(certificate)? {
         Hash::Sha256 => Sha256::digest(certificate).to_vec(),
