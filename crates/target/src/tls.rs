@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -85,7 +85,7 @@ impl TlsClient {
             Some((certificate, key)) => {
                 let chain = certificates(certificate, "client certificate")?;
                 builder
-                    .with_client_auth_cert(chain, private_key(key)?)
+                    .with_client_auth_cert(chain, private_key(key, "client certificate's key")?)
                     .map_err(|error| TargetError::File {
                         what: "client certificate",
                         path: certificate.clone(),
@@ -278,7 +278,11 @@ fn revoked(security: &Security) -> Result<Vec<CertificateRevocationListDer<'stat
     Ok(lists)
 }
 
-fn certificates(
+/// The certificates of a file in PEM, at least one. `what` it is, for messages.
+///
+/// # Errors
+/// Where there is none in it.
+pub fn certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TargetError> {
@@ -297,15 +301,22 @@ fn certificates(
     Ok(found)
 }
 
-fn private_key(path: &PathBuf) -> Result<PrivateKeyDer<'static>, TargetError> {
+/// The key of a file in PEM, which must be its owner's alone. `what` it is, for messages.
+///
+/// # Errors
+/// Where there is none in it, it is encrypted, or others can read it.
+pub fn private_key(
+    path: &Path,
+    what: &'static str,
+) -> Result<PrivateKeyDer<'static>, TargetError> {
     let problem = |reason: String, instead: &'static str| TargetError::File {
-        what: "client certificate's key",
-        path: path.clone(),
+        what,
+        path: path.to_owned(),
         reason,
         instead,
     };
     let metadata = fs::metadata(path)
-        .map_err(|error| problem(error.to_string(), "name the key's file as sslkey"))?;
+        .map_err(|error| problem(error.to_string(), "name the file of the certificate's key"))?;
     // libpq's rule: its owner's alone, or root's and readable by a group.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.permissions().mode() & forbidden != 0 {
