@@ -79,7 +79,7 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
     (
         &["tiny_http"],
         &["rehearse"],
-        "only the program listens, and for metrics alone",
+        "only the program serves pages: metrics, and the control of a proxy",
     ),
 ];
 
