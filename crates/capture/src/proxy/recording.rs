@@ -12,11 +12,11 @@ pub trait Recording: EventSink + Send {
     /// Where it will lie.
     fn name(&self) -> String;
 
-    /// Has all that was taken until now outlive this process. Called about once a second.
+    /// Has all that is due by `up_to_us` (wall time) outlive this process. Called twice a second.
     ///
     /// # Errors
     /// Where the disk refuses; the recording ends.
-    fn secure(&mut self) -> Result<(), SinkError>;
+    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError>;
 
     /// Completes it.
     ///

@@ -27,8 +27,10 @@ use crate::sink::{Counted, EventSink, SinkError};
 /// How often copies are asked for that wait in a forwarder's hand.
 const TICK: Duration = Duration::from_millis(25);
 const TICK_US: i64 = 25_000;
-/// How often a recording is made safe.
-const SECURE_EVERY_US: i64 = 1_000_000;
+/// How often a recording is made safe, and up to what age. What is due later is not cut off from
+/// statements that are still under way, and a kill costs about the sum of the two.
+const SECURE_EVERY_US: i64 = 500_000;
+const SECURE_OLDER_US: i64 = 400_000;
 
 /// A recording that is complete, or as complete as it will be.
 #[derive(Debug, Clone)]
@@ -178,6 +180,8 @@ struct Scribe {
     own_commands: u64,
     /// Times before it are of another recording, or of none.
     not_before_us: i64,
+    /// When what was read last had passed.
+    read_to_us: i64,
     number: u32,
     finishing: Vec<JoinHandle<()>>,
     ticked_us: i64,
@@ -196,6 +200,7 @@ impl Scribe {
             failed: HashMap::new(),
             own_commands: OWN_COMMANDS,
             not_before_us: i64::MIN,
+            read_to_us: 0,
             number: 0,
             finishing: Vec::new(),
             ticked_us: 0,
@@ -204,7 +209,6 @@ impl Scribe {
     }
 
     fn run(mut self) {
-        readiness::let_others_go_first();
         loop {
             match self.parts.chunks.recv_timeout(TICK) {
                 Ok(chunk) => {
@@ -248,7 +252,12 @@ impl Scribe {
         if let Some(current) = &mut self.current
             && now_us - current.secured_us >= SECURE_EVERY_US
         {
-            let secured = current.recording.secure();
+            // Where there is much to read yet, what was read is not of now.
+            let read_to_us = match self.parts.chunks.is_empty() {
+                true => now_us,
+                false => self.read_to_us,
+            };
+            let secured = current.recording.secure(read_to_us - SECURE_OLDER_US);
             // From now on: a disk that is slow is not asked all the time.
             current.secured_us = self.parts.clock.now_us();
             if let Err(error) = secured {
@@ -315,6 +324,7 @@ impl Scribe {
                 bytes,
             } => {
                 self.from[forwarder].read += bytes.len() as u64;
+                self.read_to_us = at_us;
                 let at_us = at_us.max(not_before_us);
                 conversations.bytes(connection, side, at_us, 0, bytes, sink)
             }

@@ -245,6 +245,8 @@ impl Forwarder {
         self.tap
             .bytes(&mut pair.track, who, Side::Client, now_us, start);
         self.totals.bytes[0] += start.len() as u64;
+        let total = self.totals.bytes[0];
+        self.counters.client_bytes.store(total, Ordering::Relaxed);
     }
 
     /// The upstream is there, or is not.

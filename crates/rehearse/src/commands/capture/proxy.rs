@@ -289,8 +289,12 @@ fn show(source: &str, status: &ProxyStatus, json: bool) {
 fn opening(output: PathBuf) -> OpenRecording {
     Box::new(move |number| {
         let path = numbered(&output, number);
-        let writer =
-            WorkloadWriter::create(&path, WriterOptions::default()).map_err(SinkError::new)?;
+        let options = WriterOptions {
+            // What passes does not come again.
+            keep_unfinished: true,
+            ..WriterOptions::default()
+        };
+        let writer = WorkloadWriter::create(&path, options).map_err(SinkError::new)?;
         Ok(Box::new(Written { path, writer }))
     })
 }
@@ -334,8 +338,8 @@ impl Recording for Written {
         self.path.display().to_string()
     }
 
-    fn secure(&mut self) -> Result<(), SinkError> {
-        Ok(())
+    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+        self.writer.make_safe(up_to_us).map_err(SinkError::new)
     }
 
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {
