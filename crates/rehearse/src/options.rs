@@ -8,12 +8,14 @@ use clock::Speed;
 
 pub mod observing;
 pub mod pace;
+pub mod proxy;
 pub mod sending;
 pub mod slice;
 
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
+use proxy::CaptureProxy;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 
@@ -70,6 +72,8 @@ pub enum Source {
     /// A server's log: stderr with any log_line_prefix, csvlog or jsonlog, also in a syslog, a
     /// cloud's export or CloudNativePG's JSON; plain, .gz, .zst, .bz2 or .xz.
     Log(Box<CaptureLog>),
+    /// What passes through a proxy between clients and their server.
+    Proxy(Box<CaptureProxy>),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
 }

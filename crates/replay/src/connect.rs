@@ -1,35 +1,31 @@
-//! Opens one connection: hosts and addresses in turn, socket, TLS, start-up, authentication.
+//! Opens one connection: hosts and addresses in turn, the way there (`target::dial`), start-up,
+//! authentication.
 //! Blocking, with a time limit; the connectors' threads call it, so that no session waits for
 //! another's.
 //!
 //! Which failures lead on to the next host, and which to another try with or without TLS, is as
 //! libpq has it (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
 
-mod socket;
 mod start_up;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
-use pgwire::backend::{EncryptionReply, KeyData};
+use pgwire::backend::KeyData;
 use pgwire::frontend::startup::{CancelRequest, StartupPacket};
-use rustls::ClientConnection;
 use workload::Sqlstate;
 
 use crate::guard::Guard;
 use crate::link::Link;
 use crate::login::Login;
-use crate::target::{Host, Server, SessionAttributes, SslMode, Target, TargetError};
-use crate::tls::{TlsClient, agreed_on_postgresql};
-use socket::Socket;
 use start_up::StartUp;
+use target::dial::{self, DialError, Opener, Way};
+use target::{Server, SessionAttributes, Target, TargetError};
 
 /// Opens connections to a target.
 pub(crate) struct Dialer {
     target: Target,
-    tls: Option<TlsClient>,
+    opener: Opener,
 }
 
 /// An open connection, ready for queries and not blocking.
@@ -130,9 +126,9 @@ pub struct ConnectError {
 }
 
 /// `sqlclient_unable_to_establish_sqlconnection`
-const UNREACHABLE: Sqlstate = Sqlstate(*b"08001");
+const UNREACHABLE: Sqlstate = Sqlstate(dial::UNREACHABLE);
 /// `protocol_violation`
-const NO_POSTGRESQL: Sqlstate = Sqlstate(*b"08P01");
+const NO_POSTGRESQL: Sqlstate = Sqlstate(dial::NO_POSTGRESQL);
 /// `invalid_password`
 const NO_PASSWORD: Sqlstate = Sqlstate(*b"28P01");
 /// `invalid_authorization_specification`: no line of `pg_hba.conf` is for it.
@@ -168,18 +164,25 @@ impl Failure {
         }
     }
 
-    /// There is no TLS, or none that will do.
-    fn of_tls(error: ConnectError) -> Self {
-        Failure {
-            error,
-            another_host: false,
-            another_way: true,
-        }
-    }
-
     /// The server is not what it should be.
     fn other_session(message: String) -> Self {
         Failure::unreachable(ConnectError::new(UNREACHABLE, message))
+    }
+}
+
+impl From<DialError> for ConnectError {
+    fn from(error: DialError) -> Self {
+        ConnectError::new(Sqlstate(error.sqlstate), error.message)
+    }
+}
+
+impl From<DialError> for Failure {
+    fn from(error: DialError) -> Self {
+        Failure {
+            another_host: error.another_host,
+            another_way: error.another_way,
+            error: error.into(),
+        }
     }
 }
 
@@ -194,15 +197,6 @@ impl From<ConnectError> for Failure {
     }
 }
 
-/// Whether a try is made with TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Plain,
-    Encrypted,
-    /// With TLS; without, on the same connection, where the server has none.
-    EncryptedIfThere,
-}
-
 impl Dialer {
     /// Reads the files that TLS needs.
     ///
@@ -210,7 +204,7 @@ impl Dialer {
     /// With the first that is of no use.
     pub(crate) fn new(target: &Target) -> Result<Self, TargetError> {
         Ok(Dialer {
-            tls: TlsClient::new(target)?,
+            opener: Opener::new(target)?,
             target: target.clone(),
         })
     }
@@ -220,10 +214,7 @@ impl Dialer {
     /// # Errors
     /// Where none is there, is PostgreSQL's, takes the login, or answers in time.
     pub(crate) fn connect(&self, login: &Login) -> Result<Connection, ConnectError> {
-        let mut servers: Vec<&Server> = self.target.servers.iter().collect();
-        if self.target.in_random_order {
-            shuffle(&mut servers);
-        }
+        let servers = self.opener.servers();
         let mut failures: Vec<ConnectError> = Vec::new();
         let passes = match self.target.session {
             SessionAttributes::PreferStandby => {
@@ -237,10 +228,10 @@ impl Dialer {
                 failures.clear();
             }
             for server in &servers {
-                let addresses = match self.addresses(server) {
+                let addresses = match self.opener.addresses(server) {
                     Ok(addresses) => addresses,
                     Err(error) => {
-                        failures.push(error);
+                        failures.push(error.into());
                         continue;
                     }
                 };
@@ -310,8 +301,8 @@ impl Dialer {
     /// Where the server cannot be reached again.
     pub(crate) fn cancel(&self, place: &Place) -> Result<(), ConnectError> {
         let mut channel = self
-            .open(&place.server, place.address, place.way())
-            .map_err(|failure| failure.error)?;
+            .opener
+            .open(&place.server, place.address, place.way())?;
         let mut request = Vec::new();
         StartupPacket::Cancel(CancelRequest {
             process_id: place.process_id,
@@ -327,27 +318,6 @@ impl Dialer {
         Ok(())
     }
 
-    /// The addresses of a server; one `None` for a unix socket.
-    fn addresses(&self, server: &Server) -> Result<Vec<Option<SocketAddr>>, ConnectError> {
-        let mut addresses = match (&server.host, server.address) {
-            (Some(Host::Unix(_) | Host::Abstract(_)), _) => return Ok(vec![None]),
-            (_, Some(address)) => vec![Some(SocketAddr::new(address, server.port))],
-            (Some(Host::Tcp(host)), None) => socket::look_up(host, server.port)
-                .map_err(|error| self.failed(server, error))?
-                .into_iter()
-                .map(Some)
-                .collect(),
-            (None, None) => Vec::new(),
-        };
-        if addresses.is_empty() {
-            return Err(self.failed(server, io::Error::other("its name has no address")));
-        }
-        if self.target.in_random_order {
-            shuffle(&mut addresses);
-        }
-        Ok(addresses)
-    }
-
     fn try_ways(
         &self,
         server: &Server,
@@ -355,16 +325,8 @@ impl Dialer {
         login: &Login,
         wanted: SessionAttributes,
     ) -> Result<Connection, Failure> {
-        let ways: &[Way] = match self.target.security.mode {
-            // As with libpq, TLS is for TCP.
-            _ if address.is_none() => &[Way::Plain],
-            SslMode::Disable => &[Way::Plain],
-            SslMode::Allow => &[Way::Plain, Way::Encrypted],
-            SslMode::Prefer => &[Way::EncryptedIfThere, Way::Plain],
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[Way::Encrypted],
-        };
         let mut first: Option<Failure> = None;
-        for &way in ways {
+        for &way in self.opener.ways(address) {
             match self.try_once(server, address, login, wanted, way) {
                 Ok(connection) => return Ok(connection),
                 Err(failure) if first.is_none() && failure.another_way => first = Some(failure),
@@ -401,9 +363,10 @@ impl Dialer {
             true => Guard::new(known.default_read_only)?,
             false => Guard::default(),
         };
-        let mut link = channel
-            .into_link()
+        let (socket, tls) = channel
+            .into_parts()
             .map_err(|error| self.failed(server, error))?;
+        let mut link = Link::new(socket, tls);
         // What rustls has decrypted already would not be told of by the socket.
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = link.read(&mut buffer) {
@@ -432,7 +395,7 @@ impl Dialer {
         login: &Login,
         way: Way,
     ) -> Result<StartUp<'a>, Failure> {
-        let channel = self.open(server, address, way)?;
+        let channel = self.opener.open(server, address, way)?;
         let mut conversation = StartUp::new(self, server, channel);
         conversation.begin(login)?;
         conversation.authenticate(login)?;
@@ -440,186 +403,9 @@ impl Dialer {
         Ok(conversation)
     }
 
-    /// A socket, with TLS on it if that is the way.
-    fn open(
-        &self,
-        server: &Server,
-        address: Option<SocketAddr>,
-        way: Way,
-    ) -> Result<Channel, Failure> {
-        let deadline = Deadline(Instant::now() + self.target.connect_timeout);
-        let unreachable = |error| Failure::unreachable(self.failed(server, error));
-        let mut socket = Socket::connect(server, address, deadline, &self.target.keep_alive)
-            .map_err(unreachable)?;
-        let tls = match (&self.tls, way) {
-            (None, _) | (_, Way::Plain) => None,
-            (Some(tls), way) => {
-                if self.target.security.direct || self.ask_for_tls(server, &mut socket, way)? {
-                    Some(self.shake_hands(tls, server, address, &mut socket)?)
-                } else {
-                    None
-                }
-            }
-        };
-        Ok(Channel { socket, tls })
-    }
-
-    /// Whether the server has TLS. Where it must and has not, that is a failure.
-    fn ask_for_tls(&self, server: &Server, socket: &mut Socket, way: Way) -> Result<bool, Failure> {
-        let mut question = Vec::new();
-        StartupPacket::SslRequest
-            .encode(&mut question)
-            .expect("it has no fields");
-        let mut answer = [0];
-        // One byte, and no more: what is behind it in clear may be an attacker's.
-        socket
-            .write_all(&question)
-            .and_then(|()| socket.read_exact(&mut answer))
-            .map_err(|error| Failure {
-                another_host: is_timeout(&error),
-                ..Failure::of_tls(self.failed(server, error))
-            })?;
-        match EncryptionReply::from_byte(answer[0]) {
-            Some(EncryptionReply::Tls) => Ok(true),
-            Some(EncryptionReply::Refused) if way == Way::EncryptedIfThere => Ok(false),
-            Some(EncryptionReply::Refused) => Err(Failure::of_tls(ConnectError::new(
-                UNREACHABLE,
-                format!(
-                    "cannot connect to {server} with TLS: it has none (ssl = off); turn it on, or use sslmode=disable"
-                ),
-            ))),
-            _ => Err(Failure::of_tls(ConnectError::new(
-                NO_POSTGRESQL,
-                format!("{server} does not answer like PostgreSQL when asked for TLS"),
-            ))),
-        }
-    }
-
-    fn shake_hands(
-        &self,
-        tls: &TlsClient,
-        server: &Server,
-        address: Option<SocketAddr>,
-        socket: &mut Socket,
-    ) -> Result<Box<ClientConnection>, Failure> {
-        let refused = |message: String| {
-            Failure::of_tls(ConnectError::new(
-                UNREACHABLE,
-                format!("cannot connect to {server} with TLS: {message}"),
-            ))
-        };
-        const TOO_OLD: &str = "it ended the handshake that began at once (sslnegotiation=direct), which PostgreSQL takes from version 17 on; use sslnegotiation=postgres";
-        let direct = self.target.security.direct;
-        let mut connection = tls
-            .begin(server, address.map(|address| address.ip()))
-            .map_err(refused)?;
-        while connection.is_handshaking() {
-            match connection.complete_io(socket) {
-                Ok(_) => {}
-                Err(error) if is_timeout(&error) => {
-                    return Err(Failure::unreachable(self.failed(server, error)));
-                }
-                Err(error) => {
-                    return Err(refused(match tls.explain(&error, server) {
-                        Some(explanation) => explanation,
-                        None if direct => TOO_OLD.to_owned(),
-                        None => format!("the handshake was cut off ({error})"),
-                    }));
-                }
-            }
-        }
-        if direct && !agreed_on_postgresql(&connection) {
-            return Err(refused(
-                "it does not say that it is PostgreSQL (ALPN), as sslnegotiation=direct demands; use sslnegotiation=postgres".to_owned(),
-            ));
-        }
-        Ok(connection)
-    }
-
     fn failed(&self, server: &Server, error: io::Error) -> ConnectError {
-        let explained = self
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.explain(&error, server));
-        let reason = explained.unwrap_or_else(|| match error.kind() {
-            io::ErrorKind::ConnectionRefused => {
-                "nothing listens there; is the server up, and is this its host and port?".to_owned()
-            }
-            io::ErrorKind::NotFound => {
-                "there is no such socket; is the server up, and is this its directory and port?"
-                    .to_owned()
-            }
-            _ if is_timeout(&error) => {
-                format!(
-                    "no answer within {} s",
-                    self.target.connect_timeout.as_secs()
-                )
-            }
-            _ => error.to_string(),
-        });
-        ConnectError::new(UNREACHABLE, format!("cannot connect to {server}: {reason}"))
+        self.opener.failed(server, error).into()
     }
-}
-
-/// A socket during the start-up, with TLS or without.
-struct Channel {
-    socket: Socket,
-    tls: Option<Box<ClientConnection>>,
-}
-
-impl Channel {
-    fn into_link(self) -> io::Result<Link> {
-        Ok(Link::new(self.socket.into_fd()?, self.tls))
-    }
-}
-
-impl Read for Channel {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.tls {
-            None => self.socket.read(buffer),
-            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(buffer),
-        }
-    }
-}
-
-impl Write for Channel {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.tls {
-            None => self.socket.write(bytes),
-            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.tls {
-            None => Ok(()),
-            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).flush(),
-        }
-    }
-}
-
-/// When an attempt has taken too long.
-#[derive(Debug, Clone, Copy)]
-struct Deadline(Instant);
-
-impl Deadline {
-    /// What is left.
-    ///
-    /// # Errors
-    /// `TimedOut` where nothing is: a socket takes zero for no limit.
-    fn left(self) -> io::Result<Duration> {
-        match self.0.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(left),
-        }
-    }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
-    )
 }
 
 /// Several failures as one; the last one's code.
@@ -632,15 +418,6 @@ fn joined(failures: Vec<ConnectError>) -> ConnectError {
         }
     }
     ConnectError::new(sqlstate, messages.join("; "))
-}
-
-/// Fisher and Yates; the standard library's hasher is seeded by chance.
-fn shuffle<T>(items: &mut [T]) {
-    let chance = RandomState::new();
-    for place in (1..items.len()).rev() {
-        let other = chance.hash_one(place) % (place as u64 + 1);
-        items.swap(place, other as usize);
-    }
 }
 
 /// What a server said of a connection.

@@ -21,7 +21,7 @@ use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::LoginMap;
 use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
-use crate::target::Target;
+use target::Target;
 
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");

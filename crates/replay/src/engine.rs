@@ -15,7 +15,6 @@ use crate::breaker::Breaker;
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::course;
-use crate::descriptors;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::meter::Meter;
@@ -26,9 +25,9 @@ use crate::progress::{Counters, Observer};
 use crate::record::{Recorded, record};
 use crate::resume::Earlier;
 use crate::stopped_clock::StoppedClock;
-use crate::target::{Target, TargetError};
 use crate::watch::Watch;
 use crate::worker::{Inbox, Parts, ToWorker, Worker};
+use target::{Target, TargetError};
 
 /// How often the observer is asked.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -141,7 +140,7 @@ pub fn replay(
     let connections = options
         .connections_max
         .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
-    if let Some(room) = descriptors::make_room(connections)? {
+    if let Some(room) = readiness::make_room(connections)? {
         return Err(ReplayError::TooManySessions { connections, room });
     }
     let target = &options.prepared(target);

@@ -18,10 +18,8 @@ mod captured;
 mod connect;
 mod connector;
 mod course;
-mod descriptors;
 mod encode;
 mod engine;
-mod epoll;
 mod forecast;
 mod guard;
 mod incidents;
@@ -44,11 +42,11 @@ mod session;
 mod spill;
 mod standing;
 mod stopped_clock;
-mod target;
 mod timeline;
-mod tls;
 mod watch;
 mod worker;
+
+use readiness as epoll;
 
 pub use captured::captured_on;
 pub use connect::ConnectError;

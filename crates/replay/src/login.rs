@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use target::Target;
 use workload::{Particulars, Setting};
-
-use crate::target::Target;
 
 /// What a session says when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,8 +10,8 @@ use crate::course::{Scale, Shape};
 use crate::guard;
 use crate::login::LoginMap;
 use crate::resume::Earlier;
-use crate::target::Target;
 use crate::timeline::Timeline;
+use target::Target;
 
 /// A restart takes seconds; who has waited a minute for a server will look after it.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -230,7 +230,7 @@ mod tests {
     use crate::encode;
     use crate::login::LoginMap;
     use crate::portals::Portals;
-    use crate::target::Target;
+    use target::Target;
     use workload::Outcome;
 
     fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {

@@ -27,8 +27,8 @@ use crate::progress::Counters;
 use crate::remap::Expected;
 use crate::resume::{Earlier, Passing, Turn};
 use crate::stopped_clock::StoppedClock;
-use crate::target::Target;
 use crate::worker::{Inbox, ToWorker};
+use target::Target;
 
 /// How far ahead of its time a statement is made ready.
 const AHEAD_NS: i64 = 1_000_000_000;

@@ -3,7 +3,7 @@
 //! A view is what is shown of a result: plain types of their own, apart from the domain, which may
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
-//! [`inspect_text`], [`capture_text`], [`slice_text`], [`fitness_text`], [`run_text`] and
+//! [`inspect_text`], [`capture_text`], [`proxy_text`], [`slice_text`], [`fitness_text`], [`run_text`] and
 //! [`compare_text`] one for people; [`settings_text`] makes what one can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
@@ -22,14 +22,15 @@ pub use html::inspect_page;
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, run_text,
-    settings_text, slice_text,
+    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, proxy_text,
+    run_text, settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
     CautionView, CompareView, ErrorChangeView, RatioView, RowsChangeView, RunSideView,
     StatementCompareView, TimesView, VerdictView,
 };
+pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::divergence::{
     DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,
 };
@@ -43,6 +44,9 @@ pub use view::inspect::{
 };
 pub use view::latency::LatencyView;
 pub use view::message::Literals;
+pub use view::proxy::{
+    IncompleteView, ProxyStatusView, ProxyView, RecordingStatusView, RecordingView,
+};
 pub use view::run_summary::{
     ErrorExampleView, ErrorsVersusCaptureView, ReasonCountView, RunSummaryView,
 };

@@ -1,5 +1,8 @@
 //! `rehearse capture`: server logs become a workload.
 
+mod control;
+mod proxy;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +28,7 @@ use crate::terminal;
 pub fn run(options: Capture) -> Result<Ending, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
+        Source::Proxy(options) => proxy::run(&options),
         Source::Settings(options) => settings::run(&options),
     }
 }

@@ -52,7 +52,8 @@ pub struct MetricsArgs {
     pub metrics_linger: Option<Duration>,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// An address to listen at: a port alone is of this machine only.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {

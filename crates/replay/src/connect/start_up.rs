@@ -12,12 +12,11 @@ use postgres_protocol::authentication::sasl::{
 };
 use workload::Sqlstate;
 
-use super::{
-    Channel, ConnectError, Dialer, Failure, Known, NO_PASSWORD, NO_POSTGRESQL, Row, is_timeout,
-};
+use super::{ConnectError, Dialer, Failure, Known, NO_PASSWORD, NO_POSTGRESQL, Row};
 use crate::login::Login;
-use crate::target::{Binding, Method, Server, SessionAttributes};
-use crate::tls::end_point;
+use target::dial::{Channel, is_timeout};
+use target::tls::end_point;
+use target::{Binding, Method, Server, SessionAttributes};
 
 /// Start-up answers are small; a server that sends more is none.
 const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -54,7 +53,7 @@ impl<'a> StartUp<'a> {
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
-        self.channel.tls.is_some()
+        self.channel.tls().is_some()
     }
 
     pub(super) fn begin(&mut self, login: &Login) -> Result<(), Failure> {
@@ -254,12 +253,7 @@ impl<'a> StartUp<'a> {
     /// not offer it, it is told so: it finds out if that was somebody else's doing.
     fn mechanism(&self, offers_plus: bool) -> (&'static str, ChannelBinding) {
         let wanted = self.dialer.target.security.binding != Binding::Disable;
-        let end_point = self
-            .channel
-            .tls
-            .as_ref()
-            .filter(|_| wanted)
-            .and_then(|tls| end_point(tls));
+        let end_point = self.channel.tls().filter(|_| wanted).and_then(end_point);
         match end_point {
             Some(hash) if offers_plus => (
                 SCRAM_SHA_256_PLUS,
@@ -274,7 +268,7 @@ impl<'a> StartUp<'a> {
         if is_bound || self.dialer.target.security.binding != Binding::Require {
             return Ok(());
         }
-        let why = match (&self.channel.tls, method) {
+        let why = match (self.channel.tls(), method) {
             (None, _) => "the connection has no TLS".to_owned(),
             (_, Method::Scram) => "its server or its certificate does not allow it".to_owned(),
             (_, method) => format!("the server asks for {}", method.name()),

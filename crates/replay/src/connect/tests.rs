@@ -9,7 +9,7 @@ use sandbox::{Places, Sandbox, Wanted};
 
 use super::Dialer;
 use crate::login::Login;
-use crate::target::Target;
+use target::Target;
 
 #[test]
 fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub(crate) mod conversation;
 pub(crate) mod divergence;
 pub(crate) mod dry_run;
 pub(crate) mod explanation;
@@ -9,6 +10,7 @@ pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;
 pub(crate) mod message;
+pub(crate) mod proxy;
 pub(crate) mod run_summary;
 pub(crate) mod settings;
 pub(crate) mod slice;

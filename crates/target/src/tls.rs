@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -22,7 +22,7 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::target::{Host, Roots, Security, Server, SslMode, Target, TargetError};
+use crate::{Host, Roots, Security, Server, SslMode, Target, TargetError};
 use certificate::{Hash, signature_hash};
 use verify::{Check, Verifier};
 
@@ -30,7 +30,7 @@ use verify::{Check, Verifier};
 const ALPN: &[u8] = b"postgresql";
 
 /// What TLS connections to a target are made with.
-pub(crate) struct TlsClient {
+pub struct TlsClient {
     config: Arc<ClientConfig>,
     checks_name: bool,
     /// Where the authorities are from, for messages.
@@ -42,7 +42,7 @@ impl TlsClient {
     ///
     /// # Errors
     /// With the first file that is of no use.
-    pub(crate) fn new(target: &Target) -> Result<Option<Self>, TargetError> {
+    pub fn new(target: &Target) -> Result<Option<Self>, TargetError> {
         let security = &target.security;
         if security.mode == SslMode::Disable {
             return Ok(None);
@@ -85,7 +85,7 @@ impl TlsClient {
             Some((certificate, key)) => {
                 let chain = certificates(certificate, "client certificate")?;
                 builder
-                    .with_client_auth_cert(chain, private_key(key)?)
+                    .with_client_auth_cert(chain, private_key(key, "client certificate's key")?)
                     .map_err(|error| TargetError::File {
                         what: "client certificate",
                         path: certificate.clone(),
@@ -108,7 +108,7 @@ impl TlsClient {
     ///
     /// # Errors
     /// With a sentence, where the server has no name to compare with.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         server: &Server,
         address: Option<IpAddr>,
@@ -134,7 +134,7 @@ impl TlsClient {
     }
 
     /// What an error during or behind a handshake means to its user; `None` if it is not of TLS.
-    pub(crate) fn explain(&self, error: &io::Error, server: &Server) -> Option<String> {
+    pub fn explain(&self, error: &io::Error, server: &Server) -> Option<String> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(match error {
             rustls::Error::InvalidCertificate(problem) => {
@@ -202,13 +202,13 @@ fn bare(shown: &str) -> &str {
 }
 
 /// Whether the server took the protocol's name, which tells it from others that speak TLS.
-pub(crate) fn agreed_on_postgresql(tls: &ClientConnection) -> bool {
+pub fn agreed_on_postgresql(tls: &ClientConnection) -> bool {
     tls.alpn_protocol() == Some(ALPN)
 }
 
 /// What SCRAM binds a channel by (`tls-server-end-point`): a hash of the server's certificate.
 /// `None` where its signature has no hash.
-pub(crate) fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
+pub fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = tls.peer_certificates()?.first()?;
     Some(match signature_hash(certificate)? {
         Hash::Sha256 => Sha256::digest(certificate).to_vec(),
@@ -278,7 +278,11 @@ fn revoked(security: &Security) -> Result<Vec<CertificateRevocationListDer<'stat
     Ok(lists)
 }
 
-fn certificates(
+/// The certificates of a file in PEM, at least one. `what` it is, for messages.
+///
+/// # Errors
+/// Where there is none in it.
+pub fn certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TargetError> {
@@ -297,15 +301,19 @@ fn certificates(
     Ok(found)
 }
 
-fn private_key(path: &PathBuf) -> Result<PrivateKeyDer<'static>, TargetError> {
+/// The key of a file in PEM, which must be its owner's alone. `what` it is, for messages.
+///
+/// # Errors
+/// Where there is none in it, it is encrypted, or others can read it.
+pub fn private_key(path: &Path, what: &'static str) -> Result<PrivateKeyDer<'static>, TargetError> {
     let problem = |reason: String, instead: &'static str| TargetError::File {
-        what: "client certificate's key",
-        path: path.clone(),
+        what,
+        path: path.to_owned(),
         reason,
         instead,
     };
     let metadata = fs::metadata(path)
-        .map_err(|error| problem(error.to_string(), "name the key's file as sslkey"))?;
+        .map_err(|error| problem(error.to_string(), "name the file of the certificate's key"))?;
     // libpq's rule: its owner's alone, or root's and readable by a group.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.permissions().mode() & forbidden != 0 {

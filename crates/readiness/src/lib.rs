@@ -1,7 +1,13 @@
-//! The few calls of Linux that the hot path makes: epoll with timeouts in nanoseconds, and sockets
+//! The few calls of Linux that a hot path makes: epoll with timeouts in nanoseconds, and sockets
 //! read and written without blocking.
 //!
-//! All unsafe code of the crate is here.
+//! Who drives: a thread that owns its connections (a replay's worker, the proxy's forwarder) and
+//! waits for all of them at once. Deliberately absent: what is read and written, and any notion of
+//! tasks.
+
+mod descriptors;
+
+pub use descriptors::make_room;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,16 +15,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const EVENTS_AT_ONCE: usize = 256;
 
-/// What a worker waits on.
-pub(crate) struct Epoll {
+/// What a thread waits on.
+pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 /// Which readiness is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interest {
+pub enum Interest {
+    /// There is something to read, or the end.
     Read,
+    /// There is room to write; what could be read stays where it is.
+    Write,
+    /// Either.
     ReadAndWrite,
 }
 
@@ -26,24 +36,35 @@ impl Interest {
     fn bits(self) -> u32 {
         let bits = match self {
             Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::Write => libc::EPOLLOUT,
             Interest::ReadAndWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
         };
         bits as u32
     }
 }
 
-/// One socket that is ready.
+/// One descriptor that is ready.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ready {
-    pub(crate) token: u64,
-    pub(crate) writable: bool,
+pub struct Ready {
+    /// As it was added.
+    pub token: u64,
+    /// There is something to read, or the end, or an error that a read would tell.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+    /// Neither direction is open any more.
+    pub gone: bool,
 }
 
 /// epoll_pwait2 came with Linux 5.11.
 static NO_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 impl Epoll {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// One that waits for nothing yet.
+    ///
+    /// # Errors
+    /// Where the system has no room for another file.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
         let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         Ok(Epoll {
@@ -53,12 +74,28 @@ impl Epoll {
         })
     }
 
-    pub(crate) fn add(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+    /// Waits for this descriptor as well, which is told by its token.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn add(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    pub(crate) fn change(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+    /// Waits for something else of it.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn change(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Waits for nothing of it, not even its end.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn remove(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::Read)
     }
 
     fn control(
@@ -77,8 +114,24 @@ impl Epoll {
         Ok(())
     }
 
+    /// Waits until something is ready, without a timer, which some machines make dear.
+    ///
+    /// # Errors
+    /// Where the system refuses; a signal is none.
+    pub fn wait_for_ever(&mut self) -> io::Result<()> {
+        self.events.clear();
+        let most = EVENTS_AT_ONCE as libc::c_int;
+        // SAFETY: the buffer has room for `most` events.
+        let found =
+            unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), most, -1) };
+        self.found(checked(found))
+    }
+
     /// Waits for at most this many nanoseconds (0: only looks).
-    pub(crate) fn wait(&mut self, timeout_ns: i64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Where the system refuses; a signal is none.
+    pub fn wait(&mut self, timeout_ns: i64) -> io::Result<()> {
         self.events.clear();
         let epoll = self.fd.as_raw_fd();
         let most = EVENTS_AT_ONCE as libc::c_int;
@@ -107,7 +160,11 @@ impl Epoll {
             };
             found as libc::c_int
         };
-        match checked(found) {
+        self.found(checked(found))
+    }
+
+    fn found(&mut self, found: io::Result<libc::c_int>) -> io::Result<()> {
+        match found {
             Ok(found) => {
                 // SAFETY: the kernel filled in that many.
                 unsafe { self.events.set_len(found as usize) };
@@ -122,28 +179,30 @@ impl Epoll {
         }
     }
 
-    /// How many sockets the last wait found ready.
-    pub(crate) fn ready_count(&self) -> usize {
+    /// How many descriptors the last wait found ready.
+    pub fn ready_count(&self) -> usize {
         self.events.len()
     }
 
     /// One that the last wait found ready.
-    pub(crate) fn ready(&self, place: usize) -> Ready {
+    pub fn ready(&self, place: usize) -> Ready {
         let event = self.events[place];
         Ready {
             token: event.u64,
+            readable: event.events & !(libc::EPOLLOUT as u32) != 0,
             writable: event.events & libc::EPOLLOUT as u32 != 0,
+            gone: event.events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0,
         }
     }
 }
 
-/// How much more a worker wants the processor than others do, and how much less the threads that only
-/// prepare and write down.
+/// How much more a thread of the hot path wants the processor than others do, and how much less those
+/// that only prepare and write down.
 const NICE: libc::c_int = 10;
 
 /// Asks the kernel to wake this thread when asked, not up to 50 µs later, and before others where
 /// the user may ask for that.
-pub(crate) fn wake_precisely() {
+pub fn wake_precisely() {
     // SAFETY: no pointers. A refusal only costs precision. On Linux 0 is the calling thread
     // (setpriority(2)).
     unsafe {
@@ -152,19 +211,23 @@ pub(crate) fn wake_precisely() {
     }
 }
 
-/// Lets the workers, and the server where it is on the same machine, go before this thread.
-pub(crate) fn let_others_go_first() {
+/// Lets the hot path, and the server where it is on the same machine, go before this thread.
+pub fn let_others_go_first() {
     // SAFETY: no pointers. A refusal changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Wakes a worker from another thread.
-pub(crate) struct Bell {
+/// Wakes a thread that waits from another thread.
+pub struct Bell {
     fd: OwnedFd,
 }
 
 impl Bell {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// One that is silent.
+    ///
+    /// # Errors
+    /// Where the system has no room for another file.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
         let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         Ok(Bell {
@@ -173,42 +236,65 @@ impl Bell {
         })
     }
 
-    pub(crate) fn ring(&self) {
+    /// Has it ring until it is silenced.
+    pub fn ring(&self) {
         // A full counter is a bell that rings already.
         let _ = write(self.fd.as_raw_fd(), &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn silence(&self) {
+    /// Ends its ringing.
+    pub fn silence(&self) {
         let mut count = [0; 8];
         let _ = read(self.fd.as_raw_fd(), &mut count);
     }
 
-    pub(crate) fn fd(&self) -> RawFd {
+    /// What is waited for.
+    pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 }
 
 /// Reads what is there; 0 at the end.
-pub(crate) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// `WouldBlock` where nothing is there, and what the connection ended with.
+#[inline]
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
     let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// Writes what there is room for. A peer that has gone is an error, not a signal.
-pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// `WouldBlock` where there is no room, and what the connection ended with.
+#[inline]
+pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
     let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
+/// Tells the peer that nothing more will come; what it sends can still be read.
+pub fn end_writing(fd: RawFd) {
+    // SAFETY: no pointers. Where it is gone already, there is nobody to tell.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
 /// Sets a number of a TCP socket.
-pub(crate) fn set_tcp_option(fd: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+///
+/// # Errors
+/// Where it is none, or the system does not know the number.
+pub fn set_tcp_option(fd: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, option, value)
 }
 
 /// Has the system ask whether a silent peer is still there.
-pub(crate) fn keep_alive(fd: RawFd) -> io::Result<()> {
+///
+/// # Errors
+/// Where it is no socket.
+pub fn keep_alive(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 

@@ -7,8 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
 
 use super::Deadline;
-use crate::epoll;
-use crate::target::{Host, KeepAlive, Server};
+use crate::{Host, KeepAlive, Server};
 
 pub(super) struct Socket {
     stream: Stream,
@@ -72,19 +71,19 @@ impl Socket {
 fn keep(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
     let fd = stream.as_raw_fd();
     if keep_alive.on {
-        epoll::keep_alive(fd)?;
+        readiness::keep_alive(fd)?;
         for (option, value) in [
             (libc::TCP_KEEPIDLE, keep_alive.idle_s),
             (libc::TCP_KEEPINTVL, keep_alive.interval_s),
             (libc::TCP_KEEPCNT, keep_alive.count),
         ] {
             if let Some(value) = value {
-                epoll::set_tcp_option(fd, option, value)?;
+                readiness::set_tcp_option(fd, option, value)?;
             }
         }
     }
     match keep_alive.user_timeout_ms {
-        Some(ms) => epoll::set_tcp_option(fd, libc::TCP_USER_TIMEOUT, ms),
+        Some(ms) => readiness::set_tcp_option(fd, libc::TCP_USER_TIMEOUT, ms),
         None => Ok(()),
     }
 }

@@ -1,15 +1,21 @@
 //! Which server, as its user names it: a `postgres://` URL or `key=value` pairs, completed from
 //! where libpq looks: the service file, the environment, then libpq's defaults.
 //!
+//! Who drives: whoever connects to a server that its user names: a replay to its target, the proxy
+//! to its upstream. [`dial`] is the way there up to the first message, [`tls`] what is trusted.
+//! Deliberately absent: authentication, and what is said to the server.
+//!
 //! Source: PostgreSQL documentation, 34.1.1 (connection strings), 34.15 (environment), 34.16
 //! (password file), 34.17 (service file). What of it is not done is refused, never ignored
 //! (`parameters.rs`).
 
+pub mod dial;
 mod parameters;
 mod parse;
 mod passfile;
 mod security;
 mod service;
+pub mod tls;
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -19,8 +25,8 @@ use std::time::Duration;
 pub use passfile::{PasswordFile, PasswordFileProblem};
 pub use security::{Binding, Method, Roots, Security, SslMode};
 
-use crate::guard;
-
+/// The setting that keeps a session from writing.
+const READ_ONLY: &str = "default_transaction_read_only";
 const PORT: u16 = 5432;
 /// libpq waits for ever; a replay must come to an end.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -269,15 +275,15 @@ impl Target {
     }
 
     /// Whether sessions begin with `default_transaction_read_only` on.
-    pub(crate) fn is_read_only(&self) -> bool {
-        let keeps = |(name, value): &(String, String)| name == guard::SETTING && value == "on";
+    pub fn is_read_only(&self) -> bool {
+        let keeps = |(name, value): &(String, String)| name == READ_ONLY && value == "on";
         self.settings.iter().any(keeps)
     }
 
     /// What the start-up parameter `options` has: the target's own, and the settings as
     /// `-c name=value`, with a backslash before white space and backslashes (documentation, 54.7,
     /// StartupMessage).
-    pub(crate) fn start_up_options(&self) -> String {
+    pub fn start_up_options(&self) -> String {
         let mut options = self.options.clone().unwrap_or_default();
         for (name, value) in &self.settings {
             let space = if options.is_empty() { "" } else { " " };

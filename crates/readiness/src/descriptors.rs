@@ -10,7 +10,7 @@ const BESIDE: u64 = 128;
 ///
 /// # Errors
 /// Where the system does not tell.
-pub(crate) fn make_room(connections: u64) -> io::Result<Option<u64>> {
+pub fn make_room(connections: u64) -> io::Result<Option<u64>> {
     let needed = connections + BESIDE;
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,0 +1,360 @@
+//! `rehearse capture proxy`: forwards, and reads along.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::capture::conversation::ConversationOptions;
+use ::capture::proxy::{
+    Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus, Recording,
+    ServerTls,
+};
+use ::capture::{EventSink, SinkError};
+use replay::Target;
+use report::{ProxyView, proxy_text, to_json};
+use signal_hook::consts::SIGUSR1;
+use workload::{
+    EventRef, Provenance, ServerEvent, Session, WorkloadInfo, WorkloadWriter, WriterOptions,
+};
+
+use super::control::ControlServer;
+use super::must_be_a_workloads_name;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::proxy::CaptureProxy;
+use crate::terminal;
+
+/// How often it is looked what has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Lines about refused clients in any one second.
+const LINES_A_SECOND: u32 = 5;
+
+/// What of a target's environment is about its sessions, which are the clients' own.
+const OF_SESSIONS: [&str; 6] = [
+    "PGUSER",
+    "PGPASSWORD",
+    "PGDATABASE",
+    "PGAPPNAME",
+    "PGOPTIONS",
+    "PGCLIENTENCODING",
+];
+
+/// Forwards until it is told to stop.
+pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let toggled = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
+    must_be_a_workloads_name(&options.output)?;
+    let listen = options
+        .listen
+        .iter()
+        .map(|text| Listen::parse(text).map_err(Failure::usage))
+        .collect::<Result<Vec<_>, _>>()?;
+    let environment = |name: &str| match OF_SESSIONS.contains(&name) {
+        true => None,
+        false => std::env::var(name).ok(),
+    };
+    let upstream = Target::parse(&options.upstream, environment)?;
+    let unused = [
+        ("user", upstream.user.is_some()),
+        ("password", upstream.password.is_some()),
+        ("dbname", upstream.database.is_some()),
+        ("options", upstream.options.is_some()),
+        ("application_name", upstream.application.is_some()),
+    ];
+    let unused: Vec<&str> = unused
+        .iter()
+        .filter_map(|(name, given)| given.then_some(*name))
+        .collect();
+    if !unused.is_empty() {
+        let names = unused.join(", ");
+        terminal::note(&format!(
+            "not used of --upstream: {names}; clients say their own"
+        ));
+    }
+    let tls = match (&options.tls_cert, &options.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(ServerTls::new(certificate, key, options.tls_required)?)
+        }
+        _ => None,
+    };
+    let by_socket = upstream
+        .servers
+        .iter()
+        .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
+    let source = upstream.address();
+    let digest = options.digest.is_some();
+    let mut shaping = BTreeMap::new();
+    if digest {
+        shaping.insert("digest".to_owned(), "rows".to_owned());
+    }
+    let proxy = Proxy::start(
+        ProxyOptions {
+            listen,
+            upstream,
+            tls,
+            threads: usize::from(options.threads),
+            buffer_bytes: (options.buffer as usize) << 20,
+            conversation: ConversationOptions { digest },
+            options: shaping,
+        },
+        opening(options.output.clone()),
+    )
+    .map_err(failure)?;
+    // Before the first client can have said anything that matters.
+    let begun = match options.paused {
+        true => Ok(()),
+        false => proxy.control().start_recording().map(drop),
+    };
+    if let Err(reason) = begun {
+        let _ = proxy.end();
+        return Err(Failure::could_not(reason));
+    }
+    let control = match options.control {
+        Some(address) => {
+            let started = ControlServer::start(address, proxy.control(), proxy.watch());
+            Some(started.inspect_err(|_| {
+                // The workload that was begun holds nothing.
+                let _ = std::fs::remove_dir_all(partial(&options.output));
+            })?)
+        }
+        None => None,
+    };
+    for address in proxy.addresses() {
+        terminal::note(&format!("listening at {address}, leading to {source}"));
+        if !address.is_local() {
+            terminal::note(&format!(
+                "  {address} can be reached from other machines; the server sees this one's address instead of theirs (pg_hba.conf)"
+            ));
+        }
+    }
+    if by_socket {
+        terminal::note(
+            "  the server sees this program's user behind a unix socket: with peer authentication, whoever reaches the proxy is let in as that user",
+        );
+    }
+    if let Some(control) = &control {
+        terminal::note(&format!("control at http://{}", control.address()));
+    }
+    match options.paused {
+        true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
+        false => terminal::note("Ctrl-C ends the proxy and completes the workload"),
+    }
+    let mut narrator = Narrator::default();
+    while !interrupt.is_asked() && !proxy.is_broken() {
+        std::thread::sleep(LOOK_EVERY);
+        narrator.tell(proxy.happened());
+        if toggled.swap(false, Ordering::Relaxed) {
+            toggle(&proxy);
+        }
+    }
+    drop(control);
+    if proxy.status().connections > 0 && !proxy.is_broken() {
+        terminal::note(
+            "stopping: idle connections are closed, others when their transaction ends; a second Ctrl-C ends at once",
+        );
+    }
+    proxy.drain();
+    let until = Instant::now() + options.drain;
+    while Instant::now() < until && proxy.status().connections > 0 && !proxy.is_broken() {
+        std::thread::sleep(LOOK_EVERY);
+        narrator.tell(proxy.happened());
+    }
+    let cut = proxy.status().connections;
+    if cut > 0 {
+        terminal::note(&format!(
+            "{cut} connections were cut in the middle of something after {} s (--drain)",
+            options.drain.as_secs()
+        ));
+    }
+    let (status, happened, ended) = proxy.end();
+    narrator.tell(happened);
+    show(&source, &status, options.json);
+    if let Err(error) = ended {
+        return Err(Failure::could_not(format!("the proxy ended: {error}")));
+    }
+    Ok(ending(&status))
+}
+
+fn failure(error: ProxyError) -> Failure {
+    match error {
+        ProxyError::Upstream(error) => Failure::usage(error),
+        ProxyError::Listen(error) => Failure::could_not(error),
+        error => Failure::could_not(error),
+    }
+}
+
+/// Something that the user should know of: what was recorded is not all that passed.
+fn ending(status: &ProxyStatus) -> Ending {
+    let incomplete = status.capture.broken_down.is_some()
+        || status
+            .capture
+            .finished
+            .iter()
+            .any(|finished| finished.info.is_none() || !finished.account.incomplete.is_empty());
+    match incomplete {
+        true => Ending::Found,
+        false => Ending::Done,
+    }
+}
+
+/// Starts what is stopped and stops what is started, beside what else is to be looked after: a disk
+/// may be slow.
+fn toggle(proxy: &Proxy) {
+    let (control, watch) = (proxy.control(), proxy.watch());
+    std::thread::spawn(move || {
+        let recording = watch.status().capture.recording.is_some();
+        let result = match recording {
+            true => control.stop_recording(),
+            false => control.start_recording(),
+        };
+        if let Err(error) = result {
+            terminal::note(&error);
+        }
+    });
+}
+
+/// Tells what happens; many refused clients in a few lines.
+#[derive(Default)]
+struct Narrator {
+    second: Option<Instant>,
+    in_second: u32,
+    left_out: u64,
+}
+
+impl Narrator {
+    fn tell(&mut self, happened: Vec<Happening>) {
+        let now = Instant::now();
+        if self
+            .second
+            .is_none_or(|second| now - second >= Duration::from_secs(1))
+        {
+            self.second = Some(now);
+            self.in_second = 0;
+            if self.left_out > 0 {
+                let left_out = std::mem::take(&mut self.left_out);
+                terminal::note(&format!("{left_out} more such lines were left out"));
+            }
+        }
+        for happening in happened {
+            let line = match happening {
+                Happening::Refused { reason } => Err(format!("a client was refused: {reason}")),
+                Happening::NoRoom { reason } => {
+                    Err(format!("no further client can be taken for now: {reason}"))
+                }
+                Happening::BindingRemoved => Ok(
+                    "the server offers channel binding, which cannot hold through this proxy: clients are not told of it (docs/capture-proxy.md)"
+                        .to_owned(),
+                ),
+                Happening::Recording { name } => Ok(format!("recording {name}")),
+                Happening::Finished(finished) => Ok(format!(
+                    "recorded {}: {} statements",
+                    finished.name,
+                    finished.info.as_ref().map_or(0, |info| info.statements)
+                )),
+                Happening::Losing => Ok(
+                    "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
+                ),
+                Happening::Failed { name, reason } => Ok(format!(
+                    "recording {name} has failed: {reason}; what passes goes on; keep what there is with: rehearse recover {name}.partial"
+                )),
+                Happening::BrokenDown { reason } => Ok(format!(
+                    "the capture has broken down: {reason}; what passes goes on, and nothing is recorded; this is an error of ours, please report it"
+                )),
+            };
+            match line {
+                Ok(line) => terminal::note(&line),
+                Err(line) if self.in_second < LINES_A_SECOND => {
+                    self.in_second += 1;
+                    terminal::note(&line);
+                }
+                Err(_) => self.left_out += 1,
+            }
+        }
+    }
+}
+
+fn show(source: &str, status: &ProxyStatus, json: bool) {
+    let view = ProxyView::new(source, status);
+    if json {
+        terminal::say_line(&to_json(&view));
+    } else {
+        terminal::say(&proxy_text::render_text(&view, &terminal::style()));
+    }
+}
+
+/// Opens NAME.workload, then NAME-2.workload and so on.
+fn opening(output: PathBuf) -> OpenRecording {
+    Box::new(move |number| {
+        let path = numbered(&output, number);
+        let options = WriterOptions {
+            // What passes does not come again.
+            keep_unfinished: true,
+            ..WriterOptions::default()
+        };
+        let writer = WorkloadWriter::create(&path, options).map_err(SinkError::new)?;
+        Ok(Box::new(Written { path, writer }))
+    })
+}
+
+fn numbered(output: &Path, number: u32) -> PathBuf {
+    if number == 1 {
+        return output.to_owned();
+    }
+    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+    output.with_file_name(format!("{stem}-{number}.workload"))
+}
+
+fn partial(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// A recording that is written.
+struct Written {
+    path: PathBuf,
+    writer: WorkloadWriter,
+}
+
+impl EventSink for Written {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        EventSink::event(&mut self.writer, event)
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        EventSink::session(&mut self.writer, session)
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        EventSink::server_event(&mut self.writer, event)
+    }
+}
+
+impl Recording for Written {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError> {
+        self.writer.make_safe(up_to_us).map_err(SinkError::new)
+    }
+
+    fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {
+        self.writer.finish(provenance).map_err(SinkError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_recordings_are_numbered() {
+        let output = Path::new("/a/shop.workload");
+        assert_eq!(numbered(output, 1), output);
+        assert_eq!(numbered(output, 2), Path::new("/a/shop-2.workload"));
+    }
+}
