@@ -14,12 +14,15 @@
 # Needs pgbench (Debian: postgresql-15), python3, GNU time, and PgBouncer (Debian: pgbouncer); without
 # PgBouncer, or with a program that has no `capture proxy`, that part is left out, and said so. REHEARSE
 # names a program that is there already; otherwise it is built. CLIENTS="1 8 64" and MODES="simple
-# prepared" can be set. Clients, proxy and server share the machine: it should do nothing else.
+# prepared" can be set. RATE=2000 has all clients together send so many a second instead of as many as they
+# can: the latencies are then those of a server and a proxy that are not saturated. Clients, proxy and
+# server share the machine: it should do nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-10}
 turns=${2:-5}
 read -ra clients <<<"${CLIENTS:-1 8 64}"
+rate=${RATE:+-R $RATE}
 read -ra modes <<<"${MODES:-simple prepared}"
 for program in pgbench python3 /usr/bin/time; do
     command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
@@ -134,7 +137,8 @@ run() {
     threads=$((count < $(nproc) ? count : $(nproc)))
     rm -f "$place"/latency.*
     [[ -z $pid ]] || before=$(cpu "$pid")
-    pgbench -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
+    # shellcheck disable=SC2086
+    pgbench $rate -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
         "$target?sslmode=disable" >"$place/pgbench.out" 2>"$place/pgbench.err" ||
         { cat "$place/pgbench.err" >&2; exit 3; }
     sleep 1
@@ -142,7 +146,8 @@ run() {
     local statements tps median
     statements=$(grep -oP 'actually processed: \K[0-9]+' "$place/pgbench.out")
     tps=$(grep -oP '^tps = \K[0-9.]+' "$place/pgbench.out")
-    median=$(cut -d' ' -f3 "$place"/latency.* | sort -n |
+    # With a rate, the third column has the wait of the seventh in it.
+    median=$(awk '{ print $3 - $7 }' "$place"/latency.* | sort -n |
         awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }')
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$count" "$mode" "$turn" "$way" "$tps" "$median" \
         "$(awk -v a="$after" -v b="$before" -v n="$statements" 'BEGIN { printf "%.3f", (a - b) * 1000 / n }')" |
@@ -151,7 +156,7 @@ run() {
     [[ $way != rehearse ]] || through=$((through + statements))
 }
 
-echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns; ways: ${ways[*]}"
+echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns${RATE:+, $RATE a second}; ways: ${ways[*]}"
 [[ -z $pgbouncer ]] || "$pgbouncer" -V | head -n 1
 for mode in "${modes[@]}"; do
     for count in "${clients[@]}"; do
