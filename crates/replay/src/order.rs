@@ -6,8 +6,8 @@
 //! ends: the *mark* is how many of them are done here without a gap. A statement goes when the
 //! mark has reached its number.
 //!
-//! A commit is the end of a transaction that wrote, or a statement that may write outside of one, as
-//! far as first words tell. Where the capture has no duration, a commit counts as over when it began.
+//! A commit is the end of a transaction that wrote, or a statement that may write outside of one (in a
+//! pipeline, the last of its group), as far as first words tell. Where the capture has no duration, a commit counts as over when it began.
 //!
 //! What waits here may hold a lock that the commit in question waits for. [`crate::breaker`] notices
 //! that, and lets go.
@@ -17,7 +17,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use workload::{Event, EventKind, classify};
+use workload::{Boundary, Event, EventKind, classify};
 
 use crate::job::Job;
 use crate::worker::{Inbox, ToWorker};
@@ -30,6 +30,8 @@ type Place = (u64, u64);
 pub(crate) struct Followed {
     /// Whether each session is in a transaction, and whether that wrote.
     transactions: HashMap<u64, bool>,
+    /// Sessions whose open group of messages wrote: its Sync commits, and not each of its statements.
+    groups: HashSet<u64>,
     /// Commits that began, by when they were over, in captured time.
     under_way: BinaryHeap<Reverse<(i64, Place)>>,
     over: u64,
@@ -62,6 +64,7 @@ impl Followed {
     fn commits(&mut self, event: &Event, job: &Job) -> bool {
         if event.kind == EventKind::Disconnect {
             self.transactions.remove(&event.session);
+            self.groups.remove(&event.session);
             return false;
         }
         let Some(sql) = event.kind.sql() else {
@@ -85,7 +88,13 @@ impl Followed {
                 self.transactions.remove(&event.session);
                 wrote
             }
-            (None, false, false) => writes,
+            (None, false, false) if job.boundary != Boundary::Sync => {
+                if writes {
+                    self.groups.insert(event.session);
+                }
+                false
+            }
+            (None, false, false) => self.groups.remove(&event.session) || writes,
         }
     }
 }

@@ -32,7 +32,7 @@ impl Connection {
                 self.exchange.step(Step::Function);
             }
             pgwire::copy::COPY_DONE => self.exchange.copied(),
-            pgwire::copy::COPY_DATA if self.exchange.takes_copy_data() => return Take::Pieces,
+            pgwire::copy::COPY_DATA if self.exchange.copy().is_some() => return Take::Pieces,
             _ => (),
         }
         Take::Usual
@@ -121,9 +121,7 @@ impl Connection {
             }
             tag::COPY_FAIL => {
                 let reason = CopyFail::decode(body)?.reason;
-                if let Some(pending) = self.exchange.copying_into()
-                    && let Some(copy) = &mut pending.copy
-                {
+                if let Some(copy) = self.exchange.copy() {
                     copy.failed = Some(String::from_utf8_lossy(reason).into());
                 }
                 self.exchange.copied();
@@ -275,11 +273,9 @@ impl Connection {
 
     /// A piece of COPY data.
     pub(super) fn copy_data(&mut self, bytes: &[u8]) {
-        if let Some(pending) = self.exchange.copying_into()
-            && let Some(copy) = &mut pending.copy
-        {
+        if let Some(copy) = self.exchange.copy() {
             copy.cut |= copy.data.len() + bytes.len() > KEPT_BYTES_MAX;
-            match copy.cut || !pending.recorded {
+            match copy.cut || copy.unwanted {
                 true => copy.data = Vec::new(),
                 false => copy.data.extend_from_slice(bytes),
             }

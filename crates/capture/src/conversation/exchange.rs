@@ -89,6 +89,8 @@ impl Asked {
 pub(super) struct CopyData {
     pub(super) data: Vec<u8>,
     pub(super) failed: Option<Box<str>>,
+    /// Nobody will want to know them.
+    pub(super) unwanted: bool,
     /// Some of them are not here.
     pub(super) cut: bool,
 }
@@ -176,6 +178,16 @@ impl Pending {
     }
 }
 
+/// COPY data that came before the server asked for it: some clients do not wait.
+#[derive(Debug)]
+struct Early {
+    /// What was asked for last then.
+    number: u64,
+    copy: CopyData,
+    /// The client has sent all of it, behind so many steps.
+    ended: Option<u64>,
+}
+
 /// What is under way on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
@@ -193,8 +205,10 @@ pub(super) struct Exchange {
     copying: Option<u64>,
     /// Whether all was answered when the first message of the next event came.
     awaited: Option<bool>,
-    /// COPY data came before the server asked for it.
-    early: bool,
+    /// Steps that were ever taken in.
+    steps_taken: u64,
+    /// COPY data that came before the server asked for it.
+    early: Option<Early>,
     /// Answered last, and held back until it is known that no more is said of it.
     held_back: Option<u64>,
     /// Where the server could begin with what is next.
@@ -218,17 +232,25 @@ impl Exchange {
         self.get(number)
     }
 
-    /// The event whose COPY data the client sends.
-    pub(super) fn copying_into(&mut self) -> Option<&mut Pending> {
-        let number = self.copying?;
-        self.get(number)
-    }
-
-    /// Whether COPY data is wanted here. What comes before the server asked for it is not kept, and
-    /// that is noted.
-    pub(super) fn takes_copy_data(&mut self) -> bool {
-        self.early |= self.copying.is_none() && !self.steps.is_empty();
-        self.copying.is_some()
+    /// Where the COPY data go that the client sends; nowhere, where nobody asked for any.
+    pub(super) fn copy(&mut self) -> Option<&mut CopyData> {
+        if let Some(number) = self.copying {
+            return self.get(number)?.copy.as_mut();
+        }
+        if self.steps.is_empty() {
+            return None;
+        }
+        // For what was asked for last, if the server will want them.
+        let number = (self.first + self.pending.len() as u64).checked_sub(1)?;
+        let early = self.early.get_or_insert_with(|| Early {
+            number,
+            copy: CopyData {
+                unwanted: !self.pending.back().is_some_and(|last| last.recorded),
+                ..CopyData::default()
+            },
+            ended: None,
+        });
+        Some(&mut early.copy)
     }
 
     /// Whether nothing waits to become an event.
@@ -256,7 +278,7 @@ impl Exchange {
             pending.answered = true;
             pending.sqlstate = self.error.take();
         } else {
-            self.steps.push_back(step(number));
+            self.push(step(number));
         }
         self.pending.push_back(pending);
         number
@@ -274,8 +296,13 @@ impl Exchange {
         let is_idle = self.is_idle();
         self.awaited.get_or_insert(is_idle);
         if !self.passing_over {
-            self.steps.push_back(step);
+            self.push(step);
         }
+    }
+
+    fn push(&mut self, step: Step) {
+        self.steps.push_back(step);
+        self.steps_taken += 1;
     }
 
     /// The statement that `number` prepared is part of what executes it.
@@ -312,7 +339,7 @@ impl Exchange {
             self.awaited = None;
             self.passing_over = false;
             self.error = None;
-            self.steps.push_back(Step::Sync);
+            self.push(Step::Sync);
         }
     }
 
@@ -369,12 +396,13 @@ impl Exchange {
         }
         self.held_back = None;
         self.copying = None;
-        self.early = false;
+        self.early = None;
     }
 
     /// An error: whose, and nothing up to the next Sync is done any more.
     pub(super) fn failed(&mut self, sqlstate: Sqlstate, at_us: i64) -> bool {
         self.copying = None;
+        self.early = None;
         let Some(step) = self.steps.front() else {
             return false;
         };
@@ -412,31 +440,50 @@ impl Exchange {
         let Some(number) = self.steps.front().and_then(Step::event) else {
             return;
         };
-        self.copying = Some(number);
+        let early = self.early.take().filter(|early| early.number == number);
+        let ended = early.as_ref().and_then(|early| early.ended);
         if matches!(self.steps.front(), Some(Step::Execute(_))) {
-            // A Sync that came with the Execute is read while the server takes data, and ignored.
-            let mut first = true;
-            self.steps
-                .retain(|step| std::mem::take(&mut first) || *step != Step::Sync);
+            // A Sync before the end of the data is read while the server takes them, and ignored.
+            let behind = ended.map_or(0, |ended| self.steps_taken - ended);
+            let before = self.steps.len().saturating_sub(behind as usize);
+            let mut at = 0;
+            self.steps.retain(|step| {
+                at += 1;
+                at == 1 || at > before || *step != Step::Sync
+            });
+            let mut next = self.steps.iter().skip(1);
+            let boundary = match next.find(|step| **step == Step::Sync || step.event().is_some()) {
+                Some(Step::Sync) => Boundary::Sync,
+                _ => Boundary::Nothing,
+            };
+            if let Some(pending) = self.get(number) {
+                pending.boundary = boundary;
+            }
         }
-        let cut = std::mem::take(&mut self.early);
-        let extended = matches!(self.steps.front(), Some(Step::Execute(_)));
+        if ended.is_none() {
+            self.copying = Some(number);
+        }
         if let Some(pending) = self.get(number)
             && pending.copy.is_none()
         {
-            pending.copy = Some(CopyData {
-                cut,
-                ..CopyData::default()
-            });
-            if extended {
-                pending.boundary = Boundary::Nothing;
-            }
+            let unwanted = !pending.recorded;
+            pending.copy = Some(early.map_or_else(
+                || CopyData {
+                    unwanted,
+                    ..CopyData::default()
+                },
+                |early| early.copy,
+            ));
         }
     }
 
     /// The client has no more COPY data.
     pub(super) fn copied(&mut self) {
-        self.copying = None;
+        if self.copying.take().is_none()
+            && let Some(early) = &mut self.early
+        {
+            early.ended.get_or_insert(self.steps_taken);
+        }
     }
 
     /// The next event that is ready to leave, with the time from which the server could work on it.

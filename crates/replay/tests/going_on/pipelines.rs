@@ -177,3 +177,28 @@ fn a_stop_counts_all_of_a_pipeline_that_does_not_end() {
     assert_eq!(info.skipped["stopped"], 4, "{info:?}");
     assert_eq!(statements(&executions).len(), 4);
 }
+
+#[test]
+fn a_group_does_not_wait_for_its_own_commit() {
+    let (_sandbox, server) = server(&[]);
+    table(&server);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    for n in 0..20 {
+        let boundary = match n {
+            19 => Boundary::Sync,
+            _ => Boundary::Nothing,
+        };
+        // In the capture each was over, as far as its duration tells, when the next one came.
+        piece(&mut traffic, 100 + n, "", &n.to_string(), n == 0, boundary);
+    }
+    traffic.disconnect(500, 1);
+    let options = Options {
+        commit_order: true,
+        ..Options::default()
+    };
+    let (info, _) = traffic.replay(&options, |_| ());
+    assert_eq!(info.done, 20, "{info:?}");
+    assert_eq!(rows(&server).len(), 20);
+    assert_eq!(info.options["let_go_before_commits"], "0", "{info:?}");
+}

@@ -439,6 +439,63 @@ fn copy_data_belong_to_their_statement_in_either_protocol() {
 }
 
 #[test]
+fn copy_data_that_come_unasked_are_kept_for_what_asks_for_them() {
+    let data = |out: &mut Vec<u8>| {
+        CopyData { data: b"1\n" }.encode(out).unwrap();
+        CopyDone.encode(out);
+    };
+    let talk = Talk::begun()
+        .client(|out| {
+            query("COPY t FROM STDIN", out);
+            data(out);
+        })
+        .server(&[(b'G', b"\0\0\x01\0\0")])
+        .server(&[(b'C', b"COPY 1\0"), (b'Z', b"I")])
+        // In messages, with a Sync that is ignored and one that is not.
+        .client(|out| {
+            prepare("", "COPY u FROM STDIN", out);
+            bound("", "", &[], out);
+            execute("", 0, out);
+            Sync.encode(out);
+            data(out);
+            Sync.encode(out);
+            query("SELECT 1", out);
+        })
+        .server(&[(b'1', b""), (b'2', b""), (b'G', b"\0\0\x01\0\0")])
+        .server(&[(b'C', b"COPY 1\0"), (b'Z', b"I")])
+        .server(&[(b'C', b"SELECT 1\0"), (b'Z', b"I")])
+        // For one that the server refuses, and then one that it takes.
+        .client(|out| {
+            query("COPY nowhere FROM STDIN", out);
+            data(out);
+        })
+        .server(&[(b'E', ERROR), (b'Z', b"I")])
+        .query("COPY t FROM STDIN")
+        .server(&[(b'G', b"\0\0\x01\0\0")])
+        .client(|out| CopyDone.encode(out))
+        .server(&[(b'C', b"COPY 0\0"), (b'Z', b"I")]);
+    let events = talk.events();
+    let statements: Vec<String> = events[1..6].iter().map(said).collect();
+    assert_eq!(
+        statements,
+        [
+            "simple COPY t FROM STDIN rows=1",
+            "execute /() COPY u FROM STDIN rows=1",
+            "simple SELECT 1 rows=1 piped",
+            "simple COPY nowhere FROM STDIN 42P01",
+            "simple COPY t FROM STDIN rows=0",
+        ]
+    );
+    let copied = |event: &Event| {
+        let copy = event.particulars.as_ref().unwrap().copy.as_ref();
+        copy.map(|copy| copy.data.to_vec())
+    };
+    let copied: Vec<_> = events[1..6].iter().map(copied).collect();
+    let one = Some(b"1\n".to_vec());
+    assert_eq!(copied, [one.clone(), one, None, None, Some(Vec::new())]);
+}
+
+#[test]
 fn types_forms_and_made_up_values_are_kept() {
     let talk = Talk::begun()
         .client(|out| {
