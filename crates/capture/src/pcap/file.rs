@@ -294,7 +294,7 @@ impl PacketFile {
             }
             let kind = self.number(0);
             let length = self.number(4) as usize;
-            if !(12..=RECORD_BYTES_MAX).contains(&length) || length % 4 != 0 {
+            if !(12..=RECORD_BYTES_MAX).contains(&length) || !length.is_multiple_of(4) {
                 self.stop_here(&format!("it says that a block of {length} bytes follows"));
                 return Ok(());
             }

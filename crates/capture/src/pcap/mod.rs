@@ -20,6 +20,10 @@ mod file;
 mod inputs;
 mod link;
 pub mod live;
+#[cfg(test)]
+#[path = "../../tests/packets/mod.rs"]
+#[allow(dead_code, missing_docs)]
+mod packets;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -107,7 +111,7 @@ fn read(
         if !more {
             break;
         }
-        if reading.account.packets % PACKETS_A_LOOK == 0 {
+        if reading.account.packets.is_multiple_of(PACKETS_A_LOOK) {
             if options.stop.as_ref().is_some_and(|stop| stop()) {
                 return Err(PcapError::Stopped);
             }

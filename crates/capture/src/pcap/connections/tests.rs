@@ -3,11 +3,7 @@ use proptest::prelude::*;
 use super::super::link::{Found, Link, look};
 use super::*;
 
-#[path = "../../../tests/packets/mod.rs"]
-#[allow(dead_code)]
-mod packets;
-
-use packets::{Tcp, talk};
+use super::super::packets::{Tcp, Turn, talk};
 
 /// All that was heard, in one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +146,7 @@ fn whole(turns: &[(bool, Vec<u8>)]) -> Vec<Thing> {
     out.said()
 }
 
-fn turns_of(turns: &[(bool, Vec<u8>)]) -> Vec<packets::Turn<'_>> {
+fn turns_of(turns: &[(bool, Vec<u8>)]) -> Vec<Turn<'_>> {
     turns
         .iter()
         .map(|(by, bytes)| (*by, bytes.as_slice()))

@@ -2,11 +2,7 @@ use std::io::Cursor;
 
 use super::*;
 
-#[path = "../../../tests/packets/mod.rs"]
-#[allow(dead_code)]
-mod packets;
-
-use packets::{CONTAINERS, Container, Record, block, file};
+use super::super::packets::{CONTAINERS, Container, Record, block, file};
 
 fn some(count: usize) -> Vec<Record> {
     let record = |at: usize| {

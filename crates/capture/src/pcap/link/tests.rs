@@ -1,10 +1,6 @@
 use super::*;
 
-#[path = "../../../tests/packets/mod.rs"]
-#[allow(dead_code)]
-mod packets;
-
-use packets::{Tcp, framed};
+use super::super::packets::{Tcp, framed};
 
 fn segment(v6: bool) -> Tcp {
     let address = |host: u8, port: u16| match v6 {
