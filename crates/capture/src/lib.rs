@@ -11,6 +11,7 @@
 
 pub mod conversation;
 pub mod log;
+pub mod pcap;
 pub mod proxy;
 pub mod settings;
 mod sink;

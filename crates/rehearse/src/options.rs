@@ -8,6 +8,7 @@ use clock::Speed;
 
 pub mod observing;
 pub mod pace;
+pub mod pcap;
 pub mod proxy;
 pub mod sending;
 pub mod slice;
@@ -15,6 +16,7 @@ pub mod slice;
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
+use pcap::{CaptureLive, CapturePcap};
 use proxy::CaptureProxy;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
@@ -74,6 +76,11 @@ pub enum Source {
     Log(Box<CaptureLog>),
     /// What passes through a proxy between clients and their server.
     Proxy(Box<CaptureProxy>),
+    /// Packet files, pcap or pcapng, as tcpdump and Wireshark write them; plain, .gz, .zst, .bz2 or
+    /// .xz.
+    Pcap(Box<CapturePcap>),
+    /// The packets of an interface as they come; needs the right CAP_NET_RAW (Linux).
+    Live(Box<CaptureLive>),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
 }

@@ -7,11 +7,11 @@
 use std::io::{self, Read};
 
 /// As many bytes tell every compression.
-pub(super) const MAGIC_BYTES: usize = 6;
+pub(crate) const MAGIC_BYTES: usize = 6;
 
 /// How a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(crate) enum Compression {
     Gzip,
     Zstd,
     Bzip2,
@@ -20,7 +20,7 @@ pub(super) enum Compression {
 
 /// What a file is by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// Nothing that is known here: text, it is hoped.
     Plain,
     Compressed(Compression),
@@ -29,7 +29,7 @@ pub(super) enum Told {
 
 /// What is told and not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Foreign {
+pub(crate) struct Foreign {
     /// "a zip archive"
     pub what: &'static str,
     /// What prints its text; the file's name comes behind it.
@@ -37,7 +37,7 @@ pub(super) struct Foreign {
 }
 
 /// Looks at a file's first bytes.
-pub(super) fn tell(magic: &[u8]) -> Told {
+pub(crate) fn tell(magic: &[u8]) -> Told {
     let foreign = |what, command| Told::Foreign(Foreign { what, command });
     match magic {
         [0x1f, 0x8b, ..] => Told::Compressed(Compression::Gzip),
@@ -60,12 +60,12 @@ pub(super) fn tell(magic: &[u8]) -> Told {
 
 /// A tar archive, told by the header of its first file. It may itself have been compressed: then
 /// this is asked of what came out.
-pub(super) fn is_tar(sample: &[u8]) -> bool {
+pub(crate) fn is_tar(sample: &[u8]) -> bool {
     sample.get(257..262) == Some(b"ustar")
 }
 
 /// The answer to [`is_tar`]. `tar` tells a compression by itself.
-pub(super) const TAR: Foreign = Foreign {
+pub(crate) const TAR: Foreign = Foreign {
     what: "a tar archive",
     command: "tar -xOf",
 };
@@ -75,7 +75,7 @@ impl Compression {
     ///
     /// # Errors
     /// Where a decoder cannot be made for want of memory.
-    pub(super) fn decoder(
+    pub(crate) fn decoder(
         self,
         packed: impl Read + Send + 'static,
     ) -> io::Result<Box<dyn Read + Send>> {
@@ -88,7 +88,7 @@ impl Compression {
     }
 
     /// Its usual name.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
@@ -98,7 +98,7 @@ impl Compression {
     }
 
     /// What a decoder's error means to the file's owner.
-    pub(super) fn damage(self, error: &io::Error) -> String {
+    pub(crate) fn damage(self, error: &io::Error) -> String {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => {
                 format!("its {} data ends too early: the file is cut", self.name())

@@ -21,7 +21,7 @@
 //! these.
 
 mod assemble;
-mod compression;
+pub(crate) mod compression;
 mod csv;
 mod entry;
 mod error;

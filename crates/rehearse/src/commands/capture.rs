@@ -1,6 +1,7 @@
 //! `rehearse capture`: server logs become a workload.
 
 mod control;
+mod pcap;
 mod proxy;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub fn run(options: Capture) -> Result<Ending, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
         Source::Proxy(options) => proxy::run(&options),
+        Source::Pcap(options) => pcap::from_files(&options),
+        Source::Live(options) => pcap::from_interface(&options),
         Source::Settings(options) => settings::run(&options),
     }
 }

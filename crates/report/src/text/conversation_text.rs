@@ -26,6 +26,24 @@ pub(crate) fn lines(view: &ConversationView, width: usize) -> Vec<String> {
             counted(view.statements_unknown, "statement")
         ));
     }
+    if view.refused > 0 {
+        said.push(format!(
+            "{} not taken by the server: a wrong password, no such database, too many clients",
+            counted(view.refused, "connection")
+        ));
+    }
+    if view.too_long > 0 {
+        said.push(format!(
+            "{} of more than 64 MiB: passed over",
+            counted(view.too_long, "message")
+        ));
+    }
+    if view.function_calls > 0 {
+        said.push(format!(
+            "{} by message, as for large objects: no events",
+            counted(view.function_calls, "function call")
+        ));
+    }
     if view.cancels > 0 {
         let for_nobody = match view.cancels_for_nobody {
             0 => String::new(),

@@ -12,6 +12,10 @@ pub struct ConversationView {
     pub connections: u64,
     /// Sessions that were recorded.
     pub sessions: u64,
+    /// Connections that ended before anybody said anything.
+    pub empty: u64,
+    /// Connections that the server did not take.
+    pub refused: u64,
     /// Requests to cancel.
     pub cancels: u64,
     /// Those of them that are for nobody who is recorded.
@@ -24,6 +28,10 @@ pub struct ConversationView {
     pub statements_unrecorded: u64,
     /// Statements whose text lies in what was lost or not seen.
     pub statements_unknown: u64,
+    /// Messages that are too long to be kept.
+    pub too_long: u64,
+    /// Calls of functions by message, which are no events.
+    pub function_calls: u64,
     /// Bytes that clients sent.
     pub client_bytes: u64,
     /// Bytes that servers sent.
@@ -61,12 +69,16 @@ impl ConversationView {
         ConversationView {
             connections: account.connections,
             sessions: account.sessions,
+            empty: account.empty,
+            refused: account.refused,
             cancels: account.cancels,
             cancels_for_nobody: account.cancels_for_nobody,
             events: account.events,
             statements: account.statements,
             statements_unrecorded: account.statements_unrecorded,
             statements_unknown: account.statements_unknown,
+            too_long: account.too_long,
+            function_calls: account.function_calls,
             client_bytes: account.client_bytes,
             server_bytes: account.server_bytes,
             gaps: account.gaps,

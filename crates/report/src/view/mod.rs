@@ -10,6 +10,7 @@ pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;
 pub(crate) mod message;
+pub(crate) mod pcap;
 pub(crate) mod proxy;
 pub(crate) mod run_summary;
 pub(crate) mod settings;

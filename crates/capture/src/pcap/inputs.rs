@@ -1,0 +1,287 @@
+//! Several files of packets as one, in the order of time.
+//!
+//! Each file is looked at for its first packet's time, and opened for good when its turn comes: a
+//! day in a thousand files needs few of them open at once, and two files of the same time (of two
+//! interfaces, say) are merged packet by packet.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use workload::SourceFile;
+
+use super::account::PcapSource;
+use super::error::PcapError;
+use super::file::{NoPackets, Packet, PacketFile};
+use crate::log::compression::{Compression, MAGIC_BYTES, Told, tell};
+
+/// What is known of a stream before decompression.
+#[derive(Debug, Default)]
+struct Raw {
+    bytes: AtomicU64,
+    /// It was the stream that failed, not what is made of it.
+    failed: AtomicBool,
+}
+
+/// Watches the stream before decompression.
+struct Watched<R> {
+    reader: R,
+    raw: Arc<Raw>,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(into);
+        match &read {
+            Ok(length) => {
+                self.raw.bytes.fetch_add(*length as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(_) => self.raw.failed.store(true, Ordering::Relaxed),
+        }
+        read
+    }
+}
+
+/// One input, open.
+struct Opened {
+    name: String,
+    file: PacketFile,
+    raw: Arc<Raw>,
+    compression: Option<Compression>,
+}
+
+/// One input whose turn has not come.
+struct Waiting {
+    path: PathBuf,
+    first_us: Option<i64>,
+    /// Standard input cannot be opened again.
+    opened: Option<Opened>,
+}
+
+/// All inputs.
+pub(super) struct Inputs {
+    waiting: VecDeque<Waiting>,
+    open: Vec<(usize, Opened)>,
+    sources: Vec<PcapSource>,
+    dropped: u64,
+    without_time: u64,
+    raw_bytes_done: u64,
+}
+
+impl Inputs {
+    /// Looks at all; `-` is standard input.
+    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, PcapError> {
+        if paths.is_empty() {
+            return Err(PcapError::NoInput);
+        }
+        let mut waiting = Vec::new();
+        for path in paths {
+            let opened = Opened::open(path)?;
+            waiting.push(Waiting {
+                path: path.clone(),
+                first_us: opened.file.packet().map(|packet| packet.at_us),
+                opened: (path == Path::new("-")).then_some(opened),
+            });
+        }
+        // Those without a packet at the end.
+        waiting.sort_by_key(|waiting| waiting.first_us.unwrap_or(i64::MAX));
+        Ok(Self::of(waiting))
+    }
+
+    /// One that is there already.
+    pub(super) fn on(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
+        let opened = Opened::on(reader, name)?;
+        Ok(Self::of(vec![Waiting {
+            path: PathBuf::from("-"),
+            first_us: opened.file.packet().map(|packet| packet.at_us),
+            opened: Some(opened),
+        }]))
+    }
+
+    fn of(waiting: Vec<Waiting>) -> Self {
+        Inputs {
+            waiting: waiting.into(),
+            open: Vec::new(),
+            sources: Vec::new(),
+            dropped: 0,
+            without_time: 0,
+            raw_bytes_done: 0,
+        }
+    }
+
+    /// The next packet goes to `take`; `false` at the end.
+    pub(super) fn next(
+        &mut self,
+        take: impl FnOnce(Packet<'_>) -> Result<(), PcapError>,
+    ) -> Result<bool, PcapError> {
+        let (at, at_us) = loop {
+            let mut earliest: Option<(usize, i64)> = None;
+            for (at, (_, opened)) in self.open.iter().enumerate() {
+                let at_us = opened.file.packet().map_or(i64::MAX, |packet| packet.at_us);
+                if earliest.is_none_or(|(_, earliest_us)| at_us < earliest_us) {
+                    earliest = Some((at, at_us));
+                }
+            }
+            let opens = self.waiting.front().is_some_and(|waiting| {
+                let first_us = waiting.first_us.unwrap_or(i64::MAX);
+                earliest.is_none_or(|(_, at_us)| first_us <= at_us)
+            });
+            match (opens, earliest) {
+                (true, _) => self.open_next()?,
+                (false, Some(earliest)) => break earliest,
+                (false, None) => return Ok(false),
+            }
+        };
+        let (source, opened) = &mut self.open[at];
+        let Some(packet) = opened.file.packet() else {
+            let (source, opened) = (*source, self.open.remove(at).1);
+            self.done(source, &opened);
+            return self.next(take);
+        };
+        self.sources[*source].first_us.get_or_insert(at_us);
+        take(packet)?;
+        opened.advance()?;
+        Ok(true)
+    }
+
+    fn open_next(&mut self) -> Result<(), PcapError> {
+        let Some(waiting) = self.waiting.pop_front() else {
+            return Ok(());
+        };
+        let opened = match waiting.opened {
+            Some(opened) => opened,
+            None => Opened::open(&waiting.path)?,
+        };
+        self.sources.push(PcapSource {
+            file: SourceFile {
+                name: match waiting.path == Path::new("-") {
+                    true => "-".to_owned(),
+                    false => opened.name.clone(),
+                },
+                format: opened.file.format().to_owned(),
+                bytes: 0,
+            },
+            ..PcapSource::default()
+        });
+        self.open.push((self.sources.len() - 1, opened));
+        Ok(())
+    }
+
+    fn done(&mut self, source: usize, opened: &Opened) {
+        let (packets, without_time) = opened.file.packets();
+        let source = &mut self.sources[source];
+        source.file.bytes = opened.file.bytes();
+        source.packets = packets + without_time;
+        source.damage = opened.file.damage().map(str::to_owned);
+        self.dropped += opened.file.dropped();
+        self.without_time += without_time;
+        self.raw_bytes_done += opened.raw.bytes.load(Ordering::Relaxed);
+    }
+
+    /// Bytes read so far, before decompression.
+    pub(super) fn raw_bytes(&self) -> u64 {
+        let open = self.open.iter();
+        let open: u64 = open
+            .map(|(_, opened)| opened.raw.bytes.load(Ordering::Relaxed))
+            .sum();
+        self.raw_bytes_done + open
+    }
+
+    /// The sources as they were read; what their files say was dropped; packets without a time.
+    pub(super) fn finish(self) -> (Vec<PcapSource>, u64, u64) {
+        (self.sources, self.dropped, self.without_time)
+    }
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Self, PcapError> {
+        if path == Path::new("-") {
+            return Self::on(Box::new(io::stdin()), "standard input");
+        }
+        let name = path.display().to_string();
+        let failed = |error| PcapError::Read {
+            name: name.clone(),
+            error,
+        };
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Self::on(Box::new(file), &name)
+    }
+
+    fn on(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
+        let failed = |error| PcapError::Read {
+            name: name.to_owned(),
+            error,
+        };
+        let raw = Arc::new(Raw::default());
+        let mut watched = Watched {
+            reader,
+            raw: raw.clone(),
+        };
+        let mut magic = Vec::with_capacity(MAGIC_BYTES);
+        (&mut watched)
+            .take(MAGIC_BYTES as u64)
+            .read_to_end(&mut magic)
+            .map_err(failed)?;
+        let told = tell(&magic);
+        let whole = Cursor::new(magic).chain(watched);
+        let (reader, compression): (Box<dyn Read + Send>, _) = match told {
+            Told::Compressed(compression) => (
+                compression.decoder(whole).map_err(failed)?,
+                Some(compression),
+            ),
+            // What is foreign to a log may be a packet file.
+            Told::Plain | Told::Foreign(_) => (Box::new(whole), None),
+        };
+        match PacketFile::open(reader) {
+            Ok(file) => Ok(Opened {
+                name: name.to_owned(),
+                file,
+                raw,
+                compression,
+            }),
+            Err(NoPackets::Foreign(advice)) => Err(PcapError::Foreign {
+                name: name.to_owned(),
+                advice: match (advice, told) {
+                    (Some(advice), _) => advice.to_owned(),
+                    (None, Told::Foreign(foreign)) => {
+                        format!("this is {}, so unpack it first", foreign.what)
+                    }
+                    (None, _) => "a server's log is read by `rehearse capture log`".to_owned(),
+                },
+            }),
+            Err(NoPackets::Read(error)) => match compression {
+                Some(compression) if !raw.failed.load(Ordering::Relaxed) => {
+                    Err(PcapError::NoPackets {
+                        name: name.to_owned(),
+                        damage: format!(" that can be read: {}", compression.damage(&error)),
+                    })
+                }
+                _ => Err(failed(error)),
+            },
+        }
+    }
+
+    /// The next packet comes on top.
+    fn advance(&mut self) -> Result<(), PcapError> {
+        let Err(error) = self.file.advance() else {
+            return Ok(());
+        };
+        match self.compression {
+            Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
+                self.file.damaged(compression.damage(&error));
+                Ok(())
+            }
+            _ => Err(PcapError::Read {
+                name: self.name.clone(),
+                error,
+            }),
+        }
+    }
+}
