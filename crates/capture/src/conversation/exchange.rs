@@ -25,19 +25,34 @@ pub(super) enum Step {
     Execute(u64),
     Close,
     Function,
-    Sync,
+    Sync {
+        /// Its group has an event, which is not done before it.
+        ends_event: bool,
+    },
 }
 
 impl Step {
     fn event(&self) -> Option<u64> {
         match self {
             Step::Query(number) | Step::Parse(number) | Step::Execute(number) => Some(*number),
-            Step::Bind | Step::Describe(_) | Step::Close | Step::Function | Step::Sync => None,
+            Step::Bind | Step::Describe(_) | Step::Close | Step::Function | Step::Sync { .. } => {
+                None
+            }
         }
     }
 
+    fn is_sync(&self) -> bool {
+        matches!(self, Step::Sync { .. })
+    }
+
     fn ends_in_ready(&self) -> bool {
-        matches!(self, Step::Query(_) | Step::Function | Step::Sync)
+        self.is_sync() || matches!(self, Step::Query(_) | Step::Function)
+    }
+
+    /// Whether an event is not done before it is answered.
+    fn is_owed(&self) -> bool {
+        let ends_event = matches!(self, Step::Sync { ends_event: true });
+        ends_event || self.event().is_some()
     }
 }
 
@@ -203,8 +218,10 @@ pub(super) struct Exchange {
     error: Option<Sqlstate>,
     /// The event whose COPY data the server takes.
     copying: Option<u64>,
-    /// Whether all was answered when the first message of the next event came.
-    awaited: Option<bool>,
+    /// Steps that events wait for.
+    owed: usize,
+    /// The group has an event.
+    has_event: bool,
     /// Steps that were ever taken in.
     steps_taken: u64,
     /// COPY data that came before the server asked for it.
@@ -216,11 +233,6 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Whether all that was asked has been answered.
-    pub(super) fn is_idle(&self) -> bool {
-        self.steps.is_empty() && !self.passing_over
-    }
-
     /// What the server's next words belong to.
     pub(super) fn front(&self) -> Option<&Step> {
         self.steps.front()
@@ -272,8 +284,9 @@ impl Exchange {
     /// Takes in an event to be; the step behind it comes next. Returns its number.
     pub(super) fn ask(&mut self, mut pending: Pending, step: fn(u64) -> Step) -> u64 {
         let number = self.first + self.pending.len() as u64;
-        let awaited = self.awaited.take();
-        pending.awaited = awaited.unwrap_or_else(|| self.is_idle());
+        pending.awaited = self.owed == 0 && !self.passing_over;
+        // A Query is done without a Sync.
+        self.has_event |= !matches!(step(number), Step::Query(_));
         if self.passing_over {
             pending.answered = true;
             pending.sqlstate = self.error.take();
@@ -293,16 +306,21 @@ impl Exchange {
 
     /// A message that is no event.
     pub(super) fn step(&mut self, step: Step) {
-        let is_idle = self.is_idle();
-        self.awaited.get_or_insert(is_idle);
         if !self.passing_over {
             self.push(step);
         }
     }
 
     fn push(&mut self, step: Step) {
+        self.owed += usize::from(step.is_owed());
         self.steps.push_back(step);
         self.steps_taken += 1;
+    }
+
+    fn pop(&mut self) -> Option<Step> {
+        let step = self.steps.pop_front()?;
+        self.owed -= usize::from(step.is_owed());
+        Some(step)
     }
 
     /// The statement that `number` prepared is part of what executes it.
@@ -336,10 +354,10 @@ impl Exchange {
         }
         if boundary == Boundary::Sync {
             self.group += 1;
-            self.awaited = None;
             self.passing_over = false;
             self.error = None;
-            self.push(Step::Sync);
+            let ends_event = std::mem::take(&mut self.has_event);
+            self.push(Step::Sync { ends_event });
         }
     }
 
@@ -348,13 +366,13 @@ impl Exchange {
         let index = self.steps.iter().position(is)?;
         // What the server did not mention it has nevertheless done: it answers in order.
         self.pass(index);
-        self.steps.pop_front()
+        self.pop()
     }
 
     /// The server says nothing of the first so many steps.
     fn pass(&mut self, steps: usize) {
         for _ in 0..steps {
-            let number = self.steps.pop_front().and_then(|step| step.event());
+            let number = self.pop().and_then(|step| step.event());
             if let Some(pending) = number.and_then(|number| self.get(number)) {
                 pending.answered = true;
             }
@@ -388,7 +406,7 @@ impl Exchange {
     pub(super) fn ready(&mut self, at_us: i64) {
         let last = match self.answered(Step::ends_in_ready) {
             Some(Step::Query(number)) => Some(number),
-            Some(Step::Sync) => self.held_back,
+            Some(Step::Sync { .. }) => self.held_back,
             _ => None,
         };
         if let Some(number) = last {
@@ -407,11 +425,11 @@ impl Exchange {
             return false;
         };
         let own = match step {
-            Step::Sync => self.held_back,
+            Step::Sync { .. } => self.held_back,
             step => step.event(),
         };
         // A Bind or Describe belongs to the next execution of its group.
-        let group = self.steps.iter().take_while(|step| **step != Step::Sync);
+        let group = self.steps.iter().take_while(|step| !step.is_sync());
         let number = own.or_else(|| group.filter_map(Step::event).next());
         let number = number.map(|number| match self.get(number) {
             Some(pending) => pending.merged_into.unwrap_or(number),
@@ -428,7 +446,7 @@ impl Exchange {
         if let Some(number) = number {
             self.done(number, at_us);
         }
-        let passed = self.steps.iter().position(|step| *step == Step::Sync);
+        let passed = self.steps.iter().position(Step::is_sync);
         self.passing_over = passed.is_none();
         self.error = (number.is_none() && self.passing_over).then_some(sqlstate);
         self.pass(passed.unwrap_or(self.steps.len()));
@@ -449,11 +467,12 @@ impl Exchange {
             let mut at = 0;
             self.steps.retain(|step| {
                 at += 1;
-                at == 1 || at > before || *step != Step::Sync
+                at == 1 || at > before || !step.is_sync()
             });
+            self.owed = self.steps.iter().filter(|step| step.is_owed()).count();
             let mut next = self.steps.iter().skip(1);
-            let boundary = match next.find(|step| **step == Step::Sync || step.event().is_some()) {
-                Some(Step::Sync) => Boundary::Sync,
+            let boundary = match next.find(|step| step.is_sync() || step.event().is_some()) {
+                Some(Step::Sync { .. }) => Boundary::Sync,
                 _ => Boundary::Nothing,
             };
             if let Some(pending) = self.get(number) {
@@ -538,7 +557,7 @@ impl Exchange {
         self.copying = None;
         self.held_back = None;
         self.passing_over = false;
-        self.awaited = None;
+        (self.owed, self.has_event) = (0, false);
         loop {
             let pending = self.leave()?;
             if pending.0.merged_into.is_none() {

@@ -12,6 +12,7 @@ mod expected;
 mod mixture;
 mod script;
 mod sent;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

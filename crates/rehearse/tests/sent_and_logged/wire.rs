@@ -1,0 +1,229 @@
+//! The same traffic three times: through the proxy, from a packet file, and from the server's log. All
+//! three have the same statements, in the same order within each session; the two from the wire also
+//! the same rows, bytes and times.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use workload::{Event, EventKind, WorkloadReader};
+
+use super::*;
+
+/// Whether packets can be listened to: what runs all tests says so.
+fn has_packets() -> bool {
+    std::env::var_os("REHEARSE_TEST_PACKETS").is_some()
+}
+
+fn rehearse(arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+}
+
+/// A program that is asked to end, and waited for.
+struct Running(Child);
+
+impl Running {
+    fn end(mut self) {
+        let id = self.0.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(killed.success());
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a program, and waits for a line that has this word in it.
+fn start(command: &mut Command, word: &str) -> (Running, String) {
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let running = Running(child);
+    let line = said.find_map(|line| line.ok().filter(|line| line.contains(word)));
+    let line = line.unwrap_or_else(|| panic!("it never said '{word}'"));
+    // What it says later must have somewhere to go.
+    std::thread::spawn(move || said.for_each(drop));
+    (running, line)
+}
+
+fn proxy(upstream: &Endpoint, output: &Path) -> (Running, Endpoint) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command
+        .args(["capture", "proxy", "--listen", "127.0.0.1:0"])
+        .args(["--upstream", &upstream.url("postgres"), "-o"])
+        .arg(output);
+    let (running, line) = start(&mut command, "listening at");
+    let address = line.split("listening at ").nth(1).unwrap();
+    let address = address.split(',').next().unwrap();
+    let port = address.rsplit(':').next().unwrap().trim();
+    let endpoint = Endpoint {
+        port: port.parse().unwrap(),
+        ..upstream.clone()
+    };
+    (running, endpoint)
+}
+
+/// Each session's events, by its application.
+fn sessions(path: &Path) -> BTreeMap<String, Vec<Event>> {
+    let reader = WorkloadReader::open(path).unwrap();
+    reader.verify().unwrap();
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, Vec<Event>> = BTreeMap::new();
+    for item in reader.events().unwrap() {
+        let (event, _) = item.unwrap();
+        if let EventKind::Connect { application, .. } = &event.kind {
+            names.insert(event.session, application.to_string());
+        }
+        let name = &names[&event.session];
+        sessions.entry(name.clone()).or_default().push(event);
+    }
+    sessions.remove("control");
+    sessions
+}
+
+/// What a log and the wire both know of a session's statements. Values are in the log as text, and on
+/// the wire in the form that the client chose: how many there are, and which are NULL, is the same.
+fn asked(events: &[Event]) -> Vec<String> {
+    let statements = events.iter().filter(|event| {
+        // A log shows what was prepared and used only with its use.
+        let unused = matches!(event.kind, EventKind::Prepare { .. });
+        event.kind.is_statement() && (!unused || event.outcome.sqlstate.is_some())
+    });
+    statements
+        .map(|event| {
+            let values = match &event.kind {
+                // Of a failed one the server does not always log them.
+                EventKind::Execute { parameters, .. } if event.outcome.sqlstate.is_none() => {
+                    let null = |value: &Option<_>| if value.is_none() { 'n' } else { 'v' };
+                    parameters.iter().map(null).collect()
+                }
+                _ => String::new(),
+            };
+            let sql = event.kind.sql().unwrap();
+            let sqlstate = event.outcome.sqlstate;
+            // A log does not say in which protocol a statement came that did not parse.
+            let kind = match sqlstate {
+                Some(_) => "failed",
+                None => event.kind.name(),
+            };
+            format!("{kind} {sql} {values} {sqlstate:?}")
+        })
+        .collect()
+}
+
+fn three_sources(major: u16) {
+    let mut server = server(major);
+    let endpoint = server.start().unwrap();
+    let logs = server.data_dir().join("log");
+    control(&endpoint).batch_execute(script::SCHEMA).unwrap();
+    let mixture = &mixture::ALL[0];
+    set(&endpoint, mixture, &logs);
+    let directory = tempfile::tempdir().unwrap();
+    let [proxied, packets, logged] = ["proxied", "packets", "logged"]
+        .map(|name| directory.path().join(format!("{name}.workload")));
+    let file = directory.path().join("packets.pcap");
+    let tcpdump = has_packets().then(|| {
+        let mut command = Command::new("tcpdump");
+        // As whom it runs must not decide whether it may write the file.
+        command
+            .args([
+                "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w",
+            ])
+            .arg(&file)
+            .arg(format!("tcp port {}", endpoint.port));
+        start(&mut command, "listening on").0
+    });
+    let (proxy, through) = proxy(&endpoint, &proxied);
+    let driven = drive(&through);
+    over(&endpoint, mixture, &logs, driven.len());
+    proxy.end();
+    if let Some(tcpdump) = tcpdump {
+        // It is told of packets a little later than they are seen.
+        std::thread::sleep(Duration::from_millis(1_500));
+        tcpdump.end();
+    }
+    server.stop(Stop::Fast).unwrap();
+    let log = logs.join(format!("{}.log", mixture.name));
+    let output = logged.to_str().unwrap();
+    rehearse(&["capture", "log", log.to_str().unwrap(), "-o", output]);
+    let (proxied, logged) = (sessions(&proxied), sessions(&logged));
+    assert_eq!(proxied.len(), driven.len());
+    let mut compared = 0;
+    for session in &driven {
+        let name = &session.application;
+        let (wire, log) = (asked(&proxied[name]), asked(&logged[name]));
+        compared += wire.len();
+        let differ = wire.iter().zip(&log).position(|(one, other)| one != other);
+        let from = differ.unwrap_or(wire.len().min(log.len()));
+        let differs = (wire.get(from), log.get(from));
+        assert_eq!(differs, (None, None), "{name}: from statement {from} on");
+    }
+    assert!(compared > 300, "{compared}");
+    if has_packets() {
+        let port = endpoint.port.to_string();
+        let (file, output) = (file.to_str().unwrap(), packets.to_str().unwrap());
+        rehearse(&["capture", "pcap", file, "--port", &port, "-o", output]);
+        same_on_the_wire(&proxied, &sessions(&packets));
+    }
+}
+
+/// The proxy and the packet file saw the same bytes.
+fn same_on_the_wire(
+    proxied: &BTreeMap<String, Vec<Event>>,
+    packets: &BTreeMap<String, Vec<Event>>,
+) {
+    assert_eq!(
+        proxied.keys().collect::<Vec<_>>(),
+        packets.keys().collect::<Vec<_>>()
+    );
+    let mut apart_us = Vec::new();
+    for (name, events) in proxied {
+        let others = &packets[name];
+        assert_eq!(events.len(), others.len(), "{name}");
+        let start_us = events[0].due_us - others[0].due_us;
+        for (one, other) in events.iter().zip(others) {
+            // Which machine's clock was first is not the point, nor are packets' numbers.
+            let like = Event {
+                session: one.session,
+                due_us: one.due_us,
+                line: one.line,
+                outcome: workload::Outcome {
+                    duration_us: one.outcome.duration_us,
+                    ..other.outcome
+                },
+                ..other.clone()
+            };
+            assert_eq!(one, &like, "{name}");
+            apart_us.push((one.due_us - other.due_us - start_us).abs());
+        }
+    }
+    // A thread that waits for a processor is late: nearly all are as near as they must be.
+    apart_us.sort_unstable();
+    let most = apart_us[apart_us.len() / 2];
+    assert!(most <= 1_000, "{most} µs apart");
+}
+
+#[test]
+fn proxy_packets_and_log_of_version_15_are_the_same() {
+    three_sources(15);
+}
+
+#[test]
+fn proxy_packets_and_log_of_version_18_are_the_same() {
+    three_sources(18);
+}
