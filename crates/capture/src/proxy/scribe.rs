@@ -27,6 +27,8 @@ use crate::sink::{Counted, EventSink, SinkError};
 /// How often copies are asked for that wait in a forwarder's hand.
 const TICK: Duration = Duration::from_millis(25);
 const TICK_US: i64 = 25_000;
+/// How often others are shown how far it is.
+const SHOW_EVERY_US: i64 = 200_000;
 /// How often a recording is made safe, and up to what age. What is due later is not cut off from
 /// statements that are still under way, and a kill costs about the sum of the two.
 const SECURE_EVERY_US: i64 = 500_000;
@@ -185,6 +187,7 @@ struct Scribe {
     number: u32,
     finishing: Vec<JoinHandle<()>>,
     ticked_us: i64,
+    shown_us: i64,
 }
 
 impl Scribe {
@@ -204,6 +207,7 @@ impl Scribe {
             number: 0,
             finishing: Vec::new(),
             ticked_us: 0,
+            shown_us: 0,
             parts,
         }
     }
@@ -264,7 +268,10 @@ impl Scribe {
                 self.fail(&error, now_us);
             }
         }
-        self.show();
+        if now_us - self.shown_us >= SHOW_EVERY_US {
+            self.shown_us = now_us;
+            self.show();
+        }
     }
 
     /// Others see how far it is.
