@@ -35,6 +35,7 @@ fn status() -> ProxyStatus {
     let finished = |name: &str, account, info| Finished {
         name: name.to_owned(),
         account,
+        provenance: Default::default(),
         info,
     };
     ProxyStatus {
@@ -60,6 +61,14 @@ fn every_byte_is_somewhere() {
     let mut view = ProxyView::new("db:5432", &status());
     let text = proxy_text::render_text(&view, &TextStyle::default());
     assert_eq!(text, PROXY);
+    let mut kept = status();
+    kept.capture.finished[1].info = Some(workload::WorkloadInfo {
+        statements: 1_000,
+        ..Default::default()
+    });
+    let kept = proxy_text::render_text(&ProxyView::new("db:5432", &kept), &TextStyle::default());
+    assert!(kept.contains("shop-2.workload: 1,000 statements"), "{kept}");
+    assert!(kept.contains("what was written by then is there"), "{kept}");
     view.recordings[0].read_bytes += 1;
     let text = proxy_text::render_text(&view, &TextStyle::default());
     assert!(text.contains("do not add up"), "{text}");

@@ -41,6 +41,8 @@ pub struct Finished {
     pub name: String,
     /// What became of all that passed.
     pub account: RecordingAccount,
+    /// What its manifest says of where it is from.
+    pub provenance: Provenance,
     /// What is in the workload; `None` where it could not be completed: what was made safe of it lies
     /// at its name with `.partial` behind it.
     pub info: Option<WorkloadInfo>,
@@ -483,7 +485,7 @@ impl Scribe {
             recording, name, ..
         } = current;
         let complete = move || {
-            let finished = recording.finish(provenance);
+            let finished = recording.finish(provenance.clone());
             let reason = finished.as_ref().err().map(ToString::to_string);
             let finished = Finished {
                 name: name.clone(),
@@ -491,6 +493,7 @@ impl Scribe {
                     failure: reason.clone(),
                     ..account
                 },
+                provenance,
                 info: finished.ok(),
             };
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -559,9 +562,11 @@ impl Scribe {
             return;
         };
         let (current, reason) = (&failed.current, failed.reason);
+        let account = self.account(current, failed.at_us, from, Some(reason));
         let finished = Finished {
             name: current.name.clone(),
-            account: self.account(current, failed.at_us, from, Some(reason)),
+            provenance: self.provenance(&account),
+            account,
             info: None,
         };
         self.status(|status| status.finished.push(finished));
