@@ -41,7 +41,7 @@ pub use format::{FORMAT, KIND, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};
 pub use reader::WorkloadReader;
-pub use recovery::recover;
+pub use recovery::{recover, recover_as};
 pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use table::StatementText;

@@ -18,6 +18,21 @@ use crate::writer::{WorkloadWriter, WriterOptions};
 /// # Errors
 /// Where `partial` is no unfinished workload, nothing in it can be read, or the disk refuses.
 pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
+    let provenance = Provenance {
+        source_kind: "recovered".to_owned(),
+        ..Provenance::default()
+    };
+    recover_as(partial, provenance)
+}
+
+/// As [`recover`], by the capture itself, which knows where the events are from and what is missing.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_as(
+    partial: &Path,
+    provenance: Provenance,
+) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let note = archive::unfinished_body(partial, KIND)?;
     let start_wall_us = note["start_wall_us"].as_i64().unwrap_or(0);
     let files = recover_tables(partial, &["events", "late"])?;
@@ -64,10 +79,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> 
         session.statements += late_statements.remove(&session.id).unwrap_or(0);
         writer.session(session)?;
     }
-    let info = writer.finish(Provenance {
-        source_kind: "recovered".to_owned(),
-        ..Provenance::default()
-    })?;
+    let info = writer.finish(provenance)?;
     std::fs::rename(&scratch, &target)
         .map_err(|error| ArchiveError::io("rename to", &target, error))?;
     std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;

@@ -56,8 +56,18 @@ impl Offers {
                 _ => return self.pass(),
             }
         }
+        // Only what may still be the question, or stands before it, is worth waiting for.
+        let may_be = match self.held.get(at) {
+            None => true,
+            Some(tag) => [
+                tag::AUTHENTICATION,
+                tag::NEGOTIATE_PROTOCOL_VERSION,
+                tag::NOTICE_RESPONSE,
+            ]
+            .contains(tag),
+        };
         match message(&self.held[at..]) {
-            None if self.held.len() < HELD_BYTES_MAX => Said::Wait,
+            None if may_be && self.held.len() < HELD_BYTES_MAX => Said::Wait,
             _ => self.pass(),
         }
     }
@@ -104,6 +114,7 @@ fn without_binding(list: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const OFFER: &[u8] = b"R\0\0\0\x2a\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
     const LESS: &[u8] = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
@@ -128,11 +139,38 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Whatever a server says, and however it is cut, no byte is lost or added.
+        #[test]
+        fn what_is_said_passes_whole(
+            said in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                proptest::collection::vec(prop_oneof![Just(b'R'), Just(b'N'), Just(0), Just(8)], 0..60),
+            ],
+            cut in 0usize..200,
+        ) {
+            let (first, second) = said.split_at(cut.min(said.len()));
+            let mut offers = Offers::default();
+            let mut out = Vec::new();
+            match offers.take(first) {
+                Said::Pass { bytes, .. } => {
+                    out.extend(bytes);
+                    out.extend_from_slice(second);
+                }
+                Said::Wait => match offers.take(second) {
+                    Said::Pass { bytes, .. } => out.extend(bytes),
+                    Said::Wait => out.extend(offers.rest()),
+                },
+            }
+            prop_assert_eq!(out, said);
+        }
+    }
+
     #[test]
     fn everything_else_passes_as_it_is() {
         let only = b"R\0\0\0\x1c\0\0\0\x0aSCRAM-SHA-256-PLUS\0\0";
         let ok = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
-        let error = b"E\0\0\0\x0eSFATAL\0\0";
+        let error = b"E\0\0\0\x0cSFATAL\0\0";
         for said in [
             LESS,
             only,

@@ -27,6 +27,8 @@ use crate::sink::{Counted, EventSink, SinkError};
 /// How often copies are asked for that wait in a forwarder's hand.
 const TICK: Duration = Duration::from_millis(25);
 const TICK_US: i64 = 25_000;
+/// How often others are shown how far it is.
+const SHOW_EVERY_US: i64 = 200_000;
 /// How often a recording is made safe, and up to what age. What is due later is not cut off from
 /// statements that are still under way, and a kill costs about the sum of the two.
 const SECURE_EVERY_US: i64 = 500_000;
@@ -39,6 +41,8 @@ pub struct Finished {
     pub name: String,
     /// What became of all that passed.
     pub account: RecordingAccount,
+    /// What its manifest says of where it is from.
+    pub provenance: Provenance,
     /// What is in the workload; `None` where it could not be completed: what was made safe of it lies
     /// at its name with `.partial` behind it.
     pub info: Option<WorkloadInfo>,
@@ -185,6 +189,7 @@ struct Scribe {
     number: u32,
     finishing: Vec<JoinHandle<()>>,
     ticked_us: i64,
+    shown_us: i64,
 }
 
 impl Scribe {
@@ -204,6 +209,7 @@ impl Scribe {
             number: 0,
             finishing: Vec::new(),
             ticked_us: 0,
+            shown_us: 0,
             parts,
         }
     }
@@ -264,7 +270,10 @@ impl Scribe {
                 self.fail(&error, now_us);
             }
         }
-        self.show();
+        if now_us - self.shown_us >= SHOW_EVERY_US {
+            self.shown_us = now_us;
+            self.show();
+        }
     }
 
     /// Others see how far it is.
@@ -476,7 +485,7 @@ impl Scribe {
             recording, name, ..
         } = current;
         let complete = move || {
-            let finished = recording.finish(provenance);
+            let finished = recording.finish(provenance.clone());
             let reason = finished.as_ref().err().map(ToString::to_string);
             let finished = Finished {
                 name: name.clone(),
@@ -484,6 +493,7 @@ impl Scribe {
                     failure: reason.clone(),
                     ..account
                 },
+                provenance,
                 info: finished.ok(),
             };
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -552,9 +562,11 @@ impl Scribe {
             return;
         };
         let (current, reason) = (&failed.current, failed.reason);
+        let account = self.account(current, failed.at_us, from, Some(reason));
         let finished = Finished {
             name: current.name.clone(),
-            account: self.account(current, failed.at_us, from, Some(reason)),
+            provenance: self.provenance(&account),
+            account,
             info: None,
         };
         self.status(|status| status.finished.push(finished));

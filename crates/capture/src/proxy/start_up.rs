@@ -107,6 +107,7 @@ mod tests {
     use super::*;
     use pgwire::PROTOCOL_3_0;
     use pgwire::frontend::startup;
+    use proptest::prelude::*;
 
     fn session(parameters: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -140,6 +141,31 @@ mod tests {
             assert_eq!(greeting(&whole[..cut], true), Greeting::Wait);
         }
         assert_eq!(greeting(&whole, true), Greeting::Session { replicates });
+    }
+
+    proptest! {
+        /// Whatever a client begins with, it is told what it is, and no length leads out of it.
+        #[test]
+        fn any_beginning_is_told(
+            mut said in proptest::collection::vec(any::<u8>(), 0..64),
+            length in 0u32..80,
+            code in prop_oneof![
+                Just(SSL_REQUEST_CODE), Just(GSSENC_REQUEST_CODE), Just(CANCEL_REQUEST_CODE),
+                Just(PROTOCOL_3_0), any::<u32>(),
+            ],
+            encrypted in any::<bool>(),
+        ) {
+            let begins = [length.to_be_bytes(), code.to_be_bytes()].concat();
+            let taken = begins.len().min(said.len());
+            said[..taken].copy_from_slice(&begins[..taken]);
+            match greeting(&said, encrypted) {
+                Greeting::AsksForGssapi(length) | Greeting::Cancel(length) => {
+                    prop_assert!(length <= said.len());
+                }
+                Greeting::Wait => prop_assert!(said.len() < 4 || said.len() < length as usize),
+                _ => {}
+            }
+        }
     }
 
     #[test]

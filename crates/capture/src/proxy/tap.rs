@@ -340,12 +340,9 @@ impl Tap {
         if self.chunks.is_full() {
             return false;
         }
-        let next = match self.free.try_recv() {
-            Ok(free) => free,
-            // As long as nobody gives one back, there is nothing that a full one could be
-            // exchanged for, and the queue's length is the only limit.
-            Err(_) => Vec::new(),
-        };
+        // As long as nobody gives one back, there is nothing that a full one could be exchanged for,
+        // and the queue's length is the only limit.
+        let next = self.free.try_recv().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.chunk, next);
         let forwarder = self.forwarder;
         match self.chunks.try_send(Chunk { forwarder, bytes }) {

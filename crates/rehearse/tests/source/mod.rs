@@ -59,7 +59,8 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            if !path.ends_with("target") {
+            // Where Cargo builds; a crate has the name as well.
+            if !path.ends_with("target") || path.ends_with("crates/target") {
                 find(&path, files);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {

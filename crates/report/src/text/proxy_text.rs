@@ -102,11 +102,17 @@ fn recorded(view: &RecordingView, style: &TextStyle) -> Vec<String> {
     }
     lines.extend(conversation_text::lines(&view.conversation, width));
     if let Some(failure) = &view.failure {
+        let what_is_left = match view.recovered {
+            true => "what was written by then is there".to_owned(),
+            false => format!(
+                "keep what there is with: rehearse recover {}.partial",
+                one_line(&view.workload, 200)
+            ),
+        };
         let text = format!(
-            "it ended early, at {}: {}; keep what there is with: rehearse recover {}.partial",
+            "it ended early, at {}: {}; {what_is_left}",
             utc_text(view.to_us),
             one_line(failure, 300),
-            one_line(&view.workload, 200),
         );
         for line in wrapped(&text, "  ", "    ", width) {
             lines.push(style.paint(Tone::Bad, &line));

@@ -32,9 +32,12 @@ pub struct ProxyView {
 pub struct RecordingView {
     /// The workload that was made.
     pub workload: String,
-    /// Whether it is complete; where not, what there is of it lies at its name with `.partial` behind.
+    /// Whether it is complete.
     pub complete: bool,
-    /// Why it is not.
+    /// Whether it ended early, and what was written by then is there; where it is neither, that lies at
+    /// its name with `.partial` behind.
+    pub recovered: bool,
+    /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// When it began, in microseconds since 1970-01-01 UTC.
@@ -141,21 +144,25 @@ impl RecordingView {
     /// The view of one that has ended.
     pub fn new(finished: &Finished) -> Self {
         let account = &finished.account;
+        let failed = account.failure.is_some();
+        let recovered = finished.info.as_ref().filter(|_| failed);
+        let conversation = &account.conversation;
         RecordingView {
             workload: finished.name.clone(),
-            complete: finished.info.is_some(),
+            complete: finished.info.is_some() && !failed,
+            recovered: recovered.is_some(),
             failure: account.failure.clone(),
             from_us: account.from_us,
             to_us: account.to_us,
-            sessions: account.conversation.sessions,
-            statements: account.conversation.statements,
-            events: account.conversation.events,
+            sessions: recovered.map_or(conversation.sessions, |info| info.sessions),
+            statements: recovered.map_or(conversation.statements, |info| info.statements),
+            events: recovered.map_or(conversation.events, |info| info.events),
             forwarded_bytes: account.forwarded_bytes,
             read_bytes: account.read_bytes,
             lost_bytes: account.lost_bytes,
             passed_bytes: account.passed_bytes,
             incomplete: account.incomplete.iter().map(stretch).collect(),
-            conversation: ConversationView::new(&account.conversation),
+            conversation: ConversationView::new(conversation),
         }
     }
 

@@ -276,7 +276,7 @@ impl Forwarder {
         };
         let mut server = End::new(fd);
         if let Some(tls) = tls {
-            pair.offers = offers(&self.shared, &tls);
+            pair.offers = offers(&self.shared, &pair.client, &tls);
             server.encrypt(Box::new(Connection::Client(*tls)));
         }
         let now_us = self.shared.clock.now_us();
@@ -303,10 +303,11 @@ impl Forwarder {
     }
 }
 
-/// Whether an offer of channel binding is to be looked for: not where the client sees the very
-/// certificate that the server has.
-fn offers(shared: &Shared, upstream: &ClientConnection) -> Option<Offers> {
-    let own = shared.tls.as_ref().map(|tls| &tls.certificate);
+/// Whether an offer of channel binding is to be looked for: not where the client sees, through TLS, the
+/// very certificate that the server has.
+fn offers(shared: &Shared, client: &End, upstream: &ClientConnection) -> Option<Offers> {
+    let own = shared.tls.as_ref().filter(|_| client.tls().is_some());
+    let own = own.map(|tls| &tls.certificate);
     let its = upstream.peer_certificates().and_then(<[_]>::first);
     match (own, its) {
         (Some(own), Some(its)) if own == its => None,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use ::capture::conversation::ConversationOptions;
 use ::capture::proxy::{
-    Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus, Recording,
-    ServerTls,
+    Finished, Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus,
+    Recording, ServerTls,
 };
 use ::capture::{EventSink, SinkError};
 use replay::Target;
@@ -169,8 +169,11 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             options.drain.as_secs()
         ));
     }
-    let (status, happened, ended) = proxy.end();
+    let (mut status, happened, ended) = proxy.end();
     narrator.tell(happened);
+    for finished in &mut status.capture.finished {
+        recover(finished);
+    }
     show(&source, &status, options.json);
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));
@@ -186,14 +189,26 @@ fn failure(error: ProxyError) -> Failure {
     }
 }
 
+/// Makes a workload of what there is of a recording that ended early, where the disk allows that now.
+fn recover(finished: &mut Finished) {
+    let partial = partial(Path::new(&finished.name));
+    if finished.info.is_some() || !partial.exists() {
+        return;
+    }
+    finished.info = match workload::recover_as(&partial, finished.provenance.clone()) {
+        Ok((_, info)) => Some(info),
+        // It stays as it is, and the account says so.
+        Err(_) => None,
+    };
+}
+
 /// Something that the user should know of: what was recorded is not all that passed.
 fn ending(status: &ProxyStatus) -> Ending {
     let incomplete = status.capture.broken_down.is_some()
-        || status
-            .capture
-            .finished
-            .iter()
-            .any(|finished| finished.info.is_none() || !finished.account.incomplete.is_empty());
+        || status.capture.finished.iter().any(|finished| {
+            let account = &finished.account;
+            account.failure.is_some() || !account.incomplete.is_empty()
+        });
     match incomplete {
         true => Ending::Found,
         false => Ending::Done,
@@ -258,7 +273,7 @@ impl Narrator {
                     "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
                 ),
                 Happening::Failed { name, reason } => Ok(format!(
-                    "recording {name} has failed: {reason}; what passes goes on; keep what there is with: rehearse recover {name}.partial"
+                    "recording {name} has failed: {reason}; what passes goes on, and what was written by now is kept"
                 )),
                 Happening::BrokenDown { reason } => Ok(format!(
                     "the capture has broken down: {reason}; what passes goes on, and nothing is recorded; this is an error of ours, please report it"

@@ -1,0 +1,347 @@
+//! `rehearse capture proxy` as a program: its signals, its control, its disk, and what is left of it
+//! when it is killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, NoTls};
+use sandbox::{Endpoint, Places, Sandbox, Wanted};
+use serde_json::Value;
+use workload::WorkloadReader;
+
+/// Nothing here takes so long, and a test that hangs says so.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn server() -> &'static Endpoint {
+    static SERVER: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
+    let (_, endpoint) = SERVER.get_or_init(|| {
+        let places = Places::from_environment().unwrap();
+        let wanted = Wanted {
+            major: None,
+            dir: None,
+            offline: false,
+        };
+        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+        let mut sandbox = Sandbox::create(&found, sandbox::Options::default(), &places).unwrap();
+        let endpoint = sandbox.start().unwrap();
+        (sandbox, endpoint)
+    });
+    endpoint
+}
+
+/// The program, and what it tells.
+struct Running {
+    child: Child,
+    told: Receiver<String>,
+    heard: Vec<String>,
+    port: u16,
+}
+
+impl Running {
+    /// Starts it; `before` is what a shell does first.
+    fn start(directory: &Path, before: &str, further: &[&str]) -> Self {
+        let program = env!("CARGO_BIN_EXE_rehearse");
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{before} exec \"$0\" \"$@\""))
+            .arg(program)
+            .args(["capture", "proxy", "--listen", "127.0.0.1:0", "--upstream"])
+            .arg(server().url("postgres"))
+            .args(["-o", "a.workload", "--json"])
+            .args(further)
+            .current_dir(directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, told) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        let mut running = Running {
+            child,
+            told,
+            heard: Vec::new(),
+            port: 0,
+        };
+        let line = running.hears("listening at ");
+        running.port = number_behind(&line, "127.0.0.1:");
+        running
+    }
+
+    /// The next line with this in it.
+    #[track_caller]
+    fn hears(&mut self, what: &str) -> String {
+        loop {
+            match self.told.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.heard.push(line.clone());
+                    if line.contains(what) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("'{what}' was never told: {:#?}", self.heard),
+            }
+        }
+    }
+
+    fn client(&self) -> Client {
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?connect_timeout=30",
+            self.port
+        );
+        Client::connect(&url, NoTls).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
+    /// Ends it by Ctrl-C. Its exit code and what it printed.
+    fn end(mut self) -> (i32, Value) {
+        self.signal("INT");
+        let output = self.output();
+        let code = output.status.code().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (code, serde_json::from_str(&text).unwrap())
+    }
+
+    fn output(&mut self) -> Output {
+        let mut stdout = Vec::new();
+        let mut pipe = self.child.stdout.take().unwrap();
+        pipe.read_to_end(&mut stdout).unwrap();
+        Output {
+            status: self.child.wait().unwrap(),
+            stdout,
+            stderr: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn number_behind(line: &str, before: &str) -> u16 {
+    let (_, behind) = line.split_once(before).unwrap();
+    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+/// The answer to a request, and its status.
+fn ask(port: u16, request: &str, header: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: a\r\n{header}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+/// The texts of a workload's statements.
+fn statements(workload: &Path) -> Vec<String> {
+    let reader = WorkloadReader::open(workload).unwrap();
+    let events = reader.events().unwrap().map(|event| event.unwrap().0);
+    events
+        .filter_map(|event| event.kind.sql().map(ToString::to_string))
+        .collect()
+}
+
+fn recover(partial: PathBuf) -> PathBuf {
+    let recovered = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("recover")
+        .arg(&partial)
+        .output()
+        .unwrap();
+    assert!(recovered.status.success(), "{recovered:?}");
+    partial.with_extension("")
+}
+
+#[test]
+fn recording_starts_and_stops_by_signal_and_by_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut proxy = Running::start(directory.path(), "", &["--paused", "--control", "0"]);
+    let line = proxy.hears("control at http://");
+    let control = number_behind(&line, "127.0.0.1:");
+    let mut client = proxy.client();
+    client.batch_execute("SELECT 'not yet'").unwrap();
+    let (status, view) = ask(control, "GET /", "");
+    assert_eq!((status, &view["recording"]), (200, &Value::Null));
+    assert_eq!(view["connections"], 1);
+    proxy.signal("USR1");
+    proxy.hears("recording a.workload");
+    client.batch_execute("SELECT 'first'").unwrap();
+    let (status, error) = ask(control, "POST /start", "");
+    assert_eq!(status, 409, "{error}");
+    proxy.signal("USR1");
+    proxy.hears("recorded a.workload");
+    client.batch_execute("SELECT 'between'").unwrap();
+    assert_eq!(
+        ask(control, "POST /start", "Origin: http://page\r\n").0,
+        403
+    );
+    let (status, started) = ask(control, "POST /start", "");
+    assert_eq!(
+        (status, &started["workload"]),
+        (200, &"a-2.workload".into())
+    );
+    client.batch_execute("SELECT 'second'").unwrap();
+    let (status, stopped) = ask(control, "POST /stop", "");
+    assert_eq!(
+        (status, &stopped["workload"]),
+        (200, &"a-2.workload".into())
+    );
+    assert_eq!(ask(control, "POST /elsewhere", "").0, 404);
+    drop(client);
+    let (code, account) = proxy.end();
+    assert_eq!(code, 0, "{account}");
+    for (name, statement) in [("a", "SELECT 'first'"), ("a-2", "SELECT 'second'")] {
+        let workload = directory.path().join(format!("{name}.workload"));
+        assert_eq!(statements(&workload), [statement]);
+    }
+    assert_eq!(account["schema"], "rehearse/capture-proxy/1");
+    for recording in account["recordings"].as_array().unwrap() {
+        let number = |name: &str| recording[name].as_u64().unwrap();
+        assert_eq!(
+            number("read_bytes") + number("lost_bytes") + number("passed_bytes"),
+            number("forwarded_bytes")
+        );
+        assert_eq!(number("statements"), 1);
+    }
+}
+
+#[test]
+fn what_a_killed_proxy_had_recorded_can_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut proxy = Running::start(directory.path(), "", &[]);
+    let mut client = proxy.client();
+    for number in 0..100 {
+        client.batch_execute(&format!("SELECT {number}")).unwrap();
+    }
+    // What is older than this is to be there.
+    std::thread::sleep(Duration::from_secs(4));
+    client.batch_execute("SELECT 'just now'").unwrap();
+    proxy.child.kill().unwrap();
+    proxy.child.wait().unwrap();
+    let workload = recover(directory.path().join("a.workload.partial"));
+    let found = statements(&workload);
+    let expected: Vec<String> = (0..100).map(|number| format!("SELECT {number}")).collect();
+    assert!(found.starts_with(&expected), "{found:?}");
+}
+
+#[test]
+fn a_full_disk_harms_no_traffic() {
+    let directory = tempfile::tempdir().unwrap();
+    // As a full disk: no file may become larger, and a write beyond that is refused, for root as well.
+    let limit = "trap '' XFSZ; ulimit -f 200;";
+    let proxy = Running::start(directory.path(), limit, &[]);
+    let mut client = proxy.client();
+    let begun = Instant::now();
+    let mut sent: u64 = 0;
+    // Texts that do not compress, until the recording has failed and for a while after.
+    let mut failed_at = None;
+    while failed_at.is_none_or(|failed_at| sent < failed_at + 500) {
+        assert!(begun.elapsed() < PATIENCE, "the disk was never full");
+        let text: String = (0..40)
+            .map(|part| format!("{:x}", mixed(sent * 40 + part)))
+            .collect();
+        let row = client.query_one(&format!("SELECT '{text}'"), &[]).unwrap();
+        assert_eq!(row.get::<_, String>(0), text);
+        sent += 1;
+        while let Ok(line) = proxy.told.try_recv() {
+            if line.contains("recording a.workload has failed") {
+                failed_at = Some(sent);
+            }
+        }
+    }
+    drop(client);
+    let (code, account) = proxy.end();
+    assert_eq!(code, 1, "{account}");
+    let recording = &account["recordings"][0];
+    assert_eq!(recording["complete"], false);
+    assert!(
+        recording["failure"].as_str().unwrap().contains("too large"),
+        "{recording}"
+    );
+    // Where there is room for it, the program itself has kept what there was.
+    let workload = match recording["recovered"].as_bool().unwrap() {
+        true => directory.path().join("a.workload"),
+        false => recover(directory.path().join("a.workload.partial")),
+    };
+    let found = statements(&workload);
+    assert!(found.len() > 100, "{}", found.len());
+}
+
+/// Numbers without a pattern (SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["capture", "proxy"])
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    };
+    let (upstream, output) = ("postgres://127.0.0.1:1", "a.workload");
+    for (listen, upstream, output, code, says) in [
+        ("nowhere", upstream, output, 2, "ADDRESS:PORT"),
+        ("127.0.0.1:0", upstream, "a", 2, "-o a.workload"),
+        (
+            "127.0.0.1:0",
+            "postgres://h?sslmode=no",
+            output,
+            2,
+            "sslmode is",
+        ),
+        (
+            "127.0.0.1:0",
+            "host=h target_session_attrs=primary",
+            output,
+            2,
+            "target_session_attrs",
+        ),
+        ("192.0.2.1:1", upstream, output, 3, "give another --listen"),
+    ] {
+        let (found, told) = run(&["--listen", listen, "--upstream", upstream, "-o", output]);
+        assert_eq!(found, Some(code), "{told}");
+        assert!(told.contains(says), "{told}");
+    }
+    assert!(
+        std::fs::read_dir(directory.path())
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
