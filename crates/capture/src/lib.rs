@@ -11,11 +11,13 @@
 
 pub mod conversation;
 pub mod log;
+mod mask;
 pub mod pcap;
 pub mod proxy;
 pub mod settings;
 mod sink;
 mod slice;
 
+pub use mask::MaskSink;
 pub use sink::{Collected, Counted, EventSink, SinkError};
 pub use slice::SliceSink;

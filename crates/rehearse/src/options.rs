@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod encrypting;
+pub mod masking;
 pub mod observing;
 pub mod pace;
 pub mod pcap;
@@ -13,6 +15,8 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 
+use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
+use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
@@ -35,6 +39,9 @@ pub struct Program {
     /// Its log.
     #[command(flatten)]
     pub log: LogArgs,
+    /// The key of what it reads.
+    #[command(flatten)]
+    pub keys: KeyArgs,
 }
 
 /// What to do.
@@ -46,6 +53,10 @@ pub enum Command {
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
     Slice(Box<SliceWorkload>),
+    /// Make a key file for encrypted workloads.
+    Key(KeyCommand),
+    /// Mask the values of workloads and dumps.
+    Mask(Box<MaskCommand>),
     /// Replay a workload against a server, session by session.
     Replay(Box<Replay>),
     /// Say what happened in a run.
@@ -125,6 +136,12 @@ pub struct CaptureLog {
     /// Which part of it to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// `rehearse capture settings`

@@ -3,6 +3,8 @@
 pub mod capture;
 pub mod compare;
 pub mod inspect;
+pub mod key;
+pub mod mask;
 mod narration;
 mod part;
 pub mod recover;

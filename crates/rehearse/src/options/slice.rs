@@ -7,6 +7,8 @@ use clap::Args;
 use workload::rewrite::{Choice, Filter, Moment, Pattern, Slice, StatementKind};
 
 use crate::ending::Failure;
+use crate::options::encrypting::EncryptArgs;
+use crate::options::masking::MaskArgs;
 
 /// `rehearse slice`
 #[derive(Debug, Args)]
@@ -23,6 +25,12 @@ pub struct SliceWorkload {
     /// Which part.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// Which part to keep.

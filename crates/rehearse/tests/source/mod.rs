@@ -59,8 +59,7 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            // Where Cargo builds; a crate has the name as well.
-            if !path.ends_with("target") || path.ends_with("crates/target") {
+            if !path.ends_with("target") || path.join("Cargo.toml").is_file() {
                 find(&path, files);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
