@@ -23,6 +23,10 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// most.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
+/// The end of the year 9999, in microseconds since 1970-01-01 UTC: a later time in a file, or one before
+/// 1970, is taken as the nearest that can be reckoned with.
+const TIME_US_MAX: i64 = 253_402_300_799_999_999;
+
 /// More interfaces than any machine has: a file that is not what it says.
 const INTERFACES_MAX: usize = 65_536;
 
@@ -416,8 +420,9 @@ impl PacketFile {
         }
     }
 
-    fn put(&mut self, top: Top) {
+    fn put(&mut self, mut top: Top) {
         self.packets += 1;
+        top.at_us = top.at_us.clamp(0, TIME_US_MAX);
         self.top = Some(top);
     }
 

@@ -166,3 +166,23 @@ fn a_block_that_cannot_be_ends_the_file_and_is_named() {
         assert!(said.contains(word) && said.contains("packet 1"), "{said}");
     }
 }
+
+#[test]
+fn times_that_cannot_be_are_the_nearest_that_can() {
+    let mut body = [0; 20].to_vec();
+    body[4..12].fill(0xff);
+    // An offset of as many seconds as there are, in either direction.
+    for (offset, expected) in [(i64::MAX, TIME_US_MAX), (i64::MIN, 0)] {
+        let mut interface = [1, 0, 0, 0, 0, 0, 0, 0].to_vec();
+        interface.extend([9, 0, 1, 0, 6, 0, 0, 0, 14, 0, 8, 0]);
+        interface.extend(offset.to_le_bytes());
+        let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+        let blocks = [
+            block(0x0a0d_0d0a, false, &section),
+            block(1, false, &interface),
+            block(6, false, &body),
+        ];
+        let (read, _) = read(blocks.concat());
+        assert_eq!(read[0].at_us, expected);
+    }
+}

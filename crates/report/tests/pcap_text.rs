@@ -1,0 +1,78 @@
+//! A capture's account of packets as a reader sees it.
+
+use std::collections::BTreeMap;
+
+use capture::conversation::{Account, Unreadable};
+use capture::pcap::{PcapAccount, PcapReport, PcapSource};
+use report::{PcapView, TextStyle, pcap_text, to_json};
+
+fn view() -> PcapView {
+    let account = PcapAccount {
+        packets: 1_010,
+        segments: 1_000,
+        segments_cut: 7,
+        fragments: 3,
+        connections: 5,
+        from_the_start: 4,
+        payload_bytes: 5_000,
+        delivered_bytes: 4_900,
+        retransmitted_bytes: 100,
+        lost_bytes: 2_048,
+        gaps: 2,
+        dropped: 1_234,
+        conversation: Account {
+            unreadable: BTreeMap::from([(Unreadable::Tls, 3), (Unreadable::Replication, 1)]),
+            ..Account::default()
+        },
+        ..PcapAccount::default()
+    };
+    let source = PcapSource {
+        damage: Some("it ends within a packet".to_owned()),
+        ..PcapSource::default()
+    };
+    PcapView::new(&PcapReport {
+        sources: vec![source],
+        account,
+    })
+}
+
+#[test]
+fn every_packet_is_somewhere_and_what_is_missing_is_said() {
+    let view = view();
+    assert!(view.adds_up());
+    let text = pcap_text::render_text(&view, &TextStyle::default());
+    // As it would be without the ends of lines.
+    let text: Vec<&str> = text.split_whitespace().collect();
+    let text = text.join(" ");
+    for words in [
+        "nothing was written",
+        "packets read 1,010",
+        "of the port 1,000 5 connections that said something, 4 of them from the start",
+        "cut 7 their payload was cut by a snap length",
+        "fragments 3",
+        "lost 2.00 KiB in 2 pieces",
+        "1,234 packets were dropped before they could be captured",
+        "1 connection was there before the capture",
+        "it ends within a packet",
+        "3 connections are encrypted with TLS: their statements cannot be read",
+        "1 connection replicates: it was passed over",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("add up"), "{text}");
+    let again: PcapView = serde_json::from_str(&to_json(&view)).unwrap();
+    assert_eq!(again, view);
+}
+
+#[test]
+fn what_does_not_add_up_is_ours() {
+    for change in [
+        (|view: &mut PcapView| view.packets += 1) as fn(&mut PcapView),
+        |view| view.delivered_bytes += 1,
+    ] {
+        let mut view = view();
+        change(&mut view);
+        let text = pcap_text::render_text(&view, &TextStyle::default());
+        assert!(text.contains("do not add up"), "{text}");
+    }
+}
