@@ -13,9 +13,11 @@ pub mod conversation;
 pub mod log;
 pub mod pcap;
 pub mod proxy;
+mod mask;
 pub mod settings;
 mod sink;
 mod slice;
 
+pub use mask::MaskSink;
 pub use sink::{Collected, Counted, EventSink, SinkError};
 pub use slice::SliceSink;

@@ -37,6 +37,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Capture(options) => commands::capture::run(options),
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Slice(options) => commands::slice::run(&options),
+        Command::Mask(options) => commands::mask::run(&options),
         Command::Replay(options) => commands::replay::run(&options),
         Command::Summary(options) => commands::summary::run(&options),
         Command::Compare(options) => commands::compare::run(&options),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod masking;
 pub mod observing;
 pub mod pace;
 pub mod pcap;
@@ -13,6 +14,7 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 
+use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
@@ -46,6 +48,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
     Slice(Box<SliceWorkload>),
+    /// Mask the values of workloads and dumps.
+    Mask(Box<MaskCommand>),
     /// Replay a workload against a server, session by session.
     Replay(Box<Replay>),
     /// Say what happened in a run.
@@ -125,6 +129,9 @@ pub struct CaptureLog {
     /// Which part of it to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
 }
 
 /// `rehearse capture settings`

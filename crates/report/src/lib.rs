@@ -3,8 +3,9 @@
 //! A view is what is shown of a result: plain types of their own, apart from the domain, which may
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
-//! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`fitness_text`],
-//! [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one can run.
+//! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
+//! [`fitness_text`], [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
+//! can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
 //! writes the text. Deliberately absent: printing, files, knowledge of a terminal (the program
@@ -22,8 +23,8 @@ pub use html::inspect_page;
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, pcap_text,
-    proxy_text, run_text, settings_text, slice_text,
+    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, mask_text,
+    pcap_text, proxy_text, run_text, settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -43,6 +44,7 @@ pub use view::inspect::{
     TableUpkeepView,
 };
 pub use view::latency::LatencyView;
+pub use view::mask::{KeptView, MaskView, MaskedValuesView};
 pub use view::message::Literals;
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
 pub use view::proxy::{

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::rewrite::SliceAccount;
+use crate::rewrite::mask::{MaskAccount, Masker};
 
 /// The manifest's kind.
 pub const KIND: &str = "workload";
@@ -49,6 +50,34 @@ pub struct SliceNote {
     pub account: SliceAccount,
 }
 
+/// One masking that a workload went through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaskNote {
+    /// The key's fingerprint, which tells it from others; never the key.
+    pub key: String,
+    /// Values that were to stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_values: Vec<String>,
+    /// Statements that were to stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_statements: Vec<String>,
+    /// What became of every value.
+    pub account: MaskAccount,
+}
+
+impl MaskNote {
+    /// Of what a masker has done so far.
+    pub fn of(masker: &Masker) -> Self {
+        let (keep_values, keep_statements) = masker.mask().kept();
+        MaskNote {
+            key: masker.mask().key().fingerprint().to_owned(),
+            keep_values,
+            keep_statements,
+            account: masker.account().clone(),
+        }
+    }
+}
+
 /// One file that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
@@ -88,6 +117,9 @@ pub struct WorkloadInfo {
     /// The last of them, in microseconds from the workload's start.
     #[serde(default)]
     pub server_to_us: i64,
+    /// The maskings that it went through, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masked: Vec<MaskNote>,
     /// The workload was recovered from an unfinished one; it ends early.
     #[serde(default)]
     pub recovered: bool,

@@ -37,7 +37,7 @@ pub use archive::{ArchiveError, Unfinished};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
-pub use format::{FORMAT, KIND, Provenance, SliceNote, SourceFile, WorkloadInfo};
+pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};
 pub use reader::WorkloadReader;

@@ -9,7 +9,7 @@ use archive::{ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, Table
 
 use crate::event::Unreplayable;
 use crate::event_ref::{EventRef, KindRef};
-use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::format::{FORMAT, KIND, MaskNote, Provenance, WorkloadInfo};
 use crate::packed::PackedEvents;
 use crate::rewrite::without_secrets;
 use crate::server_event::ServerEvent;
@@ -274,6 +274,11 @@ impl WorkloadWriter {
             Some(archive) => self.server.push(archive, event),
             None => Ok(()),
         }
+    }
+
+    /// Says that what it was given is masked.
+    pub fn note_masks(&mut self, notes: impl IntoIterator<Item = MaskNote>) {
+        self.info.masked.extend(notes);
     }
 
     /// Sorts what is left, writes the manifest, syncs and renames.

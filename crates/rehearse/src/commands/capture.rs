@@ -8,19 +8,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
-use ::capture::{Counted, EventSink, SinkError, SliceSink};
+use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{
-    CaptureView, FitnessView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
+    CaptureView, FitnessView, MaskView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
     capture_text, fitness_text, to_json,
 };
+use workload::rewrite::mask::Masker;
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter};
+use workload::{EventRef, MaskNote, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::options::masking::MaskArgs;
 use crate::options::slice::SliceArgs;
 use crate::options::{Capture, CaptureLog, Format, Source};
 use crate::terminal;
@@ -52,7 +54,7 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
             Format::Azure => LogFormat::Azure,
             Format::Cnpg => LogFormat::Cnpg,
         }),
-        &options.slice,
+        (&options.slice, &options.masking),
         &interrupt,
     )?;
     show(&captured, options.json);
@@ -74,8 +76,8 @@ pub fn capture_files(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let files = Sources::Files(log::select(files).map_err(failure)?);
-    let everything = SliceArgs::default();
-    let captured = capture(files, Some(output), None, None, &everything, interrupt)?;
+    let everything = (&SliceArgs::default(), &MaskArgs::default());
+    let captured = capture(files, Some(output), None, None, everything, interrupt)?;
     show(&captured, false);
     Ok(())
 }
@@ -90,9 +92,10 @@ fn capture(
     output: Option<&Path>,
     prefix: Option<String>,
     format: Option<LogFormat>,
-    slice: &SliceArgs,
+    (slice, masking): (&SliceArgs, &MaskArgs),
     interrupt: &Interrupt,
 ) -> Result<CapturedLog, Failure> {
+    let masker = masking.masker()?;
     let slicer = slice.slice()?.map(|slice| Slicer::new(slice, None));
     let given: BTreeMap<String, String> = [
         ("prefix", prefix.clone()),
@@ -171,16 +174,16 @@ fn capture(
             result.and_then(|report| {
                 let (counted, account) = sink.sink.finish()?;
                 let span_us = counted.span_us();
-                Ok((report, span_us, counted.statements, account))
+                Ok((report, span_us, counted.statements, account, None))
             })
         }
         Some(output) => {
             let sliced = (slicer, slice.given());
-            write(log_options, output, given, sliced, interrupt)
+            write(log_options, output, given, sliced, masker, interrupt)
         }
     };
     bar.finish_and_clear();
-    let (mut report, span_us, statements, account) = result?;
+    let (mut report, span_us, statements, account, masked) = result?;
     report.left_out.splice(..0, selection.left_out);
     let mut view = view(&report);
     (view.statements, view.span_us) = (statements, span_us);
@@ -188,30 +191,35 @@ fn capture(
         view.sessions = account.sessions_kept;
         view.slice = Some(SliceView::new(&account));
     }
+    view.mask = masked.as_ref().map(MaskView::new);
     if let Some(output) = output {
         view.workload = output.display().to_string();
     }
     Ok(CapturedLog { report, view })
 }
 
-/// What was read, its span in microseconds, its statements, and what a slice left out.
-type Captured = (LogReport, i64, u64, Option<SliceAccount>);
+/// What was read, its span in microseconds, its statements, what a slice left out, and what was
+/// masked.
+type Captured = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
 
 fn write(
     log_options: LogOptions<'_>,
     output: &Path,
     options: BTreeMap<String, String>,
     (slicer, slice_options): (Option<Slicer>, BTreeMap<String, Vec<String>>),
+    masker: Option<Masker>,
     interrupt: Option<&Interrupt>,
 ) -> Result<Captured, Failure> {
     must_be_a_workloads_name(output)?;
     let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
     let mut sink = Stoppable {
-        sink: SliceSink::new(writer, slicer),
+        sink: SliceSink::new(MaskSink::new(writer, masker), slicer),
         interrupt,
     };
     let report = log::capture(log_options, &mut sink).map_err(failure)?;
-    let (writer, account) = sink.sink.finish()?;
+    let (sink, account) = sink.sink.finish()?;
+    let (mut writer, masked) = sink.finish();
+    writer.note_masks(masked.clone());
     let provenance = Provenance {
         source_kind: "log".to_owned(),
         sources: report
@@ -232,7 +240,7 @@ fn write(
             .collect(),
     };
     let info = writer.finish(provenance)?;
-    Ok((report, info.span_us, info.statements, account))
+    Ok((report, info.span_us, info.statements, account, masked))
 }
 
 /// Refuses another name than NAME.workload.

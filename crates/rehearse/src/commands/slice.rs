@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use report::{SliceView, slice_text, to_json};
+use ::capture::{EventSink, MaskSink, SinkError};
+use report::{MaskView, SliceView, slice_text, to_json};
+use workload::rewrite::mask::Masker;
 use workload::rewrite::{SessionRecords, Slice, SliceAccount, SliceError, Slicer};
 use workload::{
-    ArchiveError, EventKind, Session, SliceNote, WorkloadInfo, WorkloadReader, WorkloadWriter,
+    EventKind, MaskNote, Session, SliceNote, WorkloadInfo, WorkloadReader, WorkloadWriter,
 };
 
 use crate::commands::capture::must_be_a_workloads_name;
@@ -19,24 +21,26 @@ use crate::terminal;
 pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     let Some(slice) = options.slice.slice()? else {
         return Err(Failure::usage(
-            "nothing says which part to keep; give --from, --to, --database, --user, --application, --statement or --kind",
+            "nothing says which part to keep; give --from, --to, --database, --user, --application, --statement or --kind (to mask all of it, `rehearse mask workload`)",
         ));
     };
     must_be_a_workloads_name(&options.output)?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let reader = WorkloadReader::open(&options.workload)?;
-    let (info, account) = cut(
+    let masker = options.masking.masker()?;
+    let (info, account, masked) = cut_masked(
         &reader,
-        slice,
-        options.slice.given(),
+        (slice, options.slice.given()),
+        masker,
         &options.output,
         &interrupt,
     )?;
-    let view = SliceView::new(&account).of(
+    let mut view = SliceView::new(&account).of(
         &options.workload.display().to_string(),
         &options.output.display().to_string(),
         &info,
     );
+    view.mask = masked.as_ref().map(MaskView::new);
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {
@@ -58,24 +62,37 @@ pub fn cut(
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<(WorkloadInfo, SliceAccount), Failure> {
+    cut_masked(reader, (slice, given), None, output, interrupt)
+        .map(|(info, account, _)| (info, account))
+}
+
+fn cut_masked(
+    reader: &WorkloadReader,
+    (slice, given): (Slice, BTreeMap<String, Vec<String>>),
+    masker: Option<Masker>,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<(WorkloadInfo, SliceAccount, Option<MaskNote>), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut slicer = Slicer::new(slice, Some(start_us));
-    let mut writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
+    let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
+    let mut writer = MaskSink::new(writer, masker);
     let mut records = SessionRecords::new(reader.sessions()?);
     let mut server_events = reader.server_events()?.peekable();
-    let mut told_until = |slicer: &mut Slicer, writer: &mut WorkloadWriter, now_us: i64| {
-        while let Some(item) = server_events.next_if(|item| {
-            item.as_ref()
-                .map_or(true, |(event, _)| event.at_us <= now_us)
-        }) {
-            let (mut event, _) = item?;
-            event.at_us += start_us;
-            if slicer.takes_server_event(event.at_us, event.session) {
-                writer.server_event(event)?;
+    let mut told_until =
+        |slicer: &mut Slicer, writer: &mut MaskSink<WorkloadWriter>, now_us: i64| {
+            while let Some(item) = server_events.next_if(|item| {
+                item.as_ref()
+                    .map_or(true, |(event, _)| event.at_us <= now_us)
+            }) {
+                let (mut event, _) = item?;
+                event.at_us += start_us;
+                if slicer.takes_server_event(event.at_us, event.session) {
+                    writer.server_event(event)?;
+                }
             }
-        }
-        Ok::<(), ArchiveError>(())
-    };
+            Ok::<(), Failure>(())
+        };
     for item in reader.events()? {
         if interrupt.is_asked() {
             return Err(Failure::could_not(
@@ -99,6 +116,8 @@ pub fn cut(
         }
     }
     let account = slicer.finish()?;
+    let (mut writer, masked) = writer.finish();
+    writer.note_masks(reader.info().masked.iter().chain(&masked).cloned());
     let mut provenance = reader.info().provenance.clone();
     provenance.slices.push(SliceNote {
         workload: reader.path().display().to_string(),
@@ -107,21 +126,27 @@ pub fn cut(
         account: account.clone(),
     });
     let info = writer.finish(provenance)?;
-    Ok((info, account))
+    Ok((info, account, masked))
 }
 
 /// A session's record, with the times of a reader, goes to the writer if something of it is kept.
 fn end(
     slicer: &mut Slicer,
-    writer: &mut WorkloadWriter,
+    writer: &mut MaskSink<WorkloadWriter>,
     mut record: Session,
     start_us: i64,
-) -> Result<(), ArchiveError> {
+) -> Result<(), SinkError> {
     record.start_us += start_us;
     record.end_us += start_us;
     slicer
         .session(record)
         .map_or(Ok(()), |record| writer.session(record))
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Self {
+        Failure::could_not(error)
+    }
 }
 
 impl From<SliceError> for Failure {

@@ -7,6 +7,7 @@ use clap::Args;
 use workload::rewrite::{Choice, Filter, Moment, Pattern, Slice, StatementKind};
 
 use crate::ending::Failure;
+use crate::options::masking::MaskArgs;
 
 /// `rehearse slice`
 #[derive(Debug, Args)]
@@ -23,6 +24,9 @@ pub struct SliceWorkload {
     /// Which part.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
 }
 
 /// Which part to keep.

@@ -2,6 +2,7 @@
 
 use crate::text::amount::{count, counted, duration};
 use crate::text::line::{cut, one_line, wrapped};
+use crate::text::mask_text;
 use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
@@ -79,6 +80,9 @@ pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
     }
     if let Some(slice) = &view.slice {
         lines.extend(slice_text::account(slice, *style));
+    }
+    if let Some(mask) = &view.mask {
+        lines.extend(mask_text::account(mask, *style));
     }
     lines.push(String::new());
     lines.join("\n")

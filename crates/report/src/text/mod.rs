@@ -12,6 +12,7 @@ pub mod inspect_text;
 pub(crate) mod line;
 pub mod pcap_text;
 pub mod proxy_text;
+pub mod mask_text;
 pub mod run_text;
 pub mod settings_text;
 pub mod slice_text;

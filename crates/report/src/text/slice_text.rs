@@ -2,6 +2,7 @@
 
 use crate::text::amount::{count, counted, duration};
 use crate::text::line::{cut, one_line};
+use crate::text::mask_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::slice::SliceView;
@@ -18,6 +19,9 @@ pub fn render_text(view: &SliceView, style: &TextStyle) -> String {
     );
     let mut lines = vec![style.paint(Tone::Heading, &heading)];
     lines.extend(account(view, *style));
+    if let Some(mask) = &view.mask {
+        lines.extend(mask_text::account(mask, *style));
+    }
     lines.push(String::new());
     lines.join("\n")
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::view::fitness::FitnessView;
+use crate::view::mask::MaskView;
 use crate::view::slice::SliceView;
 use crate::view::sources::SourcesView;
 
@@ -51,6 +52,9 @@ pub struct CaptureView {
     /// What became of the events, where only a slice was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<SliceView>,
+    /// What became of the values, where they were masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskView>,
 }
 
 /// What was left out for one reason.

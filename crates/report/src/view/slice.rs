@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use workload::WorkloadInfo;
 use workload::rewrite::SliceAccount;
 
+use crate::view::mask::MaskView;
+
 /// What became of every event: `events` = `kept` + `prelude` + all of `left_out`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceView {
@@ -54,6 +56,9 @@ pub struct SliceView {
     pub preludes_cut: u64,
     /// Temporary objects that are made anew, without what was in them.
     pub temporary_objects: u64,
+    /// What became of the values, where they were masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskView>,
 }
 
 /// What was left out for one reason.

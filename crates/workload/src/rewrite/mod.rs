@@ -22,6 +22,7 @@ mod effects;
 mod filter;
 mod held;
 mod items;
+pub mod mask;
 mod moment;
 mod parts;
 mod pattern;

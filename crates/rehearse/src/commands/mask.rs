@@ -1,0 +1,241 @@
+//! `rehearse mask`: keys, workloads and dumps.
+
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use capture::{EventSink, MaskSink};
+use report::{MaskView, mask_text, to_json};
+use workload::rewrite::mask::{CopyFormat, Mask, MaskedValues, Masker};
+use workload::{MaskNote, WorkloadReader, WorkloadWriter};
+
+use crate::commands::capture::must_be_a_workloads_name;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::masking::{
+    KeepArgs, MaskAction, MaskArgs, MaskCommand, MaskDump, MaskValues, MaskWorkload, random_key,
+    read_key,
+};
+use crate::terminal;
+
+/// Does what was asked for.
+pub fn run(options: &MaskCommand) -> Result<Ending, Failure> {
+    match &options.action {
+        MaskAction::Key { file } => key(file),
+        MaskAction::Workload(options) => workload(options),
+        MaskAction::Dump(options) => dump(options),
+        MaskAction::Values(options) => values(options),
+    }
+}
+
+fn key(file: &Path) -> Result<Ending, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let secret = random_key()?;
+    let mut made = std::fs::OpenOptions::new();
+    let made = made.write(true).create_new(true).mode(0o600).open(file);
+    made.and_then(|mut made| writeln!(made, "{secret}"))
+        .map_err(|error| {
+            Failure::usage(format!(
+                "the key file {} cannot be made ({error}); give the name of a new file",
+                file.display()
+            ))
+        })?;
+    let key = read_key(file)?;
+    terminal::say_line(&format!(
+        "{}: a key for masking, {}; who has it can tell which values were masked",
+        file.display(),
+        key.fingerprint()
+    ));
+    Ok(Ending::Done)
+}
+
+fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
+    must_be_a_workloads_name(&options.output)?;
+    let given = MaskArgs {
+        mask: Some(options.mask.clone()),
+        keep: options.keep.clone(),
+    };
+    let masker = given.masker()?.expect("there is a key");
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let reader = WorkloadReader::open(&options.workload)?;
+    let note = whole(&reader, masker, &options.output, &interrupt)?;
+    let view = MaskView {
+        of: options.workload.display().to_string(),
+        workload: options.output.display().to_string(),
+        ..MaskView::new(&note)
+    };
+    match options.json {
+        true => terminal::say_line(&to_json(&view)),
+        false => terminal::say(&mask_text::render_text(&view, &terminal::style())),
+    }
+    Ok(Ending::Done)
+}
+
+/// Writes all of a workload, masked.
+fn whole(
+    reader: &WorkloadReader,
+    masker: Masker,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<MaskNote, Failure> {
+    let start_us = reader.info().provenance.start_wall_us;
+    let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
+    let mut sink = MaskSink::new(writer, Some(masker));
+    for item in reader.server_events()? {
+        let (mut event, _) = item?;
+        event.at_us += start_us;
+        sink.server_event(event).map_err(Failure::could_not)?;
+    }
+    for item in reader.events()? {
+        if interrupt.is_asked() {
+            return Err(Failure::could_not(
+                "the masking was stopped; nothing of it is left, and the workload is as it was",
+            ));
+        }
+        let (mut event, _) = item?;
+        event.due_us += start_us;
+        sink.event(&event.borrowed()).map_err(Failure::could_not)?;
+    }
+    for item in reader.sessions()? {
+        let mut session = item?;
+        session.start_us += start_us;
+        session.end_us += start_us;
+        sink.session(session).map_err(Failure::could_not)?;
+    }
+    let (mut writer, note) = sink.finish();
+    let note = note.expect("there is a masker");
+    writer.note_masks(reader.info().masked.iter().cloned().chain([note.clone()]));
+    writer.finish(reader.info().provenance.clone())?;
+    Ok(note)
+}
+
+fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {
+    let keep = KeepArgs {
+        mask_keep: keep.to_vec(),
+        mask_keep_statement: Vec::new(),
+    };
+    keep.mask(read_key(key)?)
+}
+
+/// The lines of standard input, each with its end, become what `masked` writes.
+fn filter(
+    mut masked: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let read = |error| Failure::could_not(format!("standard input cannot be read: {error}"));
+    let written = |error| Failure::could_not(format!("standard output takes no more: {error}"));
+    let mut input = BufReader::with_capacity(1 << 18, std::io::stdin().lock());
+    let mut output = BufWriter::with_capacity(1 << 18, std::io::stdout().lock());
+    let (mut line, mut out) = (Vec::new(), Vec::new());
+    while input.read_until(b'\n', &mut line).map_err(read)? > 0 {
+        masked(&line, &mut out)?;
+        // What was not written stays for the next line: a row of CSV may have several.
+        if out.is_empty() {
+            continue;
+        }
+        output.write_all(&out).map_err(written)?;
+        line.clear();
+        out.clear();
+    }
+    output
+        .write_all(&line)
+        .and_then(|()| output.flush())
+        .map_err(written)
+}
+
+fn values(options: &MaskValues) -> Result<Ending, Failure> {
+    let mask = mask_of(&options.mask, &options.mask_keep)?;
+    let format = CopyFormat::of(if options.csv {
+        "copy t from stdin csv"
+    } else {
+        "copy t from stdin"
+    });
+    let wanted = |place: usize| {
+        options.columns.is_empty()
+            || options
+                .columns
+                .iter()
+                .any(|column| *column as usize == place + 1)
+    };
+    let mut counts = MaskedValues::default();
+    filter(|row, out| {
+        let quotes = row.iter().filter(|byte| **byte == b'"').count();
+        if !options.csv || quotes.is_multiple_of(2) {
+            mask.copy_row(&format, row, wanted, &mut counts, out);
+        }
+        Ok(())
+    })?;
+    tell(&mask, &counts);
+    Ok(Ending::Done)
+}
+
+fn dump(options: &MaskDump) -> Result<Ending, Failure> {
+    let mask = mask_of(&options.mask, &options.mask_keep)?;
+    let mut counts = MaskedValues::default();
+    let mut unused: Vec<&str> = options.keep_column.iter().map(String::as_str).collect();
+    // Which columns of the table to mask, while its rows come.
+    let mut table: Option<(CopyFormat, Vec<bool>)> = None;
+    let mut inserts = false;
+    filter(|line, out| {
+        if let Some((format, wanted)) = &table {
+            mask.copy_row(
+                format,
+                line,
+                |place| wanted.get(place).copied().unwrap_or(true),
+                &mut counts,
+                out,
+            );
+            if line.trim_ascii_end() == b"\\." {
+                table = None;
+            }
+            return Ok(());
+        }
+        out.extend_from_slice(line);
+        inserts |= line.starts_with(b"INSERT INTO ");
+        let text = String::from_utf8_lossy(line);
+        let Some((name, columns)) = copied_columns(&text) else {
+            return Ok(());
+        };
+        let wanted = columns.iter().map(|column| {
+            let whole = format!("{name}.{column}");
+            let is = |kept: &str| {
+                whole == kept
+                    || whole
+                        .split_once('.')
+                        .is_some_and(|(_, short)| short == kept)
+            };
+            unused.retain(|kept| !is(kept));
+            !options.keep_column.iter().any(|kept| is(kept))
+        });
+        table = Some((CopyFormat::of(&text), wanted.collect()));
+        Ok(())
+    })?;
+    tell(&mask, &counts);
+    if let Some(column) = unused.first() {
+        return Err(Failure::usage(format!(
+            "--keep-column {column}: no table of the dump has it, and what was written is masked without it; give TABLE.COLUMN as the dump names them"
+        )));
+    }
+    if inserts {
+        return Err(Failure::usage(
+            "the dump has rows as INSERT statements, which were passed on as they are: do not give them away; make the dump without --inserts and --column-inserts",
+        ));
+    }
+    Ok(Ending::Done)
+}
+
+/// The table and the columns of `COPY schema.table (a, "b c") FROM stdin;`, without quotes.
+fn copied_columns(line: &str) -> Option<(String, Vec<String>)> {
+    let rest = line.strip_prefix("COPY ")?;
+    let (target, _) = rest.rsplit_once(") FROM stdin")?;
+    let (table, columns) = target.split_once(" (")?;
+    let plain = |name: &str| name.replace('"', "");
+    Some((plain(table), columns.split(", ").map(plain).collect()))
+}
+
+fn tell(mask: &Mask, counts: &MaskedValues) {
+    terminal::note(&format!(
+        "{} of {} values masked with the key {}",
+        counts.masked,
+        counts.values,
+        mask.key().fingerprint()
+    ));
+}

@@ -1,0 +1,183 @@
+//! The key, and what is drawn from it: a keyed hash, and keyed permutations of small sets.
+
+use std::fmt;
+use std::hash::Hasher;
+
+use sha2::{Digest, Sha256};
+use siphasher::sip::SipHasher24;
+
+/// A key file has at least so many bytes: a short one could be guessed from its fingerprint.
+const KEY_BYTES_MIN: usize = 16;
+/// A Feistel network of four rounds is a pseudo-random permutation (Luby and Rackoff); small sets
+/// want some more.
+const ROUNDS: u8 = 8;
+
+/// What masked values hang on. Whoever has it can try values until one fits.
+#[derive(Clone)]
+pub struct MaskKey {
+    keys: (u64, u64),
+    fingerprint: String,
+}
+
+impl fmt::Debug for MaskKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MaskKey({})", self.fingerprint)
+    }
+}
+
+/// A key that is too short to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a key for masking has at least {KEY_BYTES_MIN} bytes, this has {bytes}; make one with `rehearse mask key FILE`"
+)]
+pub struct KeyTooShort {
+    /// How many it has, without white space around them.
+    pub bytes: usize,
+}
+
+impl MaskKey {
+    /// Of the content of a key file; white space at its ends is no part of it.
+    ///
+    /// # Errors
+    /// Where it is too short.
+    pub fn new(secret: &[u8]) -> Result<Self, KeyTooShort> {
+        let secret = secret.trim_ascii();
+        if secret.len() < KEY_BYTES_MIN {
+            return Err(KeyTooShort {
+                bytes: secret.len(),
+            });
+        }
+        let derive = |label: &[u8]| {
+            let mut hash = Sha256::new();
+            hash.update(label);
+            hash.update(secret);
+            hash.finalize()
+        };
+        let key = derive(b"rehearse mask key 1\n");
+        let word =
+            |from: usize| u64::from_le_bytes(key[from..from + 8].try_into().expect("eight bytes"));
+        let fingerprint = derive(b"rehearse mask fingerprint 1\n");
+        Ok(MaskKey {
+            keys: (word(0), word(8)),
+            fingerprint: fingerprint[..8]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        })
+    }
+
+    /// Tells keys apart, and says nothing else of them.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// A keyed hash (SipHash-2-4, a pseudo-random function of 128-bit keys) of a text in a domain.
+    pub(super) fn hash(&self, domain: Domain, tweak: u64, bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.keys.0, self.keys.1);
+        hasher.write_u8(domain as u8);
+        hasher.write_u64(tweak);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// A permutation of the numbers below `size`, one for each domain and tweak. Numbers that are
+    /// not below it stay.
+    pub(super) fn permute(&self, domain: Domain, tweak: u64, size: u128, number: u128) -> u128 {
+        if size <= 1 || number >= size {
+            return number;
+        }
+        let bits = 128 - (size - 1).leading_zeros();
+        let low_bits = bits / 2;
+        let mut walked = number;
+        // The network permutes the numbers of so many bits; those that lie outside are walked over,
+        // which is a permutation of those inside. At most about half of all lie outside.
+        loop {
+            walked = self.feistel(domain, tweak, (bits - low_bits, low_bits), walked);
+            if walked < size {
+                return walked;
+            }
+        }
+    }
+
+    fn feistel(
+        &self,
+        domain: Domain,
+        tweak: u64,
+        (high_bits, low_bits): (u32, u32),
+        number: u128,
+    ) -> u128 {
+        let mask = |bits: u32| (1u128 << bits) - 1;
+        let (mut high, mut low) = (number >> low_bits, number & mask(low_bits));
+        for round in 0..ROUNDS {
+            // Each half is changed in turn by what the other says, so that they may differ in size.
+            let (changed, by, bits) = match round % 2 {
+                0 => (&mut high, low, high_bits),
+                _ => (&mut low, high, low_bits),
+            };
+            let mut hasher = SipHasher24::new_with_keys(self.keys.0, self.keys.1);
+            hasher.write_u8(domain as u8);
+            hasher.write_u64(tweak);
+            hasher.write_u8(round);
+            hasher.write_u32(bits);
+            hasher.write_u128(by);
+            *changed ^= u128::from(hasher.finish()) & mask(bits);
+        }
+        (high << low_bits) | low
+    }
+
+    /// Bytes that look random, as many as are asked for.
+    pub(super) fn stream(&self, domain: Domain, seed: u64) -> impl Iterator<Item = u8> + '_ {
+        (0u64..).flat_map(move |block| self.hash(domain, seed, &block.to_le_bytes()).to_le_bytes())
+    }
+}
+
+/// What a value is: values of one domain never hang on those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Domain {
+    Integer = 1,
+    Fraction,
+    Digits,
+    Day,
+    Time,
+    Word,
+    LongWord,
+    Uuid,
+    Address,
+    Hex,
+    Bytes,
+    Bits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn small_sets_are_permuted_and_keys_differ() {
+        let one = MaskKey::new(b"0123456789abcdef").unwrap();
+        let other = MaskKey::new(b"0123456789abcdeF\n").unwrap();
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        for size in [1, 2, 3, 9, 23, 59, 90, 900, 22_768] {
+            let of = |key: &MaskKey| -> Vec<u128> {
+                (0..size)
+                    .map(|number| key.permute(Domain::Integer, 7, size, number))
+                    .collect()
+            };
+            let permuted = of(&one);
+            assert!(permuted.iter().all(|number| *number < size));
+            assert_eq!(permuted.iter().collect::<HashSet<_>>().len() as u128, size);
+            if size > 20 {
+                assert_ne!(permuted, of(&other), "{size}");
+                let fixed = (0..size).filter(|at| permuted[*at as usize] == *at).count();
+                assert!(fixed < 12, "{fixed} of {size} stay");
+            }
+        }
+    }
+
+    #[test]
+    fn short_keys_are_refused() {
+        assert_eq!(MaskKey::new(b" secret \n").unwrap_err().bytes, 6);
+    }
+}

@@ -1,0 +1,245 @@
+//! Literals in all their spellings: what value stands there, and how to write another in its place.
+//!
+//! PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal is itself.
+
+use std::borrow::Cow;
+
+/// A literal's spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling<'a> {
+    /// `$1`: no literal.
+    Placeholder,
+    /// `42`, `-1.5e3`, `0x1F`, `1_000`.
+    Number,
+    /// `'…'` and `N'…'`, with what stands before the quote.
+    Plain(&'a str),
+    /// `E'…'`.
+    Escapes(&'a str),
+    /// `U&'…'`.
+    Unicode(&'a str),
+    /// `B'…'`.
+    Bits(&'a str),
+    /// `X'…'`.
+    HexBits(&'a str),
+    /// `$tag$…$tag$`, with the tag.
+    Dollars(&'a str),
+}
+
+impl<'a> Spelling<'a> {
+    /// The spelling of a token, and what stands within.
+    pub(super) fn of(token: &'a str) -> (Self, &'a str) {
+        let bytes = token.as_bytes();
+        if let Some(at) = token.find('\'').filter(|at| *at <= 2) {
+            let (prefix, quoted) = token.split_at(at);
+            let inner = &quoted[1..];
+            // One that is cut short has no closing quote.
+            let inner = inner.strip_suffix('\'').unwrap_or(inner);
+            let spelling = match prefix.as_bytes().first() {
+                Some(b'e' | b'E') => Spelling::Escapes(prefix),
+                Some(b'u' | b'U') => Spelling::Unicode(prefix),
+                Some(b'b' | b'B') => Spelling::Bits(prefix),
+                Some(b'x' | b'X') => Spelling::HexBits(prefix),
+                _ => Spelling::Plain(prefix),
+            };
+            return (spelling, inner);
+        }
+        if bytes[0] != b'$' {
+            return (Spelling::Number, token);
+        }
+        match token[1..].find('$') {
+            Some(at) if !bytes[1].is_ascii_digit() => {
+                let (tag, rest) = token.split_at(at + 2);
+                (
+                    Spelling::Dollars(tag),
+                    rest.strip_suffix(tag).unwrap_or(rest),
+                )
+            }
+            _ => (Spelling::Placeholder, ""),
+        }
+    }
+
+    /// The value of what stands within. `escape` is the character of `UESCAPE`.
+    pub(super) fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
+        match self {
+            Spelling::Plain(_) if inner.contains("''") => Cow::Owned(inner.replace("''", "'")),
+            Spelling::Escapes(_) => unescape(inner),
+            Spelling::Unicode(_) => Cow::Owned(unicode(&inner.replace("''", "'"), escape)),
+            Spelling::Number if inner.contains('_') => Cow::Owned(inner.replace('_', "")),
+            _ => Cow::Borrowed(inner),
+        }
+    }
+
+    /// Writes another value in the same spelling.
+    pub(super) fn write(self, value: &str, escape: char, out: &mut String) {
+        match self {
+            Spelling::Placeholder | Spelling::Number => out.push_str(value),
+            Spelling::Dollars(tag) if !value.contains(tag) && !value.ends_with('$') => {
+                out.push_str(tag);
+                out.push_str(value);
+                out.push_str(tag);
+            }
+            Spelling::Plain(prefix) | Spelling::Bits(prefix) | Spelling::HexBits(prefix) => {
+                quote(prefix, value, |_| None, out);
+            }
+            Spelling::Dollars(_) => quote("", value, |_| None, out),
+            Spelling::Unicode(prefix) => {
+                quote(
+                    prefix,
+                    value,
+                    |character| (character == escape).then_some(escape),
+                    out,
+                );
+            }
+            Spelling::Escapes(prefix) => {
+                quote(
+                    prefix,
+                    value,
+                    |character| (character == '\\').then_some('\\'),
+                    out,
+                );
+            }
+        }
+    }
+}
+
+fn quote(prefix: &str, value: &str, before: impl Fn(char) -> Option<char>, out: &mut String) {
+    out.push_str(prefix);
+    out.push('\'');
+    for character in value.chars() {
+        if character == '\'' {
+            out.push('\'');
+        }
+        out.extend(before(character));
+        out.push(character);
+    }
+    out.push('\'');
+}
+
+/// What `E'…'` means. What cannot be a character (a byte of another encoding) becomes U+FFFD.
+fn unescape(inner: &str) -> Cow<'_, str> {
+    if !inner.contains(['\\', '\'']) {
+        return Cow::Borrowed(inner);
+    }
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        if character == '\'' {
+            rest = rest.strip_prefix('\'').unwrap_or(rest);
+        }
+        if character != '\\' {
+            bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            continue;
+        }
+        let Some(escaped) = rest.chars().next() else {
+            break;
+        };
+        let behind = &rest[escaped.len_utf8()..];
+        let digits = |text: &str, radix: u32, most: usize| {
+            text.chars()
+                .take(most)
+                .take_while(|digit| digit.is_digit(radix))
+                .count()
+        };
+        let (length, radix) = match escaped {
+            'x' => (digits(behind, 16, 2), 16),
+            'u' => (digits(behind, 16, 4), 16),
+            'U' => (digits(behind, 16, 8), 16),
+            '0'..='7' => (digits(rest, 8, 3), 8),
+            _ => (0, 10),
+        };
+        let number = match escaped {
+            '0'..='7' => &rest[..length],
+            _ => &behind[..length],
+        };
+        rest = match escaped {
+            '0'..='7' => &rest[length..],
+            _ => &behind[length..],
+        };
+        let code = u32::from_str_radix(number, radix).ok();
+        match (escaped, code) {
+            ('x' | '0'..='7', Some(code)) => bytes.push(code as u8),
+            ('u' | 'U', Some(code)) => {
+                let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            _ => {
+                let character = match escaped {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    'b' => '\u{8}',
+                    'f' => '\u{c}',
+                    other => other,
+                };
+                bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+    }
+    Cow::Owned(
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+    )
+}
+
+/// What `U&'…'` means: `\0041`, `\+01F600`, and the escape doubled for itself.
+fn unicode(inner: &str, escape: char) -> String {
+    let mut units: Vec<u16> = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(mut character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        if character == escape {
+            let (from, length) = match rest.starts_with('+') {
+                true => (1, 6),
+                false => (0, 4),
+            };
+            let digits = rest.get(from..from + length);
+            match digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+                Some(code) => {
+                    rest = &rest[from + length..];
+                    if let Ok(unit) = u16::try_from(code) {
+                        // Perhaps half of a pair.
+                        units.push(unit);
+                        continue;
+                    }
+                    character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                }
+                None => rest = rest.strip_prefix(escape).unwrap_or(rest),
+            }
+        }
+        units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
+    }
+    String::from_utf16_lossy(&units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_in_every_spelling() {
+        for (token, value) in [
+            ("'it''s'", "it's"),
+            ("N'it''s'", "it's"),
+            (r"E'it\'s'", "it's"),
+            (r"e'it''s'", "it's"),
+            (r"E'\x69\164\u0027s'", "it's"),
+            (r"U&'i\0074\+000027s'", "it's"),
+            ("$$it's$$", "it's"),
+            ("$a$it's$a$", "it's"),
+            ("1_000", "1000"),
+            ("'cut", "cut"),
+            ("'", ""),
+            (r"U&'\d83d\de00\\'", "😀\\"),
+        ] {
+            let (spelling, inner) = Spelling::of(token);
+            let read = spelling.read(inner, '\\');
+            assert_eq!(read, value, "{token}");
+            let mut written = String::new();
+            spelling.write(&read, '\\', &mut written);
+            let (again, inner) = Spelling::of(&written);
+            assert_eq!(again.read(inner, '\\'), value, "{token} {written}");
+        }
+        assert_eq!(Spelling::of("$12").0, Spelling::Placeholder);
+    }
+}

@@ -1,0 +1,357 @@
+//! Masking: values of people's data become others of the same type, length and order of magnitude,
+//! the same value always the same other one, by a key.
+//!
+//! A value is masked as what its text looks like (`value.rs`), in binary form as the text of its type
+//! (`binary.rs`): so a number is masked to the same number in a literal, in a parameter of either form
+//! and in a row of COPY. Numbers, short words, dates and UUIDs are permuted (`key.rs`), so that what
+//! was different stays different. In the text of statements literals are found with the lexer of the
+//! fingerprints (`sql.rs`); which of them say what is to be done, and stay, is told by the words
+//! around them (`rules.rs`), as for parameters by where their `$1` stands.
+//!
+//! Who drives: `capture::MaskSink` between a source and a writer, the program between a reader and a
+//! writer and over the rows of a dump. Deliberately absent: files, and names: databases, roles,
+//! tables, statements and portals keep theirs, since a replay needs them. What this does and does not
+//! hide is documented in `docs/masking.md`.
+
+mod account;
+mod binary;
+mod calendar;
+mod codes;
+mod copy;
+mod key;
+mod literal;
+mod number;
+mod rules;
+mod sql;
+mod structured;
+mod value;
+mod words;
+
+use std::sync::Arc;
+
+use super::pattern::Pattern;
+use crate::event_ref::{EventRef, KindRef, PackedParameters};
+use crate::fingerprint::Fingerprinter;
+use crate::parameter::{Parameter, ParameterRef};
+use crate::particulars::{CopyIn, FirstRow, Particulars};
+use crate::server_event::ServerEvent;
+use crate::session::Session;
+
+use account::Became;
+pub use account::{Kept, MaskAccount, MaskedValues};
+pub use copy::CopyFormat;
+pub use key::{KeyTooShort, MaskKey};
+use sql::{Role, Roles};
+use words::{Reading, mask_text};
+
+/// How values are masked.
+#[derive(Debug, Clone)]
+pub struct Mask {
+    key: MaskKey,
+    keep_values: Vec<Pattern>,
+    keep_statements: Vec<Pattern>,
+}
+
+impl Mask {
+    /// By this key.
+    pub fn new(key: MaskKey) -> Self {
+        Mask {
+            key,
+            keep_values: Vec::new(),
+            keep_statements: Vec::new(),
+        }
+    }
+
+    /// Leaves values that match as a whole as they are, such as the labels of an enumeration.
+    pub fn keep_value(&mut self, pattern: Pattern) {
+        self.keep_values.push(pattern);
+    }
+
+    /// Leaves the literals, parameters and data of statements that match as they are.
+    pub fn keep_statement(&mut self, pattern: Pattern) {
+        self.keep_statements.push(pattern);
+    }
+
+    /// The key.
+    pub fn key(&self) -> &MaskKey {
+        &self.key
+    }
+
+    /// What is kept as it is, as it was given: values, and statements.
+    pub fn kept(&self) -> (Vec<String>, Vec<String>) {
+        let given =
+            |patterns: &[Pattern]| patterns.iter().map(|one| one.given().to_owned()).collect();
+        (given(&self.keep_values), given(&self.keep_statements))
+    }
+}
+
+/// Masks events, and counts.
+#[derive(Debug)]
+pub struct Masker {
+    mask: Mask,
+    account: MaskAccount,
+    fingerprinter: Fingerprinter,
+    roles: Roles,
+    sql: String,
+    application: String,
+    parameters: PackedParameters,
+}
+
+impl Masker {
+    /// With this mask.
+    pub fn new(mask: Mask) -> Self {
+        Masker {
+            mask,
+            account: MaskAccount::default(),
+            fingerprinter: Fingerprinter::new(),
+            roles: Roles::default(),
+            sql: String::new(),
+            application: String::new(),
+            parameters: PackedParameters::default(),
+        }
+    }
+
+    /// The mask.
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// What became of every value so far.
+    pub fn account(&self) -> &MaskAccount {
+        &self.account
+    }
+
+    /// Hands the masked event to `then`.
+    pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
+        let kept = self.keeps(event.kind.sql());
+        let account = &mut self.account;
+        self.sql.clear();
+        self.application.clear();
+        self.parameters.clear();
+        if let Some(sql) = event.kind.sql() {
+            match kept {
+                true => self.sql.push_str(sql),
+                false => self.mask.sql(sql, account, &mut self.roles, &mut self.sql),
+            }
+        }
+        let sql = self.sql.as_str();
+        let particulars = event.particulars.filter(|particulars| {
+            particulars.copy.is_some()
+                || particulars.first_row.is_some()
+                || particulars.result_digest.is_some()
+        });
+        let particulars = particulars.map(|particulars| {
+            Arc::new(particulars_masked(
+                &self.mask,
+                event.kind.sql().unwrap_or(""),
+                kept,
+                particulars,
+                account,
+            ))
+        });
+        let kind = match event.kind {
+            KindRef::Connect {
+                database,
+                user,
+                application,
+            } => {
+                let became = self.mask.value(application, &mut self.application);
+                account.names.count(became);
+                KindRef::Connect {
+                    database,
+                    user,
+                    application: &self.application,
+                }
+            }
+            KindRef::Simple { .. } => KindRef::Simple { sql },
+            KindRef::Prepare { statement, .. } => KindRef::Prepare { statement, sql },
+            KindRef::Execute {
+                statement,
+                portal,
+                parameters,
+                ..
+            } => {
+                let types = event
+                    .particulars
+                    .map_or(&[][..], |known| &known.parameter_types);
+                for (index, value) in parameters.iter().enumerate() {
+                    let oid = types.get(index).copied().unwrap_or(0);
+                    let role = match kept {
+                        true => Role::Kept(Kept::Asked),
+                        false => self.roles.of(index),
+                    };
+                    push(
+                        &self.mask,
+                        role,
+                        oid,
+                        value,
+                        &mut account.parameters,
+                        &mut self.parameters,
+                    );
+                }
+                KindRef::Execute {
+                    statement,
+                    portal,
+                    sql,
+                    parameters: self.parameters.borrowed(),
+                }
+            }
+            KindRef::Fetch {
+                statement, portal, ..
+            } => KindRef::Fetch {
+                statement,
+                portal,
+                sql,
+            },
+            KindRef::Cancel => KindRef::Cancel,
+            KindRef::Disconnect => KindRef::Disconnect,
+        };
+        then(&EventRef {
+            kind,
+            particulars: particulars.as_ref().or(event.particulars),
+            ..*event
+        })
+    }
+
+    fn keeps(&mut self, sql: Option<&str>) -> bool {
+        let patterns = &self.mask.keep_statements;
+        let Some(sql) = sql.filter(|_| !patterns.is_empty()) else {
+            return false;
+        };
+        let normal = self.fingerprinter.normalise(sql);
+        patterns
+            .iter()
+            .any(|pattern| pattern.matches_statement(normal))
+    }
+
+    /// Masks who the client was.
+    pub fn session(&mut self, mut session: Session) -> Session {
+        for text in [&mut session.application, &mut session.client] {
+            if text.is_empty() {
+                continue;
+            }
+            let mut masked = String::with_capacity(text.len());
+            let became = self.mask.value(text, &mut masked);
+            self.account.names.count(became);
+            *text = masked.into();
+        }
+        session
+    }
+
+    /// Masks the statement that the server was busy with.
+    pub fn server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
+        if let Some(sql) = event.sql.take() {
+            let kept = self.keeps(Some(&sql));
+            let mut masked = String::with_capacity(sql.len());
+            match kept {
+                true => masked.push_str(&sql),
+                false => self
+                    .mask
+                    .sql(&sql, &mut self.account, &mut self.roles, &mut masked),
+            }
+            event.sql = Some(masked.into());
+        }
+        event
+    }
+}
+
+fn push(
+    mask: &Mask,
+    role: Role,
+    oid: u32,
+    value: Option<ParameterRef<'_>>,
+    counts: &mut MaskedValues,
+    out: &mut PackedParameters,
+) {
+    let Some(value) = value else {
+        out.push_null();
+        return;
+    };
+    let became = match (role, value) {
+        (Role::Kept(reason), ParameterRef::Text(text)) => {
+            out.push_text(text);
+            out.end_value();
+            Became::Kept(reason)
+        }
+        (Role::Kept(reason), ParameterRef::Binary(bytes)) => {
+            out.push_binary(bytes);
+            Became::Kept(reason)
+        }
+        (role, ParameterRef::Text(text)) => {
+            let (masked, became) = text_masked(mask, role, oid, text);
+            out.push_text(&masked);
+            out.end_value();
+            became
+        }
+        (_, ParameterRef::Binary(bytes)) => {
+            let (masked, became) = mask.binary(oid, bytes);
+            out.push_binary(&masked);
+            became
+        }
+    };
+    counts.count(became);
+}
+
+fn text_masked(mask: &Mask, role: Role, oid: u32, text: &str) -> (String, Became) {
+    /// bit, varbit: as text they look like numbers.
+    const BITS: [u32; 2] = [1560, 1562];
+    let mut masked = String::with_capacity(text.len());
+    if role == Role::Expression && mask.stays(text).is_none() {
+        mask_text(&mask.key, text, Reading::Expression, &mut masked);
+        return (masked, Became::Masked);
+    }
+    if BITS.contains(&oid) && codes::mask_bits(&mask.key, text, &mut masked) {
+        return (masked, Became::Masked);
+    }
+    let became = mask.value(text, &mut masked);
+    (masked, became)
+}
+
+fn particulars_masked(
+    mask: &Mask,
+    sql: &str,
+    kept: bool,
+    particulars: &Particulars,
+    account: &mut MaskAccount,
+) -> Particulars {
+    let mut masked = particulars.clone();
+    account.digests += u64::from(masked.result_digest.take().is_some());
+    if kept {
+        return masked;
+    }
+    masked.copy = particulars.copy.as_ref().map(|copy| CopyIn {
+        data: mask
+            .copy(&CopyFormat::of(sql), &copy.data, &mut account.copy_fields)
+            .into(),
+        failed: copy.failed.as_ref().map(|reason| {
+            let mut text = String::with_capacity(reason.len());
+            account.names.count(mask.value(reason, &mut text));
+            text.into()
+        }),
+    });
+    masked.first_row = particulars.first_row.as_ref().map(|row| FirstRow {
+        columns: row.columns.clone(),
+        values: row
+            .values
+            .iter()
+            .map(|value| {
+                let (value, became) = match value.as_ref()? {
+                    Parameter::Text(text) => {
+                        let (text, became) = text_masked(mask, Role::Data, 0, text);
+                        (Parameter::from(text), became)
+                    }
+                    Parameter::Binary(bytes) => {
+                        let (bytes, became) = mask.binary(0, bytes);
+                        (Parameter::from(&bytes[..]), became)
+                    }
+                };
+                account.result_values.count(became);
+                Some(value)
+            })
+            .collect(),
+    });
+    masked
+}
+
+#[cfg(test)]
+mod tests;

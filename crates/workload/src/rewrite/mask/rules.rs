@@ -1,0 +1,307 @@
+//! Which literals say what is to be done, and are no data: told by the words around them.
+
+/// Functions of which some arguments say what to do: bit n (from 0) for argument n + 1.
+const ALL: u32 = u32::MAX;
+const FIRST: u32 = 1;
+const SECOND: u32 = 1 << 1;
+const THIRD: u32 = 1 << 2;
+const FOURTH: u32 = 1 << 3;
+const BEHIND_FIRST: u32 = !FIRST;
+/// Every other one, from the first on: keys.
+const ODD: u32 = 0x5555_5555;
+
+const FUNCTIONS: [(&str, u32); 92] = [
+    ("to_char", SECOND),
+    ("to_date", SECOND),
+    ("to_timestamp", SECOND),
+    ("to_number", SECOND),
+    ("date_trunc", FIRST | THIRD),
+    ("date_part", FIRST),
+    ("date_bin", FIRST),
+    ("extract", ALL),
+    ("timezone", FIRST),
+    ("make_interval", ALL),
+    ("justify_interval", ALL),
+    ("current_setting", ALL),
+    ("nextval", ALL),
+    ("currval", ALL),
+    ("setval", FIRST | THIRD),
+    ("pg_get_serial_sequence", ALL),
+    ("to_regclass", ALL),
+    ("to_regtype", ALL),
+    ("to_regproc", ALL),
+    ("to_regrole", ALL),
+    ("to_regnamespace", ALL),
+    ("has_table_privilege", ALL),
+    ("has_schema_privilege", ALL),
+    ("has_column_privilege", ALL),
+    ("has_database_privilege", ALL),
+    ("has_function_privilege", ALL),
+    ("has_sequence_privilege", ALL),
+    ("pg_has_role", ALL),
+    ("pg_total_relation_size", ALL),
+    ("pg_relation_size", ALL),
+    ("pg_table_size", ALL),
+    ("pg_indexes_size", ALL),
+    ("pg_notify", FIRST),
+    ("pg_sleep", ALL),
+    ("pg_sleep_for", ALL),
+    ("pg_cancel_backend", ALL),
+    ("pg_terminate_backend", ALL),
+    ("encode", SECOND),
+    ("decode", SECOND),
+    ("convert", SECOND | THIRD),
+    ("convert_from", SECOND),
+    ("convert_to", SECOND),
+    ("digest", SECOND),
+    ("hmac", THIRD),
+    ("gen_salt", ALL),
+    ("gen_random_bytes", ALL),
+    ("generate_series", ALL),
+    ("generate_subscripts", ALL),
+    ("random", ALL),
+    ("setseed", ALL),
+    ("substr", BEHIND_FIRST),
+    ("substring", THIRD),
+    ("left", SECOND),
+    ("right", SECOND),
+    ("lpad", SECOND),
+    ("rpad", SECOND),
+    ("repeat", SECOND),
+    ("split_part", THIRD),
+    ("chr", ALL),
+    ("round", SECOND),
+    ("trunc", SECOND),
+    ("mod", SECOND),
+    ("power", SECOND),
+    ("ntile", ALL),
+    ("lag", SECOND),
+    ("lead", SECOND),
+    ("nth_value", SECOND),
+    ("percentile_cont", ALL),
+    ("percentile_disc", ALL),
+    ("width_bucket", ALL),
+    ("bernoulli", ALL),
+    ("system", ALL),
+    ("array_length", SECOND),
+    ("regexp_replace", FOURTH),
+    ("regexp_match", THIRD),
+    ("regexp_matches", THIRD),
+    ("regexp_split_to_table", THIRD),
+    ("regexp_split_to_array", THIRD),
+    ("regexp_like", THIRD),
+    ("format", FIRST),
+    ("xpath", FIRST),
+    ("json_extract_path", BEHIND_FIRST),
+    ("json_extract_path_text", BEHIND_FIRST),
+    ("jsonb_extract_path", BEHIND_FIRST),
+    ("jsonb_extract_path_text", BEHIND_FIRST),
+    ("jsonb_path_query", SECOND),
+    ("jsonb_path_exists", SECOND),
+    ("jsonb_set", SECOND),
+    ("jsonb_insert", SECOND),
+    ("json_build_object", ODD),
+    ("jsonb_build_object", ODD),
+    ("similarity_threshold", ALL),
+];
+
+/// Functions whose first argument names a configuration where there are more.
+const CONFIGURED: [&str; 8] = [
+    "to_tsvector",
+    "to_tsquery",
+    "plainto_tsquery",
+    "phraseto_tsquery",
+    "websearch_to_tsquery",
+    "ts_headline",
+    "json_to_tsvector",
+    "jsonb_to_tsvector",
+];
+
+/// Functions whose second argument is a regular expression.
+const EXPRESSIONS: [&str; 6] = [
+    "regexp_replace",
+    "regexp_match",
+    "regexp_matches",
+    "regexp_split_to_table",
+    "regexp_split_to_array",
+    "regexp_like",
+];
+
+/// Types with modifiers in brackets.
+const MODIFIED: [&str; 20] = [
+    "varchar",
+    "char",
+    "character",
+    "varying",
+    "bpchar",
+    "nchar",
+    "numeric",
+    "decimal",
+    "dec",
+    "bit",
+    "varbit",
+    "timestamp",
+    "timestamptz",
+    "time",
+    "timetz",
+    "interval",
+    "float",
+    "vector",
+    "halfvec",
+    "geometry",
+];
+
+/// Types of which a value is a name in the catalogue, or a length of time.
+const NAMES: [&str; 13] = [
+    "regclass",
+    "regproc",
+    "regprocedure",
+    "regtype",
+    "regrole",
+    "regnamespace",
+    "regconfig",
+    "regdictionary",
+    "regoper",
+    "regoperator",
+    "regcollation",
+    "name",
+    "interval",
+];
+
+/// A text right behind one of these says what to do.
+const SAID: [&str; 14] = [
+    "zone",
+    "language",
+    "encoding",
+    "version",
+    "uescape",
+    "escape",
+    "provider",
+    "locale",
+    "lc_collate",
+    "lc_ctype",
+    "isolation",
+    "interval",
+    "schema",
+    "collation",
+];
+
+/// Statements without data.
+const NO_DATA: [&str; 11] = [
+    "vacuum",
+    "analyze",
+    "analyse",
+    "reindex",
+    "cluster",
+    "checkpoint",
+    "show",
+    "reset",
+    "load",
+    "fetch",
+    "move",
+];
+
+/// Behind one of these EXPLAIN ANALYZE has data after all.
+const DATA: [&str; 11] = [
+    "select", "insert", "update", "delete", "merge", "with", "execute", "values", "call", "create",
+    "declare",
+];
+
+fn is_one(words: &[&str], word: &str) -> bool {
+    words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// Whether argument `argument`, from 0, of a function says what to do. `alone`: it is the only one.
+pub(super) fn instructs(function: &str, argument: u32, alone: bool) -> bool {
+    if is_one(&CONFIGURED, function) {
+        return argument == 0 && !alone;
+    }
+    let found = FUNCTIONS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(function));
+    found.is_some_and(|(_, arguments)| argument < 32 && arguments >> argument & 1 == 1)
+}
+
+/// Whether argument `argument`, from 0, of a function is a regular expression.
+pub(super) fn is_expression(function: &str, argument: u32) -> bool {
+    argument == 1 && is_one(&EXPRESSIONS, function)
+}
+
+/// Whether numbers in brackets behind this word are a type's.
+pub(super) fn has_modifiers(word: &str) -> bool {
+    is_one(&MODIFIED, word)
+}
+
+/// Whether a value of this type is a name, or a length of time.
+pub(super) fn is_naming_type(word: &str) -> bool {
+    is_one(&NAMES, word)
+}
+
+/// Whether a text behind this word says what to do.
+pub(super) fn announces(word: &str) -> bool {
+    is_one(&SAID, word) || is_naming_type(word)
+}
+
+/// Whether a number behind this word counts rows.
+pub(super) fn counts_rows(word: &str) -> bool {
+    is_one(&["limit", "offset", "first", "next"], word)
+}
+
+/// Whether a number before this word counts rows.
+pub(super) fn counted(word: &str) -> bool {
+    is_one(&["preceding", "following", "rows", "row"], word)
+}
+
+/// Whether an operator takes a path, or a key, on its right.
+pub(super) fn takes_a_path(operator: &str) -> bool {
+    is_one(
+        &["->", "->>", "#>", "#>>", "#-", "?", "?|", "?&", "@?"],
+        operator,
+    )
+}
+
+/// Whether an operator takes a regular expression on its right.
+pub(super) fn takes_an_expression(operator: &str) -> bool {
+    is_one(&["~", "~*", "!~", "!~*"], operator)
+}
+
+/// Whether a statement that seemed to have no data has some from this word on.
+pub(super) fn begins_data(word: &str) -> bool {
+    is_one(&DATA, word)
+}
+
+/// What kind of statement a word begins, for the literals in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Statement {
+    /// One with data.
+    #[default]
+    Plain,
+    /// SET and the like. The values of names with a dot, and of `application_name`, are data.
+    Setting,
+    /// A definition: its numbers are none.
+    Definition,
+    /// One whose text is code: DO, CREATE FUNCTION.
+    Code,
+    /// COPY: what stands behind its table or query are options.
+    Copy,
+    /// One without data.
+    NoData,
+}
+
+impl Statement {
+    pub(super) fn of(first: &str) -> Option<Self> {
+        let word = first.to_ascii_lowercase();
+        Some(match word.as_str() {
+            // What stands behind it says more.
+            "explain" | "verbose" => return None,
+            "set" => Statement::Setting,
+            "create" | "alter" | "drop" | "comment" | "grant" | "revoke" | "security" => {
+                Statement::Definition
+            }
+            "do" => Statement::Code,
+            "copy" => Statement::Copy,
+            word if is_one(&NO_DATA, word) => Statement::NoData,
+            _ => Statement::Plain,
+        })
+    }
+}

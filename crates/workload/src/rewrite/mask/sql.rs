@@ -1,0 +1,561 @@
+//! Literals in the text of a statement: found with the lexer of the fingerprints, so that a masked
+//! statement has the fingerprint of the original.
+
+use crate::fingerprint::lexer::{Lexer, Token};
+
+use super::Mask;
+use super::account::{Became, Kept, MaskAccount};
+use super::codes::mask_bits;
+use super::literal::Spelling;
+use super::number::Number;
+use super::rules::{self, Statement};
+use super::words::{Reading, mask_text};
+
+/// A factor, position or modifier has at most so many digits.
+const SMALL_DIGITS_MAX: usize = 4;
+/// Code in code in code: deeper ones are masked as text.
+const DEPTH_MAX: u32 = 4;
+
+/// What an open bracket belongs to.
+#[derive(Debug, Default)]
+struct Frame<'a> {
+    /// The word before it, of a function or type; empty for none.
+    word: &'a str,
+    /// How many commas there were.
+    argument: u32,
+    /// ORDER BY or GROUP BY goes on.
+    ordering: bool,
+    /// The option list of a COPY, or WITH (…) of a definition.
+    options: bool,
+    /// The name in a first argument of `set_config` has a dot.
+    custom: bool,
+    /// It is of square ones, and a subscript.
+    subscript: bool,
+}
+
+struct Scan<'a> {
+    sql: &'a str,
+    tokens: Vec<Token>,
+    frames: Vec<Frame<'a>>,
+    /// `None` until the statement's first telling word.
+    statement: Option<Statement>,
+    /// The SET is of a name with a dot, or `application_name`.
+    custom: bool,
+    /// A definition with code: CREATE FUNCTION or PROCEDURE.
+    has_code: bool,
+    /// ALTER ROLE, DATABASE or SYSTEM, which may SET.
+    has_settings: bool,
+    /// COPY: its table or query, FROM or TO, came.
+    behind_copied: bool,
+    /// The last token that is no comment.
+    previous: Option<usize>,
+}
+
+/// What a parameter is for, by where its `$1` stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Data,
+    Expression,
+    Kept(Kept),
+}
+
+/// What each parameter is for.
+#[derive(Debug, Default)]
+pub(super) struct Roles(Vec<Option<Role>>);
+
+impl Roles {
+    /// One that stands in several places is data where one of them says so.
+    fn note(&mut self, number: usize, role: Role) {
+        if self.0.len() < number {
+            self.0.resize(number, None);
+        }
+        let known = &mut self.0[number - 1];
+        *known = match *known {
+            None => Some(role),
+            Some(known) if known == role => Some(known),
+            Some(_) => Some(Role::Data),
+        };
+    }
+
+    /// Of the parameter at `index`, from 0.
+    pub(super) fn of(&self, index: usize) -> Role {
+        self.0.get(index).copied().flatten().unwrap_or(Role::Data)
+    }
+}
+
+/// The number of a `$1`.
+fn placeholder(token: &str) -> Option<usize> {
+    let number = token.strip_prefix('$')?.parse().ok()?;
+    (1..=usize::from(u16::MAX))
+        .contains(&number)
+        .then_some(number)
+}
+
+impl Mask {
+    /// Masks the literals of one or several statements, and blanks out comments.
+    pub(super) fn sql(
+        &self,
+        sql: &str,
+        account: &mut MaskAccount,
+        roles: &mut Roles,
+        out: &mut String,
+    ) {
+        roles.0.clear();
+        self.sql_within(sql, 0, account, roles, out);
+    }
+
+    fn sql_within(
+        &self,
+        sql: &str,
+        depth: u32,
+        account: &mut MaskAccount,
+        roles: &mut Roles,
+        out: &mut String,
+    ) {
+        let mut scan = Scan {
+            sql,
+            tokens: Lexer::new(sql).collect(),
+            frames: vec![Frame::default()],
+            statement: None,
+            custom: false,
+            has_code: false,
+            has_settings: false,
+            behind_copied: false,
+            previous: None,
+        };
+        let mut copied = 0;
+        for index in 0..scan.tokens.len() {
+            let token = scan.tokens[index];
+            out.push_str(&sql[copied..token.start()]);
+            copied = token.end();
+            let text = &sql[token.start()..token.end()];
+            match token {
+                Token::Comment { .. } => {
+                    self.comment(text, account, out);
+                    continue;
+                }
+                Token::Value { .. } => match placeholder(text) {
+                    None => self.literal(&scan, index, depth, account, out),
+                    Some(number) => {
+                        out.push_str(text);
+                        if depth == 0 {
+                            roles.note(number, scan.role(index));
+                        }
+                    }
+                },
+                _ => out.push_str(text),
+            }
+            scan.pass(index);
+        }
+        out.push_str(&sql[copied..]);
+    }
+
+    /// What is left of a comment: a hint for a planner (`pg_hint_plan`) names tables and indexes.
+    fn comment(&self, text: &str, account: &mut MaskAccount, out: &mut String) {
+        if text.starts_with("/*+") {
+            out.push_str(text);
+            return;
+        }
+        account.comments += 1;
+        out.push_str(if text.starts_with("--") { "--" } else { "/**/" });
+    }
+
+    fn literal(
+        &self,
+        scan: &Scan<'_>,
+        index: usize,
+        depth: u32,
+        account: &mut MaskAccount,
+        out: &mut String,
+    ) {
+        let token = scan.tokens[index];
+        let text = &scan.sql[token.start()..token.end()];
+        let (spelling, inner) = Spelling::of(text);
+        let escape = scan.escape(index);
+        let value = spelling.read(inner, escape);
+        let is_code = depth < DEPTH_MAX && scan.is_code(index) && spelling != Spelling::Number;
+        if is_code && self.stays(&value) != Some(Kept::Asked) {
+            // Its literals are counted each for itself.
+            let mut masked = String::with_capacity(value.len());
+            self.sql_within(
+                &value,
+                depth + 1,
+                account,
+                &mut Roles::default(),
+                &mut masked,
+            );
+            spelling.write(&masked, escape, out);
+            return;
+        }
+        let reason = scan.reason(index, spelling, &value);
+        if let Some(reason) = reason {
+            out.push_str(text);
+            account.literals.count(Became::Kept(reason));
+            return;
+        }
+        let mut masked = String::with_capacity(value.len());
+        let became = match spelling {
+            Spelling::Number => self.number(&value, &mut masked),
+            Spelling::Bits(_) if mask_bits(&self.key, &value, &mut masked) => Became::Masked,
+            Spelling::HexBits(_) => self.hex_bits(&value, &mut masked),
+            _ if scan.takes_an_expression() => match self.stays(&value) {
+                Some(reason) => Became::Kept(reason),
+                None => {
+                    mask_text(&self.key, &value, Reading::Expression, &mut masked);
+                    Became::Masked
+                }
+            },
+            _ => self.value(&value, &mut masked),
+        };
+        account.literals.count(became);
+        match became {
+            Became::Kept(_) => out.push_str(text),
+            _ => spelling.write(&masked, escape, out),
+        }
+    }
+
+    /// A number, also in the spellings with another base, which are written as decimal ones.
+    fn number(&self, text: &str, out: &mut String) -> Became {
+        let unsigned = text.trim_start_matches(['-', '+']);
+        let radix = match unsigned.get(..2).map(str::to_ascii_lowercase).as_deref() {
+            Some("0x") => 16,
+            Some("0o") => 8,
+            Some("0b") => 2,
+            _ => return self.value(text, out),
+        };
+        match u128::from_str_radix(&unsigned[2..], radix) {
+            Ok(number) => {
+                let sign = &text[..text.len() - unsigned.len()];
+                self.value(&format!("{sign}{number}"), out)
+            }
+            Err(_) => self.value(text, out),
+        }
+    }
+
+    fn hex_bits(&self, digits: &str, out: &mut String) -> Became {
+        let bits: Option<String> = digits
+            .chars()
+            .map(|digit| digit.to_digit(16).map(|digit| format!("{digit:04b}")))
+            .collect();
+        let mut masked = String::new();
+        match bits {
+            Some(bits) if mask_bits(&self.key, &bits, &mut masked) => {
+                let digit = |bits: &[u8]| {
+                    bits.iter()
+                        .fold(0u32, |digit, bit| digit * 2 + u32::from(bit - b'0'))
+                };
+                out.extend(
+                    masked
+                        .as_bytes()
+                        .chunks(4)
+                        .filter_map(|bits| char::from_digit(digit(bits), 16)),
+                );
+                Became::Masked
+            }
+            _ => self.value(digits, out),
+        }
+    }
+}
+
+impl<'a> Scan<'a> {
+    fn text(&self, index: usize) -> &'a str {
+        let token = self.tokens[index];
+        &self.sql[token.start()..token.end()]
+    }
+
+    fn word(&self, index: Option<usize>) -> &'a str {
+        match index.map(|index| (index, self.tokens[index])) {
+            Some((index, Token::Word { .. })) => self.text(index),
+            _ => "",
+        }
+    }
+
+    /// The next token that is no comment.
+    fn next(&self, index: usize) -> Option<usize> {
+        (index + 1..self.tokens.len())
+            .find(|next| !matches!(self.tokens[*next], Token::Comment { .. }))
+    }
+
+    fn next_is(&self, index: usize, symbol: &str) -> bool {
+        self.next(index)
+            .is_some_and(|next| self.text(next) == symbol)
+    }
+
+    fn frame(&self) -> &Frame<'a> {
+        self.frames.last().expect("the outermost is never closed")
+    }
+
+    /// Takes note of a token that was passed.
+    fn pass(&mut self, index: usize) {
+        let text = self.text(index);
+        match self.tokens[index] {
+            Token::Word { .. } => self.pass_word(text),
+            Token::Quoted { .. } => self.custom |= self.is_set() && text.contains('.'),
+            Token::Value { .. } => {
+                let frame = self
+                    .frames
+                    .last_mut()
+                    .expect("the outermost is never closed");
+                if frame.argument == 0 && frame.word.eq_ignore_ascii_case("set_config") {
+                    frame.custom = text.contains('.') || text.contains("application_name");
+                }
+            }
+            Token::Symbol { .. } => self.pass_symbol(text),
+            Token::Comment { .. } => return,
+        }
+        self.previous = Some(index);
+    }
+
+    fn is_set(&self) -> bool {
+        self.statement == Some(Statement::Setting)
+    }
+
+    fn pass_word(&mut self, word: &'a str) {
+        if self.statement.is_none() {
+            self.statement = Statement::of(word);
+            return;
+        }
+        let is = |known: &str| word.eq_ignore_ascii_case(known);
+        match self.statement {
+            // EXPLAIN ANALYZE SELECT: the options of EXPLAIN are no statement's.
+            Some(Statement::NoData) if rules::begins_data(word) => {
+                self.statement = Some(Statement::Plain);
+            }
+            Some(Statement::Setting) => self.custom |= is("application_name"),
+            Some(Statement::Definition) => {
+                self.has_code |= is("function") || is("procedure");
+                self.has_settings |= self.word(self.previous).eq_ignore_ascii_case("alter")
+                    && ["role", "user", "database", "system"]
+                        .iter()
+                        .any(|kind| is(kind));
+                if is("set") && self.has_settings {
+                    self.statement = Some(Statement::Setting);
+                } else if is("select") && !self.has_code {
+                    // CREATE TABLE … AS, CREATE VIEW.
+                    self.statement = Some(Statement::Plain);
+                }
+            }
+            Some(Statement::Copy) if self.frames.len() == 1 => {
+                self.behind_copied |= is("from") || is("to");
+                if is("where") {
+                    self.statement = Some(Statement::Plain);
+                }
+            }
+            _ => {}
+        }
+        let by = is("by")
+            && matches!(self.word(self.previous), before if before.eq_ignore_ascii_case("order") || before.eq_ignore_ascii_case("group"));
+        let ends = [
+            "limit",
+            "offset",
+            "fetch",
+            "having",
+            "union",
+            "intersect",
+            "except",
+            "window",
+            "rows",
+            "range",
+            "for",
+        ];
+        let frame = self
+            .frames
+            .last_mut()
+            .expect("the outermost is never closed");
+        if by {
+            frame.ordering = true;
+        } else if ends.iter().any(|known| is(known)) {
+            frame.ordering = false;
+        }
+    }
+
+    fn pass_symbol(&mut self, symbol: &str) {
+        match symbol {
+            "." => self.custom |= self.is_set(),
+            "," => {
+                let frame = self
+                    .frames
+                    .last_mut()
+                    .expect("the outermost is never closed");
+                frame.argument += 1;
+            }
+            "(" | "[" => {
+                let word = self.word(self.previous);
+                let definition = matches!(self.statement, Some(Statement::Definition));
+                let options = self.behind_copied || definition && word.eq_ignore_ascii_case("with");
+                let operand = self.previous.is_some_and(|previous| {
+                    matches!(
+                        self.tokens[previous],
+                        Token::Word { .. } | Token::Quoted { .. }
+                    ) || matches!(self.text(previous), ")" | "]")
+                });
+                self.frames.push(Frame {
+                    word,
+                    options: options || self.frame().options,
+                    subscript: symbol == "[" && operand && !word.eq_ignore_ascii_case("array"),
+                    ..Frame::default()
+                });
+            }
+            ")" | "]" if self.frames.len() > 1 => {
+                self.frames.pop();
+            }
+            ";" => {
+                self.frames.clear();
+                self.frames.push(Frame::default());
+                self.statement = None;
+                (self.custom, self.has_code) = (false, false);
+                (self.has_settings, self.behind_copied) = (false, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// The operator that stands right before a token, all its characters together.
+    fn operator(&self) -> &'a str {
+        let Some(last) = self.previous else {
+            return "";
+        };
+        let is_operator = |index: usize| {
+            matches!(self.tokens[index], Token::Symbol { .. })
+                && !matches!(self.text(index), "(" | ")" | "[" | "]" | "," | ";" | ".")
+        };
+        let mut first = last;
+        if !is_operator(last) {
+            return "";
+        }
+        while first > 0
+            && is_operator(first - 1)
+            && self.tokens[first - 1].end() == self.tokens[first].start()
+        {
+            first -= 1;
+        }
+        &self.sql[self.tokens[first].start()..self.tokens[last].end()]
+    }
+
+    /// The character that escapes in `U&'…'`.
+    fn escape(&self, index: usize) -> char {
+        let said = self
+            .next(index)
+            .filter(|next| self.text(*next).eq_ignore_ascii_case("uescape"));
+        let literal = said
+            .and_then(|word| self.next(word))
+            .map(|index| self.text(index));
+        literal
+            .and_then(|literal| literal.chars().nth(1))
+            .unwrap_or('\\')
+    }
+
+    /// The text is SQL, or a language much like it.
+    fn is_code(&self, index: usize) -> bool {
+        match self.statement {
+            Some(Statement::Code) => !self.word(self.previous).eq_ignore_ascii_case("language"),
+            Some(Statement::Definition) => {
+                self.has_code
+                    && self.frames.len() == 1
+                    && self.word(self.previous).eq_ignore_ascii_case("as")
+                    // The object file of a C function.
+                    && !self.next_is(index, ",")
+            }
+            _ => false,
+        }
+    }
+
+    fn takes_an_expression(&self) -> bool {
+        let frame = self.frame();
+        rules::takes_an_expression(self.operator())
+            || rules::is_expression(frame.word, frame.argument)
+            || self.word(self.previous).eq_ignore_ascii_case("to")
+                && self
+                    .previous
+                    .is_some_and(|to| to > 0 && self.text(to - 1).eq_ignore_ascii_case("similar"))
+    }
+
+    /// What a parameter that stands here is for.
+    fn role(&self, index: usize) -> Role {
+        let counts = rules::counts_rows(self.word(self.previous))
+            || rules::counted(self.word(self.next(index)));
+        match self.reason(index, Spelling::Placeholder, "") {
+            _ if counts => Role::Kept(Kept::Position),
+            Some(reason) => Role::Kept(reason),
+            None if self.takes_an_expression() => Role::Expression,
+            None => Role::Data,
+        }
+    }
+
+    /// Why the literal stays as it is, by what stands around it.
+    fn reason(&self, index: usize, spelling: Spelling<'_>, value: &str) -> Option<Kept> {
+        let frame = self.frame();
+        let before = self.word(self.previous);
+        let next = self.next(index);
+        match self.statement {
+            Some(Statement::Setting) if !self.custom => return Some(Kept::Setting),
+            Some(Statement::NoData) => return Some(Kept::Setting),
+            Some(Statement::Copy)
+                if frame.options || self.behind_copied && self.frames.len() == 1 =>
+            {
+                return Some(Kept::Instruction);
+            }
+            Some(Statement::Definition) if frame.options => return Some(Kept::Definition),
+            _ => {}
+        }
+        if frame.word.eq_ignore_ascii_case("set_config") && (frame.argument != 1 || !frame.custom) {
+            return Some(Kept::Setting);
+        }
+        let alone = frame.argument == 0 && next.is_some_and(|next| self.text(next) == ")");
+        if rules::instructs(frame.word, frame.argument, alone) {
+            return Some(Kept::Instruction);
+        }
+        let operator = self.operator();
+        if rules::takes_a_path(operator) {
+            return Some(Kept::Instruction);
+        }
+        if spelling == Spelling::Number {
+            return self.number_reason(index, value, operator);
+        }
+        let casts = next.is_some_and(|next| {
+            let is_cast = self.text(next) == "::"
+                || frame.word.eq_ignore_ascii_case("cast")
+                    && self.text(next).eq_ignore_ascii_case("as");
+            is_cast
+                && self
+                    .next(next)
+                    .is_some_and(|kind| rules::is_naming_type(self.text(kind)))
+        });
+        (casts || rules::announces(before)).then_some(Kept::Instruction)
+    }
+
+    fn number_reason(&self, index: usize, value: &str, operator: &str) -> Option<Kept> {
+        let frame = self.frame();
+        let before = self.word(self.previous);
+        let next = self.next(index);
+        if rules::counts_rows(before) || rules::counted(self.word(next)) {
+            return Some(Kept::Position);
+        }
+        let number = Number::parse(value)?;
+        if self.statement == Some(Statement::Definition) {
+            return Some(Kept::Definition);
+        }
+        let small = number.whole_digits() <= SMALL_DIGITS_MAX;
+        if !small {
+            return None;
+        }
+        if frame.subscript {
+            return Some(Kept::Position);
+        }
+        let begins_item = before.eq_ignore_ascii_case("by")
+            || self
+                .previous
+                .is_some_and(|previous| self.text(previous) == ",");
+        if frame.ordering && begins_item && number.is_integer() {
+            return Some(Kept::Position);
+        }
+        if rules::has_modifiers(frame.word) && number.is_integer() {
+            return Some(Kept::Definition);
+        }
+        let is_factor = |operator: &str| matches!(operator, "*" | "/" | "%");
+        if is_factor(operator) || next.is_some_and(|next| is_factor(self.text(next))) {
+            return Some(Kept::Factor);
+        }
+        None
+    }
+}
