@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::column::Column;
 use crate::error::{ArchiveError, Unfinished};
-use crate::manifest::{FileEntry, Manifest};
+use crate::manifest::{FileEntry, Manifest, PRIVATE};
+use crate::sealed::{Encryption, Recipient};
+use crate::table_reader::TableReader;
 use crate::table_writer::{TableOptions, TableWriter};
 
 /// Artefacts hold SQL, and SQL holds secrets: for their owner alone.
@@ -30,6 +32,7 @@ pub struct ArchiveWriter {
     kind: &'static str,
     format: u32,
     on_failure: OnFailure,
+    encryption: Option<Encryption>,
     finished: bool,
 }
 
@@ -51,6 +54,20 @@ impl ArchiveWriter {
         format: u32,
         on_failure: OnFailure,
     ) -> Result<Self, ArchiveError> {
+        Self::create_for(path, kind, format, on_failure, &[])
+    }
+
+    /// As [`Self::create`], with every file encrypted to these recipients, if there are any.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_for(
+        path: &Path,
+        kind: &'static str,
+        format: u32,
+        on_failure: OnFailure,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
         // `NAME.run/` would make its partial inside of itself.
         let path: PathBuf = path.components().collect();
         let partial = partial_path(&path);
@@ -70,6 +87,7 @@ impl ArchiveWriter {
             kind,
             format,
             on_failure,
+            encryption: (!recipients.is_empty()).then(|| Encryption::to(recipients)),
             finished: false,
         };
         writer.manifest(false, Vec::new(), serde_json::Value::Null)?;
@@ -91,6 +109,7 @@ impl ArchiveWriter {
             kind,
             format,
             on_failure: OnFailure::Keep,
+            encryption: None,
             finished: false,
         })
     }
@@ -123,7 +142,30 @@ impl ArchiveWriter {
         columns: &'static [Column],
         options: TableOptions,
     ) -> Result<TableWriter, ArchiveError> {
-        TableWriter::create(&self.partial, name, columns, options)
+        TableWriter::create(
+            &self.partial,
+            name,
+            columns,
+            options,
+            self.encryption.clone(),
+        )
+    }
+
+    /// Reads files that were written here, in this order.
+    ///
+    /// # Errors
+    /// As [`TableReader::open`].
+    pub fn read(
+        &self,
+        files: &[FileEntry],
+        columns: &'static [Column],
+    ) -> Result<TableReader, ArchiveError> {
+        let paths = files
+            .iter()
+            .map(|file| self.partial.join(&file.name))
+            .collect();
+        let keyring = self.encryption.as_ref().map(Encryption::keyring);
+        TableReader::open_with(paths, columns, keyring.unwrap_or_default())
     }
 
     /// Writes the last manifest, syncs and renames. `files` are those of all tables, in the order
@@ -156,7 +198,8 @@ impl ArchiveWriter {
             .map_err(|error| ArchiveError::io("read", &self.partial, error))?;
         for entry in listing.flatten() {
             let name = entry.file_name();
-            if !files.iter().any(|file| name == file.name.as_str()) {
+            let is_private = self.encryption.is_some() && name == PRIVATE;
+            if !is_private && !files.iter().any(|file| name == file.name.as_str()) {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(|error| ArchiveError::io("remove", &path, error))?;
             }
@@ -182,9 +225,10 @@ impl ArchiveWriter {
             id: id.clone(),
             tool: concat!("rehearse ", env!("CARGO_PKG_VERSION")).to_owned(),
             files,
+            encryption: None,
             body,
         }
-        .write(&self.partial)?;
+        .write(&self.partial, self.encryption.as_ref())?;
         Ok(id)
     }
 }

@@ -49,6 +49,16 @@ pub enum ArchiveError {
         /// The highest known.
         known: u32,
     },
+    /// It is encrypted, and no key that opens it was given.
+    #[error("{}", locked(path, recipients, given))]
+    Locked {
+        /// The archive, or a file of it.
+        path: PathBuf,
+        /// To whom it is encrypted, where that is known.
+        recipients: Vec<String>,
+        /// For whom the keys are that were given.
+        given: Vec<String>,
+    },
     /// A file of it is missing, cut or altered.
     #[error("{path} is damaged: {reason}; make it again, or fetch a whole copy")]
     Damaged {
@@ -70,6 +80,21 @@ pub enum ArchiveError {
         /// Its answer.
         source: io::Error,
     },
+}
+
+fn locked(path: &Path, recipients: &[String], given: &[String]) -> String {
+    let to = match recipients {
+        [] => String::new(),
+        some => format!(" to {}", some.join(", ")),
+    };
+    let given = match given {
+        [] => "no key was given".to_owned(),
+        some => format!("the key given is that of {}", some.join(", ")),
+    };
+    format!(
+        "{} is encrypted{to}, and {given}; give the file with its secret key as --key FILE, or name it in REHEARSE_KEY_FILE",
+        path.display()
+    )
 }
 
 impl ArchiveError {

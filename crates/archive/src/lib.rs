@@ -14,19 +14,22 @@
 
 mod builder;
 mod column;
+mod content;
 mod directory;
 mod error;
 mod manifest;
 mod open;
 mod recover;
+mod sealed;
 mod table_reader;
 mod table_writer;
 
 pub use column::{Column, ColumnType};
 pub use directory::{ArchiveWriter, OnFailure, partial_path};
 pub use error::{ArchiveError, Unfinished};
-pub use manifest::{FileEntry, Manifest};
+pub use manifest::{EncryptionNote, FileEntry, Manifest};
 pub use open::Archive;
-pub use recover::{recover_tables, unfinished_body};
+pub use recover::{Unended, recover_tables, unfinished_body};
+pub use sealed::{Identity, KeyError, Keyring, Recipient};
 pub use table_reader::{Batch, TableReader};
 pub use table_writer::{Parts, TableOptions, TableWriter};

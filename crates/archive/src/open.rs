@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::column::Column;
 use crate::error::{ArchiveError, Unfinished};
 use crate::manifest::{MANIFEST, Manifest, hex};
+use crate::sealed::Keyring;
 use crate::table_reader::TableReader;
 
 /// A complete archive.
@@ -17,6 +18,7 @@ use crate::table_reader::TableReader;
 pub struct Archive {
     path: PathBuf,
     manifest: Manifest,
+    keyring: Keyring,
 }
 
 impl Archive {
@@ -26,6 +28,19 @@ impl Archive {
     /// # Errors
     /// Where it is none, of another kind, newer, unfinished or cut.
     pub fn open(path: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
+        Self::open_with(path, kind, format, &Keyring::default())
+    }
+
+    /// As [`Self::open`], with keys for what is encrypted.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and where it is encrypted and no key opens it.
+    pub fn open_with(
+        path: &Path,
+        kind: &'static str,
+        format: u32,
+        keyring: &Keyring,
+    ) -> Result<Self, ArchiveError> {
         let foreign = |reason: String| ArchiveError::Foreign {
             path: path.to_owned(),
             kind: kind.to_owned(),
@@ -74,9 +89,10 @@ impl Archive {
                 known: format,
             });
         }
-        let archive = Archive {
+        let mut archive = Archive {
             path: path.to_owned(),
             manifest,
+            keyring: keyring.clone(),
         };
         for file in &archive.manifest.files {
             // A name with a slash would lead outside of the directory.
@@ -97,6 +113,7 @@ impl Archive {
                 Err(error) => return Err(ArchiveError::damaged(&full, error)),
             }
         }
+        archive.manifest.body = archive.manifest.open_body(path, keyring)?;
         Ok(archive)
     }
 
@@ -139,7 +156,7 @@ impl Archive {
             .filter(|file| file.table == name)
             .map(|file| self.path.join(&file.name))
             .collect();
-        TableReader::open(files, columns)
+        TableReader::open_with(files, columns, self.keyring.clone())
     }
 
     /// Reads every file and compares its checksum.

@@ -5,9 +5,13 @@
 //! after the row group just written lies beside it, as `FILE.footer`: eight bytes with the length
 //! of the data it is for (little-endian), then the footer. Recovering is to cut the file there
 //! and to append it.
+//!
+//! Of a file that is encrypted, the end of the data may not be on disk yet: a chunk is written when
+//! it is full. It lies in the footer's file, which is encrypted as well: length, the length of that end
+//! (four bytes), the end, the footer. Recovering is to write the file anew.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,9 +23,12 @@ use parquet::file::metadata::{
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use sha2::{Digest, Sha256};
 
+use crate::content::{Content, is_sealed};
 use crate::directory::create_private;
 use crate::error::ArchiveError;
-use crate::manifest::{FileEntry, MANIFEST, Manifest, hex};
+use crate::manifest::{FileEntry, Manifest, hex};
+use crate::sealed::{Encryption, Keyring, Recipient, SUFFIX, SealedFile, seal};
+use crate::table_writer::HashedFile;
 
 const PARQUET_VERSION: i32 = 1;
 const LENGTH_BYTES: usize = 8;
@@ -36,7 +43,8 @@ pub(crate) fn save_footer(
     file: &Path,
     schema: &Arc<Schema>,
     groups: Vec<RowGroupMetaData>,
-    length: u64,
+    (length, held): (u64, &[u8]),
+    encryption: Option<&Encryption>,
 ) -> Result<(), ArchiveError> {
     let path = footer_path(file);
     let writing = |error| ArchiveError::writing(&path, error);
@@ -55,9 +63,17 @@ pub(crate) fn save_footer(
     .set_row_groups(groups)
     .build();
     let mut bytes = length.to_le_bytes().to_vec();
+    if encryption.is_some() {
+        bytes.extend_from_slice(&(held.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(held);
+    }
     ParquetMetaDataWriter::new(&mut bytes, &metadata)
         .finish()
         .map_err(writing)?;
+    if let Some(encryption) = encryption {
+        bytes =
+            seal(encryption, &bytes).map_err(|error| ArchiveError::io("write", &path, error))?;
+    }
     let fresh = path.with_extension("footer.new");
     let mut handle = create_private(&fresh)?;
     handle
@@ -74,36 +90,63 @@ pub fn unfinished_body(
     partial: &Path,
     kind: &'static str,
 ) -> Result<serde_json::Value, ArchiveError> {
-    let foreign = |reason: String| ArchiveError::Foreign {
-        path: partial.to_owned(),
-        kind: format!("unfinished {kind}"),
-        reason,
-    };
-    if partial
-        .extension()
-        .is_none_or(|extension| extension != "partial")
-    {
-        return Err(foreign("its name does not end in .partial".to_owned()));
+    Unended::open(partial, kind, &Keyring::default()).map(|unended| unended.body)
+}
+
+/// An archive that was never finished.
+#[derive(Debug)]
+pub struct Unended {
+    /// What its manifest noted.
+    pub body: serde_json::Value,
+    /// To whom it is encrypted; to nobody where it is not.
+    pub recipients: Vec<Recipient>,
+}
+
+impl Unended {
+    /// Opens an unfinished archive of this kind, with keys for what is encrypted.
+    ///
+    /// # Errors
+    /// Where `partial` is none, or no key opens it.
+    pub fn open(
+        partial: &Path,
+        kind: &'static str,
+        keyring: &Keyring,
+    ) -> Result<Self, ArchiveError> {
+        let foreign = |reason: String| ArchiveError::Foreign {
+            path: partial.to_owned(),
+            kind: format!("unfinished {kind}"),
+            reason,
+        };
+        if partial
+            .extension()
+            .is_none_or(|extension| extension != "partial")
+        {
+            return Err(foreign("its name does not end in .partial".to_owned()));
+        }
+        let manifest = Manifest::read(partial).map_err(foreign)?;
+        if manifest.kind != kind {
+            return Err(foreign(format!("it is a {}", manifest.kind)));
+        }
+        let recipients = manifest.encryption.iter().flat_map(|note| &note.recipients);
+        Ok(Unended {
+            body: manifest.open_body(partial, keyring)?,
+            recipients: recipients
+                .filter_map(|text| Recipient::parse(text))
+                .collect(),
+        })
     }
-    let text = fs::read_to_string(partial.join(MANIFEST))
-        .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
-    let manifest: Manifest = serde_json::from_str(&text)
-        .map_err(|error| foreign(format!("its {MANIFEST} cannot be read ({error})")))?;
-    if manifest.kind != kind {
-        return Err(foreign(format!("it is a {}", manifest.kind)));
-    }
-    Ok(manifest.body)
 }
 
 /// Makes the Parquet files in an unfinished archive readable up to their last complete row group,
 /// and returns them by name. Files without one are removed. `tables` are the tables that the
-/// archive may have; files are told by their names.
+/// archive may have; files are told by their names. `keyring` opens what is encrypted.
 ///
 /// # Errors
 /// Where the directory cannot be read or written.
 pub fn recover_tables(
     partial: &Path,
     tables: &[&'static str],
+    keyring: &Keyring,
 ) -> Result<Vec<FileEntry>, ArchiveError> {
     let listing =
         fs::read_dir(partial).map_err(|error| ArchiveError::io("read", partial, error))?;
@@ -114,7 +157,8 @@ pub fn recover_tables(
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
-        let Some(table) = name.strip_suffix(".parquet").and_then(|stem| {
+        let plain_name = name.strip_suffix(SUFFIX).unwrap_or(name);
+        let Some(table) = plain_name.strip_suffix(".parquet").and_then(|stem| {
             tables.iter().find(|table| {
                 stem.strip_prefix(**table).is_some_and(|rest| {
                     rest.is_empty()
@@ -126,8 +170,11 @@ pub fn recover_tables(
         }) else {
             continue;
         };
-        append_footer(path)?;
-        let Some(rows) = rows_in(path) else {
+        match is_sealed(path) {
+            true => write_anew(path, keyring)?,
+            false => append_footer(path)?,
+        }
+        let Some(rows) = rows_in(path, keyring) else {
             fs::remove_file(path).map_err(|error| ArchiveError::io("remove", path, error))?;
             continue;
         };
@@ -149,7 +196,7 @@ fn append_footer(path: &Path) -> Result<(), ArchiveError> {
         return Ok(());
     };
     // The footer's name stays until the file is whole: a recovery that is killed can be repeated.
-    if rows_in(path).is_none() && bytes.len() > LENGTH_BYTES {
+    if rows_in(path, &Keyring::default()).is_none() && bytes.len() > LENGTH_BYTES {
         let mut length = [0; LENGTH_BYTES];
         length.copy_from_slice(&bytes[..LENGTH_BYTES]);
         let failed = |error| ArchiveError::io("recover", path, error);
@@ -161,9 +208,49 @@ fn append_footer(path: &Path) -> Result<(), ArchiveError> {
     fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
 }
 
+/// Writes an encrypted file with the footer beside it, to the recipient of the key that opens it: its
+/// own key may have encrypted other content in the place of the footer.
+fn write_anew(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
+    let footer = footer_path(path);
+    if !footer.exists() {
+        return Ok(());
+    }
+    let failed = |error| ArchiveError::io("recover", path, error);
+    if rows_in(path, keyring).is_none() {
+        let beside = SealedFile::open(&footer, keyring)?
+            .read_all()
+            .map_err(failed)?;
+        let Some((length, held, tail)) = parts(&beside) else {
+            return Err(ArchiveError::damaged(&footer, "it is no footer"));
+        };
+        let on_disk = length.saturating_sub(held.len() as u64);
+        let fresh = path.with_extension("new");
+        let encryption = Encryption::to(&keyring.recipients());
+        let mut anew =
+            HashedFile::begin(create_private(&fresh)?, Some(&encryption)).map_err(failed)?;
+        let content = SealedFile::open(path, keyring)?.read_unended();
+        io::copy(&mut content.take(on_disk), &mut anew)
+            .and_then(|_| anew.write_all(held))
+            .and_then(|()| anew.write_all(tail))
+            .and_then(|()| anew.end())
+            .and_then(|()| anew.file.sync_all())
+            .and_then(|()| fs::rename(&fresh, path))
+            .map_err(failed)?;
+    }
+    fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
+}
+
+/// The length of the data, what of it was not on disk, and the footer.
+fn parts(beside: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let (length, rest) = beside.split_first_chunk::<LENGTH_BYTES>()?;
+    let (held, rest) = rest.split_first_chunk::<4>()?;
+    let (held, tail) = rest.split_at_checked(u32::from_le_bytes(*held) as usize)?;
+    Some((u64::from_le_bytes(*length), held, tail))
+}
+
 /// Rows in a Parquet file; `None` where it cannot be read as one.
-fn rows_in(path: &Path) -> Option<u64> {
-    let file = fs::File::open(path).ok()?;
+fn rows_in(path: &Path, keyring: &Keyring) -> Option<u64> {
+    let file = Content::open(path, keyring).ok()?;
     let reader = SerializedFileReader::new(file).ok()?;
     u64::try_from(reader.metadata().file_metadata().num_rows()).ok()
 }

@@ -1,7 +1,6 @@
 //! Parquet files become rows again, a batch at a time.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
@@ -12,7 +11,9 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::column::{Column, arrow_schema};
+use crate::content::Content;
 use crate::error::ArchiveError;
+use crate::sealed::Keyring;
 
 /// Rows decoded at a time at most …
 const BATCH_ROWS_MAX: usize = 2_048;
@@ -23,6 +24,7 @@ const BATCH_BYTES: i64 = 32 << 20;
 pub struct TableReader {
     files: std::vec::IntoIter<PathBuf>,
     columns: &'static [Column],
+    keyring: Keyring,
     current: Option<(PathBuf, ParquetRecordBatchReader)>,
 }
 
@@ -32,9 +34,22 @@ impl TableReader {
     /// # Errors
     /// Where the first file cannot be opened or lacks a column.
     pub fn open(files: Vec<PathBuf>, columns: &'static [Column]) -> Result<Self, ArchiveError> {
+        Self::open_with(files, columns, Keyring::default())
+    }
+
+    /// As [`Self::open`], with keys for files that are encrypted.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and where no key opens a file.
+    pub fn open_with(
+        files: Vec<PathBuf>,
+        columns: &'static [Column],
+        keyring: Keyring,
+    ) -> Result<Self, ArchiveError> {
         let mut reader = TableReader {
             files: files.into_iter(),
             columns,
+            keyring,
             current: None,
         };
         reader.open_next()?;
@@ -91,7 +106,7 @@ impl TableReader {
         let Some(path) = self.files.next() else {
             return Ok(());
         };
-        let file = File::open(&path).map_err(|error| ArchiveError::io("read", &path, error))?;
+        let file = Content::open(&path, &self.keyring)?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)
             .map_err(|error| ArchiveError::damaged(&path, error))?;
         let batch_rows = batch_rows(builder.metadata());

@@ -19,6 +19,7 @@ use crate::directory::create_private;
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, hex};
 use crate::recover;
+use crate::sealed::{Encryption, SUFFIX, Sealing};
 
 /// Rows are handed to Parquet in batches of at most this many rows …
 const BATCH_ROWS_MAX: usize = 4_096;
@@ -59,6 +60,7 @@ pub struct TableWriter {
     name: &'static str,
     columns: &'static [Column],
     options: TableOptions,
+    encryption: Option<Encryption>,
     schema: Arc<Schema>,
     builders: Vec<Builder>,
     next_column: usize,
@@ -82,8 +84,10 @@ impl TableWriter {
         name: &'static str,
         columns: &'static [Column],
         options: TableOptions,
+        encryption: Option<Encryption>,
     ) -> Result<Self, ArchiveError> {
         Ok(TableWriter {
+            encryption,
             directory: directory.to_owned(),
             name,
             columns,
@@ -254,7 +258,7 @@ impl TableWriter {
             part.writer
                 .flush()
                 .map_err(|error| ArchiveError::writing(&part.path, error))?;
-            part.save_footer(&self.schema)?;
+            part.save_footer(&self.schema, self.encryption.as_ref())?;
             // What is known of its row groups is held until a file is closed.
             let is_cut = matches!(self.options.parts, Parts::Rows(_));
             if is_cut && part.writer.flushed_row_groups().len() >= GROUPS_IN_A_PART_MAX {
@@ -306,7 +310,7 @@ impl TableWriter {
                 .flush()
                 .map_err(|error| ArchiveError::writing(&part.path, error))?;
         }
-        part.save_footer(&self.schema)?;
+        part.save_footer(&self.schema, self.encryption.as_ref())?;
         self.batch_rows = 0;
         self.batch_bytes = 0;
         Ok(())
@@ -316,13 +320,17 @@ impl TableWriter {
         if self.part.is_some() {
             return Ok(());
         }
-        let file_name = match self.options.parts {
+        let mut file_name = match self.options.parts {
             Parts::One => format!("{}.parquet", self.name),
             Parts::Rows(_) => format!("{}-{:05}.parquet", self.name, self.next_part()),
         };
+        if self.encryption.is_some() {
+            file_name.push_str(SUFFIX);
+        }
         let path = self.directory.join(file_name);
         let properties = properties(self.columns, self.options);
-        let file = HashedFile::new(create_private(&path)?);
+        let file = HashedFile::begin(create_private(&path)?, self.encryption.as_ref())
+            .map_err(|error| ArchiveError::io("write", &path, error))?;
         let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))
             .map_err(|error| ArchiveError::writing(&path, error))?;
         self.part = Some(Part {
@@ -341,8 +349,8 @@ impl TableWriter {
         let writing = |error| ArchiveError::writing(&part.path, error);
         part.writer.finish().map_err(writing)?;
         let file = part.writer.inner_mut();
-        file.file
-            .sync_all()
+        file.end()
+            .and_then(|()| file.file.sync_all())
             .map_err(|error| ArchiveError::io("sync", &part.path, error))?;
         let bytes = file.bytes;
         let sha256 = hex(&file.hash.clone().finalize());
@@ -368,7 +376,11 @@ impl TableWriter {
 
 impl Part {
     /// Keeps a footer for the row groups that are on disk beside the file, for a recovery.
-    fn save_footer(&mut self, schema: &Arc<Schema>) -> Result<(), ArchiveError> {
+    fn save_footer(
+        &mut self,
+        schema: &Arc<Schema>,
+        encryption: Option<&Encryption>,
+    ) -> Result<(), ArchiveError> {
         let groups = self.writer.flushed_row_groups();
         if groups.len() == self.groups_saved {
             return Ok(());
@@ -378,8 +390,15 @@ impl Part {
         self.writer
             .sync()
             .map_err(|error| ArchiveError::io("write", &self.path, error))?;
-        let length = self.writer.inner().bytes;
-        recover::save_footer(&self.path, schema, groups, length)?;
+        let file = self.writer.inner();
+        let held = file.sealing.as_ref().map_or(&[][..], Sealing::held);
+        recover::save_footer(
+            &self.path,
+            schema,
+            groups,
+            (file.content_bytes, held),
+            encryption,
+        )?;
         self.groups_saved = saved;
         Ok(())
     }
@@ -420,29 +439,61 @@ fn properties(columns: &[Column], options: TableOptions) -> WriterProperties {
     properties.build()
 }
 
-/// A file that is hashed as it is written.
-struct HashedFile {
-    file: File,
+/// A file that is hashed as it is written, and encrypted before, where that is wanted.
+pub(crate) struct HashedFile {
+    pub(crate) file: File,
     hash: Sha256,
+    /// As it lies on disk.
     bytes: u64,
+    /// What was given; as many as `bytes`, where it is not encrypted.
+    content_bytes: u64,
+    sealing: Option<Sealing>,
 }
 
 impl HashedFile {
-    fn new(file: File) -> Self {
-        HashedFile {
+    pub(crate) fn begin(file: File, encryption: Option<&Encryption>) -> io::Result<Self> {
+        let mut begun = HashedFile {
             file,
             hash: Sha256::new(),
             bytes: 0,
+            content_bytes: 0,
+            sealing: None,
+        };
+        if let Some(encryption) = encryption {
+            let (head, sealing) = Sealing::begin(encryption)?;
+            begun.store(&head)?;
+            begun.sealing = Some(sealing);
+        }
+        Ok(begun)
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what is held of the content.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        match self.sealing.take() {
+            None => Ok(()),
+            Some(mut sealing) => self.store(&sealing.end()?),
         }
     }
 }
 
 impl Write for HashedFile {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(buffer)?;
-        self.hash.update(&buffer[..written]);
-        self.bytes += written as u64;
-        Ok(written)
+        match self.sealing.take() {
+            None => self.store(buffer)?,
+            Some(mut sealing) => {
+                sealing.take(buffer, |bytes| self.store(bytes))?;
+                self.sealing = Some(sealing);
+            }
+        }
+        self.content_bytes += buffer.len() as u64;
+        Ok(buffer.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -55,7 +55,8 @@ impl From<ArchiveError> for Failure {
         match error {
             ArchiveError::NotFound { .. }
             | ArchiveError::Foreign { .. }
-            | ArchiveError::Exists(_) => Failure::usage(error),
+            | ArchiveError::Exists(_)
+            | ArchiveError::Locked { .. } => Failure::usage(error),
             _ => Failure::could_not(error),
         }
     }

@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod ending;
 mod interrupt;
+mod keys;
 mod log;
 mod metrics;
 mod options;
@@ -23,6 +24,7 @@ use crate::options::{Command, Program};
 fn main() -> ExitCode {
     let program = Program::parse();
     log::set_up(program.log);
+    keys::set_up(program.keys.key);
     match run(program.command) {
         Ok(ending) => ending.into(),
         Err(failure) => {
@@ -37,6 +39,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Capture(options) => commands::capture::run(options),
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Slice(options) => commands::slice::run(&options),
+        Command::Key(options) => commands::key::run(&options),
         Command::Mask(options) => commands::mask::run(&options),
         Command::Replay(options) => commands::replay::run(&options),
         Command::Summary(options) => commands::summary::run(&options),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod encrypting;
 pub mod masking;
 pub mod observing;
 pub mod pace;
@@ -14,6 +15,7 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 
+use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs};
 pub use pace::ReplayOrder;
@@ -37,6 +39,9 @@ pub struct Program {
     /// Its log.
     #[command(flatten)]
     pub log: LogArgs,
+    /// The key of what it reads.
+    #[command(flatten)]
+    pub keys: KeyArgs,
 }
 
 /// What to do.
@@ -48,6 +53,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
     Slice(Box<SliceWorkload>),
+    /// Make a key file for encrypted workloads.
+    Key(KeyCommand),
     /// Mask the values of workloads and dumps.
     Mask(Box<MaskCommand>),
     /// Replay a workload against a server, session by session.
@@ -132,6 +139,9 @@ pub struct CaptureLog {
     /// How its values are masked.
     #[command(flatten)]
     pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// `rehearse capture settings`

@@ -40,7 +40,7 @@ const STAGES: [&str; 3] = ["capture", "replay", "observe"];
 
 /// Libraries that only some crates may name, for anything, tests included. A name that ends in
 /// `*` stands for all that begin so.
-const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -70,6 +70,11 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
         &["rustls", "rcgen"],
         &["target", "replay", "capture"],
         "only what connects to a server, or stands before one, encrypts, and by one library",
+    ),
+    (
+        &["ring", "x25519-dalek", "age"],
+        &["archive"],
+        "only archive encrypts what lies on disk",
     ),
     (
         &["clap", "clap_*", "indicatif"],

@@ -118,7 +118,11 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
             reason: format!("it was stopped before it began ({error})"),
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
-    let files = recover_tables(partial, &["executions", "statements"])?;
+    let files = recover_tables(
+        partial,
+        &["executions", "statements"],
+        &archive::Keyring::default(),
+    )?;
     let paths = files
         .iter()
         .filter(|file| file.table == "executions")

@@ -33,7 +33,7 @@ mod statements;
 mod table;
 mod writer;
 
-pub use archive::{ArchiveError, Unfinished};
+pub use archive::{ArchiveError, Identity, KeyError, Keyring, Recipient, Unfinished};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
@@ -41,7 +41,7 @@ pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, Work
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};
 pub use reader::WorkloadReader;
-pub use recovery::{recover, recover_as};
+pub use recovery::{recover, recover_as, recover_with};
 pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
 pub use table::StatementText;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use archive::{Archive, ArchiveError};
+use archive::{Archive, ArchiveError, Keyring, Recipient};
 
 use crate::event::Event;
 use crate::fingerprint::Fingerprint;
@@ -24,7 +24,15 @@ impl WorkloadReader {
     /// # Errors
     /// Where it is none, newer than this program, unfinished, cut or unreadable.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let archive = Archive::open(path, KIND, FORMAT)?;
+        Self::open_with(path, &Keyring::default())
+    }
+
+    /// As [`Self::open`], with keys for what is encrypted.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and where it is encrypted and no key opens it.
+    pub fn open_with(path: &Path, keyring: &Keyring) -> Result<Self, ArchiveError> {
+        let archive = Archive::open_with(path, KIND, FORMAT, keyring)?;
         let info = archive.body()?;
         Ok(WorkloadReader { archive, info })
     }
@@ -37,6 +45,14 @@ impl WorkloadReader {
     /// Equal for equal content.
     pub fn id(&self) -> &str {
         &self.archive.manifest().id
+    }
+
+    /// To whom it is encrypted; to nobody where it is not.
+    pub fn recipients(&self) -> Vec<Recipient> {
+        let note = self.archive.manifest().encryption.iter();
+        note.flat_map(|note| &note.recipients)
+            .filter_map(|text| Recipient::parse(text))
+            .collect()
     }
 
     /// Where it lies.

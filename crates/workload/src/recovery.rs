@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use archive::{ArchiveError, ArchiveWriter, FileEntry, OnFailure, TableReader, recover_tables};
+use archive::{
+    ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, TableReader, Unended,
+    recover_tables,
+};
 
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
@@ -18,37 +21,63 @@ use crate::writer::{WorkloadWriter, WriterOptions};
 /// # Errors
 /// Where `partial` is no unfinished workload, nothing in it can be read, or the disk refuses.
 pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
+    recover_with(partial, &Keyring::default())
+}
+
+/// As [`recover`], with keys for what is encrypted; what is made of it is encrypted to the same
+/// recipients.
+///
+/// # Errors
+/// As [`recover`]; and where it is encrypted and no key opens it.
+pub fn recover_with(
+    partial: &Path,
+    keyring: &Keyring,
+) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let provenance = Provenance {
         source_kind: "recovered".to_owned(),
         ..Provenance::default()
     };
-    recover_as(partial, provenance)
+    complete(partial, provenance, keyring)
 }
 
 /// As [`recover`], by the capture itself, which knows where the events are from and what is missing.
 ///
 /// # Errors
-/// As [`recover`].
+/// As [`recover`]; and where it is encrypted: a capture has no key to read with.
 pub fn recover_as(
     partial: &Path,
     provenance: Provenance,
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
-    let note = archive::unfinished_body(partial, KIND)?;
-    let start_wall_us = note["start_wall_us"].as_i64().unwrap_or(0);
-    let files = recover_tables(partial, &["events", "late"])?;
+    complete(partial, provenance, &Keyring::default())
+}
+
+fn complete(
+    partial: &Path,
+    provenance: Provenance,
+    keyring: &Keyring,
+) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
+    let unended = Unended::open(partial, KIND, keyring)?;
+    let start_wall_us = unended.body["start_wall_us"].as_i64().unwrap_or(0);
+    let files = recover_tables(partial, &["events", "late"], keyring)?;
     let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =
         files.into_iter().partition(|file| file.table == "late");
     let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
     let mut writer = WorkloadWriter::begin(
-        ArchiveWriter::create(&scratch, KIND, FORMAT, OnFailure::Remove)?,
+        ArchiveWriter::create_for(
+            &scratch,
+            KIND,
+            FORMAT,
+            OnFailure::Remove,
+            &unended.recipients,
+        )?,
         WriterOptions::default(),
     )?;
     writer.info.recovered = true;
     // A kill while late runs were merged leaves events in two of them.
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
-    each(partial, &late, |event| {
+    each((partial, keyring), &late, |event| {
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
         }
@@ -57,7 +86,7 @@ pub fn recover_as(
         writer.event(&event.borrowed())
     })?;
     let mut open: HashMap<u64, Session> = HashMap::new();
-    each(partial, &main, |mut event| {
+    each((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
         if let Some(begun) = begun(&event) {
             open.insert(event.session, begun);
@@ -88,12 +117,12 @@ pub fn recover_as(
 
 /// Reads the events of some files, one after the other.
 fn each(
-    partial: &Path,
+    (partial, keyring): (&Path, &Keyring),
     files: &[FileEntry],
     mut take: impl FnMut(Event) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let paths = files.iter().map(|file| partial.join(&file.name)).collect();
-    let mut rows = TableReader::open(paths, EVENT)?;
+    let mut rows = TableReader::open_with(paths, EVENT, keyring.clone())?;
     let mut events = EventRows::default();
     while let Some(batch) = rows.next_batch()? {
         for row in 0..batch.rows() {

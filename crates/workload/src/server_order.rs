@@ -9,11 +9,8 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::path::PathBuf;
 
-use archive::{
-    ArchiveError, ArchiveWriter, FileEntry, Parts, TableOptions, TableReader, TableWriter,
-};
+use archive::{ArchiveError, ArchiveWriter, FileEntry, Parts, TableOptions, TableWriter};
 
 use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event, write_server_event};
 use crate::statements::StatementWriter;
@@ -220,11 +217,7 @@ fn merge(
     }
     let mut rows = Vec::new();
     for files in runs {
-        let paths: Vec<PathBuf> = files
-            .iter()
-            .map(|file| archive.directory().join(&file.name))
-            .collect();
-        let table = TableReader::open(paths, SERVER_EVENT)?;
+        let table = archive.read(files, SERVER_EVENT)?;
         rows.push(table.rows(|batch, row| Ok(read_server_event(batch, row))));
     }
     let mut heads: BinaryHeap<Reverse<Item>> = BinaryHeap::new();
@@ -249,6 +242,8 @@ fn merge(
 mod tests {
     use archive::OnFailure;
     use proptest::prelude::*;
+
+    use archive::TableReader;
 
     use super::*;
     use crate::table::StatementText;

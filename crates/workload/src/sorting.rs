@@ -346,7 +346,7 @@ impl TimeOrder {
             }
             let mut merged = self.late_run(archive)?;
             let old = self.late_runs.split_off(self.late_runs.len() - count);
-            let mut items = Merge::open(&self.directory, &old, Vec::new())?;
+            let mut items = Merge::open(archive, &old, Vec::new())?;
             while let Some(item) = items.next()? {
                 write_event(
                     &mut merged,
@@ -452,7 +452,7 @@ impl TimeOrder {
     ) -> Result<Vec<FileEntry>, ArchiveError> {
         self.late.sort_unstable();
         let in_memory = std::mem::take(&mut self.late);
-        let mut late = Merge::open(&self.directory, &self.late_runs, in_memory)?;
+        let mut late = Merge::open(archive, &self.late_runs, in_memory)?;
         let mut files: Vec<FileEntry> = Vec::new();
         let mut merged_parts = 0;
         for (place, part) in main.iter().enumerate() {
@@ -467,7 +467,7 @@ impl TimeOrder {
             let mut table = archive
                 .table("merged", event_columns(self.from_wire), LAYOUT)?
                 .number_parts_from(merged_parts);
-            let mut rows = EventsOf::open(&self.directory, std::slice::from_ref(part))?;
+            let mut rows = EventsOf::open(archive, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {
                 item.event.due_us += base_us;
                 while late.peek_key()?.is_some_and(|key| key < item.key()) {
@@ -509,7 +509,9 @@ impl TimeOrder {
         let mut named = Vec::with_capacity(files.len());
         // From the last to the first: kept parts only ever move up.
         for (place, file) in files.into_iter().enumerate().rev() {
-            let name = format!("events-{place:05}.parquet");
+            // With what encrypted files end in.
+            let (_, ending) = file.name.split_once('.').expect("a table's file");
+            let name = format!("events-{place:05}.{ending}");
             if file.name != name {
                 rename(&file.name, &name)?;
             }
@@ -533,16 +535,12 @@ struct EventsOf {
 }
 
 impl EventsOf {
-    fn open(directory: &Path, files: &[FileEntry]) -> Result<Self, ArchiveError> {
-        let paths = files
-            .iter()
-            .map(|file| directory.join(&file.name))
-            .collect();
+    fn open(archive: &archive::ArchiveWriter, files: &[FileEntry]) -> Result<Self, ArchiveError> {
         Ok(EventsOf {
-            table: TableReader::open(paths, EVENT)?,
+            table: archive.read(files, EVENT)?,
             rows: EventRows::default(),
             ready: Vec::new().into_iter(),
-            path: directory.to_owned(),
+            path: archive.directory().to_owned(),
         })
     }
 
@@ -579,11 +577,15 @@ struct Merge {
 }
 
 impl Merge {
-    fn open(directory: &Path, runs: &[Run], in_memory: Vec<Item>) -> Result<Self, ArchiveError> {
+    fn open(
+        archive: &archive::ArchiveWriter,
+        runs: &[Run],
+        in_memory: Vec<Item>,
+    ) -> Result<Self, ArchiveError> {
         let mut merge = Merge {
             runs: runs
                 .iter()
-                .map(|run| EventsOf::open(directory, &run.files))
+                .map(|run| EventsOf::open(archive, &run.files))
                 .collect::<Result<_, _>>()?,
             in_memory: in_memory.into_iter(),
             heads: BinaryHeap::new(),

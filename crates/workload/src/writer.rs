@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
-use archive::{ArchiveError, ArchiveWriter, OnFailure, Parts, TableOptions, TableWriter};
+use archive::{
+    ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
+};
 
 use crate::event::Unreplayable;
 use crate::event_ref::{EventRef, KindRef};
@@ -98,11 +100,24 @@ impl WorkloadWriter {
     /// # Errors
     /// Where `path` or its partial exists, or cannot be made.
     pub fn create(path: &Path, options: WriterOptions) -> Result<Self, ArchiveError> {
+        Self::create_for(path, options, &[])
+    }
+
+    /// As [`Self::create`], with every file encrypted to these recipients, if there are any; also
+    /// those that are there for sorting alone.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_for(
+        path: &Path,
+        options: WriterOptions,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
         let on_failure = match options.keep_unfinished {
             true => OnFailure::Keep,
             false => OnFailure::Remove,
         };
-        let archive = ArchiveWriter::create(path, KIND, FORMAT, on_failure)?;
+        let archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
         Self::begin(archive, options)
     }
 
@@ -390,11 +405,7 @@ fn relative_sessions(
 ) -> Result<Vec<archive::FileEntry>, ArchiveError> {
     let wall = sessions.finish()?;
     let mut table = archive.table("sessions-relative", SESSION, ONE_FILE)?;
-    let paths = wall
-        .iter()
-        .map(|file| archive.directory().join(&file.name))
-        .collect();
-    let mut rows = archive::TableReader::open(paths, SESSION)?;
+    let mut rows = archive.read(&wall, SESSION)?;
     while let Some(batch) = rows.next_batch()? {
         for row in 0..batch.rows() {
             write_session(

@@ -16,12 +16,16 @@ use report::{
 };
 use workload::rewrite::mask::Masker;
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{EventRef, MaskNote, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter};
+use workload::{
+    EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceNote, WorkloadWriter,
+};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
 use crate::options::slice::SliceArgs;
 use crate::options::{Capture, CaptureLog, Format, Source};
@@ -54,7 +58,7 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
             Format::Azure => LogFormat::Azure,
             Format::Cnpg => LogFormat::Cnpg,
         }),
-        (&options.slice, &options.masking),
+        (&options.slice, &options.masking, &options.encryption),
         &interrupt,
     )?;
     show(&captured, options.json);
@@ -76,7 +80,11 @@ pub fn capture_files(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let files = Sources::Files(log::select(files).map_err(failure)?);
-    let everything = (&SliceArgs::default(), &MaskArgs::default());
+    let everything = (
+        &SliceArgs::default(),
+        &MaskArgs::default(),
+        &EncryptArgs::default(),
+    );
     let captured = capture(files, Some(output), None, None, everything, interrupt)?;
     show(&captured, false);
     Ok(())
@@ -92,10 +100,11 @@ fn capture(
     output: Option<&Path>,
     prefix: Option<String>,
     format: Option<LogFormat>,
-    (slice, masking): (&SliceArgs, &MaskArgs),
+    (slice, masking, encryption): (&SliceArgs, &MaskArgs, &EncryptArgs),
     interrupt: &Interrupt,
 ) -> Result<CapturedLog, Failure> {
     let masker = masking.masker()?;
+    let recipients = keys::recipients(&encryption.encrypt)?;
     let slicer = slice.slice()?.map(|slice| Slicer::new(slice, None));
     let given: BTreeMap<String, String> = [
         ("prefix", prefix.clone()),
@@ -179,7 +188,14 @@ fn capture(
         }
         Some(output) => {
             let sliced = (slicer, slice.given());
-            write(log_options, output, given, sliced, masker, interrupt)
+            write(
+                log_options,
+                (output, &recipients),
+                given,
+                sliced,
+                masker,
+                interrupt,
+            )
         }
     };
     bar.finish_and_clear();
@@ -204,14 +220,15 @@ type Captured = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
 
 fn write(
     log_options: LogOptions<'_>,
-    output: &Path,
+    (output, recipients): (&Path, &[Recipient]),
     options: BTreeMap<String, String>,
     (slicer, slice_options): (Option<Slicer>, BTreeMap<String, Vec<String>>),
     masker: Option<Masker>,
     interrupt: Option<&Interrupt>,
 ) -> Result<Captured, Failure> {
     must_be_a_workloads_name(output)?;
-    let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
+    let writer =
+        WorkloadWriter::create_for(output, workload::WriterOptions::default(), recipients)?;
     let mut sink = Stoppable {
         sink: SliceSink::new(MaskSink::new(writer, masker), slicer),
         interrupt,

@@ -11,6 +11,7 @@ use report::{InspectView, StatementOrder, inspect_page, to_json};
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::ending::{Ending, Failure};
+use crate::keys;
 use crate::options::{Inspect, Sort};
 use crate::terminal;
 
@@ -23,7 +24,7 @@ const PAGE_START: &[u8] = b"<!DOCTYPE html>";
 
 /// Reads the workload once and shows what is in it.
 pub fn run(options: &Inspect) -> Result<Ending, Failure> {
-    let reader = WorkloadReader::open(&options.workload)?;
+    let reader = keys::open(&options.workload)?;
     if options.verify {
         reader.verify()?;
     }

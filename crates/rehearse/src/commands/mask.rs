@@ -6,11 +6,12 @@ use std::path::Path;
 use capture::{EventSink, MaskSink};
 use report::{MaskView, mask_text, to_json};
 use workload::rewrite::mask::{CopyFormat, Mask, MaskedValues, Masker};
-use workload::{MaskNote, WorkloadReader, WorkloadWriter};
+use workload::{MaskNote, WorkloadReader, WorkloadWriter, WriterOptions};
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
 use crate::options::masking::{
     KeepArgs, MaskAction, MaskArgs, MaskCommand, MaskDump, MaskValues, MaskWorkload, random_key,
     read_key,
@@ -56,8 +57,11 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
     };
     let masker = given.masker()?.expect("there is a key");
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let reader = WorkloadReader::open(&options.workload)?;
-    let note = whole(&reader, masker, &options.output, &interrupt)?;
+    let reader = keys::open(&options.workload)?;
+    let recipients = keys::recipients(&options.encryption.encrypt)?;
+    let writer =
+        WorkloadWriter::create_for(&options.output, WriterOptions::default(), &recipients)?;
+    let note = whole(&reader, masker, writer, &interrupt)?;
     let view = MaskView {
         of: options.workload.display().to_string(),
         workload: options.output.display().to_string(),
@@ -74,11 +78,10 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
 fn whole(
     reader: &WorkloadReader,
     masker: Masker,
-    output: &Path,
+    writer: WorkloadWriter,
     interrupt: &Interrupt,
 ) -> Result<MaskNote, Failure> {
     let start_us = reader.info().provenance.start_wall_us;
-    let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
     let mut sink = MaskSink::new(writer, Some(masker));
     for item in reader.server_events()? {
         let (mut event, _) = item?;

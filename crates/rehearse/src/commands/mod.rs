@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod compare;
 pub mod inspect;
+pub mod key;
 pub mod mask;
 mod narration;
 mod part;

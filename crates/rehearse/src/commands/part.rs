@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use workload::WorkloadReader;
+use workload::{Identity, Keyring, Recipient, WorkloadReader};
 
 use crate::commands::slice;
 use crate::ending::Failure;
@@ -54,9 +54,18 @@ pub fn part(
         }
     };
     let given = wanted.given();
-    let (info, account) = slice::cut(&whole, slice, given.clone(), &written, interrupt)?;
+    // A part of what is encrypted lies on disk for a while: by a key that is nowhere else.
+    let secret = (!whole.recipients().is_empty()).then(Identity::random);
+    let recipients: Vec<Recipient> = secret.iter().map(Identity::recipient).collect();
+    let (info, account) = slice::cut(
+        &whole,
+        slice,
+        given.clone(),
+        (&written, &recipients),
+        interrupt,
+    )?;
     let part = Part {
-        reader: WorkloadReader::open(&written)?,
+        reader: WorkloadReader::open_with(&written, &Keyring::new(secret))?,
         given: given
             .into_iter()
             .map(|(name, values)| (renamed(name), values.join(", ")))

@@ -1,6 +1,11 @@
 //! `rehearse recover`: what is complete of an unfinished workload or run.
 
+use std::path::{Path, PathBuf};
+
+use workload::{ArchiveError, WorkloadInfo};
+
 use crate::ending::{Ending, Failure};
+use crate::keys;
 use crate::options::Recover;
 use crate::terminal;
 
@@ -8,7 +13,7 @@ use crate::terminal;
 pub fn run(options: &Recover) -> Result<Ending, Failure> {
     let name = options.partial.to_string_lossy();
     let name = name.trim_end_matches('/');
-    let partial = std::path::Path::new(name);
+    let partial = Path::new(name);
     if name.ends_with(".run.partial") {
         let (path, info) = run::recover(partial)?;
         terminal::say_line(&format!(
@@ -18,7 +23,7 @@ pub fn run(options: &Recover) -> Result<Ending, Failure> {
             info.workload.statements
         ));
     } else if name.ends_with(".workload.partial") {
-        let (path, info) = workload::recover(partial)?;
+        let (path, info) = recover(partial)?;
         terminal::say_line(&format!(
             "{}: {} statements of {} sessions recovered; where the source is still there, capture it again instead",
             path.display(),
@@ -31,4 +36,11 @@ pub fn run(options: &Recover) -> Result<Ending, Failure> {
         )));
     }
     Ok(Ending::Done)
+}
+
+fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), Failure> {
+    match workload::recover(partial) {
+        Err(ArchiveError::Locked { .. }) => Ok(workload::recover_with(partial, &keys::keyring()?)?),
+        recovered => Ok(recovered?),
+    }
 }

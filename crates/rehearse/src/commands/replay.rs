@@ -16,6 +16,7 @@ use crate::commands::part::part;
 use crate::commands::summary;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
 use crate::log;
 use crate::metrics::MetricsServer;
 use crate::options;
@@ -39,7 +40,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         _ => None,
     };
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let whole = WorkloadReader::open(&options.workload)?;
+    let whole = keys::open(&options.workload)?;
     let target = engine.prepared(&target);
     refuse_captured(&whole, &target, &engine.logins, options)?;
     let part = part(options, whole, &interrupt)?;

@@ -8,12 +8,14 @@ use report::{MaskView, SliceView, slice_text, to_json};
 use workload::rewrite::mask::Masker;
 use workload::rewrite::{SessionRecords, Slice, SliceAccount, SliceError, Slicer};
 use workload::{
-    EventKind, MaskNote, Session, SliceNote, WorkloadInfo, WorkloadReader, WorkloadWriter,
+    EventKind, MaskNote, Recipient, Session, SliceNote, WorkloadInfo, WorkloadReader,
+    WorkloadWriter,
 };
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
 use crate::options::slice::SliceWorkload;
 use crate::terminal;
 
@@ -26,13 +28,16 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     };
     must_be_a_workloads_name(&options.output)?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let reader = WorkloadReader::open(&options.workload)?;
+    let reader = keys::open(&options.workload)?;
     let masker = options.masking.masker()?;
     let (info, account, masked) = cut_masked(
         &reader,
         (slice, options.slice.given()),
         masker,
-        &options.output,
+        (
+            &options.output,
+            &keys::recipients(&options.encryption.encrypt)?,
+        ),
         &interrupt,
     )?;
     let mut view = SliceView::new(&account).of(
@@ -49,7 +54,8 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-/// Writes the part of a workload that a slice keeps to `output`. `given` are the options that say
+/// Writes the part of a workload that a slice keeps to `output`, encrypted to its recipients, if there are
+/// any. `given` are the options that say
 /// which, for the manifest.
 ///
 /// # Errors
@@ -59,7 +65,7 @@ pub fn cut(
     reader: &WorkloadReader,
     slice: Slice,
     given: BTreeMap<String, Vec<String>>,
-    output: &Path,
+    output: (&Path, &[Recipient]),
     interrupt: &Interrupt,
 ) -> Result<(WorkloadInfo, SliceAccount), Failure> {
     cut_masked(reader, (slice, given), None, output, interrupt)
@@ -70,12 +76,13 @@ fn cut_masked(
     reader: &WorkloadReader,
     (slice, given): (Slice, BTreeMap<String, Vec<String>>),
     masker: Option<Masker>,
-    output: &Path,
+    (output, recipients): (&Path, &[Recipient]),
     interrupt: &Interrupt,
 ) -> Result<(WorkloadInfo, SliceAccount, Option<MaskNote>), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut slicer = Slicer::new(slice, Some(start_us));
-    let writer = WorkloadWriter::create(output, workload::WriterOptions::default())?;
+    let writer =
+        WorkloadWriter::create_for(output, workload::WriterOptions::default(), recipients)?;
     let mut writer = MaskSink::new(writer, masker);
     let mut records = SessionRecords::new(reader.sessions()?);
     let mut server_events = reader.server_events()?.peekable();

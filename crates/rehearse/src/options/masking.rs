@@ -9,6 +9,7 @@ use workload::rewrite::Pattern;
 use workload::rewrite::mask::{Mask, MaskKey, Masker};
 
 use crate::ending::Failure;
+use crate::options::encrypting::EncryptArgs;
 
 /// What `--mask` takes instead of a file.
 const RANDOM: &str = "random";
@@ -158,6 +159,9 @@ pub struct MaskWorkload {
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// `rehearse mask dump`

@@ -7,6 +7,7 @@ use clap::Args;
 use workload::rewrite::{Choice, Filter, Moment, Pattern, Slice, StatementKind};
 
 use crate::ending::Failure;
+use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
 
 /// `rehearse slice`
@@ -27,6 +28,9 @@ pub struct SliceWorkload {
     /// How its values are masked.
     #[command(flatten)]
     pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// Which part to keep.

@@ -139,6 +139,7 @@ impl Masker {
             particulars.copy.is_some()
                 || particulars.first_row.is_some()
                 || particulars.result_digest.is_some()
+                || !particulars.settings.is_empty()
         });
         let particulars = particulars.map(|particulars| {
             Arc::new(particulars_masked(
@@ -316,6 +317,24 @@ fn particulars_masked(
 ) -> Particulars {
     let mut masked = particulars.clone();
     account.digests += u64::from(masked.result_digest.take().is_some());
+    for (name, value) in &mut masked.settings {
+        let became = match rules::is_data_setting(name) {
+            // `-c app.user=42 -c work_mem=64MB`: told apart by blanks.
+            _ if &**name == "options" => {
+                let words = value.split(' ').map(|word| option_masked(mask, word));
+                *value = words.collect::<Vec<_>>().join(" ").into();
+                Became::Kept(Kept::Setting)
+            }
+            false => Became::Kept(Kept::Setting),
+            true => {
+                let mut text = String::with_capacity(value.len());
+                let became = mask.value(value, &mut text);
+                *value = text.into();
+                became
+            }
+        };
+        account.names.count(became);
+    }
     if kept {
         return masked;
     }
@@ -350,6 +369,17 @@ fn particulars_masked(
             })
             .collect(),
     });
+    masked
+}
+
+/// A word of the options that a client starts a session with.
+fn option_masked(mask: &Mask, word: &str) -> String {
+    let assigned = word.split_once('=');
+    let Some((name, value)) = assigned.filter(|(name, _)| rules::is_data_setting(name)) else {
+        return word.to_owned();
+    };
+    let mut masked = format!("{name}=");
+    mask.value(value, &mut masked);
     masked
 }
 

@@ -265,6 +265,11 @@ pub(super) fn takes_an_expression(operator: &str) -> bool {
     is_one(&["~", "~*", "!~", "!~*"], operator)
 }
 
+/// Whether the value of a setting is data: of a name with a dot, which applications make up.
+pub(super) fn is_data_setting(name: &str) -> bool {
+    name.contains('.') || name.ends_with("application_name")
+}
+
 /// Whether a statement that seemed to have no data has some from this word on.
 pub(super) fn begins_data(word: &str) -> bool {
     is_one(&DATA, word)

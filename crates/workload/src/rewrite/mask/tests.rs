@@ -315,3 +315,42 @@ proptest! {
         prop_assert!(counts.adds_up());
     }
 }
+
+#[test]
+fn settings_at_the_start_of_a_session_are_told_apart() {
+    let setting = |name: &str, value: &str| (name.into(), value.into());
+    let event = Event {
+        kind: EventKind::Connect {
+            database: "shop".into(),
+            user: "app".into(),
+            application: "Smith".into(),
+        },
+        ..execute(
+            "",
+            Vec::new(),
+            Particulars {
+                settings: vec![
+                    setting("TimeZone", "Europe/Berlin"),
+                    setting("app.user", "Smith"),
+                    setting("options", "-c work_mem=64MB -c app.user=Smith"),
+                ],
+                ..Particulars::default()
+            },
+        )
+    };
+    let mut masker = Masker::new(mask());
+    let masked = masked(&mut masker, &event);
+    let smith = value("Smith");
+    assert_eq!(
+        masked.particulars.unwrap().settings,
+        [
+            setting("TimeZone", "Europe/Berlin"),
+            setting("app.user", &smith),
+            setting("options", &format!("-c work_mem=64MB -c app.user={smith}")),
+        ]
+    );
+    assert!(
+        matches!(&masked.kind, EventKind::Connect { application, user, .. } if **application == *smith && &**user == "app")
+    );
+    assert!(masker.account().adds_up());
+}

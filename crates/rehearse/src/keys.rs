@@ -1,0 +1,78 @@
+//! Keys for what is encrypted: where they are read from, and what they open.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use workload::{ArchiveError, Identity, Keyring, Recipient, WorkloadReader};
+
+use crate::ending::Failure;
+
+/// Set once, before the command runs: every command that opens a workload asks here.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// The key file of this run of the program.
+pub fn set_up(file: Option<PathBuf>) {
+    if let Some(file) = file {
+        let _ = FILE.set(file);
+    }
+}
+
+/// What the key file opens; nothing, where there is none.
+///
+/// # Errors
+/// Where it cannot be read, or has no secret key.
+pub fn keyring() -> Result<Keyring, Failure> {
+    let Some(file) = FILE.get() else {
+        return Ok(Keyring::default());
+    };
+    let identities = Identity::all_in(&text(file)?)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    Ok(Keyring::new(identities))
+}
+
+/// Opens a workload, encrypted or not.
+///
+/// # Errors
+/// As the reader has them.
+pub fn open(path: &Path) -> Result<WorkloadReader, Failure> {
+    match WorkloadReader::open(path) {
+        // Whoever opens what is not encrypted need not have a key file in order.
+        Err(ArchiveError::Locked { .. }) => Ok(WorkloadReader::open_with(path, &keyring()?)?),
+        opened => Ok(opened?),
+    }
+}
+
+/// To whom to encrypt: each a public key, or a key file.
+///
+/// # Errors
+/// Where one is neither.
+pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
+    let mut all = Vec::new();
+    for one in given {
+        match Recipient::parse(one) {
+            Some(recipient) => all.push(recipient),
+            None if one.starts_with("age1") => {
+                return Err(Failure::usage(format!(
+                    "--encrypt {one}: it looks like a public key of age, and is none; copy it again"
+                )));
+            }
+            None => {
+                let of = Recipient::all_in(&text(Path::new(one))?)
+                    .map_err(|error| Failure::usage(format!("{one}: {error}")))?;
+                all.extend(of);
+            }
+        }
+    }
+    all.sort_by_key(ToString::to_string);
+    all.dedup();
+    Ok(all)
+}
+
+fn text(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!(
+            "the key file {} cannot be read ({error}); give one that `rehearse key FILE` or age-keygen made",
+            file.display()
+        ))
+    })
+}
