@@ -1,5 +1,5 @@
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::error::ArchiveError;
@@ -24,7 +24,7 @@ impl Room {
         path
     }
 
-    fn open(&self, path: &PathBuf) -> Result<SealedFile, ArchiveError> {
+    fn open(&self, path: &Path) -> Result<SealedFile, ArchiveError> {
         SealedFile::open(path, &Keyring::new([self.identity.clone()]))
     }
 }
