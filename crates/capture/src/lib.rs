@@ -11,9 +11,9 @@
 
 pub mod conversation;
 pub mod log;
+mod mask;
 pub mod pcap;
 pub mod proxy;
-mod mask;
 pub mod settings;
 mod sink;
 mod slice;

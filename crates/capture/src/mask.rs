@@ -18,6 +18,11 @@ impl<S: EventSink> MaskSink<S> {
         MaskSink { inner, masker }
     }
 
+    /// The sink behind it.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     /// The sink behind it, and what became of every value, for a manifest.
     pub fn finish(self) -> (S, Option<MaskNote>) {
         let note = self.masker.as_ref().map(MaskNote::of);

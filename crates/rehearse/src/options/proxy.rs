@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::encrypting::EncryptArgs;
+use super::masking::MaskArgs;
 use super::observing::address;
 
 /// `rehearse capture proxy`
@@ -55,6 +57,12 @@ pub struct CaptureProxy {
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }
 
 /// Of what a checksum is taken.

@@ -11,18 +11,21 @@ use ::capture::proxy::{
     Finished, Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus,
     Recording, ServerTls,
 };
-use ::capture::{EventSink, SinkError};
+use ::capture::{EventSink, MaskSink, SinkError};
 use replay::Target;
 use report::{ProxyView, proxy_text, to_json};
 use signal_hook::consts::SIGUSR1;
+use workload::rewrite::mask::{Mask, Masker};
 use workload::{
-    EventRef, Provenance, ServerEvent, Session, WorkloadInfo, WorkloadWriter, WriterOptions,
+    EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
+    WriterOptions,
 };
 
 use super::control::ControlServer;
 use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
 use crate::options::proxy::CaptureProxy;
 use crate::terminal;
 
@@ -47,6 +50,13 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
     let toggled = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
     must_be_a_workloads_name(&options.output)?;
+    let sealing = Sealing {
+        mask: options
+            .masking
+            .masker()?
+            .map(|masker| masker.mask().clone()),
+        recipients: keys::recipients(&options.encryption.encrypt)?,
+    };
     let listen = options
         .listen
         .iter()
@@ -100,7 +110,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             conversation: ConversationOptions { digest },
             options: shaping,
         },
-        opening(options.output.clone()),
+        opening(options.output.clone(), sealing),
     )
     .map_err(failure)?;
     // Before the first client can have said anything that matters.
@@ -300,8 +310,14 @@ fn show(source: &str, status: &ProxyStatus, json: bool) {
     }
 }
 
+/// What becomes of a recording on its way to the disk.
+struct Sealing {
+    mask: Option<Mask>,
+    recipients: Vec<Recipient>,
+}
+
 /// Opens NAME.workload, then NAME-2.workload and so on.
-fn opening(output: PathBuf) -> OpenRecording {
+fn opening(output: PathBuf, sealing: Sealing) -> OpenRecording {
     Box::new(move |number| {
         let path = numbered(&output, number);
         let options = WriterOptions {
@@ -309,8 +325,10 @@ fn opening(output: PathBuf) -> OpenRecording {
             keep_unfinished: true,
             ..WriterOptions::default()
         };
-        let writer = WorkloadWriter::create(&path, options).map_err(SinkError::new)?;
-        Ok(Box::new(Written { path, writer }))
+        let writer = WorkloadWriter::create_for(&path, options, &sealing.recipients)
+            .map_err(SinkError::new)?;
+        let sink = MaskSink::new(writer, sealing.mask.clone().map(Masker::new));
+        Ok(Box::new(Written { path, sink }))
     })
 }
 
@@ -331,20 +349,20 @@ fn partial(output: &Path) -> PathBuf {
 /// A recording that is written.
 struct Written {
     path: PathBuf,
-    writer: WorkloadWriter,
+    sink: MaskSink<WorkloadWriter>,
 }
 
 impl EventSink for Written {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        EventSink::event(&mut self.writer, event)
+        self.sink.event(event)
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
-        EventSink::session(&mut self.writer, session)
+        self.sink.session(session)
     }
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        EventSink::server_event(&mut self.writer, event)
+        self.sink.server_event(event)
     }
 }
 
@@ -354,11 +372,14 @@ impl Recording for Written {
     }
 
     fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError> {
-        self.writer.make_safe(up_to_us).map_err(SinkError::new)
+        let writer = self.sink.inner_mut();
+        writer.make_safe(up_to_us).map_err(SinkError::new)
     }
 
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError> {
-        self.writer.finish(provenance).map_err(SinkError::new)
+        let (mut writer, masked) = self.sink.finish();
+        writer.note_masks(masked);
+        writer.finish(provenance).map_err(SinkError::new)
     }
 }
 

@@ -221,14 +221,35 @@ impl Mask {
             Some("0x") => 16,
             Some("0o") => 8,
             Some("0b") => 2,
-            _ => return self.value(text, out),
+            _ if Number::parse(unsigned).is_some() => return self.value(text, out),
+            _ => return self.digits(text, out),
         };
         match u128::from_str_radix(&unsigned[2..], radix) {
             Ok(number) => {
                 let sign = &text[..text.len() - unsigned.len()];
                 self.value(&format!("{sign}{number}"), out)
             }
-            Err(_) => self.value(text, out),
+            Err(_) => self.digits(text, out),
+        }
+    }
+
+    /// What begins as a number and is none: `5x` is 5 with a name behind it, up to PostgreSQL 14. Letters
+    /// stay; others could make a longer number of it, as an `e` before a minus would.
+    fn digits(&self, text: &str, out: &mut String) -> Became {
+        let mut masked = false;
+        let mut rest = text;
+        while let Some(at) = rest.find(|character: char| character.is_ascii_digit()) {
+            out.push_str(&rest[..at]);
+            let behind =
+                rest[at..].trim_start_matches(|character: char| character.is_ascii_digit());
+            let run = &rest[at..rest.len() - behind.len()];
+            masked |= mask_text(&self.key, run, Reading::Plain, out);
+            rest = behind;
+        }
+        out.push_str(rest);
+        match masked {
+            true => Became::Masked,
+            false => Became::Kept(Kept::Small),
         }
     }
 

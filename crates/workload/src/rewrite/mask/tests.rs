@@ -48,6 +48,13 @@ fn literals_of_all_spellings_become_the_same() {
         sql("select '4711', -4711"),
         format!("select '{number}', -{number}")
     );
+    for text in [
+        "select 9copy--x",
+        "select 12e-",
+        "select 0x12g-1, 45_6, 1..10, 12.50e+03-4711",
+    ] {
+        sql(text);
+    }
     assert_eq!(sql("select X'1267', B'101', 'cut"), {
         let masked = sql("select X'1267', B'101', 'cut");
         assert!(
