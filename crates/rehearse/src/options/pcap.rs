@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::encrypting::EncryptArgs;
+use super::masking::MaskArgs;
 use super::slice::SliceArgs;
 
 /// `rehearse capture pcap`
@@ -55,4 +57,10 @@ pub struct PacketArgs {
     /// Which part of it to keep.
     #[command(flatten)]
     pub slice: SliceArgs,
+    /// How its values are masked.
+    #[command(flatten)]
+    pub masking: MaskArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
 }

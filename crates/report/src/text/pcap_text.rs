@@ -3,6 +3,7 @@
 use crate::text::amount::{bytes, count, counted, duration};
 use crate::text::conversation_text;
 use crate::text::line::{cut, one_line, wrapped};
+use crate::text::mask_text;
 use crate::text::slice_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -154,6 +155,9 @@ pub fn render_text(view: &PcapView, style: &TextStyle) -> String {
     }
     if let Some(slice) = &view.slice {
         lines.extend(slice_text::account(slice, *style));
+    }
+    if let Some(mask) = &view.mask {
+        lines.extend(mask_text::account(mask, *style));
     }
     lines.push(String::new());
     lines.join("\n")

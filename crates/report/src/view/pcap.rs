@@ -6,6 +6,7 @@ use capture::pcap::{Malformed, Passed, PcapReport};
 use serde::{Deserialize, Serialize};
 
 use crate::view::conversation::ConversationView;
+use crate::view::mask::MaskView;
 use crate::view::slice::SliceView;
 
 /// What became of all packets, and what was made of them.
@@ -69,6 +70,9 @@ pub struct PcapView {
     /// What became of the events, where only a slice was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<SliceView>,
+    /// What became of the values, where they were masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskView>,
 }
 
 /// Packets of one kind.

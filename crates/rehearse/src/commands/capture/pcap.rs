@@ -6,10 +6,10 @@ use std::path::Path;
 use ::capture::conversation::ConversationOptions;
 use ::capture::pcap::live::{Live, LiveOptions};
 use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
-use ::capture::{Counted, EventSink, SinkError, SliceSink};
+use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use clock::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
-use report::{PcapView, SliceView, pcap_text, to_json};
+use report::{MaskView, PcapView, SliceView, pcap_text, to_json};
 use workload::rewrite::{SliceAccount, Slicer};
 use workload::{
     EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter, WriterOptions,
@@ -18,6 +18,7 @@ use workload::{
 use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
+use crate::keys;
 use crate::options::pcap::{CaptureLive, CapturePcap, PacketArgs};
 use crate::terminal;
 
@@ -146,6 +147,9 @@ fn capture(
     read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
 ) -> Result<PcapView, Failure> {
     let slicer = options.slice.slice()?.map(|slice| Slicer::new(slice, None));
+    let masker = options.masking.masker()?;
+    let recipients = keys::recipients(&options.encryption.encrypt)?;
+    let mut masked = None;
     let (report, span_us, events, statements, account) = match &options.output {
         None => {
             let mut sink = SliceSink::new(Counted::default(), slicer);
@@ -166,13 +170,16 @@ fn capture(
                 ..WriterOptions::default()
             };
             let kept = Kept {
-                writer: WorkloadWriter::create(output, writer_options)?,
+                writer: WorkloadWriter::create_for(output, writer_options, &recipients)?,
                 kind,
                 safe_us: 0,
             };
-            let mut sink = SliceSink::new(kept, slicer);
+            let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
             let report = read(&mut sink).map_err(failure)?;
-            let (kept, account) = sink.finish()?;
+            let (sink, account) = sink.finish()?;
+            let mut kept;
+            (kept, masked) = sink.finish();
+            kept.writer.note_masks(masked.clone());
             let provenance = provenance(options, kind, &report, &account);
             let info = kept.writer.finish(provenance)?;
             (report, info.span_us, info.events, info.statements, account)
@@ -185,6 +192,7 @@ fn capture(
         view.sessions = account.sessions_kept;
         view.slice = Some(SliceView::new(&account));
     }
+    view.mask = masked.as_ref().map(MaskView::new);
     if let Some(output) = &options.output {
         view.workload = output.display().to_string();
     }
