@@ -43,7 +43,7 @@ pub fn recover_with(
 /// As [`recover`], by the capture itself, which knows where the events are from and what is missing.
 ///
 /// # Errors
-/// As [`recover`].
+/// As [`recover`]; and where it is encrypted: a capture has no key to read with.
 pub fn recover_as(
     partial: &Path,
     provenance: Provenance,
