@@ -1,6 +1,7 @@
 //! `rehearse capture`: server logs become a workload.
 
 mod control;
+mod kept;
 mod pcap;
 mod proxy;
 
@@ -10,15 +11,14 @@ use std::path::{Path, PathBuf};
 use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
 use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
+use kept::Kept;
 use report::{
     CaptureView, FitnessView, MaskView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
     capture_text, fitness_text, to_json,
 };
 use workload::rewrite::mask::Masker;
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{
-    EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceNote, WorkloadWriter,
-};
+use workload::{EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceNote};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};
@@ -227,15 +227,16 @@ fn write(
     interrupt: Option<&Interrupt>,
 ) -> Result<Captured, Failure> {
     must_be_a_workloads_name(output)?;
-    let writer =
-        WorkloadWriter::create_for(output, workload::WriterOptions::default(), recipients)?;
+    // The file may be gone when it is followed no more.
+    let kept = Kept::create(output, log_options.follow.is_some(), recipients)?;
     let mut sink = Stoppable {
-        sink: SliceSink::new(MaskSink::new(writer, masker), slicer),
+        sink: SliceSink::new(MaskSink::new(kept, masker), slicer),
         interrupt,
     };
     let report = log::capture(log_options, &mut sink).map_err(failure)?;
     let (sink, account) = sink.sink.finish()?;
-    let (mut writer, masked) = sink.finish();
+    let (kept, masked) = sink.finish();
+    let mut writer = kept.writer;
     writer.note_masks(masked.clone());
     let provenance = Provenance {
         source_kind: "log".to_owned(),

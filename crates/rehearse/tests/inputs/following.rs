@@ -341,3 +341,33 @@ fn only_one_log_is_followed_and_one_that_is_written() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn what_was_followed_until_a_kill_can_be_recovered() {
+    let room = Room::new();
+    let workload = room.text("f.workload");
+    let mut piped = program(&["-", "--follow", "-o", &workload])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let quiet = busy(piped.stdin.take().unwrap());
+    let safe = room.path("f.workload.partial/events-00000.parquet.footer");
+    let until = Instant::now() + Duration::from_secs(30);
+    while !safe.exists() {
+        assert!(Instant::now() < until, "nothing was made safe");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    piped.kill().unwrap();
+    piped.wait().unwrap();
+    quiet();
+    let recovered = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["recover", &format!("{workload}.partial")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&recovered.stderr).into_owned();
+    assert!(recovered.status.success(), "{said}");
+    let reader = workload::WorkloadReader::open(std::path::Path::new(&workload)).unwrap();
+    assert!(reader.info().statements > 0);
+}

@@ -192,11 +192,22 @@ fn same_on_the_wire(
         packets.keys().collect::<Vec<_>>()
     );
     let mut apart_us = Vec::new();
+    let mut raced = 0;
     for (name, events) in proxied {
         let others = &packets[name];
         assert_eq!(events.len(), others.len(), "{name}");
         let start_us = events[0].due_us - others[0].due_us;
         for (one, other) in events.iter().zip(others) {
+            // A client that does not wait is ahead of the answer in one place, and behind it in the
+            // other.
+            let mut particulars = other.particulars.as_deref().cloned();
+            if let (Some(known), Some(awaited)) = (
+                &mut particulars,
+                one.particulars.as_ref().map(|known| known.awaited),
+            ) {
+                raced += u64::from(known.awaited != awaited);
+                known.awaited = awaited;
+            }
             // Which machine's clock was first is not the point, nor are packets' numbers.
             let like = Event {
                 session: one.session,
@@ -206,6 +217,7 @@ fn same_on_the_wire(
                     duration_us: one.outcome.duration_us,
                     ..other.outcome
                 },
+                particulars: particulars.map(Into::into),
                 ..other.clone()
             };
             assert_eq!(one, &like, "{name}");
@@ -216,6 +228,7 @@ fn same_on_the_wire(
     apart_us.sort_unstable();
     let most = apart_us[apart_us.len() / 2];
     assert!(most <= 1_000, "{most} µs apart");
+    assert!(raced * 20 < apart_us.len() as u64, "{raced}");
 }
 
 #[test]

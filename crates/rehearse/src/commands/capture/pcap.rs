@@ -6,15 +6,14 @@ use std::path::Path;
 use ::capture::conversation::ConversationOptions;
 use ::capture::pcap::live::{Live, LiveOptions};
 use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
-use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
+use ::capture::{Counted, EventSink, MaskSink, SliceSink};
 use clock::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{MaskView, PcapView, SliceView, pcap_text, to_json};
 use workload::rewrite::{SliceAccount, Slicer};
-use workload::{
-    EventRef, Provenance, ServerEvent, Session, SliceNote, WorkloadWriter, WriterOptions,
-};
+use workload::{Provenance, SliceNote};
 
+use super::kept::Kept;
 use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -106,39 +105,8 @@ fn tell(bar: &ProgressBar, progress: Progress) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Files,
-    /// What it says will not come again, so that a kill leaves what was written a second before.
+    /// What it says will not come again.
     Interface,
-}
-
-/// How often what an interface said is made safe, in microseconds, and how late events may come.
-const SAFE_EVERY_US: i64 = 1_000_000;
-
-/// A workload's writer that is told from time to time to make safe what it has.
-struct Kept {
-    writer: WorkloadWriter,
-    kind: Kind,
-    safe_us: i64,
-}
-
-impl EventSink for Kept {
-    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        EventSink::event(&mut self.writer, event)?;
-        if self.kind == Kind::Interface && event.due_us - self.safe_us >= SAFE_EVERY_US {
-            self.safe_us = event.due_us;
-            self.writer
-                .make_safe(event.due_us - SAFE_EVERY_US)
-                .map_err(SinkError::new)?;
-        }
-        Ok(())
-    }
-
-    fn session(&mut self, session: Session) -> Result<(), SinkError> {
-        EventSink::session(&mut self.writer, session)
-    }
-
-    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        EventSink::server_event(&mut self.writer, event)
-    }
 }
 
 fn capture(
@@ -165,15 +133,7 @@ fn capture(
         }
         Some(output) => {
             must_be_a_workloads_name(output)?;
-            let writer_options = WriterOptions {
-                keep_unfinished: kind == Kind::Interface,
-                ..WriterOptions::default()
-            };
-            let kept = Kept {
-                writer: WorkloadWriter::create_for(output, writer_options, &recipients)?,
-                kind,
-                safe_us: 0,
-            };
+            let kept = Kept::create(output, kind == Kind::Interface, &recipients)?;
             let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
             let report = read(&mut sink).map_err(failure)?;
             let (sink, account) = sink.finish()?;

@@ -1,0 +1,62 @@
+//! A workload's writer for sources of both kinds: files, which are still there when a capture fails, and
+//! what is said once, of which a kill leaves what was written about a second before.
+
+use std::path::Path;
+
+use ::capture::{EventSink, SinkError};
+use workload::{
+    ArchiveError, EventRef, Recipient, ServerEvent, Session, WorkloadWriter, WriterOptions,
+};
+
+/// How often what was said is made safe, in microseconds, and how late events may come.
+const SAFE_EVERY_US: i64 = 1_000_000;
+
+/// A workload's writer that makes safe what will not come again.
+pub(super) struct Kept {
+    pub(super) writer: WorkloadWriter,
+    is_said_once: bool,
+    safe_us: i64,
+}
+
+impl Kept {
+    /// Makes the workload's `.partial`.
+    ///
+    /// # Errors
+    /// Where it is there already, or cannot be made.
+    pub(super) fn create(
+        output: &Path,
+        is_said_once: bool,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
+        let options = WriterOptions {
+            keep_unfinished: is_said_once,
+            ..WriterOptions::default()
+        };
+        Ok(Kept {
+            writer: WorkloadWriter::create_for(output, options, recipients)?,
+            is_said_once,
+            safe_us: 0,
+        })
+    }
+}
+
+impl EventSink for Kept {
+    fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
+        EventSink::event(&mut self.writer, event)?;
+        if self.is_said_once && event.due_us - self.safe_us >= SAFE_EVERY_US {
+            self.safe_us = event.due_us;
+            self.writer
+                .make_safe(event.due_us - SAFE_EVERY_US)
+                .map_err(SinkError::new)?;
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, session: Session) -> Result<(), SinkError> {
+        EventSink::session(&mut self.writer, session)
+    }
+
+    fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
+        EventSink::server_event(&mut self.writer, event)
+    }
+}
