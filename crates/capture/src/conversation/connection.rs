@@ -224,6 +224,10 @@ impl Connection {
         bytes: &mut &[u8],
         out: &mut Out<'_>,
     ) -> Result<(), DecodeError> {
+        if self.ended_us.is_some() {
+            out.account.unreadable_bytes += bytes.len() as u64;
+            return Ok(());
+        }
         // The scanner lends bodies, and what they say changes the rest.
         let mut scanner =
             std::mem::replace(&mut self.client_scanner, Scanner::new(TagSet::NONE, 0));
@@ -232,6 +236,10 @@ impl Connection {
                 Ok(None) => break Ok(()),
                 Ok(Some(Scanned::Header(header))) => {
                     take(&mut scanner, self.client_header(header, at_us, place, out));
+                    // Nothing is behind a Terminate.
+                    if self.ended_us.is_some() {
+                        break Ok(());
+                    }
                 }
                 Ok(Some(Scanned::Piece { bytes })) => self.copy_data(bytes),
                 Ok(Some(Scanned::Body { tag, body })) => {
@@ -243,6 +251,9 @@ impl Connection {
             }
         };
         self.client_scanner = scanner;
+        if self.ended_us.is_some() {
+            out.account.unreadable_bytes += bytes.len() as u64;
+        }
         result
     }
 
