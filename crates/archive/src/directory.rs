@@ -34,6 +34,21 @@ pub struct ArchiveWriter {
     on_failure: OnFailure,
     encryption: Option<Encryption>,
     finished: bool,
+    /// The directory, locked as long as it is being written: nobody recovers it meanwhile.
+    _lock: Option<fs::File>,
+}
+
+/// The directory, locked; `None` where the system does not lock there.
+fn lock(partial: &Path) -> Option<fs::File> {
+    let directory = fs::File::open(partial).ok()?;
+    directory.try_lock().ok().map(|()| directory)
+}
+
+/// Whether a process is writing this unfinished archive.
+pub(crate) fn is_being_written(partial: &Path) -> bool {
+    let directory = fs::File::open(partial);
+    let locked = directory.map(|directory| directory.try_lock());
+    matches!(locked, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
 /// Where an archive lies while it is being written.
@@ -75,13 +90,14 @@ impl ArchiveWriter {
             return Err(ArchiveError::Exists(path));
         }
         if fs::symlink_metadata(&partial).is_ok() {
-            return Err(ArchiveError::Unfinished(Unfinished { path: partial }));
+            return Err(ArchiveError::Unfinished(Unfinished::at(partial)));
         }
         DirBuilder::new()
             .mode(DIRECTORY_MODE)
             .create(&partial)
             .map_err(|error| ArchiveError::io("make", &partial, error))?;
         let writer = ArchiveWriter {
+            _lock: lock(&partial),
             path,
             partial,
             kind,
@@ -111,6 +127,7 @@ impl ArchiveWriter {
             on_failure: OnFailure::Keep,
             encryption: None,
             finished: false,
+            _lock: lock(partial),
         })
     }
 

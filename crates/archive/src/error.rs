@@ -5,11 +5,34 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::directory::is_being_written;
+
 /// A directory that was left unfinished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     /// The `.partial` directory.
     pub path: PathBuf,
+    /// A process is writing it.
+    pub being_written: bool,
+}
+
+impl Unfinished {
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Unfinished {
+            being_written: is_being_written(&path),
+            path,
+        }
+    }
+}
+
+fn unfinished(found: &Unfinished) -> String {
+    let path = found.path.display();
+    match found.being_written {
+        true => format!("{path} is being written right now; wait until that has ended"),
+        false => format!(
+            "{path} is unfinished: what wrote it was stopped; run `rehearse recover {path}` to keep what is complete in it, or remove it"
+        ),
+    }
 }
 
 /// What can go wrong with an archive.
@@ -34,10 +57,7 @@ pub enum ArchiveError {
         reason: String,
     },
     /// It was never finished.
-    #[error(
-        "{path} is unfinished: what wrote it was stopped; run `rehearse recover {path}` to keep what is complete in it, or remove it",
-        path = .0.path.display()
-    )]
+    #[error("{}", unfinished(.0))]
     Unfinished(Unfinished),
     /// It was made by a later version.
     #[error("{path} has format {found}, this program reads up to {known}; use a newer rehearse")]

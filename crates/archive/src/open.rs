@@ -51,7 +51,7 @@ impl Archive {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let partial = crate::partial_path(&path.components().collect::<PathBuf>());
                 if partial.is_dir() {
-                    return Err(ArchiveError::Unfinished(Unfinished { path: partial }));
+                    return Err(ArchiveError::Unfinished(Unfinished::at(partial)));
                 }
                 return Err(ArchiveError::NotFound {
                     path: path.to_owned(),
@@ -78,9 +78,7 @@ impl Archive {
             return Err(foreign(format!("it is a {}", manifest.kind)));
         }
         if !manifest.complete {
-            return Err(ArchiveError::Unfinished(Unfinished {
-                path: path.to_owned(),
-            }));
+            return Err(ArchiveError::Unfinished(Unfinished::at(path.to_owned())));
         }
         if manifest.format > format {
             return Err(ArchiveError::Newer {

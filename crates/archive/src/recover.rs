@@ -24,7 +24,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use sha2::{Digest, Sha256};
 
 use crate::content::{Content, is_sealed};
-use crate::directory::create_private;
+use crate::directory::{create_private, is_being_written};
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, Manifest, hex};
 use crate::sealed::{Encryption, Keyring, Recipient, SUFFIX, SealedFile, seal};
@@ -123,6 +123,11 @@ impl Unended {
         {
             return Err(foreign("its name does not end in .partial".to_owned()));
         }
+        if is_being_written(partial) {
+            return Err(foreign(
+                "it is being written right now; wait until what writes it has ended".to_owned(),
+            ));
+        }
         let manifest = Manifest::read(partial).map_err(foreign)?;
         if manifest.kind != kind {
             return Err(foreign(format!("it is a {}", manifest.kind)));
@@ -138,7 +143,7 @@ impl Unended {
 }
 
 /// Makes the Parquet files in an unfinished archive readable up to their last complete row group,
-/// and returns them by name. Files without one are removed. `tables` are the tables that the
+/// and returns them by name; files without one are left out. `tables` are the tables that the
 /// archive may have; files are told by their names. `keyring` opens what is encrypted.
 ///
 /// # Errors
@@ -174,8 +179,8 @@ pub fn recover_tables(
             true => write_anew(path, keyring)?,
             false => append_footer(path)?,
         }
+        // One that cannot be read goes with the directory, or stays with it.
         let Some(rows) = rows_in(path, keyring) else {
-            fs::remove_file(path).map_err(|error| ArchiveError::io("remove", path, error))?;
             continue;
         };
         let (bytes, sha256) = checksum(path)?;

@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM: the first asks a command to end in order, the second ends it at once.
+//! Ctrl-C, SIGTERM and SIGHUP (the terminal is gone): the first asks a command to end in order, the second ends it at once.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// Exit code of a command that was ended at once: it could not do what it was asked.
@@ -23,7 +23,7 @@ impl Interrupt {
     /// Where the system refuses the handler.
     pub fn listen() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             // In this order: the second signal finds the flag set by the first.
             flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, asked.clone())?;
             flag::register(signal, asked.clone())?;

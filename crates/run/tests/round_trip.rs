@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use run::{
     Captured, Execution, Outcome, Place, RunInfo, RunReader, RunStatus, RunWriter, SkipReason,
@@ -240,6 +242,7 @@ fn a_killed_replay_is_recovered_up_to_its_last_flush() {
     }
     // A kill: nothing is closed, nothing dropped.
     std::mem::forget(writer);
+    unlocked(&directory.path().join("a.run.partial"));
     let error = RunReader::open(&path).unwrap_err().to_string();
     assert!(error.contains("rehearse recover"), "{error}");
     let partial = directory.path().join("a.run.partial");
@@ -293,4 +296,16 @@ fn a_replay_of_days_that_is_made_safe_often_has_several_files() {
     reader.verify().unwrap();
     let back = reader.executions().unwrap().map(Result::unwrap);
     assert!(back.map(|back| back.sequence).eq(0..300));
+}
+
+/// Puts a copy in its place: what a killed process has locked is locked no more.
+fn unlocked(partial: &Path) {
+    let copy = partial.with_extension("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(partial).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    std::fs::remove_dir_all(partial).unwrap();
+    std::fs::rename(&copy, partial).unwrap();
 }

@@ -37,6 +37,15 @@ pub struct Provenance {
     pub slices: Vec<SliceNote>,
 }
 
+impl WorkloadInfo {
+    /// Bytes that passed, and that a capture from the wire did not get to read: what was said in them is
+    /// missing.
+    pub fn lost_bytes(&self) -> u64 {
+        let account = &self.provenance.reconciliation;
+        account["lost_bytes"].as_u64().unwrap_or(0)
+    }
+}
+
 /// One slicing that a workload went through.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceNote {

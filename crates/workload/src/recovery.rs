@@ -77,22 +77,25 @@ fn finish(
     // A kill while late runs were merged leaves events in two of them.
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
+    let mut open: HashMap<u64, Session> = HashMap::new();
     each((partial, keyring), &late, |event| {
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
+        }
+        if let Some(begun) = begun(&event) {
+            open.insert(event.session, begun);
         }
         let statements = late_statements.entry(event.session).or_default();
         *statements += u64::from(event.kind.is_statement());
         writer.event(&event.borrowed())
     })?;
-    let mut open: HashMap<u64, Session> = HashMap::new();
     each((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
         if let Some(begun) = begun(&event) {
             open.insert(event.session, begun);
         }
         if let Some(session) = open.get_mut(&event.session) {
-            session.end_us = event.due_us;
+            session.end_us = session.end_us.max(event.due_us);
             session.statements += u64::from(event.kind.is_statement());
         }
         if event.kind == EventKind::Disconnect
@@ -108,11 +111,32 @@ fn finish(
         session.statements += late_statements.remove(&session.id).unwrap_or(0);
         writer.session(session)?;
     }
+    if writer.info.events == 0 && has_data(partial) {
+        return Err(ArchiveError::Damaged {
+            path: partial.to_owned(),
+            reason: "no event in it can be read; it is left as it is".to_owned(),
+        });
+    }
     let info = writer.finish(provenance)?;
     std::fs::rename(&scratch, &target)
         .map_err(|error| ArchiveError::io("rename to", &target, error))?;
     std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
     Ok((target, info))
+}
+
+/// Whether there are files of events with more in them than an empty one has.
+fn has_data(partial: &Path) -> bool {
+    const EMPTY_BYTES_MAX: u64 = 8 << 10;
+    let Ok(listing) = std::fs::read_dir(partial) else {
+        return false;
+    };
+    listing.flatten().any(|entry| {
+        let is_events = entry.file_name().to_string_lossy().starts_with("events-");
+        is_events
+            && entry
+                .metadata()
+                .is_ok_and(|file| file.len() > EMPTY_BYTES_MAX)
+    })
 }
 
 /// Reads the events of some files, one after the other.

@@ -455,6 +455,8 @@ impl TimeOrder {
         let mut late = Merge::open(archive, &self.late_runs, in_memory)?;
         let mut files: Vec<FileEntry> = Vec::new();
         let mut merged_parts = 0;
+        // They stay until all is merged: a recovery reads them, whenever this is cut short.
+        let mut replaced: Vec<&FileEntry> = Vec::new();
         for (place, part) in main.iter().enumerate() {
             let (_, last_us) = self.spans[place];
             // A late event belongs before the end of the part if it is due by then; one that is
@@ -489,9 +491,12 @@ impl TimeOrder {
             let written = table.finish()?;
             merged_parts += written.len() as u32;
             files.extend(written);
-            self.remove(part)?;
+            replaced.push(part);
         }
         debug_assert!(late.next()?.is_none(), "nothing late is later than all");
+        for part in replaced {
+            self.remove(part)?;
+        }
         for run in std::mem::take(&mut self.late_runs) {
             for file in &run.files {
                 self.remove(file)?;

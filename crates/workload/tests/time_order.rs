@@ -225,6 +225,7 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
         writer.event(&event.borrowed()).unwrap();
     }
     std::mem::forget(writer);
+    unlocked(&directory.path().join("a.workload.partial"));
     let error = WorkloadReader::open(&path).unwrap_err().to_string();
     assert!(error.contains("rehearse recover"), "{error}");
     let (recovered, info) =
@@ -363,4 +364,56 @@ fn what_was_made_safe_is_there_after_the_end_that_nobody_wanted() {
         .collect();
     expected.sort_unstable();
     assert_eq!(keys_read(&path), expected);
+}
+
+#[test]
+fn what_is_being_written_is_not_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    let writer = written_safely(&path, &with_late_ones(), true);
+    let partial = directory.path().join("a.workload.partial");
+    for error in [
+        workload::recover(&partial).unwrap_err(),
+        WorkloadReader::open(&path).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("being written"), "{error}");
+    }
+    drop(writer);
+    workload::recover(&partial).unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.workload");
+    drop(written_safely(&path, &with_late_ones(), true));
+    let partial = directory.path().join("a.workload.partial");
+    for entry in std::fs::read_dir(&partial).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.ends_with(".footer") || name.starts_with("late") {
+            std::fs::remove_file(entry.path()).unwrap();
+        } else if name.starts_with("events") {
+            // Without an end, and longer than nothing.
+            let mut data = std::fs::read(entry.path()).unwrap();
+            data.extend_from_slice(&[0; 10_000]);
+            std::fs::write(entry.path(), data).unwrap();
+        }
+    }
+    let error = workload::recover(&partial).unwrap_err().to_string();
+    assert!(error.contains("left as it is"), "{error}");
+    assert!(partial.join("events-00000.parquet").exists());
+    assert!(!path.exists());
+}
+
+/// Puts a copy in its place: what a killed process has locked is locked no more.
+fn unlocked(partial: &Path) {
+    let copy = partial.with_extension("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(partial).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    std::fs::remove_dir_all(partial).unwrap();
+    std::fs::rename(&copy, partial).unwrap();
 }

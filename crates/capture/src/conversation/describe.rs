@@ -13,9 +13,19 @@ pub(super) fn particulars(pending: &mut Pending, usual: &Arc<Particulars>) -> Ar
             pending.unreplayable.get_or_insert(Unreplayable::TooLong);
             return None;
         }
+        // The server ended it before the client did; or nobody knows what else came.
+        let failed = match (copy.ended, pending.sqlstate) {
+            (true, _) => copy.failed,
+            (false, Some(_)) => Some("it failed in the capture before its data ended".into()),
+            (false, None) => {
+                let reason = Unreplayable::CopyDataMissing;
+                pending.unreplayable.get_or_insert(reason);
+                return None;
+            }
+        };
         Some(CopyIn {
             data: copy.data.into(),
-            failed: copy.failed,
+            failed,
         })
     });
     let first_row = pending.first_row.take();

@@ -106,6 +106,8 @@ pub(super) struct CopyData {
     pub(super) failed: Option<Box<str>>,
     /// Nobody will want to know them.
     pub(super) unwanted: bool,
+    /// The client said that this was all, or that it gives up.
+    pub(super) ended: bool,
     /// Some of them are not here.
     pub(super) cut: bool,
 }
@@ -414,13 +416,23 @@ impl Exchange {
         }
         self.held_back = None;
         self.copying = None;
-        self.early = None;
+        self.forget_early();
+    }
+
+    /// COPY data that came before the server asked for it are not wanted any more, once what would have
+    /// wanted them is answered.
+    fn forget_early(&mut self) {
+        let number = self.early.as_ref().map(|early| early.number);
+        if let Some(number) = number
+            && self.get(number).is_none_or(|pending| pending.answered)
+        {
+            self.early = None;
+        }
     }
 
     /// An error: whose, and nothing up to the next Sync is done any more.
     pub(super) fn failed(&mut self, sqlstate: Sqlstate, at_us: i64) -> bool {
         self.copying = None;
-        self.early = None;
         let Some(step) = self.steps.front() else {
             return false;
         };
@@ -450,6 +462,7 @@ impl Exchange {
         self.passing_over = passed.is_none();
         self.error = (number.is_none() && self.passing_over).then_some(sqlstate);
         self.pass(passed.unwrap_or(self.steps.len()));
+        self.forget_early();
         number.is_some()
     }
 
@@ -498,6 +511,9 @@ impl Exchange {
 
     /// The client has no more COPY data.
     pub(super) fn copied(&mut self) {
+        if let Some(copy) = self.copy() {
+            copy.ended = true;
+        }
         if self.copying.take().is_none()
             && let Some(early) = &mut self.early
         {
@@ -554,6 +570,7 @@ impl Exchange {
     /// What is under way, as far as it is known: no more will be heard of it.
     pub(super) fn give_up(&mut self) -> Option<(Pending, i64)> {
         self.steps.clear();
+        self.early = None;
         self.copying = None;
         self.held_back = None;
         self.passing_over = false;

@@ -141,6 +141,11 @@ impl Connection {
         if pending.unreplayable == Some(workload::Unreplayable::StatementUnknown) {
             out.account.statements_unknown += 1;
         }
+        out.account.too_long += u64::from(pending.copy.as_ref().is_some_and(|copy| copy.cut));
+        if pending.done_us.is_none() {
+            // What was seen of its answer is not all of it.
+            (pending.rows, pending.digest, pending.first_row) = (None, None, None);
+        }
         let particulars = super::describe::particulars(pending, &self.usual);
         let outcome = Outcome {
             duration_us: pending
@@ -171,7 +176,8 @@ impl Connection {
         if let Asked::Execute { statement, .. } = &pending.asked
             && let Some(prepared) = self.names.prepared_mut(statement)
         {
-            prepared.alike = Some(particulars);
+            prepared.alike =
+                Some(particulars).filter(|one| one.copy.is_none() && one.first_row.is_none());
         }
         Ok(())
     }

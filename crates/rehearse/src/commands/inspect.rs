@@ -28,6 +28,9 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
     if options.verify {
         reader.verify()?;
     }
+    if let Some(note) = super::replay::incomplete(reader.info()) {
+        terminal::note(&note);
+    }
     let inspection = collect(&reader, options.show_literals)?;
     let order = options.sort.map(|sort| match sort {
         Sort::Total => StatementOrder::Total,

@@ -170,6 +170,13 @@ fn values(options: &MaskValues) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
+/// Whether a dump's beginning is text.
+fn is_text(beginning: &[u8]) -> bool {
+    !beginning.starts_with(b"PGDMP")
+        && !beginning.contains(&0)
+        && !beginning.starts_with(b"\x1f\x8b")
+}
+
 fn dump(options: &MaskDump) -> Result<Ending, Failure> {
     let mask = mask_of(&options.mask, &options.mask_keep)?;
     let mut counts = MaskedValues::default();
@@ -177,7 +184,14 @@ fn dump(options: &MaskDump) -> Result<Ending, Failure> {
     // Which columns of the table to mask, while its rows come.
     let mut table: Option<(CopyFormat, Vec<bool>)> = None;
     let mut inserts = false;
+    let mut is_first = true;
     filter(|line, out| {
+        // pg_dump's other formats: custom, gzip, tar (whose first file is toc.dat).
+        if std::mem::take(&mut is_first) && !is_text(line) {
+            return Err(Failure::usage(
+                "this is not a plain dump; make one with pg_dump --format plain, and give it as text, not compressed",
+            ));
+        }
         if let Some((format, wanted)) = &table {
             mask.copy_row(
                 format,
@@ -212,6 +226,11 @@ fn dump(options: &MaskDump) -> Result<Ending, Failure> {
         Ok(())
     })?;
     tell(&mask, &counts);
+    if table.is_some() {
+        return Err(Failure::usage(
+            "the dump ends in the middle of a table's rows; give one that is whole",
+        ));
+    }
     if let Some(column) = unused.first() {
         return Err(Failure::usage(format!(
             "--keep-column {column}: no table of the dump has it, and what was written is masked without it; give TABLE.COLUMN as the dump names them"

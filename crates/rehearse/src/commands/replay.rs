@@ -259,6 +259,9 @@ pub fn replay_with_progress(
             reader.info().sessions_at_once
         ));
     }
+    if let Some(note) = incomplete(reader.info()) {
+        terminal::note(&note);
+    }
     if engine.remap_generated && reader.info().provenance.source_kind == "log" {
         terminal::note(
             "--remap-generated finds nothing to learn from: this workload is of a log, which has no results; parameters are sent as they were captured.",
@@ -437,5 +440,17 @@ impl Observer for Progress<'_> {
             });
         }
         stop
+    }
+}
+
+/// What to say of a workload in which something is missing.
+pub(super) fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
+    match (info.lost_bytes(), info.recovered) {
+        (0, false) => None,
+        (0, true) => Some("This workload was recovered: it ends early.".to_owned()),
+        (lost, _) => Some(format!(
+            "This workload is incomplete: its capture lost {}, and the statements in them; what followed from these may fail or find other rows.",
+            indicatif::DecimalBytes(lost)
+        )),
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::options::sending::Digest;
+
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
 use super::slice::SliceArgs;
@@ -51,6 +53,9 @@ pub struct PacketArgs {
     /// Read and account for every packet, and write nothing.
     #[arg(long, conflicts_with = "output")]
     pub check: bool,
+    /// Take down a checksum of every result, so that a replay can tell whether it is equal.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub digest: Option<Digest>,
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use crate::options::sending::Digest;
 
 use super::encrypting::EncryptArgs;
 use super::masking::MaskArgs;
@@ -63,13 +65,6 @@ pub struct CaptureProxy {
     /// To whom it is encrypted.
     #[command(flatten)]
     pub encryption: EncryptArgs,
-}
-
-/// Of what a checksum is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Digest {
-    /// The rows of every result, in whichever order they come.
-    Rows,
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {

@@ -28,7 +28,7 @@ pub fn without_secrets(sql: &str) -> Option<String> {
         let is_secret = match token {
             Token::Value { .. } => {
                 let is_string = text.contains(['\'', '$']) && !is_place(text);
-                is_string && (after_word || is_connection_string(text))
+                is_string && (after_word || is_connection_string(text) || holds_secret(text))
             }
             _ => false,
         };
@@ -49,9 +49,43 @@ pub fn without_secrets(sql: &str) -> Option<String> {
     (removed > 0).then(|| cleaned.into_owned())
 }
 
-/// Whether the word stands anywhere, in any case.
+/// Whether a literal is SQL with a password in it: the body of a DO, a text for EXECUTE.
+fn holds_secret(literal: &str) -> bool {
+    let inside = match literal.find('\'') {
+        // Quotes within quotes are doubled.
+        Some(at) if !literal.starts_with('$') => {
+            let inside = &literal[at + 1..];
+            inside
+                .strip_suffix('\'')
+                .unwrap_or(inside)
+                .replace("''", "'")
+        }
+        _ => {
+            let tag = literal[1..].find('$').map_or(0, |at| at + 2);
+            let end = literal.len().saturating_sub(tag);
+            literal.get(tag..end).unwrap_or_default().to_owned()
+        }
+    };
+    inside.len() < literal.len() && without_secrets(&inside).is_some()
+}
+
+/// Whether a literal has a URL with a user and a password: `postgres://user:password@host`.
+fn is_url_with_password(literal: &str) -> bool {
+    literal.match_indices("://").any(|(at, _)| {
+        let scheme = literal[..at].to_ascii_lowercase();
+        let authority = literal[at + 3..].split(['/', '?', '\'']).next();
+        let login = authority.and_then(|authority| authority.rsplit_once('@'));
+        (scheme.ends_with("postgres") || scheme.ends_with("postgresql"))
+            && login.is_some_and(|(login, _)| login.contains(':'))
+    })
+}
+
+/// Whether the word, or a URL with a login, stands anywhere, in any case.
 fn mentions(sql: &str) -> bool {
     let bytes = sql.as_bytes();
+    if memchr::memchr(b'@', bytes).is_some() && sql.contains("://") {
+        return true;
+    }
     // Of its letters the one that texts have least.
     memchr2_iter(b'w', b'W', bytes).any(|at| {
         at.checked_sub(4)
@@ -66,8 +100,11 @@ fn is_place(text: &str) -> bool {
         .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a literal says `password = …`.
+/// Whether a literal says `password = …`, or is a URL with one.
 fn is_connection_string(literal: &str) -> bool {
+    if is_url_with_password(literal) {
+        return true;
+    }
     let lower = literal.to_ascii_lowercase();
     lower.match_indices(WORD).any(|(at, _)| {
         lower[at + WORD.len()..].trim_start().starts_with('=')
@@ -106,6 +143,18 @@ mod tests {
                 "SELECT dblink_connect('é', 'password=hunter2')",
                 "SELECT dblink_connect('é', '********')",
             ),
+            (
+                "DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'hunter2'; END $$",
+                "DO '********'",
+            ),
+            (
+                "do $x$ begin execute 'alter role a password ''hunter2'''; end $x$; select 1",
+                "do '********'; select 1",
+            ),
+            (
+                "CREATE SUBSCRIPTION s CONNECTION 'postgresql://u:hunter2@h/db' PUBLICATION p",
+                "CREATE SUBSCRIPTION s CONNECTION '********' PUBLICATION p",
+            ),
         ] {
             assert_eq!(without_secrets(sql).as_deref(), Some(cleaned), "{sql}");
         }
@@ -119,6 +168,8 @@ mod tests {
             "ALTER ROLE app PASSWORD NULL",
             "UPDATE users SET password = $1 WHERE id = $2",
             "INSERT INTO words VALUES ('the password is', 'nopassword=1')",
+            "INSERT INTO links VALUES ('https://a@b.c', 'http://u:p@h', 'postgres://u@h/d:e')",
+            "SELECT 'ann@b.c', $1 || '://', $$password$$, $$",
         ] {
             assert_eq!(without_secrets(sql), None, "{sql}");
         }

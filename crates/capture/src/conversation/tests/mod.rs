@@ -496,6 +496,36 @@ fn copy_data_that_come_unasked_are_kept_for_what_asks_for_them() {
 }
 
 #[test]
+fn a_copy_whose_end_was_not_seen_is_not_one_that_was_done() {
+    let begins = || {
+        Talk::begun()
+            .query("COPY t FROM STDIN")
+            .server(&[(b'G', b"\0\0\x01\0\0")])
+            .client(|out| CopyData { data: b"1\n" }.encode(out).unwrap())
+    };
+    let copy = |event: &Event| event.particulars.as_ref().unwrap().copy.clone();
+    // The server has had enough: so it fails in a replay, too.
+    let failed = begins().server(&[(b'E', ERROR), (b'Z', b"I")]).events();
+    assert_eq!(said(&failed[1]), "simple COPY t FROM STDIN 42P01");
+    let copied = copy(&failed[1]).unwrap();
+    assert!(copied.failed.is_some() && *copied.data == *b"1\n");
+    // Nobody knows how it went on.
+    let open = begins().events();
+    assert_eq!(said(&open[1]), "simple COPY t FROM STDIN copy_data_missing");
+    assert_eq!(copy(&open[1]), None);
+    // Nor what else a result had that was cut off.
+    let cut = Talk::begun()
+        .query("SELECT id FROM t")
+        .server(&[(b'T', ID), (b'D', ROW)])
+        .events();
+    let particulars = cut[1].particulars.as_ref().unwrap();
+    assert_eq!(
+        (particulars.result_digest, cut[1].outcome.rows),
+        (None, None)
+    );
+}
+
+#[test]
 fn types_forms_and_made_up_values_are_kept() {
     let talk = Talk::begun()
         .client(|out| {

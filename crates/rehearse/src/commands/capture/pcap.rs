@@ -33,7 +33,7 @@ pub(super) fn from_files(options: &CapturePcap) -> Result<Ending, Failure> {
         let pcap_options = PcapOptions {
             files: options.files.clone(),
             ports: options.packets.port.clone(),
-            conversation: ConversationOptions::default(),
+            conversation: conversation(&options.packets),
             on_progress: Some(Box::new(|progress: Progress| {
                 if let Some(total) = total {
                     bar.set_length(total);
@@ -57,7 +57,7 @@ pub(super) fn from_interface(options: &CaptureLive) -> Result<Ending, Failure> {
     let live_options = LiveOptions {
         interface: options.interface.clone(),
         ports: options.packets.port.clone(),
-        conversation: ConversationOptions::default(),
+        conversation: conversation(&options.packets),
         on_progress: Some(Box::new(|progress| tell(&bar, progress))),
         stop: Box::new(|| {
             let enough = (options.how_long)
@@ -206,4 +206,10 @@ fn show(view: &PcapView, json: bool) -> Result<Ending, Failure> {
     let damaged = view.sources.iter().any(|source| source.damage.is_some());
     let found = damaged || view.lost_bytes > 0 || !view.malformed.is_empty();
     Ok(if found { Ending::Found } else { Ending::Done })
+}
+
+fn conversation(options: &PacketArgs) -> ConversationOptions {
+    ConversationOptions {
+        digest: options.digest.is_some(),
+    }
 }

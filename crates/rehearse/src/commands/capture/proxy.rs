@@ -113,6 +113,14 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
         opening(options.output.clone(), sealing),
     )
     .map_err(failure)?;
+    let control = match options.control {
+        Some(address) => {
+            // Nothing was begun yet that would have to be taken back.
+            let started = ControlServer::start(address, proxy.control(), proxy.watch());
+            Some(started?)
+        }
+        None => None,
+    };
     // Before the first client can have said anything that matters.
     let begun = match options.paused {
         true => Ok(()),
@@ -122,16 +130,6 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
         let _ = proxy.end();
         return Err(Failure::could_not(reason));
     }
-    let control = match options.control {
-        Some(address) => {
-            let started = ControlServer::start(address, proxy.control(), proxy.watch());
-            Some(started.inspect_err(|_| {
-                // The workload that was begun holds nothing.
-                let _ = std::fs::remove_dir_all(partial(&options.output));
-            })?)
-        }
-        None => None,
-    };
     for address in proxy.addresses() {
         terminal::note(&format!("listening at {address}, leading to {source}"));
         if !address.is_local() {
@@ -316,10 +314,16 @@ struct Sealing {
     recipients: Vec<Recipient>,
 }
 
-/// Opens NAME.workload, then NAME-2.workload and so on.
+/// Opens NAME.workload, then NAME-2.workload and so on; names that are taken are passed over: clients
+/// must not wait for somebody to tidy up.
 fn opening(output: PathBuf, sealing: Sealing) -> OpenRecording {
+    let mut passed_over = 0;
     Box::new(move |number| {
-        let path = numbered(&output, number);
+        let is_taken = |path: &Path| path.exists() || partial(path).exists();
+        while is_taken(&numbered(&output, number + passed_over)) {
+            passed_over += 1;
+        }
+        let path = numbered(&output, number + passed_over);
         let options = WriterOptions {
             // What passes does not come again.
             keep_unfinished: true,
