@@ -247,10 +247,12 @@ impl Scribe {
     }
 
     fn tick(&mut self, now_us: i64) {
+        // A command stands in what a forwarder holds, and may find no room at once.
+        let is_asked = !self.parts.commands.is_empty() || !self.waiting.is_empty();
         for (place, tap) in self.parts.taps.iter().enumerate() {
             let progress = tap.progress();
             let held = progress % 2 == 1;
-            if held && progress == self.progress[place] {
+            if held && (is_asked || progress == self.progress[place]) {
                 self.parts.inboxes[place].send(ToForwarder::HandOn);
             }
             self.progress[place] = progress;
