@@ -102,7 +102,9 @@ proptest! {
         let cut = whole[from..to].to_vec();
         // Of an indentation nothing is missed.
         let before = whole[..from].rsplit(|byte| *byte == b'\n').next();
-        let starts_whole = before.is_none_or(|before| before.iter().all(|byte| *byte == b' '));
+        // A bracket that closes says nothing either, in a list that is printed over lines.
+        let starts_whole = before.is_none_or(|before| before.iter().all(|byte| *byte == b' '))
+            || cut.trim_ascii_start().starts_with(b"}");
         let ends_whole = cut.ends_with(b"\n");
         if let Some((_, report)) = checked(cut) {
             let unreadable = &report.reconciliation.unreadable;
