@@ -104,7 +104,7 @@ proptest! {
         let before = whole[..from].rsplit(|byte| *byte == b'\n').next();
         // A bracket that closes says nothing either, in a list that is printed over lines.
         let starts_whole = before.is_none_or(|before| before.iter().all(|byte| *byte == b' '))
-            || cut.trim_ascii_start().starts_with(b"}");
+            || matches!(cut.trim_ascii_start().first(), Some(b'}' | b']' | b','));
         let ends_whole = cut.ends_with(b"\n");
         if let Some((_, report)) = checked(cut) {
             let unreadable = &report.reconciliation.unreadable;
