@@ -103,7 +103,7 @@ proptest! {
         // Of an indentation nothing is missed.
         let before = whole[..from].rsplit(|byte| *byte == b'\n').next();
         // A bracket that closes says nothing either, in a list that is printed over lines.
-        let starts_whole = before.is_none_or(|before| before.iter().all(|byte| *byte == b' '))
+        let starts_whole = before.is_none_or(|before| before.iter().all(|byte| b" }],".contains(byte)))
             || matches!(cut.trim_ascii_start().first(), Some(b'}' | b']' | b','));
         let ends_whole = cut.ends_with(b"\n");
         if let Some((_, report)) = checked(cut) {
