@@ -5,9 +5,10 @@
 //! hands back an account of all that it read. The sink is a [`workload::WorkloadWriter`], or
 //! something that only counts.
 //!
-//! Today's one source is [`log`]: the server's own log; [`settings`] says how to have a server write
-//! the best one. Deliberately absent: sorting by time (the
-//! writer's), and any knowledge of what a replay will do with an event.
+//! Sources are the server's own [`log`] ([`settings`] says how to have it write the best one), a
+//! [`proxy`], and packets ([`pcap`]); the last two share one reader of what connections say
+//! ([`conversation`]). Deliberately absent: sorting by time (the writer's), and any knowledge of what a
+//! replay will do with an event.
 
 pub mod conversation;
 pub mod log;
@@ -17,6 +18,7 @@ pub mod proxy;
 pub mod settings;
 mod sink;
 mod slice;
+mod watched;
 
 pub use mask::MaskSink;
 pub use sink::{Collected, Counted, EventSink, SinkError};

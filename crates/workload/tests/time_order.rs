@@ -311,6 +311,16 @@ fn written_safely(path: &Path, events: &[Event], keep_unfinished: bool) -> Workl
     writer
 }
 
+fn keys_of(events: &[Event]) -> Vec<(i64, u64, u64)> {
+    let key = |event: &Event| {
+        let due_us = event.due_us - NINE_O_CLOCK_US;
+        (due_us, event.session, event.sequence)
+    };
+    let mut keys: Vec<_> = events.iter().map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
 fn keys_read(path: &Path) -> Vec<(i64, u64, u64)> {
     let reader = WorkloadReader::open(path).unwrap();
     reader.verify().unwrap();
@@ -328,18 +338,7 @@ fn what_is_made_safe_often_is_the_same_workload() {
     let writer = written_safely(&path, &events, false);
     let info = writer.finish(Provenance::default()).unwrap();
     assert_eq!(info.events, events.len() as u64);
-    let mut expected: Vec<_> = events
-        .iter()
-        .map(|event| {
-            (
-                event.due_us - NINE_O_CLOCK_US,
-                event.session,
-                event.sequence,
-            )
-        })
-        .collect();
-    expected.sort_unstable();
-    assert_eq!(keys_read(&path), expected);
+    assert_eq!(keys_read(&path), keys_of(&events));
 }
 
 #[test]
@@ -352,18 +351,7 @@ fn what_was_made_safe_is_there_after_the_end_that_nobody_wanted() {
         workload::recover(&directory.path().join("a.workload.partial")).unwrap();
     assert_eq!(recovered, path);
     assert_eq!(info.events, events.len() as u64);
-    let mut expected: Vec<_> = events
-        .iter()
-        .map(|event| {
-            (
-                event.due_us - NINE_O_CLOCK_US,
-                event.session,
-                event.sequence,
-            )
-        })
-        .collect();
-    expected.sort_unstable();
-    assert_eq!(keys_read(&path), expected);
+    assert_eq!(keys_read(&path), keys_of(&events));
 }
 
 #[test]

@@ -8,12 +8,13 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::LogError;
 use super::compression::{Compression, MAGIC_BYTES, Told, tell};
 use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
 use super::text::{Buffer, Text};
+use crate::watched::{Raw, Watched};
 
 /// One thing to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,35 +116,6 @@ enum Origin {
     /// The window itself for the sample; then another thread, if there is a core for it.
     Sample(Box<dyn Read + Send>),
     Ahead(ReadAhead),
-}
-
-/// What is known of a stream before decompression.
-#[derive(Debug, Default)]
-struct Raw {
-    /// Bytes read: for the progress.
-    bytes: AtomicU64,
-    /// It was the stream that failed, not what is made of it.
-    failed: AtomicBool,
-}
-
-/// Watches the stream before decompression.
-struct Watched<R> {
-    reader: R,
-    raw: Arc<Raw>,
-}
-
-impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(into);
-        match &read {
-            Ok(length) => {
-                self.raw.bytes.fetch_add(*length as u64, Ordering::Relaxed);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-            Err(_) => self.raw.failed.store(true, Ordering::Relaxed),
-        }
-        read
-    }
 }
 
 impl Window {

@@ -260,9 +260,11 @@ fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)
     if rest.first() != Some(&b',') {
         return None;
     }
-    // Eleven columns stand before the severity, and only quoted ones hold commas.
+    // Eleven columns stand before the severity, and only quoted ones hold commas. A column that nothing
+    // ends may be a part of one: 'ERRO' is Portuguese, and the beginning of 'ERROR'.
     let rest = String::from_utf8_lossy(rest);
-    rest.split(',').skip(10).take(30).find_map(|column| {
+    let (ended, _) = rest.rsplit_once(',')?;
+    ended.split(',').skip(10).take(30).find_map(|column| {
         if Severity::parse(column).is_some() {
             let message = rest.split_once(",00000,\"");
             let word = message.and_then(|(_, message)| foreign_start(message));

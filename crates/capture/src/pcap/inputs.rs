@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use workload::SourceFile;
 
@@ -17,34 +17,7 @@ use super::account::PcapSource;
 use super::error::PcapError;
 use super::file::{NoPackets, Packet, PacketFile};
 use crate::log::compression::{Compression, MAGIC_BYTES, Told, tell};
-
-/// What is known of a stream before decompression.
-#[derive(Debug, Default)]
-struct Raw {
-    bytes: AtomicU64,
-    /// It was the stream that failed, not what is made of it.
-    failed: AtomicBool,
-}
-
-/// Watches the stream before decompression.
-struct Watched<R> {
-    reader: R,
-    raw: Arc<Raw>,
-}
-
-impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(into);
-        match &read {
-            Ok(length) => {
-                self.raw.bytes.fetch_add(*length as u64, Ordering::Relaxed);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-            Err(_) => self.raw.failed.store(true, Ordering::Relaxed),
-        }
-        read
-    }
-}
+use crate::watched::{Raw, Watched};
 
 /// One input, open.
 struct Opened {
