@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use analyse::{CompareOptions, RunProfile, compare};
+use analyse::{CompareOptions, RunProfile, Runs, compare};
 use run::{
     Captured, Execution, Outcome, RunInfo, RunStatus, StatementKind, TargetInfo, WorkloadRef,
 };
@@ -109,7 +109,12 @@ fn main() {
         threads: 2,
         ..CompareOptions::default()
     };
-    let comparison = compare(before, after, options);
+    let runs = Runs {
+        before: vec![before],
+        after: vec![after],
+        noise: Vec::new(),
+    };
+    let comparison = compare(runs, options);
     let all = start.elapsed();
     let found = |name: &str| {
         let statements = comparison.statements.iter();

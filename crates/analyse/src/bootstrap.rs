@@ -8,12 +8,14 @@
 //! Bootstrap", 1993, chapter 13), which needs no shape and turns into its inverse when before and
 //! after change places.
 //!
-//! Two runs of one workload at one speed did the same things in the same stretches. Then the same
-//! stretches are drawn for both ("paired"), so that a stretch with dear parameters is dear in both
-//! and does not widen the interval. Otherwise each run draws its own.
+//! Runs of one workload at one speed did the same things in the same stretches. Then the same
+//! stretches are drawn for all of them ("paired"), so that a stretch with dear parameters is dear in
+//! each and does not widen the interval. Otherwise each run draws its own. Stretches that are alike
+//! because they follow each other are drawn together ([`crate::blocks`]).
 //!
-//! What the interval does not know: how much two runs of the *same* server differ. With one run
-//! on either side nothing can; the margin around 1 stands in for it.
+//! What this interval does not know: how much two runs of the *same* server differ. With one run
+//! on either side nothing can; the margin around 1 stands in for it. With several,
+//! [`crate::between_runs`] makes the interval.
 
 use crate::quantile::{self, P50, P99};
 use crate::random::SplitMix64;
@@ -53,11 +55,6 @@ pub struct Ratio {
     pub interval: Option<Interval>,
 }
 
-/// After / before, `None` where that is no number.
-pub(crate) fn divide(after: f64, before: f64) -> Option<f64> {
-    (before > 0.0 && after > 0.0).then(|| after / before)
-}
-
 /// How often each stretch was drawn.
 type Weights = [u32; STRETCHES_MAX];
 
@@ -95,6 +92,11 @@ impl Resampler {
 
     pub(crate) fn sorted(&self) -> &[u32] {
         &self.sorted
+    }
+
+    /// Exact counts and sums of the stretches.
+    pub(crate) fn sums(&self) -> &StretchSums {
+        &self.sums
     }
 
     /// The stretches in which something was done.
@@ -145,6 +147,9 @@ fn weighted(counts: &Weights, weights: &Weights) -> u64 {
     u64::from(sum)
 }
 
+/// The three measures of a distribution that are looked at.
+pub(crate) const MEASURES: usize = 3;
+
 /// The three ratios that are looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Ratios {
@@ -153,78 +158,169 @@ pub(crate) struct Ratios {
     pub(crate) p99: Option<Ratio>,
 }
 
+impl Ratios {
+    pub(crate) fn as_array(&self) -> [Option<Ratio>; MEASURES] {
+        [self.median, self.mean, self.p99]
+    }
+
+    pub(crate) fn as_array_mut(&mut self) -> [&mut Option<Ratio>; MEASURES] {
+        [&mut self.median, &mut self.mean, &mut self.p99]
+    }
+}
+
 /// What is asked of [`ratios`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// Both runs did the same things in the same stretches.
+    /// All runs did the same things in the same stretches.
     pub(crate) paired: bool,
     /// There is enough for intervals at all.
     pub(crate) intervals: bool,
     /// There is enough for the 99th percentile's.
     pub(crate) tail: bool,
+    /// Stretches are drawn in blocks of so many, as a power of two.
+    pub(crate) block_bits: u32,
     pub(crate) seed: u64,
 }
 
-/// The ratios of two series with their intervals.
-pub(crate) fn ratios(before: &Resampler, after: &Resampler, request: Request) -> Ratios {
-    let once = [1u32; STRETCHES_MAX];
-    let quantile = |per_mille, weights_before: &Weights, weights_after: &Weights| {
-        divide(
-            after.quantile(weights_after, per_mille)?,
-            before.quantile(weights_before, per_mille)?,
-        )
-    };
-    let mean = |weights_before: &Weights, weights_after: &Weights| {
-        divide(after.mean(weights_after)?, before.mean(weights_before)?)
-    };
+/// What [`ratios`] found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Resampled {
+    pub(crate) ratios: Ratios,
+    /// The natural logarithms of each run's own median, mean and 99th percentile; before, then after.
+    pub(crate) logs: [Vec<[Option<f64>; MEASURES]>; 2],
+    /// The variance that these logarithms have from what is drawn within a run, on average of all
+    /// runs; `None` without intervals.
+    pub(crate) variance_within: [Option<f64>; MEASURES],
+}
 
-    let mut medians = Vec::new();
-    let mut means = Vec::new();
-    let mut tails = Vec::new();
-    if request.intervals {
-        let drawn = |active: &dyn Fn(usize) -> bool| -> Vec<usize> {
-            (0..STRETCHES_MAX).filter(|slot| active(*slot)).collect()
+/// The ratios of two sides, each of one run or several, with their intervals. The ratio of several
+/// runs is that of the geometric means of what each run has.
+pub(crate) fn ratios(before: &[Resampler], after: &[Resampler], request: Request) -> Resampled {
+    let runs: Vec<&Resampler> = before.iter().chain(after).collect();
+    let once = [1u32; STRETCHES_MAX];
+    let estimates = |run: &Resampler, weights: &Weights, tail: bool| {
+        let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
+        let p99 = if tail {
+            run.quantile(weights, P99)
+        } else {
+            None
         };
-        let of_both = drawn(&|slot| before.active(slot) || after.active(slot));
-        let of_before = drawn(&|slot| before.active(slot));
-        let of_after = drawn(&|slot| after.active(slot));
+        [
+            log(run.quantile(weights, P50)),
+            log(run.mean(weights)),
+            log(p99),
+        ]
+    };
+    let measured: Vec<_> = runs.iter().map(|run| estimates(run, &once, true)).collect();
+
+    let mut drawn: [Vec<f64>; MEASURES] = Default::default();
+    let mut spreads = vec![[Spread::default(); MEASURES]; runs.len()];
+    if request.intervals {
+        let active: Vec<Vec<usize>> = if request.paired {
+            vec![active_blocks(&runs, request.block_bits)]
+        } else {
+            runs.iter()
+                .map(|run| active_blocks(std::slice::from_ref(run), request.block_bits))
+                .collect()
+        };
         let mut random = SplitMix64::new(request.seed);
+        let mut logs = vec![[None; MEASURES]; runs.len()];
         for _ in 0..RESAMPLES {
-            let (weights_before, weights_after) = if request.paired {
-                let weights = draw(&of_both, &mut random);
-                (weights, weights)
-            } else {
-                (draw(&of_before, &mut random), draw(&of_after, &mut random))
-            };
-            medians.extend(quantile(P50, &weights_before, &weights_after));
-            means.extend(mean(&weights_before, &weights_after));
-            if request.tail {
-                tails.extend(quantile(P99, &weights_before, &weights_after));
+            let mut weights = once;
+            for (at, run) in runs.iter().enumerate() {
+                if let Some(blocks) = active.get(at) {
+                    weights = draw(blocks, request.block_bits, &mut random);
+                }
+                logs[at] = estimates(run, &weights, request.tail);
+                for (spread, log) in spreads[at].iter_mut().zip(logs[at]) {
+                    spread.add(log);
+                }
+            }
+            for (measure, drawn) in drawn.iter_mut().enumerate() {
+                drawn.extend(difference(&logs, before.len(), measure));
             }
         }
     }
-    let ratio = |value: Option<f64>, resampled| {
-        Some(Ratio {
-            value: value?,
-            interval: percentile_interval(resampled),
-        })
-    };
-    Ratios {
-        median: ratio(quantile(P50, &once, &once), medians),
-        mean: ratio(mean(&once, &once), means),
-        p99: ratio(quantile(P99, &once, &once), tails),
+    let variance_within = std::array::from_fn(|measure| {
+        let variances: Option<Vec<f64>> =
+            spreads.iter().map(|run| run[measure].variance()).collect();
+        let variances = variances?;
+        (request.intervals && !variances.is_empty())
+            .then(|| variances.iter().sum::<f64>() / variances.len() as f64)
+    });
+    let mut ratios = Ratios::default();
+    for (measure, (ratio, drawn)) in ratios.as_array_mut().into_iter().zip(drawn).enumerate() {
+        *ratio = difference(&measured, before.len(), measure).map(|log| Ratio {
+            value: log.exp(),
+            interval: percentile_interval(drawn),
+        });
+    }
+    let (logs_before, logs_after) = measured.split_at(before.len());
+    Resampled {
+        ratios,
+        logs: [logs_before.to_vec(), logs_after.to_vec()],
+        variance_within,
     }
 }
 
-/// As many stretches as there are, with replacement.
-fn draw(stretches: &[usize], random: &mut SplitMix64) -> Weights {
+/// The mean of a measure's logarithms after less the one before; `None` where a side has none.
+fn difference(logs: &[[Option<f64>; MEASURES]], before: usize, measure: usize) -> Option<f64> {
+    let (before, after) = logs.split_at(before);
+    let mean = |side: &[[Option<f64>; MEASURES]]| {
+        let known = side.iter().filter_map(|logs| logs[measure]);
+        let (count, sum) = known.fold((0.0, 0.0), |(count, sum), log| (count + 1.0, sum + log));
+        (count > 0.0).then(|| sum / count)
+    };
+    Some(mean(after)? - mean(before)?)
+}
+
+/// Mean and spread of numbers as they come (Welford 1962).
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn add(&mut self, value: Option<f64>) {
+        let Some(value) = value else { return };
+        self.count += 1.0;
+        let off = value - self.mean;
+        self.mean += off / self.count;
+        self.squares += off * (value - self.mean);
+    }
+
+    fn variance(&self) -> Option<f64> {
+        (self.count >= RESAMPLES_MIN as f64).then(|| self.squares / (self.count - 1.0))
+    }
+}
+
+/// The blocks of stretches in which any of the runs did something.
+fn active_blocks(runs: &[&Resampler], block_bits: u32) -> Vec<usize> {
+    (0..STRETCHES_MAX >> block_bits)
+        .filter(|block| {
+            let slots = block << block_bits..(block + 1) << block_bits;
+            slots
+                .into_iter()
+                .any(|slot| runs.iter().any(|run| run.active(slot)))
+        })
+        .collect()
+}
+
+/// As many blocks as there are, with replacement.
+fn draw(blocks: &[usize], block_bits: u32, random: &mut SplitMix64) -> Weights {
     let mut weights = [0u32; STRETCHES_MAX];
-    for _ in stretches {
-        weights[stretches[random.below(stretches.len() as u64) as usize]] += 1;
+    for _ in blocks {
+        let block = blocks[random.below(blocks.len() as u64) as usize];
+        for slot in block << block_bits..(block + 1) << block_bits {
+            weights[slot] += 1;
+        }
     }
     weights
 }
 
+/// The interval of ratios, given the logarithms that were drawn.
 fn percentile_interval(mut resampled: Vec<f64>) -> Option<Interval> {
     if resampled.len() < RESAMPLES_MIN {
         return None;
@@ -233,8 +329,8 @@ fn percentile_interval(mut resampled: Vec<f64>) -> Option<Interval> {
     // As many beyond the upper end as below the lower one.
     let beyond = resampled.len() * (100 - INTERVAL_LEVEL_PERCENT as usize) / 200;
     Some(Interval {
-        low: resampled[beyond],
-        high: resampled[resampled.len() - 1 - beyond],
+        low: resampled[beyond].exp(),
+        high: resampled[resampled.len() - 1 - beyond].exp(),
     })
 }
 
@@ -263,8 +359,13 @@ mod tests {
             paired,
             intervals: true,
             tail: true,
+            block_bits: 0,
             seed: 3,
         }
+    }
+
+    fn between(before: Resampler, after: Resampler, request: Request) -> Ratios {
+        ratios(&[before], &[after], request).ratios
     }
 
     #[test]
@@ -274,7 +375,7 @@ mod tests {
             for seed in 0..100 {
                 let before = Resampler::new(&series(2 * seed, 2_000, 1e6));
                 let after = Resampler::new(&series(2 * seed + 1, 2_000, 1e6));
-                let ratios = ratios(&before, &after, request(paired));
+                let ratios = between(before, after, request(paired));
                 for (at, ratio) in [ratios.median, ratios.mean, ratios.p99].iter().enumerate() {
                     let interval = ratio.unwrap().interval.unwrap();
                     within[at] += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
@@ -289,7 +390,7 @@ mod tests {
     fn a_ratio_that_is_there_is_found() {
         let before = Resampler::new(&series(1, 20_000, 1e6));
         let after = Resampler::new(&series(2, 20_000, 2e6));
-        let found = ratios(&before, &after, request(true)).median.unwrap();
+        let found = between(before, after, request(true)).median.unwrap();
         let interval = found.interval.unwrap();
         assert!(interval.low < 2.0 && 2.0 < interval.high, "{found:?}");
         assert!(interval.high - interval.low < 0.2, "{found:?}");
@@ -297,10 +398,10 @@ mod tests {
 
     #[test]
     fn paired_ratios_turn_into_their_inverse() {
-        let one = Resampler::new(&series(1, 5_000, 1e6));
-        let other = Resampler::new(&series(2, 4_000, 3e6));
-        let there = ratios(&one, &other, request(true));
-        let back = ratios(&other, &one, request(true));
+        let one = || Resampler::new(&series(1, 5_000, 1e6));
+        let other = || Resampler::new(&series(2, 4_000, 3e6));
+        let there = between(one(), other(), request(true));
+        let back = between(other(), one(), request(true));
         for (there, back) in [
             (there.median, back.median),
             (there.mean, back.mean),
@@ -326,7 +427,7 @@ mod tests {
         let all: Vec<usize> = (0..STRETCHES_MAX).collect();
         let mut random = SplitMix64::new(4);
         for _ in 0..20 {
-            let weights = draw(&all, &mut random);
+            let weights = draw(&all, 0, &mut random);
             let repeated: Vec<f64> = resampler
                 .sorted()
                 .iter()
@@ -348,7 +449,6 @@ mod tests {
     fn nothing_has_no_ratio() {
         let some = Resampler::new(&series(1, 500, 1e6));
         let none = Resampler::new(&Series::new(1));
-        let ratios = ratios(&none, &some, request(true));
-        assert_eq!(ratios, Ratios::default());
+        assert_eq!(between(none, some, request(true)), Ratios::default());
     }
 }

@@ -36,6 +36,15 @@ impl Side {
     }
 }
 
+/// One of the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WhichRun {
+    /// The side.
+    pub side: Side,
+    /// Which of the side's runs, from 1; `None` where it is the only one.
+    pub number: Option<usize>,
+}
+
 /// A reason to read a comparison with care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caution {
@@ -49,7 +58,7 @@ pub enum Caution {
     /// A run does not hold all of its workload.
     Partial {
         /// Which run.
-        side: Side,
+        run: WhichRun,
         /// How it ended.
         status: RunStatus,
     },
@@ -63,14 +72,14 @@ pub enum Caution {
     /// The replaying machine was a bottleneck.
     ToolLagHigh {
         /// Which run.
-        side: Side,
+        run: WhichRun,
         /// The 99th percentile of tool lag, in nanoseconds.
         p99_ns: u64,
     },
     /// The server could not keep up: the run ended later than it was due.
     FellBehind {
         /// Which run.
-        side: Side,
+        run: WhichRun,
         /// By how much, in nanoseconds.
         by_ns: i64,
     },
@@ -84,7 +93,7 @@ pub enum Caution {
     /// Statements were never sent because their session had no connection.
     NoConnection {
         /// Which run.
-        side: Side,
+        run: WhichRun,
         /// How many statements.
         statements: u64,
     },
@@ -111,48 +120,57 @@ impl Caution {
     }
 }
 
-/// All that hold for two runs.
-pub(crate) fn cautions(before: &RunProfile, after: &RunProfile) -> Vec<Caution> {
+/// All that hold.
+pub(crate) fn cautions(before: &[RunProfile], after: &[RunProfile]) -> Vec<Caution> {
     let mut found = Vec::new();
-    if before.info.workload.id != after.info.workload.id {
+    let all = || before.iter().chain(after);
+    let first = &before[0];
+    if let Some(other) = all().find(|run| run.info.workload.id != first.info.workload.id) {
         found.push(Caution::DifferentWorkloads {
-            before: before.info.workload.name.clone(),
-            after: after.info.workload.name.clone(),
+            before: first.info.workload.name.clone(),
+            after: other.info.workload.name.clone(),
         });
     }
-    if before.speed() != after.speed() {
+    if let Some(other) = all().find(|run| run.speed() != first.speed()) {
         found.push(Caution::SpeedsDiffer {
-            before: before.speed().to_owned(),
-            after: after.speed().to_owned(),
+            before: first.speed().to_owned(),
+            after: other.speed().to_owned(),
         });
     }
-    for (side, run) in [(Side::Before, before), (Side::After, after)] {
-        of_one(side, run, &mut found);
+    for (side, runs) in [(Side::Before, before), (Side::After, after)] {
+        for (at, run) in runs.iter().enumerate() {
+            let number = (runs.len() > 1).then_some(at + 1);
+            of_one(WhichRun { side, number }, run, &mut found);
+        }
     }
-    let (skipped_before, skipped_after) = (before.all.skipped, after.all.skipped);
+    let most_skipped = |side: &[RunProfile]| {
+        let each = side.iter().map(|run| run.all.account.skipped);
+        each.max().unwrap_or(0)
+    };
+    let (skipped_before, skipped_after) = (most_skipped(before), most_skipped(after));
     if skipped_before != skipped_after {
         found.push(Caution::SkippedDiffer {
             before: skipped_before,
             after: skipped_after,
         });
     }
-    let least = before.all.done.min(after.all.done);
+    let least = all().map(|run| run.all.account.done).min().unwrap_or(0);
     if least < STATEMENTS_FEW {
         found.push(Caution::FewStatements { statements: least });
     }
     found
 }
 
-fn of_one(side: Side, run: &RunProfile, found: &mut Vec<Caution>) {
+fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Caution>) {
     let status = run.info.status;
     if status != RunStatus::Complete {
-        found.push(Caution::Partial { side, status });
+        found.push(Caution::Partial { run: which, status });
     }
     if let Some(lag) = run.tool_lag()
         && lag.p99_ns > TOOL_LAG_P99_HIGH_NS
     {
         found.push(Caution::ToolLagHigh {
-            side,
+            run: which,
             p99_ns: lag.p99_ns,
         });
     }
@@ -160,11 +178,11 @@ fn of_one(side: Side, run: &RunProfile, found: &mut Vec<Caution>) {
     let much_ns = (run.info.span_due_ns as f64 * FELL_BEHIND_SHARE) as i64;
     if status == RunStatus::Complete && run.speed() != "max" && by_ns > FELL_BEHIND_NS.max(much_ns)
     {
-        found.push(Caution::FellBehind { side, by_ns });
+        found.push(Caution::FellBehind { run: which, by_ns });
     }
     if run.no_connection > 0 {
         found.push(Caution::NoConnection {
-            side,
+            run: which,
             statements: run.no_connection,
         });
     }

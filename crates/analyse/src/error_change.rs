@@ -8,9 +8,13 @@
 //! Poisson rates; Przyborowski & Wilenski, Biometrika 31, 1940). Its tail is taken from above by
 //! Chernoff's bound `exp(−n · KL(k/n ‖ p))` (1952), which is exact where one count is 0.
 
+use std::collections::BTreeSet;
+
 use workload::{Fingerprint, Sqlstate};
 
-use crate::profile::{Failures, RunProfile, Tracked};
+use crate::compare::account_of;
+use crate::profile::RunProfile;
+use crate::tracked::{Account, Failures};
 
 /// Counts that chance makes this rarely are a change.
 pub const ERROR_TEST_LEVEL: f64 = 0.01;
@@ -63,18 +67,29 @@ pub struct ErrorChange {
     pub regression: bool,
 }
 
-/// All changed errors: regressions first, then those with the greatest count after.
-pub(crate) fn changes(before: &RunProfile, after: &RunProfile) -> Vec<ErrorChange> {
+/// All changed errors: regressions first, then those with the greatest count after. Counts of several
+/// runs of a side are sums.
+pub(crate) fn changes(before: &[RunProfile], after: &[RunProfile]) -> Vec<ErrorChange> {
     let mut found = Vec::new();
-    of_one(None, &before.connects, &after.connects, &mut found);
-    let nothing = Tracked::new(0);
-    for fingerprint in before.fingerprints_with(after) {
-        let one = before.statements.get(&fingerprint).unwrap_or(&nothing);
-        let other = after.statements.get(&fingerprint).unwrap_or(&nothing);
+    let connects = |side: &[RunProfile]| account_of(side.iter().map(|run| &run.connects));
+    of_one(None, &connects(before), &connects(after), &mut found);
+    let fingerprints: BTreeSet<Fingerprint> = before
+        .iter()
+        .chain(after)
+        .flat_map(|run| run.statements.keys().copied())
+        .collect();
+    for fingerprint in fingerprints {
+        let of = |side: &[RunProfile]| {
+            account_of(
+                side.iter()
+                    .filter_map(|run| run.statements.get(&fingerprint)),
+            )
+        };
         let from = found.len();
-        of_one(Some(fingerprint), one, other, &mut found);
+        of_one(Some(fingerprint), &of(before), &of(after), &mut found);
         for change in &mut found[from..] {
-            let text = after.text(fingerprint).or_else(|| before.text(fingerprint));
+            let mut texts = after.iter().chain(before);
+            let text = texts.find_map(|run| run.text(fingerprint));
             change.sql = text.map(|text| text.sql.clone());
         }
     }
@@ -92,8 +107,8 @@ pub(crate) fn changes(before: &RunProfile, after: &RunProfile) -> Vec<ErrorChang
 
 fn of_one(
     fingerprint: Option<Fingerprint>,
-    before: &Tracked,
-    after: &Tracked,
+    before: &Account,
+    after: &Account,
     found: &mut Vec<ErrorChange>,
 ) {
     let mut codes: Vec<Sqlstate> = before
@@ -105,7 +120,7 @@ fn of_one(
     codes.sort_unstable();
     codes.dedup();
     for sqlstate in codes {
-        let count = |side: &Tracked| {
+        let count = |side: &Account| {
             side.errors
                 .get(&sqlstate)
                 .map_or(0, |failures| failures.count)
@@ -113,16 +128,19 @@ fn of_one(
         let counts = Counts {
             before: count(before),
             after: count(after),
-            captured: before
-                .captured_as(sqlstate)
-                .max(after.captured_as(sqlstate)),
+            // Each run carries what was captured; it is set against the runs before.
+            captured: if before.calls() + before.skipped > 0 {
+                before.captured_as(sqlstate)
+            } else {
+                after.captured_as(sqlstate)
+            },
             calls_before: before.calls(),
             calls_after: after.calls(),
         };
         let Some((direction, regression)) = counts.judge(sqlstate) else {
             continue;
         };
-        let message = |side: &Tracked| {
+        let message = |side: &Account| {
             let failures: &Failures = side.errors.get(&sqlstate)?;
             failures.message.clone()
         };

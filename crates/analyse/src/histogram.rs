@@ -65,6 +65,22 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Adds what another has.
+    pub fn absorb(&mut self, other: &Histogram) {
+        for (bin, count) in other.bins.iter().zip(&other.counts) {
+            match self.bins.binary_search(bin) {
+                Ok(at) => self.counts[at] += count,
+                Err(at) => {
+                    self.bins.insert(at, *bin);
+                    self.counts.insert(at, *count);
+                }
+            }
+        }
+        self.count += other.count;
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
     /// How many values were added.
     pub fn count(&self) -> u64 {
         self.count

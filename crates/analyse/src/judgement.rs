@@ -1,6 +1,6 @@
 //! From ratios with intervals to one word.
 
-use crate::bootstrap::{Interval, Ratio, Ratios};
+use crate::bootstrap::{Interval, MEASURES, Ratio, Ratios};
 
 /// Differences up to this share count as none, unless the user says otherwise: about what two
 /// runs of the same server on the same machine differ by.
@@ -49,6 +49,9 @@ pub enum Lack {
     Stretches,
     /// The interval is neither within the margin nor beyond it.
     Unclear,
+    /// The interval is beyond the margin; but so many statements were looked at, or so few blocks of
+    /// time, that chance alone may have made it ([`crate::FALSE_DISCOVERY_RATE`]).
+    Chance,
 }
 
 impl Lack {
@@ -59,6 +62,7 @@ impl Lack {
             Lack::Calls => "few_calls",
             Lack::Stretches => "few_stretches",
             Lack::Unclear => "unclear",
+            Lack::Chance => "may_be_chance",
         }
     }
 }
@@ -66,9 +70,9 @@ impl Lack {
 /// What is known of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// The whole interval lies above 1 + margin.
+    /// The whole interval lies above 1 + margin, and chance did not make it.
     Slower(Measure),
-    /// The whole interval lies below 1 / (1 + margin).
+    /// The whole interval lies below 1 / (1 + margin), and chance did not make it.
     Faster(Measure),
     /// The median's whole interval lies within the margin, and nothing else is clearly outside.
     Same,
@@ -101,14 +105,18 @@ enum Direction {
     Slower,
     Faster,
     Within,
+    /// Beyond the margin, and perhaps by chance.
+    Unsure,
 }
 
-fn direction(ratio: Option<Ratio>, margin: f64) -> Option<Direction> {
+fn direction(ratio: Option<Ratio>, margin: f64, sure: bool) -> Option<Direction> {
     let Interval { low, high } = ratio?.interval?;
     let above = 1.0 + margin;
     // The inverse and not 1 − margin: before and after may change places.
     let below = 1.0 / above;
-    if low > above {
+    if (low > above || high < below) && !sure {
+        Some(Direction::Unsure)
+    } else if low > above {
         Some(Direction::Slower)
     } else if high < below {
         Some(Direction::Faster)
@@ -120,12 +128,14 @@ fn direction(ratio: Option<Ratio>, margin: f64) -> Option<Direction> {
 }
 
 /// One word for three ratios. The mean decides where it is clear, since it is what the statement
-/// costs; where only others are clear and they disagree, the bad news is told.
-pub(crate) fn judge(ratios: &Ratios, margin: f64) -> Finding {
+/// costs; where only others are clear and they disagree, the bad news is told. Margins and whether
+/// chance is ruled out are given by measure: median, mean, 99th percentile.
+pub(crate) fn judge(ratios: &Ratios, margins: [f64; MEASURES], sure: [bool; MEASURES]) -> Finding {
+    let of = |at: usize, measure, ratio| (measure, direction(ratio, margins[at], sure[at]));
     let seen = [
-        (Measure::Median, direction(ratios.median, margin)),
-        (Measure::Mean, direction(ratios.mean, margin)),
-        (Measure::P99, direction(ratios.p99, margin)),
+        of(0, Measure::Median, ratios.median),
+        of(1, Measure::Mean, ratios.mean),
+        of(2, Measure::P99, ratios.p99),
     ];
     let first = |wanted| {
         seen.iter()
@@ -140,6 +150,7 @@ pub(crate) fn judge(ratios: &Ratios, margin: f64) -> Finding {
         (Some(measure), _) => Finding::Slower(measure),
         (None, Some(measure)) => Finding::Faster(measure),
         (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
+        (None, None) if first(Direction::Unsure).is_some() => Finding::NotEnoughData(Lack::Chance),
         (None, None) => Finding::NotEnoughData(Lack::Unclear),
     }
 }
@@ -156,7 +167,11 @@ mod tests {
     }
 
     fn judged(median: Option<Ratio>, mean: Option<Ratio>, p99: Option<Ratio>) -> Finding {
-        judge(&Ratios { median, mean, p99 }, MARGIN_DEFAULT)
+        judge(
+            &Ratios { median, mean, p99 },
+            [MARGIN_DEFAULT; MEASURES],
+            [true; MEASURES],
+        )
     }
 
     #[test]
@@ -177,6 +192,24 @@ mod tests {
         );
         assert_eq!(
             judged(None, None, None),
+            Finding::NotEnoughData(Lack::Unclear)
+        );
+    }
+
+    #[test]
+    fn what_chance_may_have_made_is_no_finding() {
+        let ratios = Ratios {
+            median: ratio(1.2, 1.4),
+            mean: ratio(0.98, 1.03),
+            p99: None,
+        };
+        let margins = [MARGIN_DEFAULT; MEASURES];
+        assert_eq!(
+            judge(&ratios, margins, [false; MEASURES]),
+            Finding::NotEnoughData(Lack::Chance)
+        );
+        assert_eq!(
+            judge(&ratios, [0.3, 0.1, 0.1], [true; MEASURES]),
             Finding::NotEnoughData(Lack::Unclear)
         );
     }

@@ -5,8 +5,8 @@
 //! - [`Inspection::collect`]: what is in a workload;
 //! - [`Summary::collect`]: how one run went, and [`DivergenceFinder`] beside it: where it did not do
 //!   what the capture did;
-//! - [`RunProfile::collect`] for each of two runs, then [`compare`]: what became slower, faster,
-//!   or failed, and how sure that is.
+//! - [`RunProfile::collect`] for each run of two sides, then [`compare()`]: what became slower,
+//!   faster, or failed, and how sure that is.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -20,30 +20,43 @@
 //! `report` has them).
 
 mod arrivals;
+mod between_runs;
+mod blocks;
 mod bootstrap;
 mod caution;
 mod compare;
+mod details;
+mod discovery;
 mod divergence;
 mod error_change;
+mod exchange;
 mod histogram;
 mod inspect;
 mod judgement;
 mod landmarks;
+mod over_time;
 mod profile;
 pub mod quantile;
 mod random;
+mod remark;
 mod rows_change;
 mod series;
+mod slowest;
 mod summary;
 mod timeline;
+mod tracked;
+mod trend;
 
 pub use arrivals::{ARRIVAL_BUCKETS_MAX, Arrivals};
 pub use bootstrap::{INTERVAL_LEVEL_PERCENT, Interval, RESAMPLES, Ratio};
-pub use caution::{Caution, Side, TOOL_LAG_P99_HIGH_NS};
+pub use caution::{Caution, Side, TOOL_LAG_P99_HIGH_NS, WhichRun};
 pub use compare::{
     CompareOptions, Comparison, NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE,
-    RunFacts, StatementComparison, TimesComparison, Verdict, compare,
+    Noise, NoiseSource, RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict,
+    compare,
 };
+pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
+pub use discovery::FALSE_DISCOVERY_RATE;
 pub use divergence::{
     Difference, DifferenceKind, Divergence, DivergenceFinder, FirstSeen, RowsDifference,
 };
@@ -59,8 +72,11 @@ pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, Lack, MARGIN_DEFAULT, Measure, STRETCHES_MIN,
 };
 pub use landmarks::Landmarks;
+pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use profile::RunProfile;
+pub use remark::{BURST_SHARE, HEAVY_TAIL_SHARE, Remark, TREND_FACTOR, WARM_UP_FACTOR};
 pub use rows_change::{RowsChange, RowsComparison};
 pub use series::SAMPLES_MAX;
+pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};
 pub use timeline::STRETCHES_MAX;

@@ -1,19 +1,21 @@
 //! All that a comparison needs to know of one run, in bounded memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind};
-use workload::{Fingerprint, Sqlstate, StatementText};
+use workload::{Fingerprint, StatementText};
 
 use crate::histogram::Histogram;
 use crate::landmarks::Landmarks;
-use crate::rows_change::RowsSeen;
+use crate::over_time::TimesByStretch;
 use crate::series::Series;
-use crate::timeline::Timeline;
+use crate::timeline::{STRETCHES_MAX, Timeline};
+use crate::tracked::Tracked;
 
 /// Seeds for what has no fingerprint.
 const SEED_ALL: u64 = 1;
 const SEED_CONNECTS: u64 = 2;
+const SEED_RESPONSE: u64 = 3;
 
 /// One run, read once. Memory: 4 bytes for each execution up to
 /// [`SAMPLES_MAX`](crate::SAMPLES_MAX) of each fingerprint, and about a kilobyte for each
@@ -29,98 +31,16 @@ pub struct RunProfile {
     pub(crate) statements: HashMap<Fingerprint, Tracked>,
     pub(crate) no_connection: u64,
     pub(crate) last_done_ns: i64,
-    response: Histogram,
-    tool_lag: Histogram,
-    session_lag: Histogram,
+    /// Due → done, of what was done.
+    pub(crate) response: Series,
+    pub(crate) tool_lag: Histogram,
+    pub(crate) session_lag: Histogram,
+    pub(crate) service_by_stretch: TimesByStretch,
+    pub(crate) response_by_stretch: TimesByStretch,
+    pub(crate) tool_lag_by_stretch: TimesByStretch,
+    /// Sent and failed, by stretch.
+    pub(crate) counts_by_stretch: [(u64, u64); STRETCHES_MAX],
     texts: BTreeMap<Fingerprint, StatementText>,
-}
-
-/// What is kept of one statement, of all of them, or of connecting.
-#[derive(Debug, Clone)]
-pub(crate) struct Tracked {
-    /// Service times of what was done. What failed is not among them: an error is often faster
-    /// than an answer, and would pass for an improvement.
-    pub(crate) service: Series,
-    pub(crate) done: u64,
-    pub(crate) skipped: u64,
-    pub(crate) errors: BTreeMap<Sqlstate, Failures>,
-    pub(crate) captured_errors: BTreeMap<Sqlstate, u64>,
-    /// Rows of what was done.
-    pub(crate) rows: RowsSeen,
-    /// Captured durations, in nanoseconds like all others.
-    pub(crate) captured: Histogram,
-}
-
-/// How often something failed, and with which message first.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Failures {
-    pub(crate) count: u64,
-    pub(crate) message: Option<String>,
-}
-
-impl Tracked {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            service: Series::new(seed),
-            done: 0,
-            skipped: 0,
-            errors: BTreeMap::new(),
-            captured_errors: BTreeMap::new(),
-            rows: RowsSeen::default(),
-            captured: Histogram::new(),
-        }
-    }
-
-    /// What was sent, done or not.
-    pub(crate) fn calls(&self) -> u64 {
-        self.done + self.failed()
-    }
-
-    pub(crate) fn failed(&self) -> u64 {
-        self.errors.values().map(|failures| failures.count).sum()
-    }
-
-    /// How often this error, or one whose code the source hid, was captured.
-    pub(crate) fn captured_as(&self, sqlstate: Sqlstate) -> u64 {
-        let of = |code| self.captured_errors.get(&code).copied().unwrap_or(0);
-        let hidden = if sqlstate == Sqlstate::UNKNOWN {
-            0
-        } else {
-            of(Sqlstate::UNKNOWN)
-        };
-        of(sqlstate) + hidden
-    }
-
-    fn add(&mut self, execution: &Execution, slot: u8) {
-        match execution.outcome {
-            Outcome::Done => {
-                self.done += 1;
-                self.rows.add(
-                    execution.session,
-                    execution.sequence,
-                    execution.rows,
-                    execution.digest,
-                );
-                if let Some(service_ns) = execution.service_ns() {
-                    self.service.record(service_ns.max(0) as u64, slot);
-                }
-            }
-            Outcome::Failed(sqlstate) => {
-                let failures = self.errors.entry(sqlstate).or_default();
-                failures.count += 1;
-                if failures.message.is_none() {
-                    failures.message.clone_from(&execution.message);
-                }
-            }
-            Outcome::Skipped(_) => self.skipped += 1,
-        }
-        if let Some(duration_us) = execution.captured.duration_us {
-            self.captured.record(duration_us.saturating_mul(1_000));
-        }
-        if let Some(sqlstate) = execution.captured.sqlstate {
-            *self.captured_errors.entry(sqlstate).or_default() += 1;
-        }
-    }
 }
 
 impl RunProfile {
@@ -139,9 +59,13 @@ impl RunProfile {
             statements: HashMap::new(),
             no_connection: 0,
             last_done_ns: 0,
-            response: Histogram::new(),
+            response: Series::new(SEED_RESPONSE),
             tool_lag: Histogram::new(),
             session_lag: Histogram::new(),
+            service_by_stretch: TimesByStretch::new(),
+            response_by_stretch: TimesByStretch::new(),
+            tool_lag_by_stretch: TimesByStretch::new(),
+            counts_by_stretch: [(0, 0); STRETCHES_MAX],
             texts: BTreeMap::new(),
         };
         for execution in executions {
@@ -178,13 +102,22 @@ impl RunProfile {
             self.no_connection += 1;
         }
         if execution.outcome == Outcome::Done
-            && let Some(response_ns) = execution.response_ns()
+            && let (Some(response_ns), Some(service_ns)) =
+                (execution.response_ns(), execution.service_ns())
         {
-            self.response.record(response_ns.max(0) as u64);
+            let response_ns = response_ns.max(0) as u64;
+            self.response.record(response_ns, slot);
+            self.response_by_stretch.record(response_ns, slot);
+            self.service_by_stretch
+                .record(service_ns.max(0) as u64, slot);
         }
         if let Some(tool_lag_ns) = execution.tool_lag_ns() {
             self.tool_lag.record(tool_lag_ns as u64);
             self.session_lag.record(execution.session_lag_ns);
+            self.tool_lag_by_stretch.record(tool_lag_ns as u64, slot);
+            let (sent, failed) = &mut self.counts_by_stretch[usize::from(slot)];
+            *sent += 1;
+            *failed += u64::from(matches!(execution.outcome, Outcome::Failed(_)));
         }
     }
 
@@ -192,14 +125,24 @@ impl RunProfile {
         self.timeline.double();
         self.all.service.double_stretches();
         self.connects.service.double_stretches();
+        self.response.double_stretches();
+        self.service_by_stretch.double_stretches();
+        self.response_by_stretch.double_stretches();
+        self.tool_lag_by_stretch.double_stretches();
+        let mut halved = [(0, 0); STRETCHES_MAX];
+        for (slot, (sent, failed)) in self.counts_by_stretch.iter().enumerate() {
+            halved[slot / 2].0 += sent;
+            halved[slot / 2].1 += failed;
+        }
+        self.counts_by_stretch = halved;
         for tracked in self.statements.values_mut() {
             tracked.service.double_stretches();
         }
     }
 
-    /// Makes the stretches as wide as the other run's, where they are narrower.
-    pub(crate) fn widen_to(&mut self, other: &RunProfile) {
-        for _ in 0..self.timeline.doublings_to(other.timeline) {
+    /// Makes the stretches as wide as another run's, where they are narrower.
+    pub(crate) fn widen_to(&mut self, other: Timeline) {
+        for _ in 0..self.timeline.doublings_to(other) {
             self.double_stretches();
         }
     }
@@ -213,21 +156,7 @@ impl RunProfile {
         self.texts.get(&fingerprint)
     }
 
-    /// The fingerprints of both runs.
-    pub(crate) fn fingerprints_with(&self, other: &RunProfile) -> BTreeSet<Fingerprint> {
-        let both = self.statements.keys().chain(other.statements.keys());
-        both.copied().collect()
-    }
-
-    pub(crate) fn response(&self) -> Option<Landmarks> {
-        self.response.landmarks()
-    }
-
     pub(crate) fn tool_lag(&self) -> Option<Landmarks> {
         self.tool_lag.landmarks()
-    }
-
-    pub(crate) fn session_lag(&self) -> Option<Landmarks> {
-        self.session_lag.landmarks()
     }
 }

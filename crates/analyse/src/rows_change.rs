@@ -8,6 +8,8 @@
 //! was done in one run only (it failed in the other) keeps its bucket from being compared, and no
 //! other.
 
+use std::collections::BTreeSet;
+
 use workload::Fingerprint;
 
 use crate::profile::RunProfile;
@@ -62,6 +64,8 @@ pub struct RowsChange {
     pub after: u64,
     /// All had as many rows as before, and some had others.
     pub only_values: bool,
+    /// They differ between runs of one side as well: the change may have no part in it.
+    pub unsteady: bool,
 }
 
 /// Numbers of rows in two runs of one workload.
@@ -71,8 +75,20 @@ pub struct RowsComparison {
     pub compared: u64,
     /// Those of them of which both runs have a checksum of the rows.
     pub digests: u64,
-    /// Statements whose rows differ, those with the greatest difference of the sums first.
+    /// Statements whose rows differ, those with the greatest difference of the sums first; those that
+    /// are unsteady by themselves last.
     pub changes: Vec<RowsChange>,
+}
+
+impl Beside {
+    fn add(&mut self, other: Beside) {
+        self.compared += other.compared;
+        self.before = self.before.saturating_add(other.before);
+        self.after = self.after.saturating_add(other.after);
+        self.rows_differ |= other.rows_differ;
+        self.values_differ |= other.values_differ;
+        self.digests += other.digests;
+    }
 }
 
 impl RowsSeen {
@@ -113,35 +129,64 @@ fn mixed(number: u64) -> u64 {
     SplitMix64::new(number).next_u64()
 }
 
-/// Compares the rows of all statements, where both runs are of one workload.
-pub(crate) fn rows(before: &RunProfile, after: &RunProfile) -> RowsComparison {
+/// Compares the rows of all statements, where all runs are of one workload: the first run before
+/// with the first after, the second with the second, and so on. A statement whose rows differ between
+/// runs of one side as well is unsteady by itself.
+pub(crate) fn rows(before: &[RunProfile], after: &[RunProfile]) -> RowsComparison {
     let mut found = RowsComparison::default();
-    if before.info.workload.id != after.info.workload.id {
+    let workload = &before[0].info.workload.id;
+    if before
+        .iter()
+        .chain(after)
+        .any(|run| run.info.workload.id != *workload)
+    {
         return found;
     }
-    for (fingerprint, one) in &before.statements {
-        let Some(other) = after.statements.get(fingerprint) else {
-            continue;
+    let fingerprints: BTreeSet<Fingerprint> = before
+        .iter()
+        .flat_map(|run| run.statements.keys().copied())
+        .collect();
+    for fingerprint in fingerprints {
+        let rows_of = |run: &'_ RunProfile| -> Option<RowsSeen> {
+            Some(run.statements.get(&fingerprint)?.rows.clone())
         };
-        let sums = one.rows.beside(&other.rows);
+        let mut sums = Beside::default();
+        for (one, other) in before.iter().zip(after) {
+            if let (Some(one), Some(other)) = (rows_of(one), rows_of(other)) {
+                sums.add(one.beside(&other));
+            }
+        }
         found.compared += sums.compared;
         found.digests += sums.digests;
-        if sums.rows_differ || sums.values_differ {
-            let text = after
-                .text(*fingerprint)
-                .or_else(|| before.text(*fingerprint));
-            found.changes.push(RowsChange {
-                fingerprint: *fingerprint,
-                sql: text.map(|text| text.sql.clone()),
-                compared: sums.compared,
-                before: sums.before,
-                after: sums.after,
-                only_values: !sums.rows_differ,
-            });
+        if !sums.rows_differ && !sums.values_differ {
+            continue;
         }
+        let unsteady = [before, after].iter().any(|side| {
+            side.windows(2).any(|pair| {
+                let pair = rows_of(&pair[0]).zip(rows_of(&pair[1]));
+                let within = pair
+                    .map(|(one, other)| one.beside(&other))
+                    .unwrap_or_default();
+                within.rows_differ || within.values_differ
+            })
+        });
+        let text = after
+            .iter()
+            .chain(before)
+            .find_map(|run| run.text(fingerprint));
+        found.changes.push(RowsChange {
+            fingerprint,
+            sql: text.map(|text| text.sql.clone()),
+            compared: sums.compared,
+            before: sums.before,
+            after: sums.after,
+            only_values: !sums.rows_differ,
+            unsteady,
+        });
     }
     found.changes.sort_by_key(|one| {
         (
+            one.unsteady,
             std::cmp::Reverse(one.before.abs_diff(one.after)),
             one.fingerprint,
         )

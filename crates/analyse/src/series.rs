@@ -76,6 +76,11 @@ impl Series {
         self.count
     }
 
+    /// The sum of all values, in nanoseconds.
+    pub(crate) fn total_ns(&self) -> f64 {
+        self.total_ns
+    }
+
     /// Adds a value that fell into the stretch `slot`.
     pub(crate) fn record(&mut self, value_ns: u64, slot: u8) {
         self.count += 1;

@@ -37,6 +37,18 @@ impl Timeline {
         (at_ns.max(0) >> self.width_bits).min(STRETCHES_MAX as i64 - 1) as u8
     }
 
+    /// How wide a stretch is, in nanoseconds.
+    pub(crate) fn width_ns(self) -> u64 {
+        1 << self.width_bits
+    }
+
+    /// The wider of the two.
+    pub(crate) fn wider(self, other: Self) -> Self {
+        Self {
+            width_bits: self.width_bits.max(other.width_bits),
+        }
+    }
+
     pub(crate) fn double(&mut self) {
         self.width_bits += 1;
     }

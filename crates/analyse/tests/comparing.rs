@@ -3,7 +3,8 @@
 mod made_up;
 
 use analyse::{
-    Caution, CompareOptions, Comparison, Finding, Lack, Measure, RunProfile, Side, Verdict, compare,
+    Caution, CompareOptions, Comparison, Finding, Lack, Measure, RunProfile, Runs, Side, Verdict,
+    WhichRun, compare,
 };
 use made_up::{Chance, done, failed, info, skipped, text};
 use run::{Execution, RunInfo, RunStatus, SkipReason};
@@ -32,10 +33,17 @@ fn profile(info: RunInfo, executions: Vec<Execution>) -> RunProfile {
     RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap()
 }
 
+fn one_each(before: RunProfile, after: RunProfile) -> Runs {
+    Runs {
+        before: vec![before],
+        after: vec![after],
+        noise: Vec::new(),
+    }
+}
+
 fn compared(before: Vec<Execution>, after: Vec<Execution>) -> Comparison {
     compare(
-        profile(info(), before),
-        profile(info(), after),
+        one_each(profile(info(), before), profile(info(), after)),
         CompareOptions::default(),
     )
 }
@@ -293,8 +301,10 @@ fn what_calls_for_care_is_said() {
     }
     after[5] = skipped(&after[5], SkipReason::NoConnection);
     let comparison = compare(
-        profile(before_info, traffic(1, [1.0; 3])),
-        profile(after_info, after),
+        one_each(
+            profile(before_info, traffic(1, [1.0; 3])),
+            profile(after_info, after),
+        ),
         CompareOptions::default(),
     );
     assert!(!comparison.paired);
@@ -312,7 +322,10 @@ fn what_calls_for_care_is_said() {
         ]
     );
     assert!(comparison.cautions.contains(&Caution::NoConnection {
-        side: Side::After,
+        run: WhichRun {
+            side: Side::After,
+            number: None
+        },
         statements: 1
     }));
     let few = compared(
@@ -331,8 +344,10 @@ fn threads_do_not_change_the_result() {
             ..CompareOptions::default()
         };
         compare(
-            profile(info(), before.clone()),
-            profile(info(), after.clone()),
+            one_each(
+                profile(info(), before.clone()),
+                profile(info(), after.clone()),
+            ),
             options,
         )
     };

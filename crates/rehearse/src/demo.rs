@@ -29,8 +29,6 @@ const SEED: u64 = 20_260_301;
 /// Statements are named at the end until they make up this share of the time that was added.
 const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
-/// Differences up to this share count as none.
-const MARGIN: f64 = 0.10;
 
 /// Everything a replay needs, in the log's CSV form.
 const LOGGING: [(&str, &str); 9] = [
@@ -122,13 +120,13 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     server.close()?;
 
     step(8, "rehearse compare: what got slower, and how sure that is");
-    let comparison = compare::compare(&before, &after, MARGIN)?;
-    let view = CompareView::new(
-        &before.display().to_string(),
-        &after.display().to_string(),
-        &comparison,
-        replaying::HIDDEN,
-    );
+    let request = compare::Request {
+        before: vec![before],
+        after: vec![after],
+        ..compare::Request::default()
+    };
+    let comparison = compare::compare(&request)?;
+    let view = CompareView::new(&request.names(), &comparison, replaying::HIDDEN);
     terminal::say(&compare_text::render_text(&view, &terminal::style()));
     end(&directory, &comparison, started.elapsed());
     Ok(Ending::Done)

@@ -352,15 +352,24 @@ pub struct Summary {
 /// `rehearse compare`
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The run before the change.
-    #[arg(value_name = "BEFORE.run")]
-    pub before: PathBuf,
-    /// The run after the change.
-    #[arg(value_name = "AFTER.run")]
-    pub after: PathBuf,
+    /// The run before the change, and the run after it.
+    #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 2, required_unless_present = "before", conflicts_with_all = ["before", "after"])]
+    pub runs: Vec<PathBuf>,
+    /// Several runs before the change: the run, not the statement, is then what is counted.
+    #[arg(long, value_name = "RUN", num_args = 1.., requires = "after")]
+    pub before: Vec<PathBuf>,
+    /// Several runs after the change.
+    #[arg(long, value_name = "RUN", num_args = 1.., requires = "before")]
+    pub after: Vec<PathBuf>,
+    /// Two or more runs of one unchanged server: what they differ by is noise, and raises the margin.
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub noise: Vec<PathBuf>,
     /// Differences up to this many percent count as none.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub margin: f64,
+    /// Of the statements called slower or faster, at most this many percent may be chance.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub false_discovery_rate: f64,
     /// What makes the exit code 1.
     #[arg(long, value_enum)]
     pub fail_on: Option<FailOn>,

@@ -28,8 +28,9 @@ pub use text::{
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
-    CautionView, CompareView, ErrorChangeView, RatioView, RowsChangeView, RunSideView,
-    StatementCompareView, TimesView, VerdictView,
+    CautionView, CompareOverTimeView, CompareView, DetailsView, ErrorChangeView, NoiseView,
+    RatioView, RemarkView, RowsChangeView, RunNames, RunSideView, SideView, SlowExecutionView,
+    StatementCompareView, StretchTimesView, StretchView, TimesView, VerdictView,
 };
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::divergence::{

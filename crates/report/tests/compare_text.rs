@@ -3,9 +3,9 @@
 #[path = "../../analyse/tests/made_up/mod.rs"]
 mod made_up;
 
-use analyse::{CompareOptions, Comparison, RunProfile, compare};
+use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, connect, done, failed, info, skipped, text};
-use report::{CompareView, Literals, TextStyle, compare_text, to_json};
+use report::{CompareView, Literals, RunNames, TextStyle, compare_text, to_json};
 use run::{Execution, RunStatus, SkipReason};
 
 fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
@@ -41,11 +41,20 @@ fn profile(executions: Vec<Execution>, status: RunStatus) -> RunProfile {
 }
 
 fn compared(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> Comparison {
-    compare(
-        profile(before, RunStatus::Complete),
-        profile(after, status),
-        CompareOptions::default(),
-    )
+    let runs = Runs {
+        before: vec![profile(before, RunStatus::Complete)],
+        after: vec![profile(after, status)],
+        noise: Vec::new(),
+    };
+    compare(runs, CompareOptions::default())
+}
+
+fn names(before: &str, after: &str) -> RunNames {
+    RunNames {
+        before: vec![before.to_owned()],
+        after: vec![after.to_owned()],
+        noise: Vec::new(),
+    }
 }
 
 fn regressed() -> CompareView {
@@ -54,7 +63,11 @@ fn regressed() -> CompareView {
     after[132].message = Some("invalid input syntax for type integer: \"jane\"".to_owned());
     after[133] = skipped(&after[133], SkipReason::Stopped);
     let comparison = compared(traffic(1, [1.0; 3]), after, RunStatus::Stopped);
-    CompareView::new("before.run", "after.run", &comparison, Literals::Hidden)
+    CompareView::new(
+        &names("before.run", "after.run"),
+        &comparison,
+        Literals::Hidden,
+    )
 }
 
 #[test]
@@ -70,7 +83,7 @@ fn the_same_twice_says_so() {
         traffic(2, [1.0; 3]),
         RunStatus::Complete,
     );
-    let view = CompareView::new("a.run", "b.run", &comparison, Literals::Hidden);
+    let view = CompareView::new(&names("a.run", "b.run"), &comparison, Literals::Hidden);
     let text = compare_text::render_text(&view, &TextStyle::default());
     assert_eq!(text, THE_SAME);
 }
@@ -78,7 +91,7 @@ fn the_same_twice_says_so() {
 #[test]
 fn nothing_is_not_enough() {
     let comparison = compared(vec![], vec![], RunStatus::Complete);
-    let view = CompareView::new("a.run", "b.run", &comparison, Literals::Hidden);
+    let view = CompareView::new(&names("a.run", "b.run"), &comparison, Literals::Hidden);
     let text = compare_text::render_text(&view, &TextStyle::default());
     assert!(
         text.starts_with("Not enough data to say anything.\n"),
@@ -132,7 +145,7 @@ fn a_page_has_about_forty_lines() {
 #[test]
 fn machines_are_told_the_same() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&regressed())).unwrap();
-    assert_eq!(json["schema"], "rehearse/compare/1");
+    assert_eq!(json["schema"], "rehearse/compare/2");
     assert_eq!(json["verdict"]["word"], "regression");
     assert_eq!(json["verdict"]["slower"], 1);
     assert_eq!(json["statements"][0]["fingerprint"], "0000000000000002");
@@ -180,10 +193,10 @@ new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.85 → 4.49 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: the interval is clear of ±10 %; same: it is within; else not enough data
+finding   slower, faster: clear of ±10 %, and at most 5 % of these are chance; same: within; else not enough data
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
-the same server differ is not in the intervals.
+the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
 "#;
 const THE_SAME: &str = r#"No regression was found.
 
@@ -207,8 +220,8 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.04 ms, p99 8.85 → 8.98 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: the interval is clear of ±10 %; same: it is within; else not enough data
+finding   slower, faster: clear of ±10 %, and at most 5 % of these are chance; same: within; else not enough data
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
-the same server differ is not in the intervals.
+the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
 "#;

@@ -1,10 +1,10 @@
-//! `rehearse compare`: two runs, statement by statement.
+//! `rehearse compare`: runs before and after a change, statement by statement.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use analyse::{CompareOptions, Comparison, RunProfile};
+use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
-use report::{CompareView, compare_text, to_json};
+use report::{CompareView, RunNames, compare_text, to_json};
 use run::RunReader;
 
 use crate::commands::summary::literals;
@@ -12,18 +12,25 @@ use crate::ending::{Ending, Failure};
 use crate::options::{Compare, FailOn};
 use crate::terminal;
 
+/// Which runs, and what counts as a difference.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Before the change.
+    pub before: Vec<PathBuf>,
+    /// After the change.
+    pub after: Vec<PathBuf>,
+    /// Of one unchanged server.
+    pub noise: Vec<PathBuf>,
+    /// How it is judged.
+    pub options: CompareOptions,
+}
+
 /// Compares and shows; exit code 1 where `--fail-on` asks for it.
 pub fn run(options: &Compare) -> Result<Ending, Failure> {
-    if !(0.0..1_000.0).contains(&options.margin) {
-        return Err(Failure::usage(format!(
-            "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 10",
-            options.margin
-        )));
-    }
-    let comparison = compare(&options.before, &options.after, options.margin / 100.0)?;
+    let request = request(options)?;
+    let comparison = compare(&request)?;
     let view = CompareView::new(
-        &options.before.display().to_string(),
-        &options.after.display().to_string(),
+        &request.names(),
         &comparison,
         literals(options.show_literals),
     );
@@ -38,27 +45,117 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     })
 }
 
-/// Compares two runs; both are read at the same time.
+fn request(options: &Compare) -> Result<Request, Failure> {
+    if !(0.0..1_000.0).contains(&options.margin) {
+        return Err(Failure::usage(format!(
+            "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 10",
+            options.margin
+        )));
+    }
+    let rate = options.false_discovery_rate;
+    if !(rate > 0.0 && rate < 100.0) {
+        return Err(Failure::usage(format!(
+            "a false discovery rate of {rate} % makes no sense; give a percentage between 0 and 100, \
+             such as --false-discovery-rate 5"
+        )));
+    }
+    if options.noise.len() == 1 {
+        return Err(Failure::usage(
+            "one run has no noise to show; give --noise two runs or more of one unchanged server"
+                .to_owned(),
+        ));
+    }
+    let (before, after) = match options.runs.as_slice() {
+        [before, after] => (vec![before.clone()], vec![after.clone()]),
+        _ => (options.before.clone(), options.after.clone()),
+    };
+    let request = Request {
+        before,
+        after,
+        noise: options.noise.clone(),
+        options: CompareOptions {
+            margin: options.margin / 100.0,
+            false_discovery_rate: rate / 100.0,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        },
+    };
+    request.refuse_repeats()?;
+    Ok(request)
+}
+
+impl Request {
+    /// The runs' names, as the user gave them.
+    pub fn names(&self) -> RunNames {
+        let names = |paths: &[PathBuf]| -> Vec<String> {
+            paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect()
+        };
+        RunNames {
+            before: names(&self.before),
+            after: names(&self.after),
+            noise: names(&self.noise),
+        }
+    }
+
+    /// A run that is given twice on one side would pass for two.
+    fn refuse_repeats(&self) -> Result<(), Failure> {
+        for side in [&self.before, &self.after, &self.noise] {
+            for (at, path) in side.iter().enumerate() {
+                if side[..at].contains(path) {
+                    return Err(Failure::usage(format!(
+                        "{} is given twice on one side, and is one run only; give each run once",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares runs; all are opened before any is read, and two are read at a time.
 ///
 /// # Errors
 /// Where a run cannot be read.
-pub fn compare(before: &Path, after: &Path, margin: f64) -> Result<Comparison, Failure> {
-    let readers = [RunReader::open(before)?, RunReader::open(after)?];
-    let [before, after] = std::thread::scope(|scope| {
-        readers
-            .each_ref()
-            .map(|reader| scope.spawn(|| profile(reader)))
-            .map(|thread| match thread.join() {
-                Ok(profile) => profile,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-    });
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(analyse::compare(
-        before?,
-        after?,
-        CompareOptions { margin, threads },
-    ))
+pub fn compare(request: &Request) -> Result<Comparison, Failure> {
+    let open = |paths: &[PathBuf]| -> Result<Vec<RunReader>, Failure> {
+        paths
+            .iter()
+            .map(|path| Ok(RunReader::open(path)?))
+            .collect()
+    };
+    let (before, after) = (open(&request.before)?, open(&request.after)?);
+    let noise = open(&request.noise)?;
+    let readers: Vec<&RunReader> = before.iter().chain(&after).chain(&noise).collect();
+    let mut profiles = Vec::with_capacity(readers.len());
+    for pair in readers.chunks(2) {
+        let read = std::thread::scope(|scope| {
+            let threads: Vec<_> = pair
+                .iter()
+                .map(|reader| scope.spawn(|| profile(reader)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| match thread.join() {
+                    Ok(profile) => profile,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect::<Vec<_>>()
+        });
+        for profile in read {
+            profiles.push(profile?);
+        }
+    }
+    let noise = profiles.split_off(before.len() + after.len());
+    let after = profiles.split_off(before.len());
+    let runs = Runs {
+        before: profiles,
+        after,
+        noise,
+    };
+    Ok(analyse::compare(runs, request.options))
 }
 
 fn profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {

@@ -99,14 +99,37 @@ fn name_of(statement: &StatementCompareView) -> &str {
 
 fn header(view: &CompareView, style: TextStyle) -> Vec<String> {
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
-    for (side, run) in [("before", &view.before), ("after", &view.after)] {
-        table.row([
-            format!("  {side}"),
-            one_line(&run.run, 40),
-            one_line(&side_facts(run), style.columns().saturating_sub(20)),
-        ]);
+    for (name, side) in [("before", &view.before), ("after", &view.after)] {
+        for (at, run) in side.runs.iter().enumerate() {
+            table.row([
+                format!("  {}", if at == 0 { name } else { "" }),
+                one_line(&run.run, 40),
+                one_line(&side_facts(run), style.columns().saturating_sub(20)),
+            ]);
+        }
     }
-    table.lines()
+    let mut lines = table.lines();
+    lines.extend(noise(view));
+    lines
+}
+
+/// What runs of the same server differ by.
+fn noise(view: &CompareView) -> Option<String> {
+    let noise = view.noise.as_ref()?;
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let tail = noise
+        .p99
+        .map_or_else(String::new, |p99| format!(", p99 {}", percent(p99)));
+    let (median, mean) = (percent(noise.median), percent(noise.mean));
+    Some(match noise.source {
+        "given" => format!(
+            "  noise   {} of one server surely differ by: median {median}, mean {mean}{tail} (95 % of statements)",
+            counted(noise.runs.len() as u64, "run")
+        ),
+        _ => format!(
+            "  noise   runs of one side differ as a whole by: median {median}, mean {mean}{tail} (standard deviation)"
+        ),
+    })
 }
 
 fn side_facts(run: &RunSideView) -> String {
@@ -446,14 +469,36 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: the interval is clear of ±{margin:.0} %; same: it is within; else not enough data"
+            "finding   slower, faster: clear of ±{margin:.0} %, and at most {:.0} % of these are chance; same: within; else not enough data",
+            view.false_discovery_rate * 100.0
         ),
         "captured  another machine, another day; server time only".to_owned(),
-        "Failed and skipped statements are in no time. One run on each side: how much two runs of"
-            .to_owned(),
-        "the same server differ is not in the intervals.".to_owned(),
     ];
     let mut lines = vec![response];
+    let meanings = meanings.into_iter().chain(caveats(view));
+    let meanings: Vec<String> = meanings.collect();
     lines.extend(meanings.iter().map(|line| style.paint(Tone::Aside, line)));
     lines
+}
+
+/// What the intervals do not know.
+fn caveats(view: &CompareView) -> Vec<String> {
+    let failed = "Failed and skipped statements are in no time.";
+    let several = view.before.runs.len().max(view.after.runs.len()) > 1;
+    let given = view
+        .noise
+        .as_ref()
+        .is_some_and(|noise| noise.source == "given");
+    if several {
+        return vec![format!(
+            "{failed} How much runs of one side differ is in the intervals."
+        )];
+    }
+    if given {
+        return vec![format!("{failed} The margin is no less than the noise.")];
+    }
+    vec![
+        format!("{failed} One run on each side: how much two runs of"),
+        "the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).".to_owned(),
+    ]
 }

@@ -1,19 +1,36 @@
-//! Two runs side by side.
+//! Runs before and after a change, side by side.
+
+mod details;
+mod side;
 
 use analyse::{
-    Caution, Comparison, ErrorChange, Finding, Ratio, RowsChange, RunFacts, StatementComparison,
+    Comparison, ErrorChange, Finding, Noise, Ratio, Remark, RowsChange, StatementComparison,
     TimesComparison, Verdict,
 };
 use serde::Serialize;
 
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
-use crate::view::run_summary::status_name;
+pub use details::{
+    CompareOverTimeView, DetailsView, SlowExecutionView, StretchTimesView, StretchView,
+};
+pub use side::{CautionView, RunSideView, SideView};
 
-/// Two runs side by side.
+/// The names of the runs, as the user gave them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunNames {
+    /// Before the change.
+    pub before: Vec<String>,
+    /// After the change.
+    pub after: Vec<String>,
+    /// Of one unchanged server.
+    pub noise: Vec<String>,
+}
+
+/// Runs before and after a change, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompareView {
-    /// `rehearse/compare/1`.
+    /// `rehearse/compare/2`.
     pub schema: &'static str,
     /// In a word, with what it rests on.
     pub verdict: VerdictView,
@@ -23,14 +40,23 @@ pub struct CompareView {
     pub margin: f64,
     /// How sure the intervals are, in percent.
     pub interval_level_percent: u32,
+    /// Of statements called slower or faster, at most this share is expected to be neither.
+    pub false_discovery_rate: f64,
     /// The same stretches of the workload were set against each other.
     pub paired: bool,
-    /// The run before.
-    pub before: RunSideView,
-    /// The run after.
-    pub after: RunSideView,
-    /// Service time of all statements.
+    /// What runs of the same server were seen to differ by; `null` where each side has one run and
+    /// none were given for it.
+    pub noise: Option<NoiseView>,
+    /// The runs before.
+    pub before: SideView,
+    /// The runs after.
+    pub after: SideView,
+    /// Service time (sent → done) of all statements.
     pub all: TimesView,
+    /// Response time (due → done) of all statements: what a stall adds to those who wait in it.
+    pub response: TimesView,
+    /// Both sides from stretch to stretch.
+    pub over_time: CompareOverTimeView,
     /// Captured durations of all statements (another machine, another day; server time only).
     pub captured: Option<LatencyView>,
     /// Time to open connections.
@@ -62,6 +88,8 @@ pub struct RowsChangeView {
     pub after: u64,
     /// All had as many rows as before, and some had other values.
     pub only_values: bool,
+    /// They differ between runs of one side as well: the change may have no part in it.
+    pub unsteady: bool,
 }
 
 /// The comparison in a word.
@@ -79,85 +107,29 @@ pub struct VerdictView {
     pub faster: usize,
 }
 
-/// A reason to read the comparison with care.
+/// What runs of the same server were seen to differ by, as shares: 0.05 is 5 %.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "caution", rename_all = "snake_case")]
-#[allow(missing_docs)] // the names say it; the units are in them
-pub enum CautionView {
-    DifferentWorkloads {
-        before: String,
-        after: String,
-    },
-    Partial {
-        run: &'static str,
-        status: &'static str,
-    },
-    SpeedsDiffer {
-        before: String,
-        after: String,
-    },
-    ToolLagHigh {
-        run: &'static str,
-        p99_us: f64,
-    },
-    FellBehind {
-        run: &'static str,
-        by_us: f64,
-    },
-    SkippedDiffer {
-        before: u64,
-        after: u64,
-    },
-    NoConnection {
-        run: &'static str,
-        statements: u64,
-    },
-    FewStatements {
-        statements: u64,
-    },
+pub struct NoiseView {
+    /// `given`: in runs that were given for it, of which 95 % of the statements surely differ by no
+    /// more; it raises the margin. `repeats`: between the runs of a side, as one standard deviation;
+    /// it is in the intervals.
+    pub source: &'static str,
+    /// The runs that were given for it.
+    pub runs: Vec<String>,
+    /// In medians.
+    pub median: f64,
+    /// In means.
+    pub mean: f64,
+    /// In 99th percentiles.
+    pub p99: Option<f64>,
 }
 
-/// One run, in all.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RunSideView {
-    /// The run's name, as the user gave it.
-    pub run: String,
-    /// The workload's name.
-    pub workload: String,
-    /// `complete`, `stopped` or `recovered`.
-    pub status: &'static str,
-    /// The server's address.
-    pub target: String,
-    /// The server's version; empty if unknown.
-    pub server_version: String,
-    /// The replay's speed.
-    pub speed: String,
-    /// When the last event was done, in microseconds from the start.
-    pub elapsed_us: f64,
-    /// Statements that the server did.
-    pub done: u64,
-    /// Statements that failed.
-    pub failed: u64,
-    /// Statements that were never sent.
-    pub skipped: u64,
-    /// Connections opened.
-    pub connects: u64,
-    /// Connections that could not be opened.
-    pub connects_failed: u64,
-    /// Due → done, of what was done.
-    pub response: Option<LatencyView>,
-    /// The tool's own delay.
-    pub tool_lag: Option<LatencyView>,
-    /// Waiting for the session's previous statement.
-    pub session_lag: Option<LatencyView>,
-}
-
-/// Service time (sent → done), of what was done, in both runs.
+/// One kind of time, of what was done, on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimesView {
-    /// Service time before.
+    /// Before.
     pub before: Option<LatencyView>,
-    /// Service time after.
+    /// After.
     pub after: Option<LatencyView>,
     /// After / before, of the medians.
     pub median_ratio: Option<RatioView>,
@@ -167,11 +139,15 @@ pub struct TimesView {
     pub p99_ratio: Option<RatioView>,
     /// The difference of the means times the calls before, in microseconds.
     pub added_us: Option<f64>,
+    /// The chance of such a difference without a cause, as it counts for the false discovery rate;
+    /// `null` where no interval was clear of the margin.
+    pub p_value: Option<f64>,
     /// `slower`, `faster`, `same` or `not enough data`.
     pub finding: &'static str,
     /// What a difference rests on: `median`, `mean` or `p99`.
     pub measure: Option<&'static str>,
-    /// Why there is not enough: `one_sided`, `few_calls`, `few_stretches` or `unclear`.
+    /// Why there is not enough: `one_sided`, `few_calls`, `few_stretches`, `unclear` or
+    /// `may_be_chance`.
     pub lack: Option<&'static str>,
 }
 
@@ -197,8 +173,18 @@ pub struct StatementCompareView {
     pub class: &'static str,
     /// It is slower, and noticeably so.
     pub regression: bool,
-    /// Service time.
+    /// Service time (sent → done).
     pub service: TimesView,
+    /// Response time (due → done) before.
+    pub response_before: Option<LatencyView>,
+    /// Response time after.
+    pub response_after: Option<LatencyView>,
+    /// Waiting for the session's previous statement, before.
+    pub session_lag_before: Option<LatencyView>,
+    /// Waiting for the session's previous statement, after.
+    pub session_lag_after: Option<LatencyView>,
+    /// What is odd about how its times came.
+    pub remarks: Vec<RemarkView>,
     /// How often it was sent before.
     pub calls_before: u64,
     /// How often it was sent after.
@@ -215,6 +201,25 @@ pub struct StatementCompareView {
     pub skipped_after: u64,
     /// Captured durations (another machine, another day; server time only).
     pub captured: Option<LatencyView>,
+    /// For a reader who opens it; of the 5,000 statements with the most time.
+    pub details: Option<DetailsView>,
+}
+
+/// What is odd about how a statement's times came.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "remark", rename_all = "snake_case")]
+#[allow(missing_docs)] // as in `analyse::Remark`
+pub enum RemarkView {
+    /// The slowest hundredth of calls takes this share of the time.
+    HeavyTail { side: &'static str, share: f64 },
+    /// Half of the calls lie in this share of the run.
+    Burst { side: &'static str, share: f64 },
+    /// The median in the first eighth of the run is this many times that of the rest.
+    WarmUp { side: &'static str, factor: f64 },
+    /// The median at the end is this many times that at the start.
+    Drift { side: &'static str, factor: f64 },
+    /// The ratio itself changes in the course of the runs.
+    DifferenceDrifts { from: f64, to: f64 },
 }
 
 /// An error whose count changed.
@@ -241,18 +246,22 @@ pub struct ErrorChangeView {
 }
 
 impl CompareView {
-    /// The view of a comparison. `before` and `after` are the names of the runs to show.
-    pub fn new(before: &str, after: &str, comparison: &Comparison, literals: Literals) -> Self {
+    /// The view of a comparison of the runs with these names.
+    pub fn new(names: &RunNames, comparison: &Comparison, literals: Literals) -> Self {
         Self {
-            schema: "rehearse/compare/1",
+            schema: "rehearse/compare/2",
             verdict: verdict(comparison.verdict),
-            cautions: comparison.cautions.iter().map(caution).collect(),
+            cautions: comparison.cautions.iter().map(CautionView::from).collect(),
             margin: comparison.margin,
             interval_level_percent: analyse::INTERVAL_LEVEL_PERCENT,
+            false_discovery_rate: comparison.false_discovery_rate,
             paired: comparison.paired,
-            before: side(before, &comparison.before),
-            after: side(after, &comparison.after),
+            noise: comparison.noise.map(|found| noise(found, &names.noise)),
+            before: SideView::new(&names.before, &comparison.before),
+            after: SideView::new(&names.after, &comparison.after),
             all: times(&comparison.all),
+            response: times(&comparison.response),
+            over_time: CompareOverTimeView::from(&comparison.over_time),
             captured: comparison.captured.map(LatencyView::from),
             connects: times(&comparison.connects),
             statements: comparison.statements.iter().map(statement).collect(),
@@ -287,50 +296,35 @@ fn verdict(verdict: Verdict) -> VerdictView {
     }
 }
 
-fn caution(caution: &Caution) -> CautionView {
-    match caution.clone() {
-        Caution::DifferentWorkloads { before, after } => {
-            CautionView::DifferentWorkloads { before, after }
-        }
-        Caution::Partial { side, status } => CautionView::Partial {
-            run: side.name(),
-            status: status_name(status),
-        },
-        Caution::SpeedsDiffer { before, after } => CautionView::SpeedsDiffer { before, after },
-        Caution::ToolLagHigh { side, p99_ns } => CautionView::ToolLagHigh {
-            run: side.name(),
-            p99_us: p99_ns as f64 / 1e3,
-        },
-        Caution::FellBehind { side, by_ns } => CautionView::FellBehind {
-            run: side.name(),
-            by_us: by_ns as f64 / 1e3,
-        },
-        Caution::SkippedDiffer { before, after } => CautionView::SkippedDiffer { before, after },
-        Caution::NoConnection { side, statements } => CautionView::NoConnection {
-            run: side.name(),
-            statements,
-        },
-        Caution::FewStatements { statements } => CautionView::FewStatements { statements },
+fn noise(noise: Noise, runs: &[String]) -> NoiseView {
+    NoiseView {
+        source: noise.source.name(),
+        runs: runs.to_vec(),
+        median: noise.median,
+        mean: noise.mean,
+        p99: noise.p99,
     }
 }
 
-fn side(name: &str, facts: &RunFacts) -> RunSideView {
-    RunSideView {
-        run: name.to_owned(),
-        workload: facts.workload.clone(),
-        status: status_name(facts.status),
-        target: facts.target.clone(),
-        server_version: facts.server_version.clone(),
-        speed: facts.speed.clone(),
-        elapsed_us: facts.elapsed_ns as f64 / 1e3,
-        done: facts.done,
-        failed: facts.failed,
-        skipped: facts.skipped,
-        connects: facts.connects,
-        connects_failed: facts.connects_failed,
-        response: facts.response.map(LatencyView::from),
-        tool_lag: facts.tool_lag.map(LatencyView::from),
-        session_lag: facts.session_lag.map(LatencyView::from),
+fn remark(remark: &Remark) -> RemarkView {
+    match *remark {
+        Remark::HeavyTail { side, share } => RemarkView::HeavyTail {
+            side: side.name(),
+            share,
+        },
+        Remark::Burst { side, share } => RemarkView::Burst {
+            side: side.name(),
+            share,
+        },
+        Remark::WarmUp { side, factor } => RemarkView::WarmUp {
+            side: side.name(),
+            factor,
+        },
+        Remark::Drift { side, factor } => RemarkView::Drift {
+            side: side.name(),
+            factor,
+        },
+        Remark::DifferenceDrifts { from, to } => RemarkView::DifferenceDrifts { from, to },
     }
 }
 
@@ -342,6 +336,7 @@ fn times(times: &TimesComparison) -> TimesView {
         mean_ratio: times.mean.map(ratio),
         p99_ratio: times.p99.map(ratio),
         added_us: times.added_ns.map(|added_ns| added_ns / 1e3),
+        p_value: times.p_value,
         finding: times.finding.name(),
         measure: times.finding.measure().map(|measure| measure.name()),
         lack: match times.finding {
@@ -366,6 +361,11 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         class: statement.class.map_or("", |class| class.name()),
         regression: statement.regression,
         service: times(&statement.times),
+        response_before: statement.response_before.map(LatencyView::from),
+        response_after: statement.response_after.map(LatencyView::from),
+        session_lag_before: statement.session_lag_before.map(LatencyView::from),
+        session_lag_after: statement.session_lag_after.map(LatencyView::from),
+        remarks: statement.remarks.iter().map(remark).collect(),
         calls_before: statement.calls_before,
         calls_after: statement.calls_after,
         errors_before: statement.errors_before,
@@ -374,6 +374,7 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         skipped_before: statement.skipped_before,
         skipped_after: statement.skipped_after,
         captured: statement.captured.map(LatencyView::from),
+        details: statement.details.as_ref().map(DetailsView::from),
     }
 }
 
@@ -385,6 +386,7 @@ fn rows(change: &RowsChange) -> RowsChangeView {
         before: change.before,
         after: change.after,
         only_values: change.only_values,
+        unsteady: change.unsteady,
     }
 }
 
