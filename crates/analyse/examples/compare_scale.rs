@@ -1,15 +1,19 @@
-//! Compares two runs of 10 million executions, made up as they are read, and prints time and
-//! memory. `cargo run --release -p analyse --example compare_scale -- [EXECUTIONS] [FINGERPRINTS]`
+//! Compares two runs of 10 million executions, and prints time and memory.
+//! `cargo run --release -p analyse --example compare_scale -- DIRECTORY [EXECUTIONS] [FINGERPRINTS]`
 //!
-//! The goal: at most 20 s and 500 MiB on two cores, reading the files included; what is measured
-//! here is everything but the files.
+//! The runs are made up and written to the directory where they are not there yet; give the same
+//! directory a second time, and nothing but reading and comparing is measured.
+//!
+//! The goal: at most 20 s and 500 MiB on two cores, reading the files included.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use analyse::{CompareOptions, RunProfile, Runs, compare};
 use run::{
-    Captured, Execution, Outcome, RunInfo, RunStatus, StatementKind, TargetInfo, WorkloadRef,
+    ArchiveError, Captured, Execution, Outcome, RunInfo, RunReader, RunStatus, RunWriter,
+    StatementKind, TargetInfo, WorkloadRef,
 };
 use workload::{Fingerprint, StatementClass, StatementText};
 
@@ -60,7 +64,7 @@ fn execution(number: u64, count: u64, fingerprints: u64, seed: u64) -> Execution
     }
 }
 
-fn profile(count: u64, fingerprints: u64, seed: u64) -> RunProfile {
+fn write(path: &Path, count: u64, fingerprints: u64, seed: u64) -> Result<(), ArchiveError> {
     let info = RunInfo {
         status: RunStatus::Complete,
         workload: WorkloadRef::default(),
@@ -79,8 +83,6 @@ fn profile(count: u64, fingerprints: u64, seed: u64) -> RunProfile {
         connections_reopened: 0,
         given_up: None,
     };
-    let executions =
-        (0..count).map(|number| Ok::<_, String>(execution(number, count, fingerprints, seed)));
     let texts = (0..fingerprints).map(|which| {
         Ok(StatementText {
             fingerprint: Fingerprint(mixed(which)),
@@ -88,20 +90,52 @@ fn profile(count: u64, fingerprints: u64, seed: u64) -> RunProfile {
             class: StatementClass::Select,
         })
     });
-    RunProfile::collect(info, executions, texts).expect("made up, so it cannot fail")
+    let mut writer = RunWriter::create(path, &info, texts)?;
+    for number in 0..count {
+        writer.execution(&execution(number, count, fingerprints, seed))?;
+    }
+    writer.finish(info, 0)?;
+    Ok(())
 }
 
-fn main() {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
+fn profile(path: &Path) -> Result<RunProfile, ArchiveError> {
+    let reader = RunReader::open(path)?;
+    RunProfile::collect(
+        reader.info().clone(),
+        reader.executions()?,
+        reader.statements()?,
+    )
+}
+
+fn main() -> Result<(), ArchiveError> {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().map(PathBuf::from);
+    let mut arguments = arguments.map(|text| text.parse::<u64>());
     let mut number = |default| arguments.next().map_or(Ok(default), |number| number);
-    let (Ok(count), Ok(fingerprints)) = (number(10_000_000), number(10_000)) else {
-        eprintln!("give two numbers: executions in a run, fingerprints");
+    let (Some(directory), Ok(count), Ok(fingerprints)) =
+        (directory, number(10_000_000), number(10_000))
+    else {
+        eprintln!("give a directory and two numbers: executions in a run, fingerprints");
         std::process::exit(2);
     };
+    let paths =
+        [(1, "before.run"), (2, "after.run")].map(|(seed, name)| (seed, directory.join(name)));
+    let mut written = false;
+    for (seed, path) in &paths {
+        if !path.exists() {
+            write(path, count, fingerprints, *seed)?;
+            written = true;
+        }
+    }
+    if written {
+        println!("the runs are written; call this again, so that writing is not measured");
+        return Ok(());
+    }
+    let [(_, before), (_, after)] = paths;
     let start = Instant::now();
     let (before, after) = std::thread::scope(|scope| {
-        let before = scope.spawn(|| profile(count, fingerprints, 1));
-        let after = profile(count, fingerprints, 2);
+        let before = scope.spawn(|| profile(&before));
+        let after = profile(&after);
         (before.join().expect("no panic"), after)
     });
     let read = start.elapsed();
@@ -110,8 +144,8 @@ fn main() {
         ..CompareOptions::default()
     };
     let runs = Runs {
-        before: vec![before],
-        after: vec![after],
+        before: vec![before?],
+        after: vec![after?],
         noise: Vec::new(),
     };
     let comparison = compare(runs, options);
@@ -133,4 +167,5 @@ fn main() {
         peak.unwrap_or("memory unknown"),
         comparison.verdict,
     );
+    Ok(())
 }

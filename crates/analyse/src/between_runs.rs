@@ -27,6 +27,8 @@ use crate::bootstrap::Interval;
 
 /// Degrees of freedom beyond which a t distribution is normal.
 const FREEDOM_MAX: f64 = 1e6;
+/// Logarithms that differ by less than a part in 10^12 are equal.
+const VARIANCE_MIN: f64 = 1e-24;
 /// Statements whose agreement can be judged.
 const STATEMENTS_MIN: usize = 5;
 
@@ -142,9 +144,14 @@ impl Components {
         };
         let each = 1.0 / self.runs.0 + 1.0 / self.runs.1;
         let (common, moderated) = (self.common * each, moderated * each);
-        let variance = (common + moderated).max(f64::MIN_POSITIVE);
-        let satterthwaite = variance * variance
-            / (common * common / freedom + moderated * moderated / (self.lent + freedom));
+        let variance = (common + moderated).max(VARIANCE_MIN);
+        let parts = common * common / freedom + moderated * moderated / (self.lent + freedom);
+        // Runs that agree to the last digit have no variance, and none to ask for.
+        let satterthwaite = if parts > 0.0 {
+            variance * variance / parts
+        } else {
+            freedom
+        };
         (variance.sqrt(), satterthwaite.clamp(1.0, FREEDOM_MAX))
     }
 
@@ -329,6 +336,21 @@ mod tests {
         let alone = &statements(1, 2, 1.0)[..1];
         let components = Components::estimate(alone).unwrap();
         assert_eq!(components.lent, 0.0);
+    }
+
+    #[test]
+    fn runs_that_are_equal_have_an_interval() {
+        let equal = Statement {
+            before: vec![5.0, 5.0],
+            after: vec![5.0, 5.0],
+            variance_within: 0.0,
+        };
+        let all = vec![equal.clone(); 10];
+        let components = Components::estimate(&all).unwrap();
+        let interval = components.interval(&equal, 0.95);
+        assert!((interval.low - 1.0).abs() < 1e-6 && (interval.high - 1.0).abs() < 1e-6);
+        assert!(components.p_value(&equal, 0.0) > 0.99);
+        assert!(components.p_value(&equal, 0.1) > 0.99);
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! on either side nothing can; the margin around 1 stands in for it. With several,
 //! [`crate::between_runs`] makes the interval.
 
+use std::sync::OnceLock;
+
 use crate::quantile::{self, P50, P99};
 use crate::random::SplitMix64;
 use crate::series::{Series, StretchSums, slot_of, value_of};
@@ -55,18 +57,68 @@ pub struct Ratio {
     pub interval: Option<Interval>,
 }
 
+/// Numbers that are added up side by side.
+const LANES: usize = 8;
+
 /// How often each stretch was drawn.
-type Weights = [u32; STRETCHES_MAX];
+type Weights = [u16; STRETCHES_MAX];
+
+/// Samples of each stretch.
+type Counts = [u32; STRETCHES_MAX];
+
+/// A block has at most so many stretches, as a power of two ([`crate::blocks`]).
+const BLOCK_BITS_MAX: usize = STRETCHES_MAX.ilog2() as usize;
+
+/// What was drawn, for all statements of a comparison alike: which moments are drawn has nothing to do
+/// with what is looked at in them, and it is drawn once.
+pub(crate) struct Draws {
+    /// All runs did the same things in the same stretches, and the same are drawn for all.
+    paired: bool,
+    used: usize,
+    /// By run, or one for all; and by the length of blocks.
+    drawn: Vec<[OnceLock<Vec<Weights>>; BLOCK_BITS_MAX + 1]>,
+}
+
+impl Draws {
+    /// For so many runs, of which `used` stretches have anything in them.
+    pub(crate) fn new(runs: usize, used: usize, paired: bool) -> Self {
+        let tables = if paired { 1 } else { runs };
+        Self {
+            paired,
+            used,
+            drawn: (0..tables).map(|_| Default::default()).collect(),
+        }
+    }
+
+    pub(crate) fn paired(&self) -> bool {
+        self.paired
+    }
+
+    /// What was drawn for a run.
+    fn of(&self, run: usize, block_bits: u32) -> &[Weights] {
+        let at = if self.paired { 0 } else { run };
+        self.drawn[at][block_bits as usize].get_or_init(|| {
+            let mut random = SplitMix64::new(((at as u64) << 32) + u64::from(block_bits) + 1);
+            let blocks = self.used.div_ceil(1 << block_bits);
+            (0..RESAMPLES)
+                .map(|_| draw(blocks, block_bits, &mut random))
+                .collect()
+        })
+    }
+}
 
 /// A series made ready for many weighted quantiles.
 pub(crate) struct Resampler {
     sorted: Vec<u32>,
     sums: StretchSums,
+    /// Counts and totals of `sums`, each in a row, for arithmetic on several at once.
+    counts: [f64; STRETCHES_MAX],
+    totals_ns: [f64; STRETCHES_MAX],
     chunk: usize,
     /// For each chunk of `sorted`: how many samples of each stretch come before it.
-    before_chunk: Vec<Weights>,
+    before_chunk: Vec<Counts>,
     /// How many samples of each stretch there are.
-    in_all: Weights,
+    in_all: Counts,
 }
 
 impl Resampler {
@@ -81,8 +133,11 @@ impl Resampler {
                 counted[slot_of(*sample)] += 1;
             }
         }
+        let sums = series.stretch_sums();
         Self {
-            sums: series.stretch_sums(),
+            counts: sums.map(|sum| sum.count as f64),
+            totals_ns: sums.map(|sum| sum.total_ns),
+            sums,
             sorted,
             chunk,
             before_chunk,
@@ -104,18 +159,19 @@ impl Resampler {
         self.sums.iter().filter(|sum| sum.count > 0).count()
     }
 
-    fn active(&self, slot: usize) -> bool {
-        self.sums[slot].count > 0
-    }
-
     /// The mean of the drawn stretches.
     fn mean(&self, weights: &Weights) -> Option<f64> {
-        let mut count = 0.0;
-        let mut total_ns = 0.0;
-        for (sum, weight) in self.sums.iter().zip(weights) {
-            count += sum.count as f64 * f64::from(*weight);
-            total_ns += sum.total_ns * f64::from(*weight);
+        // Sums in lanes: numbers with a point may not be reordered by the compiler.
+        let mut count = [0.0; LANES];
+        let mut total_ns = [0.0; LANES];
+        for at in (0..STRETCHES_MAX).step_by(LANES) {
+            for lane in 0..LANES {
+                let weight = f64::from(weights[at + lane]);
+                count[lane] += self.counts[at + lane] * weight;
+                total_ns[lane] += self.totals_ns[at + lane] * weight;
+            }
         }
+        let (count, total_ns): (f64, f64) = (count.iter().sum(), total_ns.iter().sum());
         (count > 0.0).then(|| total_ns / count)
     }
 
@@ -141,9 +197,10 @@ impl Resampler {
     }
 }
 
-fn weighted(counts: &Weights, weights: &Weights) -> u64 {
+fn weighted(counts: &Counts, weights: &Weights) -> u64 {
     // A series keeps at most 2^16 samples and a stretch is drawn at most 128 times: 32 bits do.
-    let sum: u32 = counts.iter().zip(weights).map(|(c, w)| c * w).sum();
+    let each = counts.iter().zip(weights);
+    let sum: u32 = each.map(|(c, w)| c * u32::from(*w)).sum();
     u64::from(sum)
 }
 
@@ -171,15 +228,12 @@ impl Ratios {
 /// What is asked of [`ratios`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// All runs did the same things in the same stretches.
-    pub(crate) paired: bool,
     /// There is enough for intervals at all.
     pub(crate) intervals: bool,
     /// There is enough for the 99th percentile's.
     pub(crate) tail: bool,
     /// Stretches are drawn in blocks of so many, as a power of two.
     pub(crate) block_bits: u32,
-    pub(crate) seed: u64,
 }
 
 /// What [`ratios`] found.
@@ -195,9 +249,14 @@ pub(crate) struct Resampled {
 
 /// The ratios of two sides, each of one run or several, with their intervals. The ratio of several
 /// runs is that of the geometric means of what each run has.
-pub(crate) fn ratios(before: &[Resampler], after: &[Resampler], request: Request) -> Resampled {
+pub(crate) fn ratios(
+    before: &[Resampler],
+    after: &[Resampler],
+    draws: &Draws,
+    request: Request,
+) -> Resampled {
     let runs: Vec<&Resampler> = before.iter().chain(after).collect();
-    let once = [1u32; STRETCHES_MAX];
+    let once = [1; STRETCHES_MAX];
     let estimates = |run: &Resampler, weights: &Weights, tail: bool| {
         let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
         let p99 = if tail {
@@ -216,22 +275,13 @@ pub(crate) fn ratios(before: &[Resampler], after: &[Resampler], request: Request
     let mut drawn: [Vec<f64>; MEASURES] = Default::default();
     let mut spreads = vec![[Spread::default(); MEASURES]; runs.len()];
     if request.intervals {
-        let active: Vec<Vec<usize>> = if request.paired {
-            vec![active_blocks(&runs, request.block_bits)]
-        } else {
-            runs.iter()
-                .map(|run| active_blocks(std::slice::from_ref(run), request.block_bits))
-                .collect()
-        };
-        let mut random = SplitMix64::new(request.seed);
+        let tables: Vec<&[Weights]> = (0..runs.len())
+            .map(|run| draws.of(run, request.block_bits))
+            .collect();
         let mut logs = vec![[None; MEASURES]; runs.len()];
-        for _ in 0..RESAMPLES {
-            let mut weights = once;
+        for resample in 0..RESAMPLES {
             for (at, run) in runs.iter().enumerate() {
-                if let Some(blocks) = active.get(at) {
-                    weights = draw(blocks, request.block_bits, &mut random);
-                }
-                logs[at] = estimates(run, &weights, request.tail);
+                logs[at] = estimates(run, &tables[at][resample], request.tail);
                 for (spread, log) in spreads[at].iter_mut().zip(logs[at]) {
                     spread.add(log);
                 }
@@ -296,25 +346,13 @@ impl Spread {
     }
 }
 
-/// The blocks of stretches in which any of the runs did something.
-fn active_blocks(runs: &[&Resampler], block_bits: u32) -> Vec<usize> {
-    (0..STRETCHES_MAX >> block_bits)
-        .filter(|block| {
-            let slots = block << block_bits..(block + 1) << block_bits;
-            slots
-                .into_iter()
-                .any(|slot| runs.iter().any(|run| run.active(slot)))
-        })
-        .collect()
-}
-
 /// As many blocks as there are, with replacement.
-fn draw(blocks: &[usize], block_bits: u32, random: &mut SplitMix64) -> Weights {
-    let mut weights = [0u32; STRETCHES_MAX];
-    for _ in blocks {
-        let block = blocks[random.below(blocks.len() as u64) as usize];
-        for slot in block << block_bits..(block + 1) << block_bits {
-            weights[slot] += 1;
+fn draw(blocks: usize, block_bits: u32, random: &mut SplitMix64) -> Weights {
+    let mut weights = [0; STRETCHES_MAX];
+    for _ in 0..blocks {
+        let block = random.below(blocks as u64) as usize;
+        for weight in &mut weights[block << block_bits..(block + 1) << block_bits] {
+            *weight += 1;
         }
     }
     weights
@@ -354,18 +392,15 @@ mod tests {
         series
     }
 
-    fn request(paired: bool) -> Request {
-        Request {
-            paired,
-            intervals: true,
-            tail: true,
-            block_bits: 0,
-            seed: 3,
-        }
-    }
+    const REQUEST: Request = Request {
+        intervals: true,
+        tail: true,
+        block_bits: 0,
+    };
 
-    fn between(before: Resampler, after: Resampler, request: Request) -> Ratios {
-        ratios(&[before], &[after], request).ratios
+    fn between(before: Resampler, after: Resampler, paired: bool) -> Ratios {
+        let draws = Draws::new(2, STRETCHES_MAX, paired);
+        ratios(&[before], &[after], &draws, REQUEST).ratios
     }
 
     #[test]
@@ -375,7 +410,7 @@ mod tests {
             for seed in 0..100 {
                 let before = Resampler::new(&series(2 * seed, 2_000, 1e6));
                 let after = Resampler::new(&series(2 * seed + 1, 2_000, 1e6));
-                let ratios = between(before, after, request(paired));
+                let ratios = between(before, after, paired);
                 for (at, ratio) in [ratios.median, ratios.mean, ratios.p99].iter().enumerate() {
                     let interval = ratio.unwrap().interval.unwrap();
                     within[at] += u32::from(interval.low <= 1.0 && 1.0 <= interval.high);
@@ -390,7 +425,7 @@ mod tests {
     fn a_ratio_that_is_there_is_found() {
         let before = Resampler::new(&series(1, 20_000, 1e6));
         let after = Resampler::new(&series(2, 20_000, 2e6));
-        let found = between(before, after, request(true)).median.unwrap();
+        let found = between(before, after, true).median.unwrap();
         let interval = found.interval.unwrap();
         assert!(interval.low < 2.0 && 2.0 < interval.high, "{found:?}");
         assert!(interval.high - interval.low < 0.2, "{found:?}");
@@ -400,8 +435,8 @@ mod tests {
     fn paired_ratios_turn_into_their_inverse() {
         let one = || Resampler::new(&series(1, 5_000, 1e6));
         let other = || Resampler::new(&series(2, 4_000, 3e6));
-        let there = between(one(), other(), request(true));
-        let back = between(other(), one(), request(true));
+        let there = between(one(), other(), true);
+        let back = between(other(), one(), true);
         for (there, back) in [
             (there.median, back.median),
             (there.mean, back.mean),
@@ -424,15 +459,14 @@ mod tests {
         let series = series(9, 4_000, 1e6);
         let resampler = Resampler::new(&series);
         assert!(resampler.before_chunk.len() > 1);
-        let all: Vec<usize> = (0..STRETCHES_MAX).collect();
         let mut random = SplitMix64::new(4);
         for _ in 0..20 {
-            let weights = draw(&all, 0, &mut random);
+            let weights = draw(STRETCHES_MAX, 0, &mut random);
             let repeated: Vec<f64> = resampler
                 .sorted()
                 .iter()
                 .flat_map(|sample| {
-                    let times = weights[slot_of(*sample)] as usize;
+                    let times = usize::from(weights[slot_of(*sample)]);
                     std::iter::repeat_n(value_of(*sample), times)
                 })
                 .collect();
@@ -449,6 +483,6 @@ mod tests {
     fn nothing_has_no_ratio() {
         let some = Resampler::new(&series(1, 500, 1e6));
         let none = Resampler::new(&Series::new(1));
-        assert_eq!(between(none, some, request(true)), Ratios::default());
+        assert_eq!(between(none, some, true), Ratios::default());
     }
 }

@@ -74,7 +74,7 @@ pub enum Finding {
     Slower(Measure),
     /// The whole interval lies below 1 / (1 + margin), and chance did not make it.
     Faster(Measure),
-    /// The median's whole interval lies within the margin, and nothing else is clearly outside.
+    /// The median's whole interval lies within the margin, and no other lies outside.
     Same,
     /// None of these could be shown.
     NotEnoughData(Lack),
@@ -149,8 +149,8 @@ pub(crate) fn judge(ratios: &Ratios, margins: [f64; MEASURES], sure: [bool; MEAS
         (_, Some(measure)) if mean_is_faster => Finding::Faster(measure),
         (Some(measure), _) => Finding::Slower(measure),
         (None, Some(measure)) => Finding::Faster(measure),
-        (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
         (None, None) if first(Direction::Unsure).is_some() => Finding::NotEnoughData(Lack::Chance),
+        (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
         (None, None) => Finding::NotEnoughData(Lack::Unclear),
     }
 }

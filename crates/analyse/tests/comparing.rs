@@ -3,8 +3,8 @@
 mod made_up;
 
 use analyse::{
-    Caution, CompareOptions, Comparison, Finding, Lack, Measure, RunProfile, Runs, Side, Verdict,
-    WhichRun, compare,
+    Caution, CompareOptions, Comparison, Finding, Lack, Measure, NoiseSource, RunProfile, Runs,
+    Side, Verdict, WhichRun, compare,
 };
 use made_up::{Chance, done, failed, info, skipped, text};
 use run::{Execution, RunInfo, RunStatus, SkipReason};
@@ -359,4 +359,124 @@ fn an_error_of_the_reader_is_handed_back() {
     let broken = vec![Ok(done(1, 0, 0, 1.0)), Err("the file ends early")];
     let result = RunProfile::collect(info(), broken, Vec::new());
     assert_eq!(result.err(), Some("the file ends early"));
+}
+
+/// The same as [`traffic`], and the whole run by a factor slower.
+fn run_of(seed: u64, whole: f64, factors: [f64; 3]) -> RunProfile {
+    profile(info(), traffic(seed, factors.map(|factor| factor * whole)))
+}
+
+#[test]
+fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
+    let several = |factor: f64| {
+        let runs = Runs {
+            before: vec![run_of(1, 1.0, [1.0; 3]), run_of(2, 1.3, [1.0; 3])],
+            after: vec![
+                run_of(3, 1.15, [factor, 1.0, 1.0]),
+                run_of(4, 1.4, [factor, 1.0, 1.0]),
+            ],
+            noise: Vec::new(),
+        };
+        compare(runs, CompareOptions::default())
+    };
+    let same = several(1.0);
+    let noise = same.noise.unwrap();
+    assert_eq!(noise.source, NoiseSource::Repeats);
+    assert!((0.05..0.35).contains(&noise.median), "{noise:?}");
+    // One run a side would have called this one slower: 1.4 to 1.
+    let alone = compare(
+        one_each(run_of(1, 1.0, [1.0; 3]), run_of(4, 1.4, [1.0; 3])),
+        CompareOptions::default(),
+    );
+    assert!(alone.has_regression());
+    assert_eq!(alone.noise, None);
+    assert!(!same.has_regression(), "{:?}", same.verdict);
+    assert!(several(30.0).has_regression());
+    // Both runs of a side are in its counts.
+    assert_eq!(same.before.runs.len(), 2);
+    assert_eq!(same.before.done, 12_000);
+    assert_eq!(same.statements[0].calls_before, 4_000);
+    assert_eq!(same.statements[0].times.before.unwrap().count, 4_000);
+}
+
+#[test]
+fn what_two_runs_of_one_server_differ_by_is_no_difference() {
+    let with_noise = |noise: Vec<RunProfile>| {
+        let runs = Runs {
+            noise,
+            ..one_each(run_of(1, 1.0, [1.0; 3]), run_of(2, 1.25, [1.0; 3]))
+        };
+        compare(runs, CompareOptions::default())
+    };
+    assert!(with_noise(Vec::new()).has_regression());
+    let comparison = with_noise(vec![run_of(3, 1.0, [1.0; 3]), run_of(4, 1.4, [1.0; 3])]);
+    let noise = comparison.noise.unwrap();
+    assert_eq!(noise.source, NoiseSource::Given);
+    assert!((0.3..0.4).contains(&noise.median), "{noise:?}");
+    assert!(!comparison.has_regression(), "{:?}", comparison.verdict);
+    let quiet = with_noise(vec![run_of(3, 1.0, [1.0; 3]), run_of(4, 1.0, [1.0; 3])]);
+    assert!(quiet.noise.unwrap().median < 0.02);
+    assert!(quiet.has_regression());
+}
+
+#[test]
+fn rows_that_differ_between_runs_of_one_side_are_not_the_changes_doing() {
+    let with_rows = |rows: u64| {
+        let mut executions = traffic(1, [1.0; 3]);
+        executions[0].rows = rows;
+        profile(info(), executions)
+    };
+    let compared = |before: [u64; 2], after: [u64; 2]| {
+        let runs = Runs {
+            before: before.map(with_rows).into(),
+            after: after.map(with_rows).into(),
+            noise: Vec::new(),
+        };
+        compare(runs, CompareOptions::default()).rows.changes
+    };
+    assert_eq!(compared([1, 1], [1, 1]), []);
+    let steady = compared([1, 1], [5, 5]);
+    assert!(!steady[0].unsteady, "{steady:?}");
+    let unsteady = compared([1, 2], [5, 5]);
+    assert!(unsteady[0].unsteady, "{unsteady:?}");
+}
+
+#[test]
+fn what_is_drawn_adds_up_to_what_was_done() {
+    let mut after = traffic(2, [1.0, 2.0, 1.0]);
+    after[5] = failed(&after[5], "57014", 5e6);
+    let comparison = compared(traffic(1, [1.0; 3]), after);
+    let over_time = &comparison.over_time;
+    assert_eq!(over_time.before.len(), over_time.after.len());
+    let sum = |side: &[analyse::SideStretch]| -> (u64, u64, u64) {
+        side.iter()
+            .fold((0, 0, 0), |(sent, failed, done), stretch| {
+                let times = stretch.service.map_or(0, |times| times.count);
+                (sent + stretch.sent, failed + stretch.failed, done + times)
+            })
+    };
+    assert_eq!(sum(&over_time.before), (6_000, 0, 6_000));
+    assert_eq!(sum(&over_time.after), (6_000, 1, 5_999));
+    assert!(over_time.width_ns * over_time.before.len() as u64 >= 60_000_000_000);
+    for statement in &comparison.statements {
+        let details = statement.details.as_ref().unwrap();
+        let count = |bins: &[u64]| bins.iter().sum::<u64>();
+        let done = |side: Option<analyse::Landmarks>| side.unwrap().count;
+        assert_eq!(count(&details.bins_before), done(statement.times.before));
+        assert_eq!(count(&details.bins_after), done(statement.times.after));
+        assert_eq!(details.medians_after.len(), over_time.after.len());
+        let slowest = details.slowest_after[0];
+        assert_eq!(
+            slowest.service_ns as u64,
+            statement.times.after.unwrap().max_ns
+        );
+        assert!(slowest.response_ns >= slowest.service_ns);
+    }
+    // Response time is service time and the 50 µs that the tool was late.
+    let (service, response) = (
+        comparison.all.after.unwrap(),
+        comparison.response.after.unwrap(),
+    );
+    assert_eq!(service.count, response.count);
+    assert!(response.p50_ns >= service.p50_ns + 45_000);
 }

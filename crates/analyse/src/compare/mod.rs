@@ -17,7 +17,7 @@ mod times;
 
 use workload::{Fingerprint, StatementClass};
 
-use crate::bootstrap::Ratio;
+use crate::bootstrap::{Draws, Ratio};
 use crate::caution::{Caution, cautions};
 use crate::details::{DETAILED_MAX, Details};
 use crate::discovery::FALSE_DISCOVERY_RATE;
@@ -234,6 +234,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     let runs = (before.len(), after.len());
     let fingerprints = facts::fingerprints(before.iter().chain(after));
     let used = facts::stretches_used(before.iter().chain(after));
+    let draws = Draws::new(runs.0 + runs.1, used, paired);
     let detailed = detailed(&fingerprints, before, after);
     let both_of = |fingerprint: Fingerprint| {
         let times = |side| -> Vec<_> {
@@ -243,7 +244,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         Both {
             before: times(before),
             after: times(after),
-            paired,
+            draws: &draws,
             seed: fingerprint.0,
         }
     };
@@ -273,7 +274,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         let both = || Both {
             before: before.iter().map(get).collect(),
             after: after.iter().map(get).collect(),
-            paired,
+            draws: &draws,
             seed,
         };
         let mut measured = [Sampled::new(both()).measure(runs)];

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::bootstrap::MEASURES;
+use crate::bootstrap::{Draws, MEASURES};
 use crate::profile::RunProfile;
 
 use super::CompareOptions;
@@ -77,6 +77,8 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
         return None;
     }
     let fingerprints = facts::fingerprints(runs.iter());
+    let used = facts::stretches_used(runs.iter());
+    let draws = Draws::new(2, used, paired);
     let differ = |fingerprint: &workload::Fingerprint| {
         let mut most = [None::<f64>; MEASURES];
         for other in others {
@@ -87,7 +89,7 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
             let sampled = Sampled::new(Both {
                 before: of(first),
                 after: of(other),
-                paired,
+                draws: &draws,
                 seed: fingerprint.0,
             });
             let ratios = sampled.measure((1, 1)).resampled.ratios.as_array();

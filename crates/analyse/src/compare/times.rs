@@ -3,7 +3,7 @@
 use crate::between_runs::{Components, Statement};
 use crate::blocks::block_bits;
 use crate::bootstrap::{
-    INTERVAL_LEVEL_PERCENT, Interval, MEASURES, Ratio, Request, Resampled, Resampler, ratios,
+    Draws, INTERVAL_LEVEL_PERCENT, Interval, MEASURES, Ratio, Request, Resampled, Resampler, ratios,
 };
 use crate::details::Details;
 use crate::discovery;
@@ -50,7 +50,7 @@ pub(super) fn widen<'a>(runs: impl Iterator<Item = &'a mut RunProfile>) {
 pub(super) struct Both<'a> {
     pub(super) before: Vec<&'a Series>,
     pub(super) after: Vec<&'a Series>,
-    pub(super) paired: bool,
+    pub(super) draws: &'a Draws,
     pub(super) seed: u64,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Sampled<'a> {
     /// Ratios with the intervals that a bootstrap within runs gives. `runs` are how many runs each
     /// side has, whether the statement is in them or not.
     pub(super) fn measure(&self, runs: (usize, usize)) -> Measured {
-        let Both { paired, seed, .. } = self.both;
+        let Both { draws, seed, .. } = self.both;
+        let paired = draws.paired();
         let least = |series: &[&Series], runs: usize| {
             let known = series.iter().map(|one| one.count()).min().unwrap_or(0);
             if series.len() < runs { 0 } else { known }
@@ -113,17 +114,15 @@ impl<'a> Sampled<'a> {
             Some(_) => 0,
         };
         let request = Request {
-            paired,
             intervals: lack.is_none(),
             tail: calls >= CALLS_P99_MIN,
             block_bits,
-            seed,
         };
         Measured {
             before: landmarks(&self.both.before, &self.before),
             after: landmarks(&self.both.after, &self.after),
             lack,
-            resampled: ratios(&self.before, &self.after, request),
+            resampled: ratios(&self.before, &self.after, draws, request),
             block_bits,
             seed,
             ..Measured::default()
@@ -132,7 +131,7 @@ impl<'a> Sampled<'a> {
 
     /// What is odd, of what has enough to say anything.
     pub(super) fn remarks(&self, used: usize) -> Vec<Remark> {
-        remarks(&self.before, &self.after, self.both.paired, used)
+        remarks(&self.before, &self.after, self.both.draws.paired(), used)
     }
 
     pub(super) fn details(&self, used: usize) -> Details {
@@ -141,7 +140,7 @@ impl<'a> Sampled<'a> {
 
     /// The chance of the difference without a cause, by measure, in one direction.
     fn exchange(&self, bits: u32, margin: f64, longer: bool) -> Exchange {
-        let how = (self.both.paired, bits);
+        let how = (self.both.draws.paired(), bits);
         Exchange::new(
             &self.before,
             &self.after,

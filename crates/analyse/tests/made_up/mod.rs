@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod known_truth;
+
 use std::collections::BTreeMap;
 
 use run::{
