@@ -1,0 +1,192 @@
+//! `rehearse compare` with several runs a side, and with noise: runs made up and written here, so that
+//! what differs is known.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use run::{Execution, RunWriter};
+use serde_json::Value;
+
+#[path = "../../analyse/tests/made_up/mod.rs"]
+mod made_up;
+
+use made_up::{Chance, done, info, text};
+
+/// 60 s of three statements; the whole run slower by a factor, and the second statement by another.
+fn executions(seed: u64, whole: f64, second: f64) -> Vec<Execution> {
+    let mut chance = Chance::new(seed);
+    let mut all: Vec<Execution> = (0..3_000u64)
+        .map(|number| {
+            let which = (number % 3) as usize;
+            let factor = whole * [1.0, second, 1.0][which];
+            let service_ns = [1e6, 2e5, 5e6][which] * factor * chance.skewed();
+            done(
+                which as u64 + 1,
+                number,
+                number as i64 * 20_000_000,
+                service_ns,
+            )
+        })
+        .collect();
+    all.sort_by_key(|one| one.done_ns);
+    all
+}
+
+struct Room {
+    directory: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn run(&self, name: &str, executions: Vec<Execution>) -> String {
+        let path = self.directory.path().join(name);
+        self.write(&path, executions);
+        path.display().to_string()
+    }
+
+    fn write(&self, path: &Path, executions: Vec<Execution>) {
+        let texts = (1..=3).map(|id| Ok(text(id, &format!("select {id} from t where id = $1"))));
+        let mut writer = RunWriter::create(path, &info(), texts).unwrap();
+        for execution in &executions {
+            writer.execution(execution).unwrap();
+        }
+        writer.finish(info(), 0).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+fn compare(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .arg("compare")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "'{word}' is not in: {said}");
+    }
+}
+
+#[test]
+fn several_runs_a_side_know_how_much_runs_differ() {
+    let room = Room::new();
+    let b1 = room.run("b1.run", executions(1, 1.0, 1.0));
+    let b2 = room.run("b2.run", executions(2, 1.25, 1.0));
+    let a1 = room.run("a1.run", executions(3, 1.05, 1.0));
+    let a2 = room.run("a2.run", executions(4, 1.4, 1.0));
+    // One run a side takes the second's slower day for a change.
+    let alone = json(&compare(&[&b1, &a2, "--json"]));
+    assert_eq!(alone["verdict"]["word"], "regression");
+    assert_eq!(alone["noise"], Value::Null);
+    let all = ["--before", &b1, &b2, "--after", &a1, &a2, "--json"];
+    let several = json(&compare(&all));
+    assert_ne!(several["verdict"]["word"], "regression");
+    assert_eq!(several["noise"]["source"], "repeats");
+    assert_eq!(several["before"]["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(several["before"]["runs"][1]["run"], b2);
+    assert_eq!(several["before"]["done"], 6_000);
+    // The text names each run, and says that the intervals know of runs.
+    let output = compare(&["--before", &b1, &b2, "--after", &a1, &a2]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("b2.run") && text.contains("a1.run"), "{text}");
+    assert!(
+        text.contains("runs of one side differ as a whole by"),
+        "{text}"
+    );
+    assert!(text.contains("is in the intervals"), "{text}");
+}
+
+#[test]
+fn noise_raises_the_margin() {
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let after = room.run("after.run", executions(2, 1.25, 1.0));
+    let again = room.run("again.run", executions(3, 1.4, 1.0));
+    let regression = json(&compare(&[&before, &after, "--json"]));
+    assert_eq!(regression["verdict"]["word"], "regression");
+    let with_noise = json(&compare(&[
+        &before, &after, "--json", "--noise", &before, &again,
+    ]));
+    assert_eq!(with_noise["noise"]["source"], "given");
+    let runs = with_noise["noise"]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_ne!(with_noise["verdict"]["word"], "regression");
+}
+
+#[test]
+fn a_slower_statement_is_found_among_several_runs() {
+    let room = Room::new();
+    let b1 = room.run("b1.run", executions(1, 1.0, 1.0));
+    let b2 = room.run("b2.run", executions(2, 1.02, 1.0));
+    let a1 = room.run("a1.run", executions(3, 1.01, 3.0));
+    let a2 = room.run("a2.run", executions(4, 1.0, 3.0));
+    let all = ["--before", &b1, &b2, "--after", &a1, &a2];
+    let output = compare(&[&all[..], &["--fail-on", "regression"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("REGRESSION"), "{text}");
+    assert!(text.contains("select 2 from t"), "{text}");
+    // What is found does not depend on the order of the runs.
+    let turned = ["--before", &b2, &b1, "--after", &a2, &a1, "--json"];
+    let turned = json(&compare(&turned));
+    let straight = json(&compare(&[&all[..], &["--json"]].concat()));
+    let findings = |view: &Value| -> Vec<(String, String)> {
+        let each = view["statements"].as_array().unwrap().iter();
+        each.map(|one| {
+            let finding = &one["service"]["finding"];
+            (one["fingerprint"].to_string(), finding.to_string())
+        })
+        .collect()
+    };
+    assert_eq!(findings(&turned), findings(&straight));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_what_to_do() {
+    let room = Room::new();
+    let one = room.run("one.run", executions(1, 1.0, 1.0));
+    let other = room.run("other.run", executions(2, 1.0, 1.0));
+    let missing = room.path("missing.run").display().to_string();
+    refused(&compare(&[&one]), 2, &["AFTER.run"]);
+    refused(&compare(&["--before", &one]), 2, &["--after"]);
+    refused(&compare(&[]), 2, &["BEFORE.run"]);
+    refused(
+        &compare(&[&one, &other, "--noise", &one]),
+        2,
+        &["one run has no noise", "two runs or more"],
+    );
+    refused(
+        &compare(&["--before", &one, &one, "--after", &other]),
+        2,
+        &["given twice on one side"],
+    );
+    refused(&compare(&[&one, &missing]), 2, &["missing.run"]);
+    refused(
+        &compare(&["--before", &one, "--after", &other, &missing]),
+        2,
+        &["missing.run"],
+    );
+    refused(
+        &compare(&[&one, &other, "--false-discovery-rate", "0"]),
+        2,
+        &["makes no sense", "--false-discovery-rate 5"],
+    );
+}
