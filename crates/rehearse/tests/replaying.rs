@@ -296,3 +296,71 @@ fn a_replay_that_was_killed_goes_on_from_its_checkpoint() {
     let said = refused(&[&again[..], &[&first, "--speed", "2"]].concat());
     assert!(said.contains("speed = 1"), "{said}");
 }
+
+/// Ten sessions, each with 500 statements that fail with a message of their own: a run that grows.
+fn failing_log(path: &Path) {
+    let mut log = String::new();
+    for tick in 0..=500u64 {
+        for session in 0..10u64 {
+            let noise = (tick * 10 + session + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let what = match tick {
+                0 => "connection authorized: user=postgres database=postgres".to_owned(),
+                _ => format!(
+                    "statement: SELECT 'x{noise:x}{:x}'::int",
+                    noise.rotate_left(29)
+                ),
+            };
+            let (time, pid) = (tick * 5 + session / 2, 100 + session);
+            writeln!(
+                log,
+                "2026-03-01 09:00:{:02}.{:03} UTC [{pid}] LOG:  {what}",
+                time / 1_000,
+                time % 1_000
+            )
+            .unwrap();
+        }
+    }
+    std::fs::write(path, log).unwrap();
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_replay_and_what_was_written_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    failing_log(Path::new(&path("a.log")));
+    let (log, workload, run) = (path("a.log"), path("a.workload"), path("a.run"));
+    let capture = [
+        "capture", "log", &log, "--prefix", "%m [%p] ", "-o", &workload,
+    ];
+    assert_eq!(rehearse(&capture).status.code(), Some(0));
+    // A limit on the size of files is what a full disk is to a process, for any user.
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg("trap '' XFSZ; ulimit -f 60; exec \"$0\" \"$@\"")
+        .arg(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["replay", &workload, "--target", &endpoint.url("postgres")])
+        .args(["-o", &run, "--checkpoint", "100ms"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("cannot write") && said.contains("a.run.partial"),
+        "{said}"
+    );
+    assert!(!Path::new(&run).exists());
+
+    // What was made safe before is there, and says that it is not all.
+    let partial = format!("{run}.partial");
+    let recovered = rehearse(&["recover", &partial]);
+    assert_eq!(recovered.status.code(), Some(0), "{recovered:?}");
+    let summary = json(&["summary", &run, "--json"]);
+    assert_eq!(summary["status"], "recovered");
+    let failed: u64 = summary["failed"].as_object().map_or_else(
+        || summary["failed"].as_u64().unwrap(),
+        |codes| codes.values().map(|count| count.as_u64().unwrap()).sum(),
+    );
+    assert!((1..5_000).contains(&failed), "{summary:#}");
+    assert_eq!(summary["statements"].as_u64(), Some(failed), "{summary:#}");
+}
