@@ -166,8 +166,8 @@ fn machines_are_told_the_same() {
 const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent.
   the dearest: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orders o wh…
 
-  before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
-  after   after.run   5,998 done, 1 failed, 1 skipped, in 60.0 s, PostgreSQL 17.2
+  before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
+  after   after.run   5,998 done, 1 failed, 1 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
 
 Read with care:
   ! the run after is partial: it was stopped before its end
@@ -180,7 +180,7 @@ faster (mean)    0.69 [0.68 – 0.70]  ALL STATEMENTS
      −4.00 s  6,000 → 5,998  993 µs → 1.11 ms    6.95 → 3.46 ms    8.82 → 4.45 ms        700 µs
 not enough data  –                   CONNECTING
        +0 ns             30    2.00 → 2.00 ms    2.00 → 2.00 ms    2.00 → 2.00 ms             –
-slower           4.07 [3.95 – 4.16]  select o.id, o.total, o.placed_at from orders o where o.custom…
+slower           4.07 [3.96 – 4.15]  select o.id, o.total, o.placed_at from orders o where o.custom…
      +1.27 s  2,000 → 1,999      201 → 817 µs  330 µs → 1.33 ms  393 µs → 1.57 ms        700 µs
 same             1.00 [0.98 – 1.03]  select * from customers where id = $1
     −10.7 ms          2,000      993 → 996 µs    1.63 → 1.60 ms    1.99 → 1.94 ms        700 µs
@@ -193,15 +193,15 @@ new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.85 → 4.49 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: clear of ±10 %, and at most 5 % of these are chance; same: within; else not enough data
+finding   slower, faster: beyond ±10 % (at most 5 % of them by chance); same: within it
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
 "#;
 const THE_SAME: &str = r#"No regression was found.
 
-  before  a.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
-  after   b.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, PostgreSQL 17.2
+  before  a.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
+  after   b.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
 
 Service time (sent → done), before → after; what adds most time first
 finding          ratio [95 %]        statement
@@ -220,7 +220,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.04 ms, p99 8.85 → 8.98 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: clear of ±10 %, and at most 5 % of these are chance; same: within; else not enough data
+finding   slower, faster: beyond ±10 % (at most 5 % of them by chance); same: within it
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).

@@ -1,6 +1,6 @@
 //! The comparison for people: verdict, cautions, what changed by cost, errors, what it all means.
 
-use crate::text::amount::{added, count, counted, duration, duration_change, ratio};
+use crate::text::amount::{added, count, counted, duration, duration_change, rate, ratio};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
@@ -66,7 +66,18 @@ fn verdict(view: &CompareView, style: TextStyle) -> String {
             };
             style.paint(Tone::Good, &format!("No regression was found.{faster}"))
         }
-        _ => style.paint(Tone::Care, "Not enough data to say anything."),
+        _ => style.paint(Tone::Care, not_enough(view)),
+    }
+}
+
+/// Too few calls, or too much noise: what helps is not the same.
+fn not_enough(view: &CompareView) -> &'static str {
+    let noisy = |times: &TimesView| matches!(times.lack, Some("unclear" | "may_be_chance"));
+    let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
+    if any {
+        "Nothing could be shown, neither slower nor the same: the runs vary too much. More runs would tell."
+    } else {
+        "Not enough data to say anything."
     }
 }
 
@@ -139,6 +150,10 @@ fn side_facts(run: &RunSideView) -> String {
         format!("{} skipped", count(run.skipped)),
         format!("in {}", duration(run.elapsed_us)),
     ];
+    if run.elapsed_us > 0.0 {
+        let per_s = (run.done + run.failed) as f64 * 1e6 / run.elapsed_us;
+        facts.push(format!("{} a second", rate(per_s)));
+    }
     if !run.server_version.is_empty() {
         facts.push(format!("PostgreSQL {}", run.server_version));
     }
@@ -469,7 +484,7 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: clear of ±{margin:.0} %, and at most {:.0} % of these are chance; same: within; else not enough data",
+            "finding   slower, faster: beyond ±{margin:.0} % (at most {:.0} % of them by chance); same: within it",
             view.false_discovery_rate * 100.0
         ),
         "captured  another machine, another day; server time only".to_owned(),
