@@ -22,7 +22,7 @@ use super::noise::Aa;
 use super::{Noise, NoiseSource};
 
 /// How often it is looked closer where a small p-value decides among many statements.
-const CLOSER_LOOKS: usize = 3;
+const CLOSER_LOOKS: usize = 6;
 
 /// Whether all runs did the same things at the same times.
 pub(super) fn same_stretches<'a>(mut runs: impl Iterator<Item = &'a RunProfile>) -> bool {
@@ -242,6 +242,8 @@ struct Candidate {
     clear: [Option<bool>; MEASURES],
     /// Two-sided, times the measures that were looked at.
     p_values: [f64; MEASURES],
+    /// More exchanges could make the smallest of them smaller.
+    open: bool,
 }
 
 impl Candidate {
@@ -330,19 +332,13 @@ impl<'a> Family<'a> {
             // As if a closer look at each would make its p-value as small as can be.
             let hopeful: Vec<f64> = candidates
                 .iter()
-                .map(|one| {
-                    if one.at_its_floor() {
-                        0.0
-                    } else {
-                        one.p_value()
-                    }
-                })
+                .map(|one| if one.open { 0.0 } else { one.p_value() })
                 .collect();
             let Some(wanted) = discovery::level(&hopeful, tests, rate) else {
                 break;
             };
             let closer: Vec<usize> = (0..candidates.len())
-                .filter(|at| candidates[*at].at_its_floor() && candidates[*at].p_value() > wanted)
+                .filter(|at| candidates[*at].open && candidates[*at].p_value() > wanted)
                 .collect();
             if closer.is_empty() {
                 break;
@@ -394,6 +390,7 @@ impl<'a> Family<'a> {
         let looked_at = measured.intervals().iter().flatten().count() as f64;
         let margins = self.margins(measured.seed, options.margin);
         let mut p_values = [1.0; MEASURES];
+        let mut open = false;
         for longer in [true, false] {
             // Measures with one margin are tested in one go.
             let mut margin_done: Vec<f64> = Vec::new();
@@ -411,6 +408,7 @@ impl<'a> Family<'a> {
                 for other in 0..MEASURES {
                     if clear[other] == Some(longer) && margins[other] == margin {
                         p_values[other] = found[other];
+                        open |= exchange.could_be_smaller(other);
                     }
                 }
             }
@@ -429,15 +427,8 @@ impl<'a> Family<'a> {
             at,
             clear,
             p_values,
+            open,
         }
-    }
-}
-
-impl Candidate {
-    /// No exchange was as extreme: the p-value is as small as the exchanges made it, or as the runs
-    /// allow, which a closer look finds out.
-    fn at_its_floor(&self) -> bool {
-        self.p_value() <= 3.0 * 2.0 * 2.0 / 1_024.0
     }
 }
 
