@@ -18,6 +18,7 @@ mod binary;
 mod calendar;
 mod codes;
 mod copy;
+mod copy_format;
 mod key;
 mod literal;
 mod number;
@@ -39,7 +40,7 @@ use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
-pub use copy::CopyFormat;
+pub use copy_format::CopyFormat;
 pub use key::{KeyTooShort, MaskKey};
 use sql::{Role, Roles};
 use words::{Reading, mask_text};
