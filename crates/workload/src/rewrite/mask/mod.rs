@@ -41,7 +41,7 @@ use crate::session::Session;
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
 pub use copy_format::CopyFormat;
-pub use key::{KeyTooShort, MaskKey};
+pub use key::{MaskKey, NotAKey};
 use sql::{Role, Roles};
 use words::{Reading, mask_text};
 
