@@ -188,7 +188,7 @@ fn where_nothing_can_be_read_nothing_is_captured() {
     ];
     let http = [(true, &b"GET / HTTP/1.1\r\n\r\n"[..])];
     let plain = [
-        (true, &b"\0\0\0\x12\0\x03\0\0user\0me\0\0"[..]),
+        (true, &b"\0\0\0\x11\0\x03\0\0user\0me\0\0"[..]),
         (false, &b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I"[..]),
         (true, &b"Q\0\0\0\x0dSELECT 1\0"[..]),
         (false, &b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I"[..]),
