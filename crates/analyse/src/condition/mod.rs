@@ -159,6 +159,30 @@ impl Condition {
         self.tree == other.tree
     }
 
+    /// The names of all that it asks for, each once, in their order.
+    pub fn asks_for(&self) -> Vec<&'static str> {
+        fn of(tree: &Tree, words: &mut Vec<&'static str>) {
+            let word = match tree {
+                Tree::Any(parts) | Tree::Every(parts) => {
+                    return parts.iter().for_each(|part| of(part, words));
+                }
+                Tree::Not(part) => return of(part, words),
+                Tree::Test(Test::Flag(flag)) => flag.word(),
+                Tree::Test(Test::IsThere(quantity) | Test::Number(quantity, ..)) => {
+                    quantity.name.word()
+                }
+                Tree::Test(Test::Sql { .. }) => TextName::Sql.word(),
+                Tree::Test(Test::Is { name, .. }) => name.word(),
+            };
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        let mut words = Vec::new();
+        of(&self.tree, &mut words);
+        words
+    }
+
     /// It is asked of each statement.
     pub fn is_of_statements(&self) -> bool {
         self.tree.is_of_statements()
