@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
             from = at.1 + 1;
             place.add(part).map_err(|message| self.fault(at, message))?;
         }
-        match place.what.clone() {
+        match place.what {
             None => Err(self.fault(
                 piece.at,
                 format!("the name of a quantity is missing behind this, such as {word}.p99"),

@@ -350,10 +350,10 @@ impl Subject {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // What is of the whole only needs no word for it.
-        if self.name.subjects() != [Subject::All] {
-            if let Some(word) = self.subject.word() {
-                write!(f, "{word}.")?;
-            }
+        if self.name.subjects() != [Subject::All]
+            && let Some(word) = self.subject.word()
+        {
+            write!(f, "{word}.")?;
         }
         match self.side {
             Some(RunSide::Before) => f.write_str("before.")?,
