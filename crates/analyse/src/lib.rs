@@ -25,6 +25,7 @@ mod blocks;
 mod bootstrap;
 mod caution;
 mod compare;
+pub mod condition;
 mod details;
 mod discovery;
 mod divergence;

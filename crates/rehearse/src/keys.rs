@@ -51,6 +51,15 @@ pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     for one in given {
         match Recipient::parse(one) {
             Some(recipient) => all.push(recipient),
+            None if is_secret(one) => {
+                return Err(Failure::usage(format!(
+                    "--encrypt was given a secret key, which is not shown here; give {}",
+                    match Identity::parse(one) {
+                        Some(identity) => format!("its public key, {}", identity.recipient()),
+                        None => "a public key, age1…, or the name of a key file".to_owned(),
+                    }
+                )));
+            }
             None if one.starts_with("age1") => {
                 return Err(Failure::usage(format!(
                     "--encrypt {one}: it looks like a public key of age, and is none; copy it again"
@@ -68,7 +77,18 @@ pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     Ok(all)
 }
 
+/// Whether it is a secret key, or meant to be one: no message may show it.
+fn is_secret(given: &str) -> bool {
+    let given = given.trim().to_ascii_uppercase();
+    given.starts_with("AGE-SECRET-KEY")
+}
+
 fn text(file: &Path) -> Result<String, Failure> {
+    if is_secret(&file.to_string_lossy()) {
+        return Err(Failure::usage(
+            "--key was given a secret key, which is not shown here; give the name of the file that it stands in, so that nobody reads it in a list of processes",
+        ));
+    }
     std::fs::read_to_string(file).map_err(|error| {
         Failure::usage(format!(
             "the key file {} cannot be read ({error}); give one that `rehearse key FILE` or age-keygen made",

@@ -44,6 +44,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Replay(options) => commands::replay::run(&options),
         Command::Summary(options) => commands::summary::run(&options),
         Command::Compare(options) => commands::compare::run(&options),
+        Command::Schema(options) => commands::schema::run(&options),
         Command::Recover(options) => commands::recover::run(&options),
         Command::Sandbox(options) => commands::sandbox::run(options),
         Command::Demo(options) => demo::run(&options),

@@ -63,6 +63,8 @@ pub enum Command {
     Summary(Summary),
     /// Compare two runs, statement by statement.
     Compare(Compare),
+    /// Print the JSON schema of what a command prints with --json.
+    Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.
     Recover(Recover),
     /// A private PostgreSQL of your own.
@@ -370,22 +372,74 @@ pub struct Compare {
     /// Of the statements called slower or faster, at most this many percent may be chance.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub false_discovery_rate: f64,
-    /// What makes the exit code 1.
-    #[arg(long, value_enum)]
-    pub fail_on: Option<FailOn>,
-    /// Print JSON.
+    /// What makes the exit code 1: regression, 'p99 > 1.2x and calls > 100', 'new_errors > 0' and the
+    /// like (docs/fail-on.md). Can be given again: any that holds does.
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_on: Vec<String>,
+    /// Print JSON, as `rehearse schema compare` describes it.
     #[arg(long)]
     pub json: bool,
     /// Show the values in messages of the server.
     #[arg(long)]
     pub show_literals: bool,
+    /// Files to write beside.
+    #[command(flatten)]
+    pub outputs: OutputArgs,
 }
 
-/// What makes the exit code of a comparison 1.
+/// Files that a comparison is written to.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Files, beside what is printed")]
+pub struct OutputArgs {
+    /// JUnit XML, for GitLab, Jenkins and the like.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// GitHub-flavoured Markdown for a comment on a pull request; `-` prints it instead of the text.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+/// `rehearse schema`
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Which command's JSON.
+    #[arg(value_enum, value_name = "OF")]
+    pub of: SchemaOf,
+}
+
+/// What has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FailOn {
-    /// A statement got clearly slower, or fails where it did not.
-    Regression,
+pub enum SchemaOf {
+    /// `capture log --json`.
+    CaptureLog,
+    /// `capture pcap --json` and `capture live --json`.
+    CapturePcap,
+    /// `capture proxy --json`.
+    CaptureProxy,
+    /// `inspect --json`.
+    Inspect,
+    /// `summary --json` and `replay --json`.
+    Summary,
+    /// `replay --dry-run --json`.
+    DryRun,
+    /// `compare --json`.
+    Compare,
+}
+
+impl SchemaOf {
+    /// As the renderers know it.
+    pub fn described(self) -> report::schema::Described {
+        use report::schema::Described;
+        match self {
+            SchemaOf::CaptureLog => Described::CaptureLog,
+            SchemaOf::CapturePcap => Described::CapturePcap,
+            SchemaOf::CaptureProxy => Described::CaptureProxy,
+            SchemaOf::Inspect => Described::Inspect,
+            SchemaOf::Summary => Described::Summary,
+            SchemaOf::DryRun => Described::DryRun,
+            SchemaOf::Compare => Described::Compare,
+        }
+    }
 }
 
 /// `rehearse recover`

@@ -324,6 +324,7 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
     let (upstream, output) = ("postgres://127.0.0.1:1", "a.workload");
     for (listen, upstream, output, code, says) in [
         ("nowhere", upstream, output, 2, "ADDRESS:PORT"),
+        ("proxy.sock", upstream, output, 2, "such as ./proxy.sock"),
         ("127.0.0.1:0", upstream, "a", 2, "-o a.workload"),
         (
             "127.0.0.1:0",
@@ -337,7 +338,7 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
             "host=h target_session_attrs=primary",
             output,
             2,
-            "target_session_attrs",
+            "which only a login could tell, which is not done here; name the server",
         ),
         ("192.0.2.1:1", upstream, output, 3, "give another --listen"),
     ] {

@@ -116,6 +116,31 @@ fn an_encrypted_workload_is_read_with_its_key_alone() {
         assert!(said.contains("key"), "{said}");
     }
 
+    // A secret key where something else belongs is shown nowhere.
+    let secret = std::fs::read_to_string(&key).unwrap();
+    let secret = secret
+        .lines()
+        .find(|line| line.starts_with("AGE-"))
+        .unwrap();
+    let cut = &secret[..secret.len() - 3];
+    let out = path("x.workload");
+    for (given, instead) in [
+        (
+            ["--encrypt", secret],
+            &*format!("give its public key, {public}"),
+        ),
+        (["--encrypt", cut], "give a public key, age1…"),
+        (["--encrypt", &secret.to_lowercase()], "give its public key"),
+        (["--key", secret], "give the name of the file"),
+    ] {
+        let said = match given[0] {
+            "--key" => refused(&["inspect", &sealed, "--key", given[1]]),
+            _ => refused(&["capture", "log", &log, "-o", &out, given[0], given[1]]),
+        };
+        assert!(said.contains(instead), "{said}");
+        assert!(!said.to_uppercase().contains(&cut[18..]), "{said}");
+    }
+
     let json = |arguments: &[&str], key| {
         let mut view: serde_json::Value = serde_json::from_str(&done(arguments, key)).unwrap();
         view.as_object_mut()

@@ -185,11 +185,11 @@ fn what_cannot_be_meant_is_refused_in_a_sentence() {
         path("a.workload"),
     );
     std::fs::write(&log, LOG).unwrap();
-    std::fs::write(&short, "secret").unwrap();
+    std::fs::write(&short, "what somebody made up, and is long enough").unwrap();
     for (options, sentence) in [
         (
             &["--mask", &short][..],
-            "a key for masking has at least 16 bytes, this has 6; make one with `rehearse mask key FILE`",
+            "this is no key for masking, which has 64 hexadecimal digits in small letters and nothing else; make one with `rehearse mask key FILE`",
         ),
         (
             &["--mask", &none],

@@ -4,6 +4,10 @@
 //! Capturing packets needs rights that not everybody who runs tests has. Where REHEARSE_TEST_PACKETS
 //! is set, as in CI, having none is a failure; elsewhere what needs them is left out, and said.
 
+#[path = "../../capture/tests/packets/mod.rs"]
+#[allow(dead_code)]
+mod made;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -162,6 +166,55 @@ fn what_cannot_be_captured_is_one_sentence() {
     let said = done(&["capture", "pcap", cut, "--check", "--port", "24839"], 1);
     assert!(
         said.contains("ends within a packet, behind packet 91"),
+        "{said}"
+    );
+}
+
+#[test]
+fn where_nothing_can_be_read_nothing_is_captured() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let server = "10.0.0.2:5432".parse().unwrap();
+    let talk = |port: u16, turns: &[made::Turn<'_>]| {
+        let client = std::net::SocketAddr::from(([10, 0, 0, 1], port));
+        made::talk(client, server, [7, 9], turns, 1_400)
+    };
+    let ask_for_tls = [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f];
+    let handshake = [0x16, 3, 1, 0, 1, 1];
+    let tls = [
+        (true, &ask_for_tls[..]),
+        (false, &b"S"[..]),
+        (true, &handshake[..]),
+    ];
+    let http = [(true, &b"GET / HTTP/1.1\r\n\r\n"[..])];
+    let plain = [
+        (true, &b"\0\0\0\x11\0\x03\0\0user\0me\0\0"[..]),
+        (false, &b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I"[..]),
+        (true, &b"Q\0\0\0\x0dSELECT 1\0"[..]),
+        (false, &b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I"[..]),
+    ];
+    let write = |name: &str, packets: Vec<made::Tcp>| {
+        let records = made::records(&packets, 1_700_000_000_000_000);
+        std::fs::write(path(name), made::file(made::CONTAINERS[0], 1, &records)).unwrap();
+        path(name)
+    };
+    let all = write(
+        "all.pcap",
+        [talk(1, &tls), talk(2, &tls), talk(3, &http)].concat(),
+    );
+    let some = write("some.pcap", [talk(1, &tls), talk(2, &plain)].concat());
+    let output = path("x.workload");
+    let reasons = [
+        "; 2 connections are encrypted with TLS",
+        "nothing in it could be read: 1 connection does not speak PostgreSQL's protocol",
+    ];
+    refused(&["capture", "pcap", &all, "-o", &output], 3, &reasons);
+    refused(&["capture", "pcap", &all, "--check", "--json"], 3, &reasons);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    let said = done(&["capture", "pcap", &some, "-o", &output], 0);
+    assert!(said.contains("1 statement of 1 session"), "{said}");
+    assert!(
+        said.contains("1 connection is encrypted with TLS"),
         "{said}"
     );
 }

@@ -14,8 +14,11 @@
 //! SQL is shown in its normal form. Messages of a server may hold values of the user's data; they
 //! are masked in the views, so in texts and in JSON alike, unless the program was asked for them.
 
+pub mod compare_markdown;
 mod html;
 mod json;
+pub mod junit;
+pub mod schema;
 mod text;
 mod view;
 
@@ -32,6 +35,7 @@ pub use view::compare::{
     RatioView, RemarkView, RowsChangeView, RunNames, RunSideView, SideView, SlowExecutionView,
     StatementCompareView, StretchTimesView, StretchView, TimesView, VerdictView,
 };
+pub use view::condition::{ConditionStatementView, ConditionView, ReadingView};
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::divergence::{
     DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,

@@ -135,7 +135,7 @@ pub enum TargetError {
         reason: String,
     },
     /// It asks for what this version cannot do.
-    #[error("the target asks for {what}, which replay does not do; {instead}")]
+    #[error("the target asks for {what}, which is not done here; {instead}")]
     Unsupported {
         /// What it asks for.
         what: String,

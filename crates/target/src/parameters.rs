@@ -21,7 +21,7 @@ use Use::{Only, Refused, Taken};
 const NO_GSS: &str = "leave it out: GSSAPI is not done; authenticate by password or certificate";
 const NO_OAUTH: &str = "leave it out: OAuth is not done; authenticate by password or certificate";
 const NO_SCRAM_KEYS: &str = "give the password instead of a key made of it";
-const PROTOCOL: &str = "leave it out: a replay speaks version 3.0";
+const PROTOCOL: &str = "leave it out: version 3.0 is spoken here";
 
 /// Name, variable of the environment (empty: none), and what is made of it.
 const PARAMETERS: [(&str, &str, Use); 58] = [

@@ -25,7 +25,7 @@ pub enum Listen {
 pub enum ListenError {
     /// It names no place.
     #[error(
-        "'{0}' is nowhere to listen; give ADDRESS:PORT, such as 127.0.0.1:6543, or the path of a unix socket"
+        "'{0}' is nowhere to listen; give ADDRESS:PORT, such as 127.0.0.1:6543, or the path of a unix socket with a / in it, such as ./proxy.sock"
     )]
     Malformed(String),
     /// The system refuses.
@@ -44,13 +44,13 @@ pub enum ListenError {
 }
 
 impl Listen {
-    /// Reads `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket; of a
-    /// directory, it is `.s.PGSQL.5432` in it, as clients look for it.
+    /// Reads `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket, which has a
+    /// `/` in it; of a directory, it is `.s.PGSQL.5432` in it, as clients look for it.
     ///
     /// # Errors
     /// Where it is none of these.
     pub fn parse(text: &str) -> Result<Self, ListenError> {
-        if text.starts_with('/') {
+        if text.contains('/') {
             let path = PathBuf::from(text);
             return Ok(Listen::Unix(match path.is_dir() {
                 true => path.join(format!(".s.PGSQL.{PORT}")),
@@ -190,7 +190,15 @@ mod tests {
             Listen::parse(directory.path().to_str().unwrap()).unwrap(),
             Listen::Unix(directory.path().join(".s.PGSQL.5432"))
         );
-        for text in ["", "nowhere", "127.0.0.1", "127.0.0.1:70000"] {
+        assert_eq!(
+            Listen::parse("./proxy.sock").unwrap(),
+            Listen::Unix("./proxy.sock".into())
+        );
+        assert_eq!(
+            Listen::parse("a/b:5432").unwrap(),
+            Listen::Unix("a/b:5432".into())
+        );
+        for text in ["", "proxy.sock", "nowhere", "127.0.0.1", "127.0.0.1:70000"] {
             assert!(Listen::parse(text).is_err(), "{text}");
         }
     }

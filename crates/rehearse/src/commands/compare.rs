@@ -1,16 +1,20 @@
 //! `rehearse compare`: runs before and after a change, statement by statement.
 
-use std::path::PathBuf;
+mod outputs;
 
+use std::path::{Path, PathBuf};
+
+use analyse::condition::Condition;
 use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
-use report::{CompareView, RunNames, compare_text, to_json};
+use report::{CompareView, RunNames, compare_markdown, compare_text, junit, to_json};
 use run::RunReader;
 
 use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
-use crate::options::{Compare, FailOn};
+use crate::options::{Compare, OutputArgs};
 use crate::terminal;
+use outputs::{Form, JUNIT, MARKDOWN};
 
 /// Which runs, and what counts as a difference.
 #[derive(Debug, Clone, Default)]
@@ -28,21 +32,72 @@ pub struct Request {
 /// Compares and shows; exit code 1 where `--fail-on` asks for it.
 pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let request = request(options)?;
+    let conditions = conditions(&options.fail_on)?;
+    let printed = printed(options)?;
+    let outputs = outputs::begin(&options.outputs.files())?;
     let comparison = compare(&request)?;
-    let view = CompareView::new(
+    let mut view = CompareView::new(
         &request.names(),
         &comparison,
         literals(options.show_literals),
     );
-    if options.json {
-        terminal::say_line(&to_json(&view));
-    } else {
-        terminal::say(&compare_text::render_text(&view, &terminal::style()));
+    view.ask(&conditions, &comparison);
+    for output in outputs {
+        let content = match output.form() {
+            JUNIT => junit::render_junit(&view),
+            _ => compare_markdown::render_markdown(&view),
+        };
+        output.finish(&content)?;
     }
-    Ok(match options.fail_on {
-        Some(FailOn::Regression) if comparison.has_regression() => Ending::Found,
-        _ => Ending::Done,
-    })
+    match printed {
+        Printed::Text => terminal::say(&compare_text::render_text(&view, &terminal::style())),
+        Printed::Json => terminal::say_line(&to_json(&view)),
+        Printed::Markdown => terminal::say(&compare_markdown::render_markdown(&view)),
+    }
+    let holds = view.conditions.iter().any(|condition| condition.holds);
+    Ok(if holds { Ending::Found } else { Ending::Done })
+}
+
+/// What goes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Printed {
+    Text,
+    Json,
+    Markdown,
+}
+
+/// What `--markdown` takes for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+fn printed(options: &Compare) -> Result<Printed, Failure> {
+    let markdown = options.outputs.markdown.as_deref() == Some(Path::new(STANDARD_OUTPUT));
+    match (options.json, markdown) {
+        (true, true) => Err(Failure::usage(
+            "--json and --markdown - both print to standard output; give --markdown a file",
+        )),
+        (true, false) => Ok(Printed::Json),
+        (false, true) => Ok(Printed::Markdown),
+        (false, false) => Ok(Printed::Text),
+    }
+}
+
+fn conditions(given: &[String]) -> Result<Vec<Condition>, Failure> {
+    let parse = |text: &String| {
+        Condition::parse(text).map_err(|error| Failure::usage(format!("--fail-on: {error}")))
+    };
+    given.iter().map(parse).collect()
+}
+
+impl OutputArgs {
+    /// The files among them.
+    fn files(&self) -> Vec<(Form, &Path)> {
+        let wanted = [(JUNIT, &self.junit), (MARKDOWN, &self.markdown)];
+        wanted
+            .into_iter()
+            .filter_map(|(form, path)| Some((form, path.as_deref()?)))
+            .filter(|(form, path)| *form != MARKDOWN || *path != Path::new(STANDARD_OUTPUT))
+            .collect()
+    }
 }
 
 fn request(options: &Compare) -> Result<Request, Failure> {

@@ -10,6 +10,7 @@ mod part;
 pub mod recover;
 pub mod replay;
 pub mod sandbox;
+pub mod schema;
 pub mod settings;
 pub mod slice;
 pub mod sources;

@@ -57,7 +57,7 @@ impl MaskArgs {
             };
         };
         let key = match file.as_str() {
-            RANDOM => MaskKey::new(random_key()?.as_bytes()).map_err(Failure::could_not)?,
+            RANDOM => MaskKey::parse(random_key()?.as_bytes()).map_err(Failure::could_not)?,
             file => read_key(Path::new(file))?,
         };
         Ok(Some(Masker::new(self.keep.mask(key)?)))
@@ -101,10 +101,10 @@ pub fn read_key(file: &Path) -> Result<MaskKey, Failure> {
             file.display()
         ))
     })?;
-    MaskKey::new(&secret).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+    MaskKey::parse(&secret).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// 256 bits in hexadecimal digits.
+/// 256 bits in hexadecimal digits: what [`MaskKey::parse`] takes.
 ///
 /// # Errors
 /// Where the system has no random numbers.

@@ -4,6 +4,7 @@ pub(crate) mod amount;
 pub mod capture_text;
 mod chart;
 pub mod compare_text;
+pub(crate) mod condition_text;
 mod conversation_text;
 mod divergence_text;
 pub mod dry_run_text;

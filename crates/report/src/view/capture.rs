@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::view::fitness::FitnessView;
@@ -11,10 +12,10 @@ use crate::view::sources::SourcesView;
 
 /// What became of every line of a capture's sources, and what was made of them. The part that the
 /// capture itself counts is read from its own JSON; the rest the program fills in.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CaptureView {
     /// `rehearse/capture/1`.
-    #[serde(default = "schema")]
+    #[serde(default = "schema_name")]
     pub schema: String,
     /// The workload that was made; empty where the lines were only accounted for.
     #[serde(default)]
@@ -58,7 +59,7 @@ pub struct CaptureView {
 }
 
 /// What was left out for one reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SkippedView {
     /// Lines.
     pub lines: u64,
@@ -68,7 +69,7 @@ pub struct SkippedView {
 }
 
 /// What could not be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UnreadableView {
     /// Lines.
     pub lines: u64,
@@ -78,7 +79,7 @@ pub struct UnreadableView {
 }
 
 /// One line that could not be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UnreadableLineView {
     /// The file.
     pub file: String,
@@ -88,7 +89,7 @@ pub struct UnreadableLineView {
     pub reason: String,
 }
 
-fn schema() -> String {
+fn schema_name() -> String {
     "rehearse/capture/1".to_owned()
 }
 

@@ -3,12 +3,15 @@
 mod details;
 mod side;
 
+use analyse::condition::Condition;
 use analyse::{
     Comparison, ErrorChange, Finding, Noise, Ratio, Remark, RowsChange, StatementComparison,
     TimesComparison, Verdict,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::view::condition::ConditionView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
 pub use details::{
@@ -28,9 +31,10 @@ pub struct RunNames {
 }
 
 /// Runs before and after a change, side by side.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct CompareView {
     /// `rehearse/compare/2`.
+    #[schemars(extend("const" = "rehearse/compare/2"))]
     pub schema: &'static str,
     /// In a word, with what it rests on.
     pub verdict: VerdictView,
@@ -71,10 +75,12 @@ pub struct CompareView {
     pub digests_compared: u64,
     /// Statements whose rows differ, the greatest difference of their numbers first.
     pub rows: Vec<RowsChangeView>,
+    /// What came of the conditions of `--fail-on`, in their order.
+    pub conditions: Vec<ConditionView>,
 }
 
 /// A statement with other numbers of rows in one run than in the other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RowsChangeView {
     /// 16 hexadecimal digits.
     pub fingerprint: String,
@@ -93,9 +99,10 @@ pub struct RowsChangeView {
 }
 
 /// The comparison in a word.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct VerdictView {
     /// `regression`, `no_regression` or `not_enough_data`.
+    #[schemars(extend("enum" = ["regression", "no_regression", "not_enough_data"]))]
     pub word: &'static str,
     /// Statements that got slower, noticeably.
     pub slower: usize,
@@ -108,7 +115,7 @@ pub struct VerdictView {
 }
 
 /// What runs of the same server were seen to differ by, as shares: 0.05 is 5 %.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct NoiseView {
     /// `given`: in runs that were given for it, of which 95 % of the statements surely differ by no
     /// more; it raises the margin. `repeats`: between the runs of a side, as one standard deviation;
@@ -125,7 +132,7 @@ pub struct NoiseView {
 }
 
 /// One kind of time, of what was done, on both sides.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct TimesView {
     /// Before.
     pub before: Option<LatencyView>,
@@ -143,6 +150,7 @@ pub struct TimesView {
     /// `null` where no interval was clear of the margin.
     pub p_value: Option<f64>,
     /// `slower`, `faster`, `same` or `not enough data`.
+    #[schemars(extend("enum" = ["slower", "faster", "same", "not enough data"]))]
     pub finding: &'static str,
     /// What a difference rests on: `median`, `mean` or `p99`.
     pub measure: Option<&'static str>,
@@ -152,7 +160,7 @@ pub struct TimesView {
 }
 
 /// After divided by before.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct RatioView {
     /// The ratio of what was measured.
     pub ratio: f64,
@@ -163,7 +171,7 @@ pub struct RatioView {
 }
 
 /// One statement in both runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct StatementCompareView {
     /// 16 hexadecimal digits.
     pub fingerprint: String,
@@ -206,7 +214,7 @@ pub struct StatementCompareView {
 }
 
 /// What is odd about how a statement's times came.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 #[serde(tag = "remark", rename_all = "snake_case")]
 #[allow(missing_docs)] // as in `analyse::Remark`
 pub enum RemarkView {
@@ -223,7 +231,7 @@ pub enum RemarkView {
 }
 
 /// An error whose count changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorChangeView {
     /// 16 hexadecimal digits; `null` for connecting.
     pub fingerprint: Option<String>,
@@ -232,6 +240,7 @@ pub struct ErrorChangeView {
     /// The error.
     pub sqlstate: String,
     /// `new`, `more`, `fewer` or `gone`.
+    #[schemars(extend("enum" = ["new", "more", "fewer", "gone"]))]
     pub direction: &'static str,
     /// How often before.
     pub before: u64,
@@ -273,7 +282,14 @@ impl CompareView {
             rows_compared: comparison.rows.compared,
             digests_compared: comparison.rows.digests,
             rows: comparison.rows.changes.iter().map(rows).collect(),
+            conditions: Vec::new(),
         }
+    }
+
+    /// The conditions that were asked for, with what came of them.
+    pub fn ask(&mut self, conditions: &[Condition], comparison: &Comparison) {
+        let ask = |one: &Condition| ConditionView::new(one, &one.check(comparison), comparison);
+        self.conditions = conditions.iter().map(ask).collect();
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use capture::conversation::{Account, Unreadable};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was read of all connections.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConversationView {
     /// Connections, those that only asked for a cancel among them.
     pub connections: u64,
@@ -47,7 +48,7 @@ pub struct ConversationView {
 }
 
 /// Connections that could not be read for one reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UnreadableConnectionsView {
     /// How many.
     pub connections: u64,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use analyse::{Difference, DifferenceKind, Divergence, FirstSeen};
 use run::{RunInfo, RunStatus, SkipReason};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::view::explanation::explanation;
@@ -12,7 +13,7 @@ use crate::view::message::{Literals, shown};
 /// What a run did beside what its capture did. `same` + `lost` + `errors_new` + `errors_other` +
 /// `rows_differ` + `values_differ` + `errors_gone` + `following` + `following_gone` + `unknown` + `lost_unsent` +
 /// `skipped` = `statements`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DivergenceView {
     /// `same`, `differs`, or `unknown` where nothing could be set beside the capture.
     pub verdict: &'static str,
@@ -56,7 +57,7 @@ pub struct DivergenceView {
 }
 
 /// One way in which a statement's executions differ.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DifferenceView {
     /// `lost`, `error_new`, `error_other`, `rows`, `values` or `error_gone`.
     pub kind: &'static str,
@@ -79,7 +80,7 @@ pub struct DifferenceView {
 }
 
 /// Differences in numbers of rows, summed over a statement's executions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RowsDifferenceView {
     /// Executions with more rows here.
     pub more: u64,
@@ -96,7 +97,7 @@ pub struct RowsDifferenceView {
 }
 
 /// The first execution that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct FirstSeenView {
     /// The session's number in the run.
     pub session: u64,
@@ -111,7 +112,7 @@ pub struct FirstSeenView {
 }
 
 /// An error that may not be the server's doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ExplainedView {
     /// The error.
     pub sqlstate: String,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a replay would do. Those to be sent + those skipped = `statements`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct DryRunView {
     /// `rehearse/dry-run/1`.
     pub schema: &'static str,
@@ -36,7 +37,7 @@ pub struct DryRunView {
 }
 
 /// Why statements would not be sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DryRunSkippedView {
     /// The reason in words.
     pub explanation: &'static str,

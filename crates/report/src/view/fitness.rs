@@ -1,12 +1,13 @@
 //! What a log is good for, in sentences: each has its number, what it means, and what to set.
 
 use capture::log::{Extent, Finding, Fitness, Use};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::amount::{count, counted, duration, percent};
 
 /// What a log is good for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FitnessView {
     /// `yes`, `partly` or `no` for each use, with the numbers.
     pub uses: Vec<FitnessUseView>,
@@ -33,7 +34,7 @@ pub struct FitnessView {
 }
 
 /// How far a log is good for something.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FitnessUseView {
     /// `replay`, `latencies`, `pacing`, `sessions` or `failures`.
     #[serde(rename = "use")]
@@ -45,7 +46,7 @@ pub struct FitnessUseView {
 }
 
 /// Something that a log does not show.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FindingView {
     /// A name that stays: `slow_only`, `values_cut`.
     pub finding: String,
@@ -58,7 +59,7 @@ pub struct FindingView {
 }
 
 /// A setting and the value to give it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AdviceView {
     /// Its name.
     pub name: String,

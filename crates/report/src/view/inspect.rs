@@ -7,6 +7,7 @@ mod statement;
 use std::collections::{BTreeMap, HashSet};
 
 use analyse::{Breakdown, Inspection, Totals};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use over_time::OverTimeView;
@@ -21,7 +22,7 @@ use crate::view::run_summary::ReasonCountView;
 use crate::view::sqlstate::condition_name;
 
 /// What is in a workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct InspectView {
     /// `rehearse/inspect/1`.
     pub schema: &'static str,
@@ -84,7 +85,7 @@ pub struct InspectView {
 }
 
 /// A name and how many statements go with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct NameCountView {
     /// The name; empty where the source does not know it.
     pub name: String,
@@ -93,7 +94,7 @@ pub struct NameCountView {
 }
 
 /// Statements over time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ArrivalsView {
     /// What one count covers, in microseconds.
     pub width_us: i64,
@@ -102,7 +103,7 @@ pub struct ArrivalsView {
 }
 
 /// A database, role or application, and what goes with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct NameTotalsView {
     /// The name; empty where the source does not know it.
     pub name: String,
@@ -117,7 +118,7 @@ pub struct NameTotalsView {
 }
 
 /// How many statements took how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DurationBinView {
     /// At least this long.
     pub from_us: u64,
@@ -130,7 +131,7 @@ pub struct DurationBinView {
 }
 
 /// Captured failures with one code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct CapturedErrorView {
     /// The SQLSTATE; `?????` where the source did not show it.
     pub sqlstate: String,

@@ -1,11 +1,12 @@
 //! A distribution of times.
 
 use analyse::Landmarks;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A distribution of times, in microseconds. Which time it is the field that holds it says.
 /// Quantiles are nearest rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct LatencyView {
     /// How many values.
     pub count: u64,

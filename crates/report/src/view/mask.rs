@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::MaskNote;
 use workload::rewrite::mask::MaskedValues;
 
 /// What became of every value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MaskView {
     /// `rehearse/mask/1`.
     pub schema: String,
@@ -28,7 +29,7 @@ pub struct MaskView {
 }
 
 /// What became of the values of one sort: `values` = `masked` + all of `kept`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MaskedValuesView {
     /// Values met.
     pub values: u64,
@@ -43,7 +44,7 @@ pub struct MaskedValuesView {
 }
 
 /// What was left as it is for one reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct KeptView {
     /// Values.
     pub values: u64,

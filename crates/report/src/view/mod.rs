@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod compare;
+pub mod condition;
 pub(crate) mod conversation;
 pub(crate) mod divergence;
 pub(crate) mod dry_run;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use capture::pcap::{Malformed, Passed, PcapReport};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::view::conversation::ConversationView;
@@ -10,7 +11,7 @@ use crate::view::mask::MaskView;
 use crate::view::slice::SliceView;
 
 /// What became of all packets, and what was made of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PcapView {
     /// `rehearse/capture-pcap/1`.
     pub schema: String,
@@ -76,7 +77,7 @@ pub struct PcapView {
 }
 
 /// Packets of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketsView {
     /// How many.
     pub packets: u64,
@@ -85,7 +86,7 @@ pub struct PacketsView {
 }
 
 /// One file, or one interface.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketSourceView {
     /// Its name.
     pub name: String,

@@ -1,12 +1,13 @@
 //! How a capture by the proxy went: what became of every byte that passed.
 
 use capture::proxy::{Finished, Incomplete, ProxyStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::view::conversation::ConversationView;
 
 /// How a proxy did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProxyView {
     /// `rehearse/capture-proxy/1`.
     pub schema: String,
@@ -28,7 +29,7 @@ pub struct ProxyView {
 }
 
 /// One recording.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RecordingView {
     /// The workload that was made.
     pub workload: String,
@@ -65,7 +66,7 @@ pub struct RecordingView {
 }
 
 /// A stretch of time that is not all there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct IncompleteView {
     /// From when, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
@@ -76,7 +77,7 @@ pub struct IncompleteView {
 }
 
 /// How far a proxy is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProxyStatusView {
     /// `rehearse/capture-proxy-status/1`.
     pub schema: String,
@@ -101,7 +102,7 @@ pub struct ProxyStatusView {
 }
 
 /// A recording that is being made.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RecordingStatusView {
     /// Where it will lie.
     pub workload: String,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use analyse::{Divergence, ErrorExample, Summary};
 use run::{RunInfo, RunStatus, SkipReason};
+use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Sqlstate;
 
@@ -12,7 +13,7 @@ use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
 
 /// How one run went. `done` + those failed + those skipped = `statements`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct RunSummaryView {
     /// `rehearse/run/1`.
     pub schema: &'static str,
@@ -77,7 +78,7 @@ pub struct RunSummaryView {
 }
 
 /// A reason and how many statements it holds for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ReasonCountView {
     /// The reason's name.
     pub reason: &'static str,
@@ -88,7 +89,7 @@ pub struct ReasonCountView {
 }
 
 /// Errors of statements that were sent, beside those captured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorsVersusCaptureView {
     /// Failed both times with the same error.
     pub same: u64,
@@ -101,7 +102,7 @@ pub struct ErrorsVersusCaptureView {
 }
 
 /// The first execution that ended in an error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorExampleView {
     /// The error.
     pub sqlstate: String,

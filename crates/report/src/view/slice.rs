@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::WorkloadInfo;
 use workload::rewrite::SliceAccount;
@@ -9,7 +10,7 @@ use workload::rewrite::SliceAccount;
 use crate::view::mask::MaskView;
 
 /// What became of every event: `events` = `kept` + `prelude` + all of `left_out`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SliceView {
     /// `rehearse/slice/1`.
     pub schema: String,
@@ -62,7 +63,7 @@ pub struct SliceView {
 }
 
 /// What was left out for one reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SliceReasonView {
     /// Events.
     pub events: u64,

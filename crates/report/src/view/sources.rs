@@ -1,9 +1,10 @@
 //! What a capture was read from, and how its files fit together.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The inputs of a capture.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SourcesView {
     /// Those that were read, in that order.
     #[serde(default)]
@@ -23,7 +24,7 @@ pub struct SourcesView {
 }
 
 /// One input that was read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SourceView {
     /// As the user gave it.
     pub name: String,
@@ -42,7 +43,7 @@ pub struct SourceView {
 }
 
 /// Something that was not read.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LeftOutView {
     /// Its name.
     pub name: String,
@@ -51,7 +52,7 @@ pub struct LeftOutView {
 }
 
 /// No line for long between two files.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct GapView {
     /// The file before it.
     pub before: String,
@@ -64,7 +65,7 @@ pub struct GapView {
 }
 
 /// Two files with lines of the same time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct OverlapView {
     /// The later one.
     pub file: String,

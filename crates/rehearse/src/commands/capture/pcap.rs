@@ -9,7 +9,7 @@ use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
 use ::capture::{Counted, EventSink, MaskSink, SliceSink};
 use clock::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
-use report::{MaskView, PcapView, SliceView, pcap_text, to_json};
+use report::{ConversationView, MaskView, PcapView, SliceView, pcap_text, to_json};
 use workload::rewrite::{SliceAccount, Slicer};
 use workload::{Provenance, SliceNote};
 
@@ -122,6 +122,7 @@ fn capture(
         None => {
             let mut sink = SliceSink::new(Counted::default(), slicer);
             let report = read(&mut sink).map_err(failure)?;
+            must_be_readable(&report)?;
             let (counted, account) = sink.finish()?;
             (
                 report,
@@ -136,6 +137,12 @@ fn capture(
             let kept = Kept::create(output, kind == Kind::Interface, &recipients)?;
             let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
             let report = read(&mut sink).map_err(failure)?;
+            if let Err(failure) = must_be_readable(&report) {
+                drop(sink);
+                // Of an interface, what was written stays as a rule; this is nothing.
+                let _ = std::fs::remove_dir_all(archive::partial_path(output));
+                return Err(failure);
+            }
             let (sink, account) = sink.finish()?;
             let mut kept;
             (kept, masked) = sink.finish();
@@ -157,6 +164,30 @@ fn capture(
         view.workload = output.display().to_string();
     }
     Ok(view)
+}
+
+/// As with a log in which no line is a server's: where all that was said is encrypted, or is no
+/// conversation with PostgreSQL, there is no capture.
+///
+/// # Errors
+/// Where that is so, with the reasons.
+fn must_be_readable(report: &PcapReport) -> Result<(), Failure> {
+    let said = ConversationView::new(&report.account.conversation);
+    let readable = said.sessions + said.statements + said.statements_unrecorded + said.refused;
+    if readable > 0 || said.unreadable.is_empty() {
+        return Ok(());
+    }
+    let reasons = said
+        .unreadable
+        .values()
+        .map(|reason| match reason.connections {
+            1 => format!("1 connection {}", reason.explanation),
+            more => format!("{more} connections {}", reason.explanation),
+        });
+    Err(Failure::could_not(format!(
+        "nothing in it could be read: {}",
+        reasons.collect::<Vec<_>>().join("; ")
+    )))
 }
 
 fn provenance(

@@ -1,11 +1,12 @@
 //! What is drawn: both sides over time, and each statement's times.
 
 use analyse::{ComparedOverTime, Details, SideStretch, SlowExecution, StretchTimes};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Both sides from stretch to stretch. Stretches are of the time when statements were due, and as
 /// wide on both sides.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct CompareOverTimeView {
     /// The width of a stretch, in microseconds.
     pub width_us: f64,
@@ -16,7 +17,7 @@ pub struct CompareOverTimeView {
 }
 
 /// One stretch of time on one side, all runs of it together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct StretchView {
     /// Statements that were due in it and sent, done or failed.
     pub sent: u64,
@@ -31,7 +32,7 @@ pub struct StretchView {
 }
 
 /// Times of one stretch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct StretchTimesView {
     /// The median, within 3 %, in microseconds.
     pub p50_us: f64,
@@ -40,7 +41,7 @@ pub struct StretchTimesView {
 }
 
 /// What a reader who opens a statement wants to see.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct DetailsView {
     /// The first bin of both distributions: bin `n` holds service times from `10^(n/10)` to
     /// `10^((n+1)/10)` nanoseconds.
@@ -60,7 +61,7 @@ pub struct DetailsView {
 }
 
 /// One execution that took long.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
 pub struct SlowExecutionView {
     /// The session's number in the run.
     pub session: u64,

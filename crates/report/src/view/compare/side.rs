@@ -1,13 +1,14 @@
 //! One side of a comparison: its runs, and the reasons to read it with care.
 
 use analyse::{Caution, RunFacts, SideFacts, WhichRun};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::view::latency::LatencyView;
 use crate::view::run_summary::status_name;
 
 /// All runs of one side. Counts are sums over them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct SideView {
     /// Each run by itself.
     pub runs: Vec<RunSideView>,
@@ -28,7 +29,7 @@ pub struct SideView {
 }
 
 /// One run, in all.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct RunSideView {
     /// The run's name, as the user gave it.
     pub run: String,
@@ -65,7 +66,7 @@ pub struct RunSideView {
 }
 
 /// A reason to read the comparison with care.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 #[serde(tag = "caution", rename_all = "snake_case")]
 #[allow(missing_docs)] // the names say it; the units are in them
 pub enum CautionView {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use analyse::{Inspection, Moment, OverTime};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Everything on one time axis. Each list has one value for each stretch.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct OverTimeView {
     /// Where the axis begins, from the workload's start; negative where the server did something
     /// before its first client.

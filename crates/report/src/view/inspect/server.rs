@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use analyse::{Inspection, ServerActivity};
+use schemars::JsonSchema;
 use serde::Serialize;
 use workload::ServerEventKind as Kind;
 
 use super::statement::source;
 
 /// What the server did beside its clients' statements, as far as the log says.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ServerView {
     /// Everything that is known.
     pub count: u64,
@@ -38,7 +39,7 @@ pub struct ServerView {
 }
 
 /// One wait for a lock.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct LockWaitView {
     /// How long.
     pub waited_us: u64,
@@ -53,7 +54,7 @@ pub struct LockWaitView {
 }
 
 /// Checkpoints and restartpoints.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CheckpointsView {
     /// Those that were completed.
     pub completed: u64,
@@ -76,7 +77,7 @@ pub struct CheckpointsView {
 }
 
 /// What autovacuum did to one table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct TableUpkeepView {
     /// Database, schema and table.
     pub table: String,
@@ -97,7 +98,7 @@ pub struct TableUpkeepView {
 }
 
 /// One rare thing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct NotableView {
     /// When, from the workload's start.
     pub at_us: i64,

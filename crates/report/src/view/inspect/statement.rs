@@ -1,6 +1,7 @@
 //! One statement of a workload, as it is shown.
 
 use analyse::{CallExample, STATEMENT_STRETCHES, StatementStats};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::view::latency::LatencyView;
@@ -52,7 +53,7 @@ impl StatementOrder {
 }
 
 /// One statement of a workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct InspectStatementView {
     /// 16 hexadecimal digits.
     pub fingerprint: String,
@@ -88,7 +89,7 @@ pub struct InspectStatementView {
 }
 
 /// An error code and how often it was met.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct CodeCountView {
     /// The SQLSTATE; `?????` where the source did not show it.
     pub sqlstate: String,
@@ -97,7 +98,7 @@ pub struct CodeCountView {
 }
 
 /// One call of a statement.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct CallExampleView {
     /// The server's own time, where known.
     pub duration_us: Option<u64>,
@@ -114,7 +115,7 @@ pub struct CallExampleView {
 }
 
 /// A statement as it was sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct LiteralView {
     /// The text.
     pub sql: String,

@@ -242,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key() -> MaskKey {
-        MaskKey::new(b"a key for the tests").unwrap()
+        MaskKey::of(b"a key for the tests")
     }
 
     fn masked(text: &str, by: fn(&MaskKey, &str, &mut String) -> bool) -> String {

@@ -2,94 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::fingerprint::lexer::{Lexer, Token};
-
 use super::Mask;
 use super::account::{Became, MaskedValues};
-use super::literal::Spelling;
+use super::copy_format::{CopyFormat, Kind};
 
-/// In which form COPY has its data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CopyFormat {
-    kind: Kind,
-    delimiter: u8,
-    null: String,
-    quote: u8,
-    escape: u8,
-    header: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Csv,
-    Binary,
-}
-
-impl Default for CopyFormat {
-    /// The text format, as `pg_dump` writes it.
-    fn default() -> Self {
-        CopyFormat {
-            kind: Kind::Text,
-            delimiter: b'\t',
-            null: "\\N".to_owned(),
-            quote: b'"',
-            escape: b'"',
-            header: false,
-        }
-    }
-}
-
-impl CopyFormat {
-    /// As the options of a COPY statement say.
-    pub fn of(sql: &str) -> Self {
-        let mut format = CopyFormat::default();
-        let (mut delimiter, mut null, mut quote, mut escape) = (None, None, None, None);
-        let mut option = String::new();
-        for token in Lexer::new(sql) {
-            let text = &sql[token.start()..token.end()];
-            match token {
-                Token::Word { .. } => {
-                    let word = text.to_ascii_lowercase();
-                    match word.as_str() {
-                        "csv" => format.kind = Kind::Csv,
-                        "binary" => format.kind = Kind::Binary,
-                        "header" => format.header = true,
-                        "false" | "off" if option == "header" => format.header = false,
-                        // `DELIMITER AS ','`, of old.
-                        "as" => continue,
-                        _ => {}
-                    }
-                    option = word;
-                }
-                Token::Value { .. } => {
-                    let (spelling, inner) = Spelling::of(text);
-                    let value = spelling.read(inner, '\\').into_owned();
-                    match option.as_str() {
-                        "delimiter" | "delimiters" => delimiter = value.bytes().next(),
-                        "null" => null = Some(value),
-                        "quote" => quote = value.bytes().next(),
-                        "escape" => escape = value.bytes().next(),
-                        "format" if value.eq_ignore_ascii_case("csv") => format.kind = Kind::Csv,
-                        "format" if value.eq_ignore_ascii_case("binary") => {
-                            format.kind = Kind::Binary
-                        }
-                        _ => {}
-                    }
-                }
-                _ => {}
-            }
-        }
-        if format.kind == Kind::Csv {
-            (format.delimiter, format.null) = (b',', String::new());
-        }
-        format.delimiter = delimiter.unwrap_or(format.delimiter);
-        format.null = null.unwrap_or(format.null);
-        format.quote = quote.unwrap_or(b'"');
-        format.escape = escape.unwrap_or(format.quote);
-        format
-    }
-}
+/// What data in the binary format begins with.
+const BINARY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+/// The length of its header's extension, behind signature and flags.
+const EXTENSION_AT: usize = 15;
 
 impl Mask {
     /// Masks COPY data whole.
@@ -100,15 +20,23 @@ impl Mask {
         counts: &mut MaskedValues,
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(data.len());
-        if format.kind == Kind::Binary {
+        // What the data is shows in itself: in another form than the statement says, it would stay.
+        if data.starts_with(BINARY_SIGNATURE) {
             self.binary_rows(data, counts, &mut out);
             return out;
         }
+        let text = CopyFormat::default();
+        let format = match format.kind {
+            Kind::Binary => &text,
+            Kind::Text | Kind::Csv => format,
+        };
         let mut header = format.header;
         let mut rest = data;
         while !rest.is_empty() {
             let end = record_end(format, rest);
-            match std::mem::take(&mut header) {
+            // Names of columns stand in one line; what runs on over several may be quoted otherwise.
+            let one_line = !rest[..end - 1].contains(&b'\n');
+            match std::mem::take(&mut header) && one_line {
                 true => out.extend_from_slice(&rest[..end]),
                 false => self.copy_row(format, &rest[..end], |_| true, counts, &mut out),
             }
@@ -207,9 +135,15 @@ impl Mask {
     /// A signature, flags and an extension; then rows of fields behind their lengths.
     fn binary_rows(&self, data: &[u8], counts: &mut MaskedValues, out: &mut Vec<u8>) {
         let word = |at: usize| Some(i32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
-        let extension = word(15).and_then(|length| usize::try_from(length).ok());
-        let mut at = extension.map_or(data.len(), |length| (19 + length).min(data.len()));
-        out.extend_from_slice(&data[..at]);
+        out.extend_from_slice(&data[..EXTENSION_AT.min(data.len())]);
+        let Some(length) = word(EXTENSION_AT) else {
+            return;
+        };
+        // Readers pass an extension over whatever it has, and nobody knows what that is.
+        out.extend_from_slice(&[0; 4]);
+        let mut at = usize::try_from(length).map_or(data.len(), |length| {
+            (EXTENSION_AT + 4).saturating_add(length).min(data.len())
+        });
         let mut row = || -> Option<()> {
             let fields = data.get(at..at + 2)?;
             out.extend_from_slice(fields);
@@ -407,6 +341,41 @@ mod tests {
                 text("Jones")
             )
         );
+    }
+
+    #[test]
+    fn only_a_header_that_was_asked_for_stays() {
+        for sql in [
+            "COPY t (header, csv) FROM STDIN WITH (FORMAT csv)",
+            "COPY header FROM STDIN CSV WHERE header",
+        ] {
+            let (out, _) = copied(sql, "Smith,Jones\n");
+            assert_eq!(out, format!("{},{}\n", text("Smith"), text("Jones")));
+        }
+        // It would run on to the end, if its quotes were others than was said.
+        let (out, _) = copied(
+            "COPY t FROM STDIN CSV HEADER",
+            "a,\"b\nSmith,4711\nJones,4712\n",
+        );
+        for value in ["Smith", "4711", "Jones", "4712"] {
+            assert!(!out.contains(value), "{out}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_be_binary_and_is_not_is_masked_all_the_same() {
+        let said = "COPY t FROM STDIN (FORMAT binary)";
+        let (out, counts) = copied(said, "Smith, of the long road\tJones\n");
+        assert!(!out.contains("Smith") && !out.contains("Jones"), "{out}");
+        assert_eq!(counts.masked, 2);
+        // What stands in the header's extension is not known.
+        let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\x05Smith\0\x01\0\0\0\x05".to_vec();
+        data.extend(b"Jones");
+        let mut counts = MaskedValues::default();
+        let out = mask().copy(&CopyFormat::default(), &data, &mut counts);
+        let mut expected = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05".to_vec();
+        expected.extend(text("Jones").as_bytes());
+        assert_eq!(out, expected);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::hash::Hasher;
 use sha2::{Digest, Sha256};
 use siphasher::sip::SipHasher24;
 
-/// A key file has at least so many bytes: a short one could be guessed from its fingerprint.
-const KEY_BYTES_MIN: usize = 16;
+/// A key file has 256 bits as so many digits: what a person made up, or a file that was meant for
+/// something else, could be guessed from its fingerprint.
+const KEY_DIGITS: usize = 64;
 /// A Feistel network of four rounds is a pseudo-random permutation (Luby and Rackoff); small sets
 /// want some more.
 const ROUNDS: u8 = 8;
@@ -25,28 +26,38 @@ impl fmt::Debug for MaskKey {
     }
 }
 
-/// A key that is too short to be one.
+/// What is no key for masking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a key for masking has at least {KEY_BYTES_MIN} bytes, this has {bytes}; make one with `rehearse mask key FILE`"
+    "this is no key for masking, which has {KEY_DIGITS} hexadecimal digits in small letters and nothing else; {}make one with `rehearse mask key FILE`",
+    match .digits {
+        Some(digits) => format!("this has {digits}; "),
+        None => String::new(),
+    }
 )]
-pub struct KeyTooShort {
-    /// How many it has, without white space around them.
-    pub bytes: usize,
+pub struct NotAKey {
+    /// How many digits it has, if it has nothing else, without white space around them.
+    pub digits: Option<usize>,
 }
 
 impl MaskKey {
     /// Of the content of a key file; white space at its ends is no part of it.
     ///
     /// # Errors
-    /// Where it is too short.
-    pub fn new(secret: &[u8]) -> Result<Self, KeyTooShort> {
-        let secret = secret.trim_ascii();
-        if secret.len() < KEY_BYTES_MIN {
-            return Err(KeyTooShort {
-                bytes: secret.len(),
-            });
+    /// Where it is not what [`MaskKey`]s are written as.
+    pub fn parse(content: &[u8]) -> Result<Self, NotAKey> {
+        let content = content.trim_ascii();
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match (content.len(), content.iter().all(is_digit)) {
+            (KEY_DIGITS, true) => Ok(MaskKey::of(content)),
+            (digits, only) => Err(NotAKey {
+                digits: (only && digits > 0).then_some(digits),
+            }),
         }
+    }
+
+    /// Of any secret.
+    pub(super) fn of(secret: &[u8]) -> Self {
         let derive = |label: &[u8]| {
             let mut hash = Sha256::new();
             hash.update(label);
@@ -57,13 +68,13 @@ impl MaskKey {
         let word =
             |from: usize| u64::from_le_bytes(key[from..from + 8].try_into().expect("eight bytes"));
         let fingerprint = derive(b"rehearse mask fingerprint 1\n");
-        Ok(MaskKey {
+        MaskKey {
             keys: (word(0), word(8)),
             fingerprint: fingerprint[..8]
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect(),
-        })
+        }
     }
 
     /// Tells keys apart, and says nothing else of them.
@@ -156,8 +167,8 @@ mod tests {
 
     #[test]
     fn small_sets_are_permuted_and_keys_differ() {
-        let one = MaskKey::new(b"0123456789abcdef").unwrap();
-        let other = MaskKey::new(b"0123456789abcdeF\n").unwrap();
+        let one = MaskKey::of(b"0123456789abcdef");
+        let other = MaskKey::of(b"0123456789abcdeF");
         assert_ne!(one.fingerprint(), other.fingerprint());
         for size in [1, 2, 3, 9, 23, 59, 90, 900, 22_768] {
             let of = |key: &MaskKey| -> Vec<u128> {
@@ -177,7 +188,28 @@ mod tests {
     }
 
     #[test]
-    fn short_keys_are_refused() {
-        assert_eq!(MaskKey::new(b" secret \n").unwrap_err().bytes, 6);
+    fn a_key_is_what_is_written_as_one() {
+        let digits = "0123456789abcdef".repeat(4);
+        let key = MaskKey::parse(format!("{digits}\n").as_bytes()).unwrap();
+        assert_eq!(
+            key.fingerprint(),
+            MaskKey::of(digits.as_bytes()).fingerprint()
+        );
+        for (content, found) in [
+            (String::new(), None),
+            (" \n".to_owned(), None),
+            ("0123456789abcdef".to_owned(), Some(16)),
+            (digits[1..].to_owned(), Some(63)),
+            (format!("{digits}0"), Some(65)),
+            (digits.to_uppercase(), None),
+            (digits.replace('7', "g"), None),
+            (
+                "a sentence of a person, or a file of any kind".to_owned(),
+                None,
+            ),
+        ] {
+            let refused = MaskKey::parse(content.as_bytes()).unwrap_err();
+            assert_eq!(refused.digits, found, "{content}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod binary;
 mod calendar;
 mod codes;
 mod copy;
+mod copy_format;
 mod key;
 mod literal;
 mod number;
@@ -39,8 +40,8 @@ use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
-pub use copy::CopyFormat;
-pub use key::{KeyTooShort, MaskKey};
+pub use copy_format::CopyFormat;
+pub use key::{MaskKey, NotAKey};
 use sql::{Role, Roles};
 use words::{Reading, mask_text};
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::event::{Event, EventKind, Outcome};
 
 pub(super) fn mask() -> Mask {
-    Mask::new(MaskKey::new(b"a key for the tests").unwrap())
+    Mask::new(MaskKey::of(b"a key for the tests"))
 }
 
 fn value(text: &str) -> String {
@@ -276,7 +276,7 @@ fn the_user_has_the_last_word() {
 
 #[test]
 fn other_keys_give_other_values() {
-    let other = Mask::new(MaskKey::new(b"another key for tests").unwrap());
+    let other = Mask::new(MaskKey::of(b"another key for tests"));
     for text in [
         "4711",
         "Smith",

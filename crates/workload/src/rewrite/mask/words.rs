@@ -202,7 +202,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn key() -> MaskKey {
-        MaskKey::new(b"a key for the tests").unwrap()
+        MaskKey::of(b"a key for the tests")
     }
 
     fn masked(text: &str) -> String {

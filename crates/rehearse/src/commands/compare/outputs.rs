@@ -1,0 +1,225 @@
+//! Files that a comparison is written to, beside what it prints: whole, or not at all.
+//!
+//! Each is begun before the runs are read, so that a path that cannot be written to is known at once,
+//! under a name of its own beside it, and renamed when it is complete.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::ending::Failure;
+
+/// A kind of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// The option that asks for it.
+    pub option: &'static str,
+    /// How every file of the kind begins. One that begins otherwise is somebody else's, and is not
+    /// written over.
+    pub start: &'static str,
+}
+
+/// A JUnit report.
+pub const JUNIT: Form = Form {
+    option: "--junit",
+    start: "<?xml",
+};
+
+/// A comment in Markdown.
+pub const MARKDOWN: Form = Form {
+    option: "--markdown",
+    start: report::compare_markdown::MARK,
+};
+
+/// A file that is to be written.
+#[derive(Debug)]
+pub struct Output {
+    form: Form,
+    path: PathBuf,
+    file: File,
+    /// Its name until it is complete; `None` for what is no file, such as a pipe.
+    unfinished: Option<PathBuf>,
+}
+
+/// Begins all files.
+///
+/// # Errors
+/// Where one cannot be written, is something else, or is named twice. None is left then.
+pub fn begin(wanted: &[(Form, &Path)]) -> Result<Vec<Output>, Failure> {
+    for (at, (form, path)) in wanted.iter().enumerate() {
+        if let Some((other, _)) = wanted[..at].iter().find(|(_, other)| other == path) {
+            return Err(Failure::usage(format!(
+                "{} and {} are both to be written to {}; give each a name of its own",
+                other.option,
+                form.option,
+                path.display()
+            )));
+        }
+    }
+    wanted
+        .iter()
+        .map(|(form, path)| Output::begin(*form, path))
+        .collect()
+}
+
+impl Output {
+    fn begin(form: Form, path: &Path) -> Result<Self, Failure> {
+        let failed = |error: &io::Error| {
+            Failure::could_not(format!(
+                "{} {} cannot be written ({error}); give {} a file in a directory that is there and that you may write to",
+                form.option,
+                path.display(),
+                form.option
+            ))
+        };
+        let found = std::fs::metadata(path).ok();
+        if found.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(Failure::usage(format!(
+                "{} {} is a directory; give the name of a file",
+                form.option,
+                path.display()
+            )));
+        }
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            // A pipe or a terminal takes what is written to it.
+            let file = OpenOptions::new().write(true).open(path);
+            return Ok(Output {
+                form,
+                path: path.to_owned(),
+                file: file.map_err(|error| failed(&error))?,
+                unfinished: None,
+            });
+        }
+        if found.is_some() {
+            let mut start = Vec::new();
+            File::open(path)
+                .and_then(|file| file.take(form.start.len() as u64).read_to_end(&mut start))
+                .map_err(|error| failed(&error))?;
+            if !start.is_empty() && !start.eq_ignore_ascii_case(form.start.as_bytes()) {
+                return Err(Failure::usage(format!(
+                    "{} is there and was not written by {}, so it is not written over; give another name, or remove it",
+                    path.display(),
+                    form.option
+                )));
+            }
+        }
+        let Some(name) = path.file_name() else {
+            return Err(Failure::usage(format!(
+                "{} {} has no name; give the name of a file",
+                form.option,
+                path.display()
+            )));
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.partial", std::process::id()));
+        let unfinished = path.with_file_name(hidden);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            // SQL holds secrets, as an artefact does.
+            .mode(0o600)
+            .open(&unfinished)
+            .map_err(|error| failed(&error))?;
+        Ok(Output {
+            form,
+            path: path.to_owned(),
+            file,
+            unfinished: Some(unfinished),
+        })
+    }
+
+    /// Which kind it is.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Writes it, and gives it its name.
+    ///
+    /// # Errors
+    /// Where the disk takes no more; nothing of it is left then.
+    pub fn finish(mut self, content: &str) -> Result<(), Failure> {
+        let mut write = || -> io::Result<()> {
+            self.file.write_all(content.as_bytes())?;
+            if let Some(unfinished) = &self.unfinished {
+                self.file.sync_all()?;
+                std::fs::rename(unfinished, &self.path)?;
+            }
+            Ok(())
+        };
+        write().map_err(|error| {
+            Failure::could_not(format!(
+                "{} {} could not be written ({error}); make room, or give another file",
+                self.form.option,
+                self.path.display()
+            ))
+        })?;
+        self.unfinished = None;
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(unfinished) = &self.unfinished {
+            let _ = std::fs::remove_file(unfinished);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_whole_or_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.xml");
+        let mut begun = begin(&[(JUNIT, &path)]).unwrap();
+        assert!(!path.exists());
+        begun.pop().unwrap().finish("<?xml?><a/>").unwrap();
+        assert_eq!(names(directory.path()), ["a.xml"]);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // What was there stays until another is complete.
+        let begun = begin(&[(JUNIT, &path)]).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "<?xml?><a/>");
+        drop(begun);
+        assert_eq!(names(directory.path()), ["a.xml"]);
+    }
+
+    #[test]
+    fn what_is_somebody_elses_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("notes"), "mine").unwrap();
+        std::fs::write(path("empty"), "").unwrap();
+        let refused = |wanted: &[(Form, &Path)], words: &str| {
+            let failure = begin(wanted).unwrap_err();
+            assert!(failure.message.contains(words), "{}", failure.message);
+        };
+        refused(&[(JUNIT, &path("notes"))], "not written over");
+        refused(&[(JUNIT, directory.path())], "is a directory");
+        refused(&[(JUNIT, &path("no/such"))], "cannot be written");
+        refused(
+            &[(JUNIT, &path("x")), (MARKDOWN, &path("x"))],
+            "--junit and --markdown are both",
+        );
+        // The first is taken back where the second cannot be.
+        refused(&[(JUNIT, &path("y")), (MARKDOWN, &path("notes"))], "notes");
+        begin(&[(JUNIT, &path("empty"))]).unwrap();
+        assert_eq!(names(directory.path()), ["empty", "notes"]);
+    }
+}

@@ -1,0 +1,417 @@
+//! What a pipeline runs: the script that the GitHub Action and the GitLab example call, on a real server,
+//! with a harmful migration and with a harmless one; what it leaves, against the published schemas; and
+//! the examples themselves.
+//!
+//! The script takes psql. Where there is none and REHEARSE_TEST_PSQL is not set, as it is in CI, that
+//! test is left out, and says so.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use sandbox::{Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+use yaml_rust2::{Yaml, YamlLoader};
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn rehearse(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn done(arguments: &[&str], code: i32) -> String {
+    let output = rehearse(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    text(&output.stdout)
+}
+
+/// Four seconds of four sessions that look orders up by their customer, in a log.
+fn log() -> String {
+    let mut log = String::new();
+    for number in 0..800u32 {
+        let ms = number * 5;
+        let (second, ms) = (ms / 1_000, ms % 1_000);
+        let (session, customer) = (100 + number % 4, number * 37 % 5_000);
+        writeln!(
+            log,
+            "2026-03-01 09:00:{second:02}.{ms:03} UTC [{session}] LOG:  statement: SELECT count(*), sum(total) FROM orders WHERE customer = {customer}"
+        )
+        .unwrap();
+    }
+    log
+}
+
+const DUMP: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, customer int NOT NULL, total numeric NOT NULL, note text);
+INSERT INTO orders SELECT id, id * 7919 % 5000, id % 1000, repeat('x', 40) FROM generate_series(1, 60000) AS id;
+CREATE INDEX orders_customer ON orders (customer);
+";
+const HARMFUL: &str = "DROP INDEX orders_customer;\n";
+const HARMLESS: &str = "ALTER TABLE orders ADD COLUMN shipped boolean;\n";
+/// A scan of the table takes many times as long as the index does; machines that test are noisy.
+const FAIL_ON: &str = "median.low > 2x and calls > 100\n\nnew_errors";
+
+fn has_psql() -> bool {
+    let found = Command::new("psql").arg("--version").output();
+    let found = found.is_ok_and(|output| output.status.success());
+    let needed = std::env::var_os("REHEARSE_TEST_PSQL").is_some();
+    assert!(found || !needed, "psql is missing");
+    if !found {
+        eprintln!("left out: there is no psql");
+    }
+    found
+}
+
+/// Whether the JSON is as its schema says.
+#[track_caller]
+fn validate(name: &str, json: &str) {
+    let file = root().join(format!("docs/schemas/{name}.schema.json"));
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    let schema = compiler
+        .compile(file.to_str().unwrap(), &mut schemas)
+        .unwrap();
+    let value: Value = serde_json::from_str(json).unwrap();
+    if let Err(error) = schemas.validate(&value, schema) {
+        panic!("{name}: {error:#}");
+    }
+    // The schema says something: what lacks its first field is refused.
+    let mut lacking = value;
+    lacking.as_object_mut().unwrap().remove("schema");
+    assert!(schemas.validate(&lacking, schema).is_err(), "{name}");
+}
+
+#[test]
+fn a_migration_is_rehearsed() {
+    if !has_psql() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for (name, content) in [
+        ("shop.log", log().as_str()),
+        ("dump.sql", DUMP),
+        ("harmful.sql", HARMFUL),
+        ("harmless.sql", HARMLESS),
+        ("broken.sql", "ALTER TABLE nowhere ADD COLUMN x int;"),
+    ] {
+        std::fs::write(path(name), content).unwrap();
+    }
+    let workload = path("shop.workload");
+    let captured = done(
+        &[
+            "capture",
+            "log",
+            &path("shop.log"),
+            "--prefix",
+            "%m [%p] ",
+            "-o",
+            &workload,
+            "--json",
+        ],
+        0,
+    );
+    validate("capture-log", &captured);
+    validate("inspect", &done(&["inspect", &workload, "--json"], 0));
+
+    let places = Places::from_environment().unwrap();
+    let found = sandbox::find(&Wanted::major(15), &places, &mut |_| ()).unwrap();
+    let mut server = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let url = server.start().unwrap().url("postgres");
+    let script = root().join("docs/ci/rehearse-migration.sh");
+    let run = |migration: &str, out: &str| {
+        let mut command = Command::new(&script);
+        command
+            .env("REHEARSE", env!("CARGO_BIN_EXE_rehearse"))
+            .env("WORKLOAD", &workload)
+            .env("DUMP", path("dump.sql"))
+            .env("MIGRATION", path(migration))
+            .env("SERVER", &url)
+            .env("FAIL_ON", FAIL_ON)
+            .env("OUT", path(out))
+            .env("GITHUB_STEP_SUMMARY", path("summary.md"));
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, stdout, stderr) = run("harmful.sql", "harmful");
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("HOLDS for 1 statement  median.low > 2x"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("does not hold  new_errors"), "{stdout}");
+    let comment = std::fs::read_to_string(path("harmful/comment.md")).unwrap();
+    assert!(
+        comment.starts_with("<!-- rehearse compare -->\n### Regression"),
+        "{comment}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(path("summary.md")).unwrap(),
+        comment
+    );
+    let junit = std::fs::read_to_string(path("harmful/junit.xml")).unwrap();
+    assert!(
+        junit.contains("<failure message=\"median.low &gt; 2x"),
+        "{junit}"
+    );
+
+    let (code, stdout, stderr) = run("harmless.sql", "harmless");
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("does not hold  median.low > 2x"),
+        "{stdout}"
+    );
+    let (code, _, stderr) = run("broken.sql", "broken");
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("fails on the data"), "{stderr}");
+    let (code, _, stderr) = run("nowhere.sql", "nowhere");
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("set MIGRATION to"), "{stderr}");
+
+    // What was printed as text can be had as JSON, all outputs in one reading of the runs.
+    let (before, after) = (path("harmful/before-1.run"), path("harmful/after-1.run"));
+    validate("summary", &done(&["summary", &before, "--json"], 0));
+    let compare = [
+        "compare",
+        &before,
+        &after,
+        "--json",
+        "--fail-on",
+        "p99 > 2x or regression",
+    ];
+    let (junit, markdown) = (path("j.xml"), path("m.md"));
+    let all = [&compare[..], &["--junit", &junit, "--markdown", &markdown]].concat();
+    let json = done(&all, 1);
+    validate("compare", &json);
+    let view: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(view["conditions"][0]["holds"], true);
+    assert_eq!(done(&compare, 1), json);
+    for file in [&junit, &markdown] {
+        assert!(std::fs::metadata(file).unwrap().len() > 500);
+    }
+    let printed = done(&["compare", &before, &after, "--markdown", "-"], 0);
+    assert!(
+        printed.starts_with("<!-- rehearse compare -->"),
+        "{printed}"
+    );
+
+    // What cannot be is said before anything is read, and leaves nothing.
+    let there = path("harmful.sql");
+    let names = || std::fs::read_dir(directory.path()).unwrap().count();
+    let count = names();
+    for (more, code, words) in [
+        (
+            &["--fail-on", "p9 > 2x"][..],
+            2,
+            "did you mean p95 or p99?\n  p9 > 2x\n  ^^\n",
+        ),
+        (
+            &["--json", "--markdown", "-"],
+            2,
+            "both print to standard output",
+        ),
+        (
+            &["--junit", &there],
+            2,
+            "is there and was not written by --junit",
+        ),
+        (&["--junit", "/nowhere/x.xml"], 3, "cannot be written"),
+        (
+            &["--junit", &path("x"), "--markdown", &path("x")],
+            2,
+            "a name of its own",
+        ),
+    ] {
+        let output = rehearse(&[&["compare", &before, &after][..], more].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
+        assert!(said.contains(words), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+    let missing = rehearse(&[
+        "compare",
+        &path("no.run"),
+        &after,
+        "--junit",
+        &path("x.xml"),
+    ]);
+    assert_eq!(missing.status.code(), Some(2));
+    let said = text(&missing.stderr);
+    assert!(
+        said.contains("no.run does not exist; give the directory of a run"),
+        "{said}"
+    );
+    assert_eq!(names(), count);
+    drop(server);
+}
+
+fn yaml(file: &str) -> Yaml {
+    let content = std::fs::read_to_string(root().join(file)).unwrap();
+    let mut documents =
+        YamlLoader::load_from_str(&content).unwrap_or_else(|error| panic!("{file}: {error}"));
+    assert_eq!(documents.len(), 1, "{file}");
+    documents.remove(0)
+}
+
+fn keys(yaml: &Yaml) -> BTreeSet<String> {
+    let hash = yaml.as_hash().unwrap();
+    hash.keys()
+        .map(|key| key.as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// What the script takes from the environment, as its head says.
+fn taken() -> BTreeSet<String> {
+    let script = std::fs::read_to_string(root().join("docs/ci/rehearse-migration.sh")).unwrap();
+    let head = script.lines().take_while(|line| line.starts_with('#'));
+    let named = head
+        .filter_map(|line| line.strip_prefix("#   "))
+        .filter(|line| !line.starts_with(' '));
+    let names = |line: &str| -> Vec<String> {
+        let word = |word: &str| word.trim_end_matches(',').to_owned();
+        line.split(' ')
+            .map(word)
+            .take_while(|word| {
+                word.len() > 2
+                    && word
+                        .chars()
+                        .all(|letter| letter.is_ascii_uppercase() || letter == '_')
+            })
+            .collect()
+    };
+    named.flat_map(names).collect()
+}
+
+#[test]
+fn the_examples_say_what_the_script_takes() {
+    let taken = taken();
+    assert!(
+        taken.len() >= 12 && taken.contains("PG_RESTORE"),
+        "{taken:?}"
+    );
+    let action = yaml(".github/actions/rehearse/action.yml");
+    assert_eq!(action["runs"]["using"].as_str(), Some("composite"));
+    let inputs = keys(&action["inputs"]);
+    let steps = action["runs"]["steps"].as_vec().unwrap();
+    let step = &steps[0];
+    assert!(
+        step["run"]
+            .as_str()
+            .unwrap()
+            .contains("docs/ci/rehearse-migration.sh")
+    );
+    let given = keys(&step["env"]);
+    assert!(given.is_subset(&taken), "{given:?}");
+    let mut used = BTreeSet::new();
+    let content =
+        std::fs::read_to_string(root().join(".github/actions/rehearse/action.yml")).unwrap();
+    for piece in content.split("inputs.").skip(1) {
+        let end = piece
+            .find(|letter: char| !letter.is_ascii_lowercase() && letter != '-')
+            .unwrap();
+        used.insert(piece[..end].to_owned());
+    }
+    assert_eq!(used, inputs);
+    for step in steps {
+        // A composite action's step that runs something names its shell.
+        assert_eq!(
+            step["run"].is_badvalue(),
+            step["shell"].is_badvalue(),
+            "{step:?}"
+        );
+    }
+
+    let workflow = yaml("docs/ci/github-workflow.yml");
+    let steps = workflow["jobs"]["rehearse"]["steps"].as_vec().unwrap();
+    let action_step = steps.last().unwrap();
+    assert!(
+        action_step["uses"]
+            .as_str()
+            .unwrap()
+            .ends_with("/.github/actions/rehearse")
+    );
+    let with = keys(&action_step["with"]);
+    assert!(with.is_subset(&inputs), "{with:?}");
+    assert!(with.contains("workload") && with.contains("migration"));
+
+    let gitlab = yaml("docs/ci/gitlab-ci.yml");
+    let job = &gitlab["rehearse"];
+    let mut variables = keys(&job["variables"]);
+    assert!(variables.remove("POSTGRES_PASSWORD"));
+    assert!(variables.is_subset(&taken), "{variables:?}");
+    assert!(
+        job["script"][0]
+            .as_str()
+            .unwrap()
+            .ends_with("docs/ci/rehearse-migration.sh")
+    );
+    let out = job["variables"]["OUT"].as_str().unwrap();
+    assert_eq!(
+        job["artifacts"]["reports"]["junit"].as_str().unwrap(),
+        format!("{out}/junit.xml")
+    );
+    // The conditions of both can be read.
+    for conditions in [
+        &action_step["with"]["fail-on"],
+        &job["variables"]["FAIL_ON"],
+    ] {
+        for line in conditions.as_str().unwrap().lines() {
+            analyse::condition::Condition::parse(line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_table_of_quantities_is_that_of_the_program() {
+    let guide = std::fs::read_to_string(root().join("docs/fail-on.md")).unwrap();
+    let rows = guide.lines().filter_map(|line| {
+        let row = line.strip_prefix("| `")?;
+        let (word, rest) = row.split_once("` | ")?;
+        Some((word.to_owned(), rest.to_owned()))
+    });
+    let rows: Vec<(String, String)> = rows.collect();
+    let known = &analyse::condition::QUANTITIES;
+    let words: Vec<&str> = rows.iter().map(|(word, _)| word.as_str()).collect();
+    let expected: Vec<&str> = known.iter().map(|one| one.word).collect();
+    assert_eq!(words, expected);
+    for ((word, rest), one) in rows.iter().zip(known) {
+        assert!(rest.contains(one.meaning), "{word}: {}", one.meaning);
+        let before: Vec<String> = one
+            .takes_before_it()
+            .iter()
+            .map(|word| format!("`{word}.`"))
+            .collect();
+        let before = match before.is_empty() {
+            true => "–".to_owned(),
+            false => before.join(" "),
+        };
+        assert!(rest.contains(&format!("| {before} |")), "{word}: {before}");
+        assert_eq!(
+            rest.contains("`.low` `.high`"),
+            one.has_interval(),
+            "{word}"
+        );
+    }
+    // Every example of the guide can be read.
+    let mut examples = 0;
+    for piece in guide.split("--fail-on '").skip(1) {
+        let example = piece.split('\'').next().unwrap();
+        analyse::condition::Condition::parse(example).unwrap_or_else(|error| panic!("{error}"));
+        examples += 1;
+    }
+    assert!(examples >= 8, "{examples}");
+}

@@ -1,0 +1,395 @@
+//! A comparison as a comment on a pull request, in GitHub-flavoured Markdown (which GitLab reads too).
+//!
+//! What comes from outside (SQL, messages, names) stands in `<code>` with every character that could
+//! mean something as an entity: it is then no Markdown, no HTML, no link, and nobody is mentioned.
+
+use crate::text::amount::{added, count, counted, duration, duration_change, ratio};
+use crate::text::compare_text::{caution_text, verdict_words};
+use crate::text::condition_text;
+use crate::text::line::one_line;
+use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView, TimesView};
+use crate::view::latency::LatencyView;
+
+/// The first line: by it a comment of before is found, to be written anew instead of once more.
+pub const MARK: &str = "<!-- rehearse compare -->";
+
+/// GitHub takes 65,536 characters a comment.
+const CHARACTERS_MAX: usize = 65_000;
+/// The most statements in the table of what changed.
+const CHANGED_MAX: usize = 12;
+/// The most lines of each other list.
+const LISTED_MAX: usize = 12;
+/// The most statements whose whole text is given.
+const DETAILED_MAX: usize = 40;
+/// So much of a statement stands in a line of a table.
+const LINE_MAX: usize = 100;
+/// So much of it where it is given as a whole.
+const WHOLE_MAX: usize = 4_000;
+
+/// The comparison as Markdown, ending with a line feed.
+pub fn render_markdown(view: &CompareView) -> String {
+    let mut page = Page::default();
+    let (head, why) = verdict_words(view);
+    page.line(MARK);
+    page.line(&match why.as_str() {
+        "" => format!("### {head}"),
+        why => format!("### {head}: {why}"),
+    });
+    page.line("");
+    sides(view, &mut page);
+    conditions(view, &mut page);
+    changed(view, &mut page);
+    errors(view, &mut page);
+    rows(view, &mut page);
+    cautions(view, &mut page);
+    details(view, &mut page);
+    page.text
+}
+
+/// Markdown that grows up to what a comment takes.
+#[derive(Default)]
+struct Page {
+    text: String,
+    characters: usize,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.characters += line.chars().count() + 1;
+    }
+
+    /// Adds a line where it fits with so much that must still come.
+    fn add(&mut self, line: &str, reserved: usize) -> bool {
+        let fits = self.characters + line.chars().count() + 1 + reserved <= CHARACTERS_MAX;
+        if fits {
+            self.line(line);
+        }
+        fits
+    }
+
+    /// As many of the lines as fit and are allowed, and how many are left.
+    fn list(&mut self, lines: impl ExactSizeIterator<Item = String>, most: usize) {
+        let all = lines.len();
+        let mut shown = 0;
+        for line in lines.take(most) {
+            if !self.add(&line, 2_000) {
+                break;
+            }
+            shown += 1;
+        }
+        if shown < all {
+            self.line("");
+            self.line(&format!("and {} more", count((all - shown) as u64)));
+        }
+        self.line("");
+    }
+}
+
+/// A text from outside on one line, of so many characters, so that it is nothing but a text.
+fn code(text: &str, most: usize) -> String {
+    format!("<code>{}</code>", escaped(&one_line(text, most)))
+}
+
+/// Letters, digits and what means nothing anywhere stay; all else becomes an entity.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    for character in text.chars() {
+        match character {
+            ' ' | ',' | '(' | ')' | '=' | '\n' => out.push(character),
+            ascii if ascii.is_ascii() && !ascii.is_ascii_alphanumeric() => {
+                out.push_str(&format!("&#{};", u32::from(ascii)));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn name(statement: &StatementCompareView, most: usize) -> String {
+    code(text_of(&statement.sql, &statement.fingerprint), most)
+}
+
+fn text_of<'a>(sql: &'a str, fingerprint: &'a str) -> &'a str {
+    if sql.is_empty() { fingerprint } else { sql }
+}
+
+fn sides(view: &CompareView, page: &mut Page) {
+    page.line("| | run | server | statements | failed | a second | response p50 | response p99 |");
+    page.line("|---|---|---|---:|---:|---:|---:|---:|");
+    for (label, side) in [("before", &view.before), ("after", &view.after)] {
+        let runs: Vec<String> = side
+            .runs
+            .iter()
+            .take(LISTED_MAX)
+            .map(|run| code(&run.run, 60))
+            .collect();
+        let version = side.runs.first().map_or("", |run| &run.server_version);
+        let of = |get: fn(&LatencyView) -> f64| {
+            let response = side.response.as_ref();
+            response.map_or_else(|| "–".to_owned(), |latency| duration(get(latency)))
+        };
+        page.line(&format!(
+            "| {label} | {} | {} | {} | {} | {} | {} | {} |",
+            runs.join(" "),
+            match version {
+                "" => "–".to_owned(),
+                version => code(version, 40),
+            },
+            count(side.done + side.failed),
+            count(side.failed),
+            side.throughput_per_s
+                .map_or_else(|| "–".to_owned(), crate::text::amount::rate),
+            of(|latency| latency.p50_us),
+            of(|latency| latency.p99_us),
+        ));
+    }
+    page.line("");
+}
+
+fn conditions(view: &CompareView, page: &mut Page) {
+    if view.conditions.is_empty() {
+        return;
+    }
+    page.line("**Conditions** (`--fail-on`)");
+    page.line("");
+    let line = |one: &crate::view::condition::ConditionView| {
+        let (head, tail) = condition_text::outcome(one);
+        let head = if one.holds {
+            format!("**{head}**")
+        } else {
+            head
+        };
+        let readings = condition_text::readings(&one.readings);
+        let mut said = format!("- {}: {head}", code(&one.condition, 300));
+        for part in [readings, tail] {
+            if !part.is_empty() {
+                said.push_str(&format!("; {part}"));
+            }
+        }
+        said
+    };
+    page.list(view.conditions.iter().map(line), LISTED_MAX);
+}
+
+/// What is a regression, what a condition names, then other changes, each by its cost.
+fn changed(view: &CompareView, page: &mut Page) {
+    let held = |one: &StatementCompareView| {
+        let mut statements = view.conditions.iter().flat_map(|found| &found.statements);
+        statements.any(|found| found.fingerprint == one.fingerprint)
+    };
+    let mut ranked: Vec<(&StatementCompareView, bool)> = view
+        .statements
+        .iter()
+        .map(|one| (one, held(one)))
+        .filter(|(one, held)| *held || one.regression || one.service.measure.is_some())
+        .collect();
+    let cost = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0).abs();
+    ranked.sort_by(|(a, a_held), (b, b_held)| {
+        (b.regression, b_held)
+            .cmp(&(a.regression, a_held))
+            .then_with(|| cost(b).total_cmp(&cost(a)))
+    });
+    if ranked.is_empty() {
+        page.line("No statement was found to be slower or faster.");
+        page.line("");
+        return;
+    }
+    page.line("| finding | statement | ratio [interval] | p50 | p99 | calls | added in all |");
+    page.line("|---|---|---|---|---|---:|---:|");
+    let rows = ranked.iter().map(|(one, _)| {
+        let mut finding = finding(&one.service);
+        if one.regression {
+            finding = format!("**{finding}**");
+        }
+        format!(
+            "| {finding} | {} | {} | {} | {} | {} | {} |",
+            name(one, LINE_MAX),
+            interval(&one.service),
+            change(&one.service, |latency| latency.p50_us),
+            change(&one.service, |latency| latency.p99_us),
+            count(one.calls_after),
+            one.service.added_us.map_or_else(|| "–".to_owned(), added),
+        )
+    });
+    page.list(rows.collect::<Vec<_>>().into_iter(), CHANGED_MAX);
+}
+
+fn finding(times: &TimesView) -> String {
+    match times.measure {
+        Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", times.finding),
+        _ => times.finding.to_owned(),
+    }
+}
+
+fn interval(times: &TimesView) -> String {
+    let shown = match times.measure {
+        Some("mean") => times.mean_ratio,
+        Some("p99") => times.p99_ratio,
+        _ => times.median_ratio,
+    };
+    match shown.and_then(|shown| Some((shown.ratio, shown.low?, shown.high?))) {
+        Some((value, low, high)) => {
+            format!("{}x [{} – {}]", ratio(value), ratio(low), ratio(high))
+        }
+        None => "–".to_owned(),
+    }
+}
+
+fn change(times: &TimesView, get: fn(&LatencyView) -> f64) -> String {
+    duration_change(
+        times.before.as_ref().map(get),
+        times.after.as_ref().map(get),
+    )
+}
+
+fn errors(view: &CompareView, page: &mut Page) {
+    if view.errors.is_empty() {
+        return;
+    }
+    page.line("**Errors that changed**");
+    page.line("");
+    page.line("| | SQLSTATE | before | after | what |");
+    page.line("|---|---|---:|---:|---|");
+    let row = |change: &ErrorChangeView| {
+        let direction = match change.regression {
+            true => format!("**{}**", change.direction),
+            false => change.direction.to_owned(),
+        };
+        let mut parts = Vec::new();
+        if !change.message.is_empty() {
+            parts.push(code(&change.message, 160));
+        }
+        parts.push(match (change.sql.as_str(), &change.fingerprint) {
+            ("", None) => "connecting".to_owned(),
+            ("", Some(fingerprint)) => code(fingerprint, LINE_MAX),
+            (sql, _) => code(sql, LINE_MAX),
+        });
+        format!(
+            "| {direction} | {} | {} | {} | {} |",
+            escaped(&change.sqlstate),
+            count(change.before),
+            count(change.after),
+            parts.join(" ")
+        )
+    };
+    page.list(view.errors.iter().map(row), LISTED_MAX);
+}
+
+fn rows(view: &CompareView, page: &mut Page) {
+    if view.rows.is_empty() {
+        return;
+    }
+    page.line("**Rows that differ** (no part of the verdict)");
+    page.line("");
+    let line = |change: &crate::view::compare::RowsChangeView| {
+        let amount = match change.only_values {
+            true => format!("other values in {}", counted(change.after, "row")),
+            false => format!(
+                "{} → {}",
+                count(change.before),
+                counted(change.after, "row")
+            ),
+        };
+        let unsteady = if change.unsteady {
+            " (differs between runs of one side too)"
+        } else {
+            ""
+        };
+        format!(
+            "- {amount} in {}{unsteady}: {}",
+            counted(change.compared, "execution"),
+            code(text_of(&change.sql, &change.fingerprint), LINE_MAX)
+        )
+    };
+    page.list(view.rows.iter().map(line), LISTED_MAX);
+}
+
+fn cautions(view: &CompareView, page: &mut Page) {
+    if view.cautions.is_empty() {
+        return;
+    }
+    page.line("**Read with care**");
+    page.line("");
+    let line = |caution| format!("- {}", code(&caution_text(caution), 400));
+    page.list(view.cautions.iter().map(line), LISTED_MAX);
+}
+
+/// The whole text of what changed, and the rest in a sentence.
+fn details(view: &CompareView, page: &mut Page) {
+    let of = |finding: &str| {
+        let hit = view
+            .statements
+            .iter()
+            .filter(|one| one.service.finding == finding);
+        hit.count() as u64
+    };
+    page.line("<details><summary>Details</summary>");
+    page.line("");
+    page.line(&format!(
+        "{}: {} slower, {} faster, {} same, {} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %, and at most {:.0} % of them are expected to be chance.",
+        counted(view.statements.len() as u64, "statement"),
+        count(of("slower")),
+        count(of("faster")),
+        count(of("same")),
+        count(of("not enough data")),
+        view.interval_level_percent,
+        view.margin * 100.0,
+        view.false_discovery_rate * 100.0,
+    ));
+    page.line("");
+    let mut changed: Vec<&StatementCompareView> = view
+        .statements
+        .iter()
+        .filter(|one| one.regression || one.service.measure.is_some())
+        .collect();
+    changed.sort_by_key(|one| !one.regression);
+    let mut shown = 0;
+    for one in changed.iter().take(DETAILED_MAX) {
+        let sql = text_of(&one.sql, &one.fingerprint);
+        let block = format!(
+            "{} <code>{}</code>, {}:\n\n<pre>{}</pre>\n",
+            finding(&one.service),
+            escaped(&one.fingerprint),
+            interval(&one.service),
+            escaped(&harmless(sql, WHOLE_MAX)),
+        );
+        if !page.add(&block, 200) {
+            break;
+        }
+        shown += 1;
+    }
+    if shown < changed.len() {
+        page.line(&format!(
+            "and {} more",
+            count((changed.len() - shown) as u64)
+        ));
+        page.line("");
+    }
+    page.line("</details>");
+}
+
+/// A text with its lines, of so many characters; an empty line would end the block it stands in.
+fn harmless(text: &str, most: usize) -> String {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let mut out = String::new();
+    let mut left = most;
+    for line in lines {
+        let indent: String = line
+            .chars()
+            .take_while(|character| *character == ' ')
+            .take(40)
+            .collect();
+        let line = format!("{indent}{}", one_line(line, left));
+        left = left.saturating_sub(line.chars().count());
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&line);
+        if left == 0 {
+            break;
+        }
+    }
+    out
+}

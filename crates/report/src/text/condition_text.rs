@@ -1,0 +1,87 @@
+//! What came of `--fail-on`, for people.
+
+use crate::text::amount::{added, count, counted, duration, percent, rate, ratio};
+use crate::text::line::{cut, one_line};
+use crate::text::style::{TextStyle, Tone};
+use crate::view::condition::{ConditionView, ReadingView};
+
+/// The most statements that are shown of a condition.
+const STATEMENTS_MAX: usize = 3;
+
+/// A line a condition, with the statements for which it holds under it.
+pub(crate) fn lines(conditions: &[ConditionView], style: TextStyle) -> Vec<String> {
+    if conditions.is_empty() {
+        return Vec::new();
+    }
+    let title = style.paint(Tone::Heading, "Conditions (--fail-on)");
+    let mut lines = vec![String::new(), title];
+    for condition in conditions {
+        let (head, tail) = outcome(condition);
+        let width = style.columns().saturating_sub(head.chars().count() + 4);
+        let text = format!("{head}  {}", one_line(&condition.condition, width.max(20)));
+        lines.push(match condition.holds {
+            true => style.paint(Tone::Bad, &text),
+            false => text,
+        });
+        let readings = readings(&condition.readings);
+        for said in [readings, tail].into_iter().filter(|said| !said.is_empty()) {
+            lines.push(cut(&format!("    {said}"), style.columns()));
+        }
+        for statement in condition.statements.iter().take(STATEMENTS_MAX) {
+            let name = match statement.sql.as_str() {
+                "" => &statement.fingerprint,
+                sql => sql,
+            };
+            let text = match self::readings(&statement.readings).as_str() {
+                "" => name.to_owned(),
+                readings => format!("{readings}: {name}"),
+            };
+            lines.push(format!("    {}", one_line(&text, style.columns() - 4)));
+        }
+        let rest = condition.statements.len().saturating_sub(STATEMENTS_MAX);
+        if rest > 0 {
+            lines.push(format!(
+                "    and {}",
+                counted(rest as u64, "more statement")
+            ));
+        }
+    }
+    lines
+}
+
+/// Whether it holds, and what could not be told.
+pub(crate) fn outcome(condition: &ConditionView) -> (String, String) {
+    let head = match (condition.holds, condition.statements.len()) {
+        (true, 0) => "HOLDS".to_owned(),
+        (true, statements) => format!("HOLDS for {}", counted(statements as u64, "statement")),
+        (false, _) => "does not hold".to_owned(),
+    };
+    let tail = match (condition.unknown, condition.statements_asked) {
+        (0, Some(0)) => "there is no statement to ask".to_owned(),
+        (0, _) => String::new(),
+        (_, None) => "there is not enough data to tell".to_owned(),
+        (unknown, Some(asked)) => format!(
+            "{} of {} could not be judged: not enough data",
+            count(unknown as u64),
+            counted(asked as u64, "statement")
+        ),
+    };
+    (head, tail)
+}
+
+/// `p99 1.34x, calls 4,211`.
+pub(crate) fn readings(readings: &[ReadingView]) -> String {
+    let one = |reading: &ReadingView| {
+        let value = match (reading.value, reading.unit) {
+            (None, _) => "not known".to_owned(),
+            (Some(value), "ratio") => format!("{}x", ratio(value)),
+            (Some(value), "us") if reading.quantity.ends_with("added") => added(value),
+            (Some(value), "us") => duration(value),
+            (Some(value), "share") => percent(value, 1.0),
+            (Some(value), _) if value.fract() == 0.0 => count(value as u64),
+            (Some(value), _) => rate(value),
+        };
+        format!("{} {value}", reading.quantity)
+    };
+    readings.iter().map(one).collect::<Vec<_>>().join(", ")
+}

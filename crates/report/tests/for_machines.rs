@@ -1,0 +1,349 @@
+//! What machines read of a comparison is read back here by parsers that others wrote.
+
+#[path = "../../analyse/tests/made_up/mod.rs"]
+mod made_up;
+
+use analyse::condition::Condition;
+use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use made_up::{Chance, done, failed, info, text};
+use pulldown_cmark::{Event, Options, Parser, Tag};
+use report::schema::Described;
+use report::{CompareView, Literals, RunNames, compare_markdown, junit, to_json};
+use run::Execution;
+
+/// What could end a cell, a tag, an attribute or a line, link somewhere, or name somebody.
+const NASTY: [&str; 6] = [
+    "select '`' || \"a|b\" | c \\| d from @team/x where #12 > 3 and 1 < 2 -- ]]> ``` </code></td>",
+    "select \u{1}\u{1b}[31m\u{fffe}\u{202e}x from t & '&amp;' \"quoted\" <b onclick='x'>",
+    "select *a* _b_ ~~c~~ [x](http://evil.example/) ![y](z) https://github.com/o/r/issues/1 www.x.example $y$ $$z$$",
+    "select 1\n\n# heading\n| a | b |\n|---|---|\n</pre></details>\n\n- list\n    code",
+    "GH-12 o/r#3 0123456789012345678901234567890123456789 :smile: <!-- x --> <script>alert(1)</script> a@b.example",
+    "select größer, 日本, 🦀 from t",
+];
+
+fn traffic(seed: u64, factor: f64) -> Vec<Execution> {
+    let mut chance = Chance::new(seed);
+    let execution = |number: u64| {
+        let service_ns = 1e6 * factor * chance.skewed();
+        done(
+            number % 6 + 1,
+            number,
+            number as i64 * 10_000_000,
+            service_ns,
+        )
+    };
+    (0..6_000).map(execution).collect()
+}
+
+fn profile(executions: Vec<Execution>) -> RunProfile {
+    let texts = (1..=6).map(|id| Ok(text(id, NASTY[id as usize - 1])));
+    RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+}
+
+fn compared(factor: f64) -> Comparison {
+    let mut after = traffic(2, factor);
+    let mut other = traffic(1, 1.0);
+    if factor != 1.0 {
+        after[7] = failed(&after[7], "42P01", 1e5);
+        after[7].message = Some("relation \"<a href=x>|@all\" is missing".to_owned());
+        for one in &mut after[100..200] {
+            one.rows += 1;
+        }
+    }
+    other.truncate(after.len());
+    let runs = Runs {
+        before: vec![profile(other)],
+        after: vec![profile(after)],
+        noise: Vec::new(),
+    };
+    compare(runs, CompareOptions::default())
+}
+
+fn view(factor: f64, conditions: &[&str]) -> CompareView {
+    let comparison = compared(factor);
+    let names = RunNames {
+        before: vec!["a|`@x.run".to_owned()],
+        after: vec!["b<i>\u{1}.run".to_owned()],
+        noise: Vec::new(),
+    };
+    let mut view = CompareView::new(&names, &comparison, Literals::Hidden);
+    let conditions: Vec<Condition> = conditions
+        .iter()
+        .map(|text| Condition::parse(text).unwrap())
+        .collect();
+    view.ask(&conditions, &comparison);
+    view
+}
+
+/// Name, failed and message of each case.
+fn cases(xml: &str) -> Vec<(String, Option<String>)> {
+    let document = roxmltree::Document::parse(xml).unwrap_or_else(|error| panic!("{error}: {xml}"));
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "testsuites");
+    let number = |node: roxmltree::Node<'_, '_>, name: &str| -> usize {
+        node.attribute(name).unwrap().parse().unwrap()
+    };
+    let (mut all, mut all_failed) = (0, 0);
+    let mut found = Vec::new();
+    for suite in root.children().filter(|node| node.is_element()) {
+        assert_eq!(suite.tag_name().name(), "testsuite");
+        let tests: Vec<_> = suite
+            .children()
+            .filter(|node| node.has_tag_name("testcase"))
+            .collect();
+        let failures = tests.iter().filter(|case| {
+            let mut children = case.children();
+            children.any(|child| child.has_tag_name("failure"))
+        });
+        assert_eq!(number(suite, "tests"), tests.len());
+        assert_eq!(number(suite, "failures"), failures.count());
+        all += tests.len();
+        all_failed += number(suite, "failures");
+        for case in tests {
+            assert!(
+                case.attribute("classname")
+                    .unwrap()
+                    .starts_with("rehearse.")
+            );
+            let failure = case.children().find(|child| child.has_tag_name("failure"));
+            let message = failure.map(|node| node.attribute("message").unwrap().to_owned());
+            found.push((case.attribute("name").unwrap().to_owned(), message));
+        }
+    }
+    assert_eq!(
+        (number(root, "tests"), number(root, "failures")),
+        (all, all_failed)
+    );
+    found
+}
+
+fn failing(view: &CompareView) -> Vec<String> {
+    let cases = cases(&junit::render_junit(view)).into_iter();
+    cases
+        .filter(|(_, failure)| failure.is_some())
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[test]
+fn junit_fails_where_the_exit_code_does() {
+    // As if `regression` had been asked for.
+    let all = failing(&view(3.0, &[]));
+    assert_eq!(all.len(), 1 + 6 + 1, "{all:?}");
+    assert!(
+        all[0] == "regression" && all[7].starts_with("errors"),
+        "{all:?}"
+    );
+    assert_eq!(failing(&view(3.0, &["regression"])).len(), 8);
+    assert_eq!(failing(&view(1.0, &[])), [""; 0]);
+    // What nobody asked for fails nothing.
+    assert_eq!(failing(&view(3.0, &["median > 9x"])), [""; 0]);
+    let one = failing(&view(
+        3.0,
+        &["sql ~ 'größer' and median > 2x", "errors > 5"],
+    ));
+    assert_eq!(one.len(), 2, "{one:?}");
+    assert!(one[1].ends_with(NASTY[5]), "{one:?}");
+    let errors = failing(&view(3.0, &["new_errors"]));
+    assert_eq!(
+        errors,
+        ["new_errors", "errors that are new or more frequent"]
+    );
+    let rows = failing(&view(3.0, &["rows_differ > 0"]));
+    assert_eq!(rows, ["rows_differ > 0", "rows that differ"]);
+    // The slow ones are told all the same.
+    assert_eq!(
+        cases(&junit::render_junit(&view(3.0, &["new_errors"]))).len(),
+        9
+    );
+    let message = &cases(&junit::render_junit(&view(3.0, &["median > 2x"])))[1].1;
+    assert!(
+        message.as_ref().unwrap().contains("slower: 3.0")
+            && message
+                .as_ref()
+                .unwrap()
+                .contains("; median > 2x: median 3.0"),
+        "{message:?}"
+    );
+}
+
+/// The text within each `<code>` and `<pre>`, and how often anything else than a text, a table, a
+/// list or a heading was found.
+fn read_back(markdown: &str) -> Vec<String> {
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_MATH
+        | Options::ENABLE_GFM
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_TASKLISTS;
+    let mut codes = Vec::new();
+    let mut code: Option<String> = None;
+    let mut cells = 0;
+    let mut columns = 0;
+    for event in Parser::new_ext(markdown, options) {
+        match event {
+            Event::InlineHtml(html) => match &*html {
+                "<code>" => code = Some(String::new()),
+                "</code>" => codes.extend(code.take()),
+                other => panic!("{other}"),
+            },
+            Event::Html(html) => {
+                let html = html.trim();
+                let inner = html
+                    .strip_prefix("<pre>")
+                    .and_then(|rest| rest.strip_suffix("</pre>"));
+                match inner {
+                    Some(inner) => assert!(
+                        !inner.contains(['<', '>', '@', '#'])
+                            || inner.replace("&#", "").find(['<', '>', '@', '#']).is_none(),
+                        "{inner}"
+                    ),
+                    None if html.starts_with("<pre>") || html.ends_with("</pre>") => {
+                        assert!(
+                            html.replace("&#", "")
+                                .replace("<pre>", "")
+                                .replace("</pre>", "")
+                                .find(['<', '>', '@', '#'])
+                                .is_none(),
+                            "{html}"
+                        );
+                    }
+                    None => assert!(
+                        [
+                            "<!-- rehearse compare -->",
+                            "<details><summary>Details</summary>",
+                            "</details>",
+                            ""
+                        ]
+                        .contains(&html)
+                            || html.replace("&#", "").find(['<', '>', '@', '#']).is_none(),
+                        "{html}"
+                    ),
+                }
+            }
+            Event::Text(text) => match &mut code {
+                Some(code) => code.push_str(&text),
+                None => assert!(!text.contains(['@', '#']), "{text}"),
+            },
+            Event::Start(Tag::Table(alignments)) => columns = alignments.len(),
+            Event::Start(Tag::TableRow | Tag::TableHead) => cells = 0,
+            Event::Start(Tag::TableCell) => {
+                cells += 1;
+                assert!(cells <= columns);
+            }
+            Event::Start(
+                Tag::Paragraph
+                | Tag::Heading { .. }
+                | Tag::List(_)
+                | Tag::Item
+                | Tag::Strong
+                | Tag::HtmlBlock,
+            )
+            | Event::End(_) => {}
+            Event::Code(text) => assert_eq!(&*text, "--fail-on"),
+            Event::SoftBreak => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    codes
+}
+
+#[test]
+fn markdown_is_nothing_but_what_was_meant() {
+    let markdown = compare_markdown::render_markdown(&view(3.0, &["regression", "sql ~ '|`@all'"]));
+    assert!(
+        markdown.starts_with("<!-- rehearse compare -->\n### Regression: 6 statements"),
+        "{markdown}"
+    );
+    let codes = read_back(&markdown);
+    assert!(codes.contains(&"a|`@x.run".to_owned()), "{codes:?}");
+    assert!(codes.contains(&"b<i>·.run".to_owned()), "{codes:?}");
+    for sql in [NASTY[0], NASTY[5]] {
+        let start: String = sql.chars().take(60).collect();
+        assert!(
+            codes.iter().any(|code| code.starts_with(&start)),
+            "{start}: {codes:#?}"
+        );
+    }
+    assert!(
+        codes
+            .iter()
+            .any(|code| code.contains("relation \"<a href=x>|@all\"")),
+        "{codes:#?}"
+    );
+    let quiet = compare_markdown::render_markdown(&view(1.0, &[]));
+    assert!(quiet.contains("### No regression was found"), "{quiet}");
+    assert!(
+        quiet.contains("No statement was found to be slower or faster."),
+        "{quiet}"
+    );
+    read_back(&quiet);
+}
+
+#[test]
+fn markdown_fits_into_a_comment() {
+    let mut view = view(3.0, &[]);
+    let one = view.statements[0].clone();
+    let long = "x|@#&<".repeat(700);
+    view.statements = (0..3_000)
+        .map(|number| {
+            let mut one = one.clone();
+            one.sql = format!("{number} {long}");
+            one
+        })
+        .collect();
+    let error = view.errors[0].clone();
+    view.errors = vec![error; 500];
+    view.errors
+        .iter_mut()
+        .for_each(|one| one.message = long.clone());
+    let markdown = compare_markdown::render_markdown(&view);
+    let characters = markdown.chars().count();
+    assert!((20_000..=65_000).contains(&characters), "{characters}");
+    assert!(markdown.contains("and 2,988 more") && markdown.ends_with("</details>\n"));
+    read_back(&markdown);
+    cases(&junit::render_junit(&view));
+}
+
+fn folder() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas")
+}
+
+#[test]
+fn published_schemas_are_those_of_the_views() {
+    for described in Described::ALL {
+        let name = described.name();
+        let file = folder().join(format!("{name}.schema.json"));
+        let published = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            published == described.schema(),
+            "docs/schemas/{name}.schema.json is of an earlier shape: cargo run -p rehearse -- schema {name} > docs/schemas/{name}.schema.json; where a reader would break, the view's number grows (docs/schemas/README.md)"
+        );
+    }
+    let mut files: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    files.sort();
+    let mut names = Described::ALL.map(|one| format!("{}.schema.json", one.name()));
+    names.sort();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn a_comparison_says_all_that_its_schema_requires() {
+    let schema: serde_json::Value = serde_json::from_str(&Described::Compare.schema()).unwrap();
+    let view: serde_json::Value =
+        serde_json::from_str(&to_json(&view(3.0, &["median > 2x"]))).unwrap();
+    let required = schema["required"].as_array().unwrap();
+    assert!(required.len() > 15);
+    for name in required {
+        assert!(view.get(name.as_str().unwrap()).is_some(), "{name}");
+    }
+    assert_eq!(schema["properties"]["schema"]["const"], view["schema"]);
+    assert_eq!(
+        view["conditions"][0]["statements"][0]["readings"][0]["unit"],
+        "ratio"
+    );
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Rehearses a migration: replays a workload on a database as it is, and on one with the migration, and
+# compares. The GitHub Action and the GitLab example call this; it runs anywhere with bash and psql.
+#
+# Exit code: 0 nothing found, 1 a condition of FAIL_ON holds, 2 usage, 3 it could not be done.
+#
+# From the environment:
+#   WORKLOAD          NAME.workload (required)
+#   MIGRATION         the SQL file with the change (required)
+#   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or what pg_restore reads;
+#                     without it the databases begin empty
+#   SERVER            postgres://… of a superuser on a server of its own, where databases may be made
+#                     and dropped; without it a private server is started (rehearse sandbox)
+#   POSTGRES_VERSION  the private server's major version
+#   FAIL_ON           conditions, one a line (docs/fail-on.md); regression where it is not set
+#   SPEED             of the replays; 1 where it is not set
+#   RUNS              replays a side; 1 where it is not set, 2 or 3 say more
+#   REPLAY_OPTIONS    further options of rehearse replay
+#   OUT               the folder of the results; rehearsal where it is not set
+#   REHEARSE, PSQL, PG_RESTORE   the programs, where they are not on the PATH
+set -euo pipefail
+
+usage() {
+    echo "rehearse-migration: $1" >&2
+    exit 2
+}
+could_not() {
+    echo "rehearse-migration: $1" >&2
+    exit 3
+}
+
+REHEARSE=${REHEARSE:-rehearse}
+PSQL=${PSQL:-psql}
+PG_RESTORE=${PG_RESTORE:-pg_restore}
+OUT=${OUT:-rehearsal}
+RUNS=${RUNS:-1}
+FAIL_ON=${FAIL_ON:-regression}
+database=rehearse_migration
+
+[ -n "${WORKLOAD:-}" ] || usage "WORKLOAD is not set; set it to a NAME.workload"
+[ -n "${MIGRATION:-}" ] || usage "MIGRATION is not set; set it to the SQL file with the change"
+[ -d "$WORKLOAD" ] || usage "there is no workload $WORKLOAD; make one with rehearse capture"
+[ -f "$MIGRATION" ] || usage "there is no file $MIGRATION; set MIGRATION to the SQL file with the change"
+[ -z "${DUMP:-}" ] || [ -f "$DUMP" ] || usage "there is no file $DUMP; set DUMP to a dump, or to nothing"
+case $RUNS in
+    [1-9]) ;;
+    *) usage "RUNS is $RUNS; set it to a number from 1 to 9" ;;
+esac
+command -v "$REHEARSE" >/dev/null || usage "there is no program $REHEARSE; install it, or set REHEARSE"
+command -v "$PSQL" >/dev/null || usage "there is no program $PSQL; install PostgreSQL's client, or set PSQL"
+
+conditions=()
+while IFS= read -r condition; do
+    [ -z "${condition// /}" ] || conditions+=(--fail-on "$condition")
+done <<<"$FAIL_ON"
+
+mkdir -p "$OUT"
+rm -rf "$OUT"/before-*.run "$OUT"/after-*.run "$OUT"/*.run.partial
+
+sandbox=
+finish() {
+    if [ -n "$sandbox" ]; then
+        "$REHEARSE" sandbox down "$sandbox" >/dev/null || true
+    fi
+}
+trap finish EXIT
+
+if [ -z "${SERVER:-}" ]; then
+    sandbox=rehearse-migration-$$
+    version=()
+    [ -z "${POSTGRES_VERSION:-}" ] || version=(--postgres-version "$POSTGRES_VERSION")
+    said=$("$REHEARSE" sandbox up "$sandbox" ${version[@]+"${version[@]}"}) ||
+        could_not "no private server could be started; see above, or set SERVER to one of your own"
+    SERVER=$(grep -o 'postgres://[^ ]*' <<<"$said" | head -n 1)
+fi
+
+sql() {
+    "$PSQL" --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$SERVER" "$@"
+}
+user=$(sql --no-align --tuples-only --command 'SELECT current_user') ||
+    could_not "the server cannot be reached; see above"
+
+# A database as it was, and with the change where that is asked for.
+prepare() {
+    sql --command "DROP DATABASE IF EXISTS $database" --command "CREATE DATABASE $database" \
+        >/dev/null 2>"$OUT/psql.log" || {
+        cat "$OUT/psql.log" >&2
+        could_not "the database $database cannot be made; SERVER must be a superuser's"
+    }
+    local into=(--command "\\connect $database")
+    if [ -n "${DUMP:-}" ]; then
+        case $DUMP in
+            *.sql) sql "${into[@]}" --file "$DUMP" >/dev/null ;;
+            *.sql.gz) gzip -dc "$DUMP" | sql "${into[@]}" --file - >/dev/null ;;
+            *) "$PG_RESTORE" --no-owner --exit-on-error --file - "$DUMP" | sql "${into[@]}" --file - >/dev/null ;;
+        esac || could_not "the dump $DUMP cannot be loaded; see above"
+    fi
+    if [ "$1" = after ]; then
+        sql "${into[@]}" --file "$MIGRATION" >/dev/null ||
+            could_not "the migration $MIGRATION fails on the data; see above"
+    fi
+    sql "${into[@]}" --command 'VACUUM ANALYZE' --command 'CHECKPOINT' >/dev/null ||
+        could_not "the database could not be made ready; see above"
+}
+
+before=()
+after=()
+replay() {
+    local run="$OUT/$1-$2.run"
+    echo "rehearse-migration: replaying $1 the migration ($2 of $RUNS)" >&2
+    prepare "$1"
+    # shellcheck disable=SC2086 # options are words
+    "$REHEARSE" replay "$WORKLOAD" --target "$SERVER" --database "$database" --user "$user" \
+        --speed "${SPEED:-1}" --output "$run" ${REPLAY_OPTIONS:-} >"$OUT/$1-$2.txt" ||
+        could_not "the replay $1 the migration did not reach its end; see above and $OUT/$1-$2.txt"
+    if [ "$1" = before ]; then before+=("$run"); else after+=("$run"); fi
+}
+
+# In turns, before and after changing places: what changes by itself with time is then in both.
+for number in $(seq "$RUNS"); do
+    if [ $((number % 2)) = 1 ]; then
+        replay before "$number"
+        replay after "$number"
+    else
+        replay after "$number"
+        replay before "$number"
+    fi
+done
+sql --command "DROP DATABASE IF EXISTS $database" >/dev/null 2>&1 || true
+
+page=()
+if "$REHEARSE" compare --help | grep -q -- '--html'; then
+    page=(--html "$OUT/comparison.html")
+fi
+code=0
+"$REHEARSE" compare --before "${before[@]}" --after "${after[@]}" "${conditions[@]}" \
+    --junit "$OUT/junit.xml" --markdown "$OUT/comment.md" ${page[@]+"${page[@]}"} || code=$?
+if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$OUT/comment.md" ]; then
+    cat "$OUT/comment.md" >>"$GITHUB_STEP_SUMMARY"
+fi
+exit "$code"
