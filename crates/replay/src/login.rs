@@ -4,37 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use target::Target;
-use workload::{Particulars, Setting};
+use workload::Particulars;
 
-/// What a session says when it connects.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Login {
-    /// The role.
-    pub user: Arc<str>,
-    /// The database.
-    pub database: Arc<str>,
-    /// `application_name`; empty: not said.
-    pub application: Arc<str>,
-    /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
-    pub role: Option<Arc<str>>,
-    /// Settings that go with the start-up, where a capture from the wire knew them.
-    pub settings: Arc<[Setting]>,
-}
+pub use target::login::Login;
 
-impl Login {
-    /// Whether a connection of the one can become one of the other.
-    pub(crate) fn is_same_role(&self, other: &Login) -> bool {
-        (&self.user, &self.database, &self.role, &self.settings)
-            == (&other.user, &other.database, &other.role, &other.settings)
+/// The same login, with the settings that its client sent.
+pub(crate) fn with_settings_of(mut login: Login, particulars: Option<&Particulars>) -> Login {
+    if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
+        login.settings = known.settings.as_slice().into();
     }
-
-    /// The same, with the settings that its client sent.
-    pub(crate) fn with_settings_of(mut self, particulars: Option<&Particulars>) -> Self {
-        if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
-            self.settings = known.settings.as_slice().into();
-        }
-        self
-    }
+    login
 }
 
 /// Changes to the logged users and databases.
