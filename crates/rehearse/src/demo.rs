@@ -17,6 +17,7 @@ use report::inspect_text::{self, InspectTextOptions};
 use report::{CompareView, InspectView, StatementOrder, compare_text};
 use workload::WorkloadReader;
 
+use crate::commands::asking::Asked;
 use crate::commands::{capture, compare, inspect, replay as replaying, sandbox};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -254,6 +255,10 @@ fn replay_from_snapshot(
         reader,
         &target,
         &Options::default(),
+        Asked {
+            facts: true,
+            plans: Some(observe::PLANS_MAX),
+        },
         output,
         interrupt,
         None,

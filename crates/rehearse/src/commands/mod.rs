@@ -1,5 +1,6 @@
 //! One command a file: what was typed becomes what the engines take, and what they give is shown.
 
+pub mod asking;
 pub mod capture;
 pub mod compare;
 pub mod inspect;

@@ -1,0 +1,25 @@
+//! What a replay asks its target beside the workload's statements.
+
+use clap::Args;
+
+/// Facts and plans.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What the target is asked")]
+pub struct AskingArgs {
+    /// Do not ask the target for its settings, extensions, relations and indexes before the first
+    /// statement.
+    #[arg(long)]
+    pub no_facts: bool,
+    /// At the end, ask for the plans (EXPLAIN, which carries nothing out) of the statements that took
+    /// the most service time, so many of them [default: 500]. The run keeps the plans, with the values
+    /// of an example of each.
+    #[arg(
+        long,
+        value_name = "STATEMENTS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "500",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub explain: Option<u32>,
+}
