@@ -338,7 +338,7 @@ fn with_or_without_sizes(
     };
     match ask(questions, &question(false)) {
         Ok(rows) => {
-            note(facts, what, refused(database, "sizes", &error));
+            note(facts, "sizes", refused(database, "sizes", &error));
             Some(rows)
         }
         Err(error) => {
