@@ -9,7 +9,9 @@ mod align;
 mod change;
 mod node;
 mod read;
+mod statement;
 
 pub use change::{ESTIMATE_FACTOR, Mark, PlanChange, PlanComparison, compare_plans};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
+pub use statement::{PlanSide, StatementPlans, statement_plans};

@@ -7,6 +7,7 @@ use archive::ArchiveError;
 use report::{CompareView, RunNames, compare_text, to_json};
 use run::RunReader;
 
+use crate::commands::known;
 use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
 use crate::options::{Compare, FailOn};
@@ -29,11 +30,9 @@ pub struct Request {
 pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let request = request(options)?;
     let comparison = compare(&request)?;
-    let view = CompareView::new(
-        &request.names(),
-        &comparison,
-        literals(options.show_literals),
-    );
+    let literals = literals(options.show_literals);
+    let mut view = CompareView::new(&request.names(), &comparison, literals);
+    known::put_into(&mut view, &request.before, &request.after, literals)?;
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {

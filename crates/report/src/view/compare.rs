@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
+use crate::view::plan::PlanChangeView;
+use crate::view::targets::TargetsView;
 pub use details::{
     CompareOverTimeView, DetailsView, SlowExecutionView, StretchTimesView, StretchView,
 };
@@ -71,6 +73,8 @@ pub struct CompareView {
     pub digests_compared: u64,
     /// Statements whose rows differ, the greatest difference of their numbers first.
     pub rows: Vec<RowsChangeView>,
+    /// The targets side by side; `null` where a run does not know its own.
+    pub targets: Option<TargetsView>,
 }
 
 /// A statement with other numbers of rows in one run than in the other.
@@ -203,6 +207,8 @@ pub struct StatementCompareView {
     pub captured: Option<LatencyView>,
     /// For a reader who opens it; of the 5,000 statements with the most time.
     pub details: Option<DetailsView>,
+    /// Its plans; `null` where no run asked for them.
+    pub plan: Option<PlanChangeView>,
 }
 
 /// What is odd about how a statement's times came.
@@ -273,6 +279,7 @@ impl CompareView {
             rows_compared: comparison.rows.compared,
             digests_compared: comparison.rows.digests,
             rows: comparison.rows.changes.iter().map(rows).collect(),
+            targets: None,
         }
     }
 }
@@ -375,6 +382,7 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         skipped_after: statement.skipped_after,
         captured: statement.captured.map(LatencyView::from),
         details: statement.details.as_ref().map(DetailsView::from),
+        plan: None,
     }
 }
 
