@@ -45,7 +45,9 @@ const OWN_SCHEMAS: &str = "n.nspname NOT IN ('pg_catalog', 'information_schema',
 /// Schema, name, kind, persistence, rows, bytes, partition of, partition key, options, columns (JSON: a
 /// list of name and definition), how many there are in all. The largest first, as far as the catalogue
 /// knows their sizes.
-pub(crate) fn relations(version: u32, most: usize, with_bytes: bool) -> String {
+/// Sizes and columns (their defaults, from 17 on) take a lock for a moment: those of a relation that
+/// somebody has for himself are left out, and with `open` false all of them.
+pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
     let generated = match version {
         120_000.. => {
             "WHEN a.attgenerated <> '' THEN ' generated always as (' || \
@@ -53,10 +55,7 @@ pub(crate) fn relations(version: u32, most: usize, with_bytes: bool) -> String {
         }
         _ => "",
     };
-    let bytes = match with_bytes {
-        true => "CASE WHEN k.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(k.oid) END",
-        false => "NULL",
-    };
+    let closed = if open { LOCKED } else { "true" };
     // From 14 on, -1 is not known; before, 0 is both that and empty.
     format!(
         "SELECT k.nspname, k.relname, \
@@ -65,14 +64,15 @@ pub(crate) fn relations(version: u32, most: usize, with_bytes: bool) -> String {
          CASE k.relpersistence WHEN 'u' THEN 'unlogged' WHEN 't' THEN 'temporary' ELSE 'permanent' END, \
          CASE WHEN k.reltuples > 0 OR (k.reltuples = 0 AND k.relpages > 0) \
            OR (k.reltuples = 0 AND {version} >= 140000) THEN k.reltuples::bigint END, \
-         {bytes}, \
+         CASE WHEN k.relkind IN ('r', 'm') AND NOT k.closed \
+           THEN pg_catalog.pg_relation_size(k.oid) END, \
          (SELECT pn.nspname || '.' || p.relname FROM pg_catalog.pg_inherits h \
            JOIN pg_catalog.pg_class p ON p.oid = h.inhparent \
            JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace \
            WHERE k.relispartition AND h.inhrelid = k.oid LIMIT 1), \
          CASE WHEN k.relkind = 'p' THEN pg_catalog.pg_get_partkeydef(k.oid) END, \
          pg_catalog.array_to_json(k.reloptions), \
-         (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(a.attname, \
+         CASE WHEN NOT k.closed THEN (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(a.attname, \
              pg_catalog.format_type(a.atttypid, a.atttypmod) \
              || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END \
              || CASE WHEN a.attidentity = 'a' THEN ' generated always as identity' \
@@ -81,9 +81,9 @@ pub(crate) fn relations(version: u32, most: usize, with_bytes: bool) -> String {
                     pg_catalog.pg_get_expr(d.adbin, d.adrelid) ELSE '' END) ORDER BY a.attnum) \
            FROM pg_catalog.pg_attribute a \
            LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
-           WHERE a.attrelid = k.oid AND a.attnum > 0 AND NOT a.attisdropped), \
-         k.in_all \
-         FROM (SELECT {CLASS_COLUMNS} count(*) OVER () AS in_all \
+           WHERE a.attrelid = k.oid AND a.attnum > 0 AND NOT a.attisdropped) END, \
+         k.in_all, k.closed \
+         FROM (SELECT {CLASS_COLUMNS} {closed} AS closed, count(*) OVER () AS in_all \
            FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
            WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND {OWN_SCHEMAS} \
            ORDER BY c.relpages DESC, c.oid LIMIT {most}) k \
@@ -91,22 +91,26 @@ pub(crate) fn relations(version: u32, most: usize, with_bytes: bool) -> String {
     )
 }
 
+/// Whether somebody has the relation for himself, or waits for that.
+const LOCKED: &str = "c.oid IN (SELECT l.relation FROM pg_catalog.pg_locks l \
+     WHERE l.relation IS NOT NULL AND l.mode = 'AccessExclusiveLock')";
+
 /// By name: before 12, `c.*` has no `oid`.
 const CLASS_COLUMNS: &str = "c.oid, c.relname, c.relkind, c.relpersistence, c.reltuples, c.relpages, \
      c.relispartition, c.reloptions, n.nspname,";
 
 /// Schema, table, name, definition, bytes, valid, ready, unique, primary, tablespace, how many there are
 /// in all. The largest first.
-pub(crate) fn indexes(most: usize, with_bytes: bool) -> String {
-    let bytes = match with_bytes {
-        true => "CASE WHEN k.relkind = 'i' THEN pg_catalog.pg_relation_size(k.oid) END",
-        false => "NULL",
-    };
+/// Sizes as with relations.
+pub(crate) fn indexes(most: usize, open: bool) -> String {
+    let closed = if open { LOCKED } else { "true" };
     format!(
-        "SELECT k.nspname, k.on_table, k.relname, pg_catalog.pg_get_indexdef(k.oid), {bytes}, \
-         k.indisvalid, k.indisready, k.indisunique, k.indisprimary, t.spcname, k.in_all \
+        "SELECT k.nspname, k.on_table, k.relname, pg_catalog.pg_get_indexdef(k.oid), \
+         CASE WHEN k.relkind = 'i' AND NOT k.closed THEN pg_catalog.pg_relation_size(k.oid) END, \
+         k.indisvalid, k.indisready, k.indisunique, k.indisprimary, t.spcname, k.in_all, k.closed \
          FROM (SELECT c.oid, c.relname, c.relkind, c.reltablespace, n.nspname, o.relname AS on_table, \
-             i.indisvalid, i.indisready, i.indisunique, i.indisprimary, count(*) OVER () AS in_all \
+             i.indisvalid, i.indisready, i.indisunique, i.indisprimary, {closed} AS closed, \
+             count(*) OVER () AS in_all \
            FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
            JOIN pg_catalog.pg_class o ON o.oid = i.indrelid \
            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \

@@ -237,7 +237,7 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     facts.settings.sort_by(|a, b| a.name.cmp(&b.name));
     if hidden > 0 {
         facts.notes.push(FactNote {
-            about: "settings".to_owned(),
+            about: "secrets".to_owned(),
             text: "the values of settings that may hold a secret are not kept".to_owned(),
             count: Some(hidden),
         });
@@ -256,8 +256,8 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
 
 fn relations(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, version: u32) {
     let room = RELATIONS_MAX.saturating_sub(facts.relations.len());
-    let with_bytes = |bytes| catalogue::relations(version, room, bytes);
-    let Some(rows) = with_or_without_sizes(facts, questions, database, "relations", with_bytes)
+    let question = |open| catalogue::relations(version, room, open);
+    let Some(rows) = with_or_without_locks(facts, questions, database, "relations", question)
     else {
         return;
     };
@@ -293,9 +293,8 @@ fn relations(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, v
 
 fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     let room = INDEXES_MAX.saturating_sub(facts.indexes.len());
-    let with_bytes = |bytes| catalogue::indexes(room, bytes);
-    let Some(rows) = with_or_without_sizes(facts, questions, database, "indexes", with_bytes)
-    else {
+    let question = |open| catalogue::indexes(room, open);
+    let Some(rows) = with_or_without_locks(facts, questions, database, "indexes", question) else {
         return;
     };
     let in_all: usize = rows
@@ -324,28 +323,36 @@ fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     }
 }
 
-/// Sizes need a lock on each relation, which somebody may hold: then it goes without them.
-fn with_or_without_sizes(
+/// Sizes and columns need a lock on each relation, which somebody may hold: then it goes without them.
+fn with_or_without_locks(
     facts: &mut Facts,
     questions: &mut Questions<'_>,
     database: &str,
     what: &str,
     question: impl Fn(bool) -> String,
 ) -> Option<Vec<Row>> {
-    let error = match ask(questions, &question(true)) {
-        Ok(rows) => return Some(rows),
-        Err(error) => error,
+    let rows = match ask(questions, &question(true)) {
+        Ok(rows) => rows,
+        // Somebody took a lock between the look at the locks and this.
+        Err(_) => match ask(questions, &question(false)) {
+            Ok(rows) => rows,
+            Err(error) => {
+                note(facts, what, refused(database, what, &error));
+                return None;
+            }
+        },
     };
-    match ask(questions, &question(false)) {
-        Ok(rows) => {
-            note(facts, "sizes", refused(database, "sizes", &error));
-            Some(rows)
-        }
-        Err(error) => {
-            note(facts, what, refused(database, what, &error));
-            None
-        }
+    let closed = rows.iter().filter(|row| at(row, 11) == "t").count();
+    if closed > 0 {
+        facts.notes.push(FactNote {
+            about: "sizes".to_owned(),
+            text: format!(
+                "sizes and columns of {what} of the database {database} that were locked are not known"
+            ),
+            count: Some(closed as u64),
+        });
     }
+    Some(rows)
 }
 
 fn left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {

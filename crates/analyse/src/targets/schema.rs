@@ -403,7 +403,9 @@ fn relation(one: &RelationFact, other: &RelationFact) -> Vec<Detail> {
         names.zip(relation.columns.iter().cloned()).collect()
     };
     let (was, is) = (columns(one), columns(other));
-    let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    // A relation that was locked shows none.
+    let known = !was.is_empty() && !is.is_empty();
+    let names: BTreeSet<&String> = was.keys().chain(is.keys()).filter(|_| known).collect();
     for name in names {
         if was.get(name) != is.get(name) {
             details.push(Detail {

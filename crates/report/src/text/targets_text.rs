@@ -32,7 +32,9 @@ pub(crate) fn lines(view: &TargetsView, style: TextStyle) -> Vec<String> {
     let invalid = invalid.map(|one| format!("invalid {}: {} on {}", one.side, one.name, one.table));
     found.push(("indexes", invalid.collect()));
     found.push(("sizes", view.sizes.iter().map(size).collect()));
-    let notes = view.notes.iter().map(|note| {
+    // That secrets are not kept is so on either side, always.
+    let notes = view.notes.iter().filter(|note| note.about != "secrets");
+    let notes = notes.map(|note| {
         let counted = note
             .count
             .map_or_else(String::new, |left| format!(" ({})", count(left)));
