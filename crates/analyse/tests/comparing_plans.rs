@@ -272,6 +272,20 @@ fn what_is_no_plan_is_said_to_be_none() {
     assert!(read_plan(&deep).is_err());
 }
 
+#[test]
+fn the_fuzzers_corpus_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/plan");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let data = std::fs::read(entry.unwrap().path()).unwrap();
+        let text = String::from_utf8_lossy(&data);
+        let (one, other) = text.split_once('\0').unwrap_or((&text, &text));
+        plan_laws::any_two(one, other);
+        seen += 1;
+    }
+    assert!(seen >= 7);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

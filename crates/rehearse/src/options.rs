@@ -16,7 +16,7 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 
-use asking::AskingArgs;
+use asking::{AskingArgs, ExplainArgs};
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs};
@@ -384,6 +384,9 @@ pub struct Compare {
     /// Show the values in messages of the server.
     #[arg(long)]
     pub show_literals: bool,
+    /// Plans that it asks for.
+    #[command(flatten)]
+    pub explain: ExplainArgs,
 }
 
 /// What makes the exit code of a comparison 1.

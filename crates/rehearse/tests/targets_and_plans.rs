@@ -282,6 +282,45 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     }
     assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "same");
 
+    // Asked at the comparison: the plans of what got slower or faster, on both as they are now.
+    let workload = directory.join("a.workload").display().to_string();
+    let (old_url, new_url) = (old.url("postgres"), new.url("postgres"));
+    let asking = [
+        "--explain",
+        "--before-target",
+        &old_url,
+        "--after-target",
+        &new_url,
+        "--workload",
+        &workload,
+    ];
+    let view = compared(&before, &settings, &asking);
+    let slower = plan(&view, BY_CUSTOMER);
+    // The index is gone there by now, and is still here.
+    assert_eq!(
+        slower["words"][0], "Seq Scan on orders → Bitmap Heap Scan using orders_customer on orders",
+        "{view}"
+    );
+    let other = directory.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(
+        other.join("b.log"),
+        "2026-03-01 09:00:00.001 UTC [9] LOG:  statement: SELECT 1\n",
+    )
+    .unwrap();
+    let (log, other) = (
+        other.join("b.log").display().to_string(),
+        other.join("b.workload").display().to_string(),
+    );
+    succeeds(&["capture", "log", &log, "--prefix", "%m [%p] ", "-o", &other]);
+    let mut wrong = vec!["compare", &before, &settings];
+    wrong.extend(asking);
+    wrong[8] = &other;
+    let refused = rehearse(&wrong);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("is not the workload of the run"), "{said}");
+
     // Without facts there is nothing to say, and without plans neither.
     let silent = replay(directory, &new, "silent.run", &["--no-facts"]);
     let view = compared(&newer, &silent, &[]);

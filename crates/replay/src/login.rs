@@ -33,6 +33,25 @@ pub struct LoginMap {
 }
 
 impl LoginMap {
+    /// The one that a run's options speak of ([`crate::Options::described`]).
+    pub fn of_described(described: &BTreeMap<String, String>) -> Self {
+        let mapped = |what: &str| -> BTreeMap<String, String> {
+            let all = described.iter();
+            all.filter_map(|(name, to)| {
+                let from = name.strip_prefix(what)?;
+                Some((from.to_owned(), to.clone()))
+            })
+            .collect()
+        };
+        LoginMap {
+            user: described.get("user").cloned(),
+            database: described.get("database").cloned(),
+            users: mapped("map_user "),
+            databases: mapped("map_database "),
+            set_role: described.contains_key("set_role"),
+        }
+    }
+
     /// What a session of this logged user and database says to the target. What the log did not
     /// know (empty) comes from the target's own user and database; a database that nobody names
     /// is that of the user's name, as for libpq.
@@ -96,6 +115,25 @@ mod tests {
         map.databases.insert("shop".to_owned(), "copy".to_owned());
         assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
         assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+    }
+
+    #[test]
+    fn a_runs_options_say_who_connected_where() {
+        let pair = |from: &str, to: &str| BTreeMap::from([(from.to_owned(), to.to_owned())]);
+        let logins = LoginMap {
+            user: Some("one".to_owned()),
+            database: Some("copy".to_owned()),
+            users: pair("app user", "app2"),
+            databases: pair("shop", "shop2"),
+            set_role: true,
+        };
+        for logins in [logins, LoginMap::default()] {
+            let options = crate::Options {
+                logins: logins.clone(),
+                ..crate::Options::default()
+            };
+            assert_eq!(LoginMap::of_described(&options.described()), logins);
+        }
     }
 
     #[test]

@@ -41,6 +41,13 @@ impl Bearing {
             "constraint_exclusion",
             "default_statistics_target",
         ];
+        const RESOURCES: [&str; 5] = [
+            "Resource Usage",
+            "Write-Ahead Log",
+            "Autovacuum",
+            "Vacuuming",
+            "Lock Management",
+        ];
         const PLACES: [&str; 20] = [
             "cluster_name",
             "config_file",
@@ -74,9 +81,7 @@ impl Bearing {
             || is_under("Query Tuning")
         {
             Bearing::Planner
-        } else if is_under("Resource Usage") || is_under("Write-Ahead Log") {
-            Bearing::Resources
-        } else if is_under("Autovacuum") || is_under("Vacuuming") || is_under("Lock Management") {
+        } else if RESOURCES.iter().any(|start| is_under(start)) {
             Bearing::Resources
         } else if is_under("Reporting and Logging")
             || is_under("Statistics")

@@ -33,6 +33,7 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let literals = literals(options.show_literals);
     let mut view = CompareView::new(&request.names(), &comparison, literals);
     known::put_into(&mut view, &request.before, &request.after, literals)?;
+    known::explain(&mut view, &request, &options.explain, literals)?;
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {

@@ -6,8 +6,18 @@ use std::path::PathBuf;
 use analyse::plan::statement_plans;
 use analyse::targets::compare_targets;
 use archive::ArchiveError;
+use clock::SystemClock;
+use observe::Example;
+use replay::{LoginMap, Target};
 use report::{CompareView, Literals, PlanChangeView, TargetNoteView, TargetsView};
-use run::{Facts, PlanFact, RunReader};
+use run::{Facts, PlanFact, RunReader, ServiceTime};
+use workload::Fingerprint;
+
+use crate::commands::asking::login_of;
+use crate::commands::compare::Request;
+use crate::ending::Failure;
+use crate::keys;
+use crate::options::asking::ExplainArgs;
 
 /// Puts targets and plans into the view, as far as both sides know them: of each side, the first run
 /// that does.
@@ -50,6 +60,82 @@ pub fn put_into(
         let (before, after) = (of(&before), of(&after));
         let found = statement_plans(before.as_ref(), after.as_ref());
         statement.plan = found.map(|found| PlanChangeView::new(&found, literals));
+    }
+    Ok(())
+}
+
+/// Asks both targets for the plans of the statements that got slower or faster, if that is wished, and
+/// puts them in the place of those that the runs know.
+///
+/// # Errors
+/// Where a target or the workload is of no use, or is not that of the runs.
+pub fn explain(
+    view: &mut CompareView,
+    request: &Request,
+    options: &ExplainArgs,
+    literals: Literals,
+) -> Result<(), Failure> {
+    let (Some(before), Some(after), Some(workload)) = (
+        &options.before_target,
+        &options.after_target,
+        &options.workload,
+    ) else {
+        return Ok(());
+    };
+    let reader = keys::open(workload)?;
+    let changed: Vec<(usize, Fingerprint)> = view
+        .statements
+        .iter()
+        .enumerate()
+        .filter(|(_, statement)| statement.service.measure.is_some())
+        .filter_map(|(place, statement)| {
+            let fingerprint = u64::from_str_radix(&statement.fingerprint, 16).ok()?;
+            Some((place, Fingerprint(fingerprint)))
+        })
+        .take(observe::PLANS_MAX)
+        .collect();
+    let wanted = changed
+        .iter()
+        .map(|(_, fingerprint)| *fingerprint)
+        .collect();
+    let mut examples = observe::examples(&reader, &wanted)?;
+    let wanted: Vec<(ServiceTime, Option<Example>)> = changed
+        .iter()
+        .map(|&(_, fingerprint)| {
+            let time = ServiceTime {
+                fingerprint,
+                service_ns: 0,
+                calls: 0,
+            };
+            (time, examples.remove(&fingerprint))
+        })
+        .collect();
+    let ask = |target: &str, runs: &[PathBuf]| -> Result<Vec<PlanFact>, Failure> {
+        let run = RunReader::open(runs.first().expect("a side has a run"))?;
+        // A run of a part of a workload has the part's id, and the name of the whole.
+        let (of, name) = (&run.info().workload, workload.display().to_string());
+        if of.id != reader.id() && of.name != name {
+            return Err(Failure::usage(format!(
+                "{} is not the workload of the run {}; give the one that was replayed, {}",
+                reader.path().display(),
+                run.path().display(),
+                of.name
+            )));
+        }
+        let target = Target::parse(target, |name| std::env::var(name).ok())?;
+        let logins = LoginMap::of_described(&run.info().options);
+        let login_of = |example: &Example| login_of(&target, &logins, example);
+        Ok(observe::plans(
+            &target,
+            &wanted,
+            &login_of,
+            &SystemClock::start(),
+        ))
+    };
+    let (before, after) = (ask(before, &request.before)?, ask(after, &request.after)?);
+    for ((place, _), (before, after)) in changed.iter().zip(before.iter().zip(&after)) {
+        let found = statement_plans(Some(before), Some(after));
+        view.statements[*place].plan = found.map(|found| PlanChangeView::new(&found, literals));
     }
     Ok(())
 }

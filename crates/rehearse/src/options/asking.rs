@@ -1,5 +1,7 @@
 //! What a replay asks its target beside the workload's statements.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// Facts and plans.
@@ -22,4 +24,23 @@ pub struct AskingArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub explain: Option<u32>,
+}
+
+/// Plans that a comparison asks for itself.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Plans")]
+pub struct ExplainArgs {
+    /// Ask both targets now for the plans (EXPLAIN, which carries nothing out) of statements that got
+    /// slower or faster, with the values of the workload's first execution of each.
+    #[arg(long, requires_all = ["before_target", "after_target", "workload"])]
+    pub explain: bool,
+    /// The server before the change, as --target of a replay.
+    #[arg(long, value_name = "URL", requires = "explain")]
+    pub before_target: Option<String>,
+    /// The server after the change.
+    #[arg(long, value_name = "URL", requires = "explain")]
+    pub after_target: Option<String>,
+    /// The workload of the runs.
+    #[arg(long, value_name = "NAME.workload", requires = "explain")]
+    pub workload: Option<PathBuf>,
 }

@@ -167,3 +167,86 @@ fn size(one: &SizeView) -> String {
     }
     format!("{}: {}", one.name, parts.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyse::targets::compare_targets;
+    use run::{DatabaseFact, FactNote, Facts, IndexFact, SettingFact};
+
+    const PLAIN: TextStyle = TextStyle {
+        width: 100,
+        colour: false,
+    };
+
+    fn facts(work_mem: &str, indexes: &[&str]) -> Facts {
+        let setting = |name: &str, value: &str, source: &str| SettingFact {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+            unit: (name == "work_mem").then(|| "kB".to_owned()),
+            source: source.to_owned(),
+            boot_value: Some("4096".to_owned()),
+            ..SettingFact::default()
+        };
+        let index = |name: &&str| IndexFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            table: "orders".to_owned(),
+            name: (*name).to_owned(),
+            definition: format!("CREATE INDEX {name} ON orders USING btree (\"{name}\")"),
+            valid: true,
+            ..IndexFact::default()
+        };
+        let note = |about: &str, text: &str| FactNote {
+            about: about.to_owned(),
+            text: text.to_owned(),
+            count: Some(3),
+        };
+        Facts {
+            settings: vec![
+                setting("port", work_mem, "command line"),
+                setting("work_mem", work_mem, "configuration file"),
+            ],
+            databases: vec![DatabaseFact {
+                name: "shop".to_owned(),
+                ..DatabaseFact::default()
+            }],
+            indexes: indexes.iter().map(index).collect(),
+            notes: vec![
+                note("target", "asked"),
+                note("secrets", "not kept"),
+                note("settings", "some may not be seen"),
+            ],
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn differences_are_told_and_many_are_counted() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let found = compare_targets(&facts("65536", &names), &facts("4096", &[]));
+        let text = lines(&TargetsView::new(&found), PLAIN).join("\n");
+        assert_eq!(
+            text,
+            "
+Targets, before → after
+  settings    work_mem 64MB → 4MB (configuration file)
+  indexes     only before: a on public.orders
+              only before: b on public.orders
+              only before: c on public.orders
+              only before: d on public.orders
+              and 2 more
+  unknown     before: some may not be seen (3)
+              after: some may not be seen (3)
+              and, as servers do: port"
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_targets_that_are_alike() {
+        let mut one = facts("4096", &["a"]);
+        one.notes.truncate(2);
+        let found = compare_targets(&one, &one);
+        assert_eq!(lines(&TargetsView::new(&found), PLAIN), [""; 0]);
+    }
+}

@@ -233,3 +233,93 @@ fn words_of(change: &PlanChange, literals: Literals) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyse::plan::statement_plans;
+    use run::{NoPlan, PlanFact, PlanOutcome};
+    use workload::{Fingerprint, Sqlstate};
+
+    fn fact(outcome: PlanOutcome) -> PlanFact {
+        PlanFact {
+            fingerprint: Fingerprint(1),
+            service_ns: 1,
+            calls: 1,
+            example: Some((2, 3)),
+            database: String::new(),
+            user: String::new(),
+            outcome,
+        }
+    }
+
+    fn planned(node: &str) -> PlanFact {
+        fact(PlanOutcome::Planned(format!("[{{\"Plan\": {{{node}}}}}]")))
+    }
+
+    fn view(before: &PlanFact, after: &PlanFact, literals: Literals) -> PlanChangeView {
+        PlanChangeView::new(
+            &statement_plans(Some(before), Some(after)).unwrap(),
+            literals,
+        )
+    }
+
+    const SCAN: &str = r#""Node Type": "Seq Scan", "Relation Name": "t", "Plan Rows": 5, "Filter": "(name = 'Jane'::text)""#;
+
+    #[test]
+    fn values_are_hidden_wherever_they_stand() {
+        let other = SCAN.replace("name =", "name <>");
+        let index = r#""Node Type": "Sort", "Sort Key": ["(name = 'Jane'::text)"], "Plans": [{"Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t", "Index Cond": "(name = 'Jane'::text)"}]"#;
+        let refused = fact(PlanOutcome::Refused {
+            sqlstate: Sqlstate(*b"22P02"),
+            message: "invalid input syntax for type integer: \"Jane\"".to_owned(),
+        });
+        for (before, after) in [
+            (planned(SCAN), planned(&other)),
+            (planned(SCAN), planned(index)),
+            (planned(index), planned(SCAN)),
+            (planned(SCAN), refused),
+        ] {
+            let hidden = serde_json::to_string(&view(&before, &after, Literals::Hidden)).unwrap();
+            assert!(!hidden.contains("Jane"), "{hidden}");
+            let shown = serde_json::to_string(&view(&before, &after, Literals::Shown)).unwrap();
+            assert!(shown.contains("Jane"), "{shown}");
+        }
+        let found = view(&planned(SCAN), &planned(&other), Literals::Hidden);
+        assert_eq!(found.verdict, "same");
+        assert_eq!(
+            found.words,
+            ["Seq Scan on t: Filter (name = $1::text) → (name <> $1::text)"]
+        );
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_it() {
+        let index = r#""Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t""#;
+        let line =
+            |before: &PlanFact, after: &PlanFact| view(before, after, Literals::Hidden).line();
+        assert_eq!(line(&planned(SCAN), &planned(SCAN)), "the same plan");
+        assert_eq!(
+            line(&planned(index), &planned(SCAN)),
+            "Index Scan using i on t → Seq Scan on t"
+        );
+        let utility = fact(PlanOutcome::Unasked(NoPlan::Utility));
+        assert_eq!(
+            line(&planned(SCAN), &utility),
+            "no plan after: this kind of statement has no plan"
+        );
+        let broken = fact(PlanOutcome::Planned("{".to_owned()));
+        assert!(
+            line(&broken, &utility).starts_with("no plan before: the server's answer is no JSON")
+        );
+        let one_sided = statement_plans(None, Some(&planned(SCAN))).unwrap();
+        let one_sided = PlanChangeView::new(&one_sided, Literals::Hidden);
+        assert_eq!(one_sided.verdict, "unknown");
+        assert_eq!(one_sided.after.steps[0].mark, "same");
+        assert_eq!(
+            (one_sided.after.session, one_sided.after.sequence),
+            (Some(2), Some(3))
+        );
+        assert!(statement_plans(None, None).is_none());
+    }
+}
