@@ -64,8 +64,8 @@ pub fn put_into(
     Ok(())
 }
 
-/// Asks both targets for the plans of the statements that got slower or faster, if that is wished, and
-/// puts them in the place of those that the runs know.
+/// Asks both targets for the plans of statements, those first that got slower or faster, if that is
+/// wished, and puts them in the place of those that the runs know.
 ///
 /// # Errors
 /// Where a target or the workload is of no use, or is not that of the runs.
@@ -83,23 +83,21 @@ pub fn explain(
         return Ok(());
     };
     let reader = keys::open(workload)?;
-    let changed: Vec<(usize, Fingerprint)> = view
+    let mut chosen: Vec<(usize, Fingerprint)> = view
         .statements
         .iter()
         .enumerate()
-        .filter(|(_, statement)| statement.service.measure.is_some())
         .filter_map(|(place, statement)| {
             let fingerprint = u64::from_str_radix(&statement.fingerprint, 16).ok()?;
             Some((place, Fingerprint(fingerprint)))
         })
-        .take(observe::PLANS_MAX)
         .collect();
-    let wanted = changed
-        .iter()
-        .map(|(_, fingerprint)| *fingerprint)
-        .collect();
+    // Those first of which a difference is known; the others in the order of what they add.
+    chosen.sort_by_key(|(place, _)| view.statements[*place].service.measure.is_none());
+    chosen.truncate(observe::PLANS_MAX);
+    let wanted = chosen.iter().map(|(_, fingerprint)| *fingerprint).collect();
     let mut examples = observe::examples(&reader, &wanted)?;
-    let wanted: Vec<(ServiceTime, Option<Example>)> = changed
+    let wanted: Vec<(ServiceTime, Option<Example>)> = chosen
         .iter()
         .map(|&(_, fingerprint)| {
             let time = ServiceTime {
@@ -133,7 +131,7 @@ pub fn explain(
         ))
     };
     let (before, after) = (ask(before, &request.before)?, ask(after, &request.after)?);
-    for ((place, _), (before, after)) in changed.iter().zip(before.iter().zip(&after)) {
+    for ((place, _), (before, after)) in chosen.iter().zip(before.iter().zip(&after)) {
         let found = statement_plans(Some(before), Some(after));
         view.statements[*place].plan = found.map(|found| PlanChangeView::new(&found, literals));
     }

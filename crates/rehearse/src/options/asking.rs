@@ -30,8 +30,8 @@ pub struct AskingArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Plans")]
 pub struct ExplainArgs {
-    /// Ask both targets now for the plans (EXPLAIN, which carries nothing out) of statements that got
-    /// slower or faster, with the values of the workload's first execution of each.
+    /// Ask both targets now for the plans (EXPLAIN, which carries nothing out) of up to 500 statements,
+    /// those first that got slower or faster, with the values of the workload's first execution of each.
     #[arg(long, requires_all = ["before_target", "after_target", "workload"])]
     pub explain: bool,
     /// The server before the change, as --target of a replay.
