@@ -5,7 +5,7 @@ pub mod capture;
 pub mod compare;
 pub mod inspect;
 pub mod key;
-mod known;
+pub mod known;
 pub mod mask;
 mod narration;
 mod part;
