@@ -275,13 +275,14 @@ pub(crate) fn ratios(
     let mut drawn: [Vec<f64>; MEASURES] = Default::default();
     let mut spreads = vec![[Spread::default(); MEASURES]; runs.len()];
     if request.intervals {
-        let tables: Vec<&[Weights]> = (0..runs.len())
-            .map(|run| draws.of(run, request.block_bits))
+        let mut tables: Vec<_> = (0..runs.len())
+            .map(|run| draws.of(run, request.block_bits).iter())
             .collect();
         let mut logs = vec![[None; MEASURES]; runs.len()];
-        for resample in 0..RESAMPLES {
-            for (at, run) in runs.iter().enumerate() {
-                logs[at] = estimates(run, &tables[at][resample], request.tail);
+        for _ in 0..RESAMPLES {
+            for (at, (run, table)) in runs.iter().zip(&mut tables).enumerate() {
+                let Some(weights) = table.next() else { break };
+                logs[at] = estimates(run, weights, request.tail);
                 for (spread, log) in spreads[at].iter_mut().zip(logs[at]) {
                     spread.add(log);
                 }

@@ -6,7 +6,9 @@
 //! - [`Summary::collect`]: how one run went, and [`DivergenceFinder`] beside it: where it did not do
 //!   what the capture did;
 //! - [`RunProfile::collect`] for each run of two sides, then [`compare()`]: what became slower,
-//!   faster, or failed, and how sure that is.
+//!   faster, or failed, and how sure that is;
+//! - [`targets::compare_targets`] and [`plan::compare_plans`]: what else is different between the
+//!   servers of two runs, and in how they carry a statement out.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -36,6 +38,7 @@ mod inspect;
 mod judgement;
 mod landmarks;
 mod over_time;
+pub mod plan;
 mod profile;
 pub mod quantile;
 mod random;
@@ -44,6 +47,7 @@ mod rows_change;
 mod series;
 mod slowest;
 mod summary;
+pub mod targets;
 mod timeline;
 mod tracked;
 mod trend;

@@ -17,7 +17,8 @@ use report::inspect_text::{self, InspectTextOptions};
 use report::{CompareView, InspectView, StatementOrder, compare_text};
 use workload::WorkloadReader;
 
-use crate::commands::{capture, compare, inspect, replay as replaying, sandbox};
+use crate::commands::asking::Asked;
+use crate::commands::{capture, compare, inspect, known, replay as replaying, sandbox};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::Demo;
@@ -126,7 +127,13 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
         ..compare::Request::default()
     };
     let comparison = compare::compare(&request)?;
-    let view = CompareView::new(&request.names(), &comparison, replaying::HIDDEN);
+    let mut view = CompareView::new(&request.names(), &comparison, replaying::HIDDEN);
+    known::put_into(
+        &mut view,
+        &request.before,
+        &request.after,
+        replaying::HIDDEN,
+    )?;
     terminal::say(&compare_text::render_text(&view, &terminal::style()));
     end(&directory, &comparison, started.elapsed());
     Ok(Ending::Done)
@@ -254,6 +261,10 @@ fn replay_from_snapshot(
         reader,
         &target,
         &Options::default(),
+        Asked {
+            facts: true,
+            plans: Some(observe::PLANS_MAX),
+        },
         output,
         interrupt,
         None,

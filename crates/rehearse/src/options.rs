@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
+pub mod asking;
 pub mod encrypting;
 pub mod masking;
 pub mod observing;
@@ -15,6 +16,7 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 
+use asking::{AskingArgs, ExplainArgs};
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs};
@@ -332,6 +334,9 @@ pub struct Replay {
     /// What is sent where the capture does not say.
     #[command(flatten)]
     pub sending: SendingArgs,
+    /// What its target is asked.
+    #[command(flatten)]
+    pub asking: AskingArgs,
     /// Which part of the workload.
     #[command(flatten)]
     pub part: PartArgs,
@@ -385,6 +390,9 @@ pub struct Compare {
     /// Files to write beside.
     #[command(flatten)]
     pub outputs: OutputArgs,
+    /// Plans that it asks for.
+    #[command(flatten)]
+    pub explain: ExplainArgs,
 }
 
 /// Files that a comparison is written to.

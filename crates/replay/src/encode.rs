@@ -18,7 +18,7 @@ use workload::{
 };
 
 use crate::job::{Action, Job, Messages, NamedStatement};
-use crate::login::LoginMap;
+use crate::login::{LoginMap, with_settings_of};
 use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
 use target::Target;
@@ -54,7 +54,7 @@ pub(crate) fn job(
             },
         ) => {
             let login = logins.login(target, user, database, application);
-            Action::Connect(Box::new(login.with_settings_of(particulars)))
+            Action::Connect(Box::new(with_settings_of(login, particulars)))
         }
         (Ok(_), EventKind::Cancel) => Action::Cancel,
         (Ok(_), EventKind::Disconnect) => Action::Disconnect,
@@ -98,9 +98,8 @@ pub(crate) fn resumed(
     target: &Target,
     logins: &LoginMap,
 ) -> Job {
-    let login = logins
-        .login(target, &left.user, &left.database, &left.application)
-        .with_settings_of(left.particulars.as_deref());
+    let login = logins.login(target, &left.user, &left.database, &left.application);
+    let login = with_settings_of(login, left.particulars.as_deref());
     let resumed = Resumed {
         login,
         held: left.held,

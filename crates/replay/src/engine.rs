@@ -177,6 +177,7 @@ pub fn replay(
         info.options.insert("resumed".to_owned(), earlier.name());
     }
     let mut writer = RunWriter::create(path, &info, reader.statements()?)?;
+    observer.beginning(&mut writer)?;
     let stopped_clock = match earlier {
         None => None,
         Some(earlier) => {
@@ -361,7 +362,7 @@ pub fn replay(
     tell(observer, &incidents);
     connectors.finish();
     worked?;
-    let writer = writer?;
+    let mut writer = writer?;
     let planned = planned?;
     if stop.load(Ordering::Relaxed) {
         info.status = RunStatus::Stopped;
@@ -376,6 +377,7 @@ pub fn replay(
         note("waits_for_commits", waits);
         note("let_go_before_commits", let_go);
     }
+    observer.ending(&mut writer)?;
     let before = earlier.map_or(0, Earlier::statements);
     let unplanned = statements.saturating_sub(planned.statements + before);
     Ok(writer.finish(info, unplanned)?)

@@ -4,37 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use target::Target;
-use workload::{Particulars, Setting};
+use workload::Particulars;
 
-/// What a session says when it connects.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Login {
-    /// The role.
-    pub user: Arc<str>,
-    /// The database.
-    pub database: Arc<str>,
-    /// `application_name`; empty: not said.
-    pub application: Arc<str>,
-    /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
-    pub role: Option<Arc<str>>,
-    /// Settings that go with the start-up, where a capture from the wire knew them.
-    pub settings: Arc<[Setting]>,
-}
+pub use target::login::Login;
 
-impl Login {
-    /// Whether a connection of the one can become one of the other.
-    pub(crate) fn is_same_role(&self, other: &Login) -> bool {
-        (&self.user, &self.database, &self.role, &self.settings)
-            == (&other.user, &other.database, &other.role, &other.settings)
+/// The same login, with the settings that its client sent.
+pub(crate) fn with_settings_of(mut login: Login, particulars: Option<&Particulars>) -> Login {
+    if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
+        login.settings = known.settings.as_slice().into();
     }
-
-    /// The same, with the settings that its client sent.
-    pub(crate) fn with_settings_of(mut self, particulars: Option<&Particulars>) -> Self {
-        if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
-            self.settings = known.settings.as_slice().into();
-        }
-        self
-    }
+    login
 }
 
 /// Changes to the logged users and databases.
@@ -54,6 +33,25 @@ pub struct LoginMap {
 }
 
 impl LoginMap {
+    /// The one that a run's options speak of ([`crate::Options::described`]).
+    pub fn of_described(described: &BTreeMap<String, String>) -> Self {
+        let mapped = |what: &str| -> BTreeMap<String, String> {
+            let all = described.iter();
+            all.filter_map(|(name, to)| {
+                let from = name.strip_prefix(what)?;
+                Some((from.to_owned(), to.clone()))
+            })
+            .collect()
+        };
+        LoginMap {
+            user: described.get("user").cloned(),
+            database: described.get("database").cloned(),
+            users: mapped("map_user "),
+            databases: mapped("map_database "),
+            set_role: described.contains_key("set_role"),
+        }
+    }
+
     /// What a session of this logged user and database says to the target. What the log did not
     /// know (empty) comes from the target's own user and database; a database that nobody names
     /// is that of the user's name, as for libpq.
@@ -117,6 +115,25 @@ mod tests {
         map.databases.insert("shop".to_owned(), "copy".to_owned());
         assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
         assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+    }
+
+    #[test]
+    fn a_runs_options_say_who_connected_where() {
+        let pair = |from: &str, to: &str| BTreeMap::from([(from.to_owned(), to.to_owned())]);
+        let logins = LoginMap {
+            user: Some("one".to_owned()),
+            database: Some("copy".to_owned()),
+            users: pair("app user", "app2"),
+            databases: pair("shop", "shop2"),
+            set_role: true,
+        };
+        for logins in [logins, LoginMap::default()] {
+            let options = crate::Options {
+                logins: logins.clone(),
+                ..crate::Options::default()
+            };
+            assert_eq!(LoginMap::of_described(&options.described()), logins);
+        }
     }
 
     #[test]

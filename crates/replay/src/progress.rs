@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use run::{ArchiveError, RunWriter};
+
 use crate::meter::{Happening, Meter};
 
 /// How far a replay is.
@@ -31,6 +33,22 @@ pub struct Snapshot {
 
 /// Watches a replay, on the thread that called it, about ten times a second.
 pub trait Observer {
+    /// Is given the run before the first connection is opened, for what else it is to keep.
+    ///
+    /// # Errors
+    /// Where that cannot be written: there is no replay then.
+    fn beginning(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
+        Ok(())
+    }
+
+    /// Is given the run when the last connection is closed, before it is finished.
+    ///
+    /// # Errors
+    /// Where it cannot be written; the run then stays unfinished.
+    fn ending(&mut self, _run: &mut RunWriter) -> Result<(), ArchiveError> {
+        Ok(())
+    }
+
     /// Is given the replay's meter before anything is sent; it can be read from any thread, and
     /// after the end.
     fn started(&mut self, _meter: &Arc<Meter>) {}

@@ -52,6 +52,7 @@ pub use view::latency::LatencyView;
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
 pub use view::message::Literals;
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
+pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};
 pub use view::proxy::{
     IncompleteView, ProxyStatusView, ProxyView, RecordingStatusView, RecordingView,
 };
@@ -61,3 +62,7 @@ pub use view::run_summary::{
 pub use view::settings::SettingsView;
 pub use view::slice::{SliceReasonView, SliceView};
 pub use view::sources::{GapView, LeftOutView, OverlapView, SourceView, SourcesView};
+pub use view::targets::{
+    DetailView, IndexView, InvalidIndexView, ObjectView, SettingSideView, SettingView, SizeView,
+    TargetNoteView, TargetsView,
+};

@@ -11,7 +11,8 @@ pub const KIND: &str = "run";
 /// 2: executions have the columns `captured_source` and `captured_line`, and the manifest names the
 /// sources; without them, as in format 1, no place is known.
 /// 3: executions have the columns `result_digest` and `captured_result_digest`.
-pub const FORMAT: u32 = 3;
+/// 4: there may be tables of what is known of the target, and of plans; without them nothing is.
+pub const FORMAT: u32 = 4;
 
 /// The manifest's own part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,11 +5,16 @@
 //! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range,
 //!   in the order in which they were done (or given up).
 //! - `statements.parquet`: every fingerprint with its normalised SQL.
+//! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the
+//!   [`Facts`] of its target, where they were asked for.
+//! - `plans.parquet`: a [`PlanFact`] for each statement whose plan was asked for.
 //!
 //! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
 //! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
 
 mod execution;
+mod facts;
+mod facts_table;
 mod format;
 mod reader;
 mod table;
@@ -18,6 +23,11 @@ mod writer;
 
 pub use archive::{ArchiveError, Unfinished};
 pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
+pub use facts::{
+    DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, PlanFact, PlanOutcome,
+    RelationFact, SettingFact,
+};
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
 pub use reader::RunReader;
+pub use tally::ServiceTime;
 pub use writer::{RunWriter, recover};

@@ -6,6 +6,8 @@ use archive::{Archive, ArchiveError};
 use workload::StatementText;
 
 use crate::execution::Execution;
+use crate::facts::{Facts, PlanFact};
+use crate::facts_table::{read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
 use crate::table::{EXECUTION, read_execution};
 
@@ -77,5 +79,23 @@ impl RunReader {
     {
         let table = self.archive.table("statements", StatementText::COLUMNS)?;
         Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
+    }
+
+    /// What is known of the target; `None` where it was not asked: left out, or a run of a format
+    /// before 4. Holds all of it.
+    ///
+    /// # Errors
+    /// Where a file cannot be read.
+    pub fn facts(&self) -> Result<Option<Facts>, ArchiveError> {
+        read_facts(&self.archive)
+    }
+
+    /// The plans of statements, those first that took most time; `None` where they were not asked
+    /// for.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn plans(&self) -> Result<Option<Vec<PlanFact>>, ArchiveError> {
+        read_plans(&self.archive)
     }
 }

@@ -1,6 +1,8 @@
 //! The counts that a run's manifest carries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+use workload::Fingerprint;
 
 use crate::execution::{Execution, Outcome, StatementKind};
 use crate::format::RunInfo;
@@ -16,9 +18,40 @@ pub(crate) struct Tally {
     last_done_ns: i64,
     last_due_ns: i64,
     last_sent_ns: i64,
+    /// Service time and calls, where they are asked for.
+    service: Option<HashMap<Fingerprint, (u64, u64)>>,
+}
+
+/// What a statement took in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceTime {
+    /// Which statement.
+    pub fingerprint: Fingerprint,
+    /// The sum of its service times (sent → done), in nanoseconds.
+    pub service_ns: u64,
+    /// How often it was done.
+    pub calls: u64,
 }
 
 impl Tally {
+    pub(crate) fn sum_up_service_times(&mut self) {
+        self.service.get_or_insert_default();
+    }
+
+    pub(crate) fn costliest(&self, count: usize) -> Vec<ServiceTime> {
+        let times = self.service.iter().flatten();
+        let mut times: Vec<ServiceTime> = times
+            .map(|(&fingerprint, &(service_ns, calls))| ServiceTime {
+                fingerprint,
+                service_ns,
+                calls,
+            })
+            .collect();
+        times.sort_by_key(|time| (u64::MAX - time.service_ns, time.fingerprint));
+        times.truncate(count);
+        times
+    }
+
     pub(crate) fn count(&mut self, execution: &Execution) {
         self.last_done_ns = self.last_done_ns.max(execution.done_ns.unwrap_or(0));
         if let Some(sent_ns) = execution.sent_ns {
@@ -35,7 +68,17 @@ impl Tally {
         }
         self.statements += 1;
         match &execution.outcome {
-            Outcome::Done => self.done += 1,
+            Outcome::Done => {
+                self.done += 1;
+                if let Some(times) = &mut self.service
+                    && let Some(fingerprint) = execution.fingerprint
+                    && let Some(service_ns) = execution.service_ns()
+                {
+                    let (sum_ns, calls) = times.entry(fingerprint).or_default();
+                    *sum_ns += u64::try_from(service_ns).unwrap_or(0);
+                    *calls += 1;
+                }
+            }
             Outcome::Failed(sqlstate) => add(&mut self.failed, sqlstate.as_str()),
             Outcome::Skipped(reason) => add(&mut self.skipped, reason.name()),
         }

@@ -9,9 +9,11 @@ use archive::{
 use workload::StatementText;
 
 use crate::execution::{Execution, SkipReason};
+use crate::facts::{Facts, PlanFact};
+use crate::facts_table::{TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::table::{EXECUTION, read_execution, write_execution};
-use crate::tally::Tally;
+use crate::tally::{ServiceTime, Tally};
 
 /// Rows in a part: a few minutes of a busy replay.
 const PARTS: TableOptions = TableOptions {
@@ -68,6 +70,35 @@ impl RunWriter {
         write_execution(&mut self.executions, execution)
     }
 
+    /// Keeps what was found of the target. It survives a kill of this process. Once at most.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn facts(&mut self, facts: &Facts) -> Result<(), ArchiveError> {
+        self.files.extend(write_facts(&self.archive, facts)?);
+        Ok(())
+    }
+
+    /// Keeps plans, in the order in which they are to be read. Once at most.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn plans(&mut self, plans: &[PlanFact]) -> Result<(), ArchiveError> {
+        self.files.extend(write_plans(&self.archive, plans)?);
+        Ok(())
+    }
+
+    /// Sums up service times by statement from now on, for [`Self::costliest`].
+    pub fn sum_up_service_times(&mut self) {
+        self.tally.sum_up_service_times();
+    }
+
+    /// The statements that took the most service time of those that were taken, the most first, up
+    /// to `count`. Empty where they were not summed up.
+    pub fn costliest(&self, count: usize) -> Vec<ServiceTime> {
+        self.tally.costliest(count)
+    }
+
     /// Makes sure that what was taken so far survives a kill of this process.
     ///
     /// # Errors
@@ -118,11 +149,8 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
             reason: format!("it was stopped before it began ({error})"),
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
-    let files = recover_tables(
-        partial,
-        &["executions", "statements"],
-        &archive::Keyring::default(),
-    )?;
+    let tables = [&["executions", "statements"], &TABLES[..]].concat();
+    let files = recover_tables(partial, &tables, &archive::Keyring::default())?;
     let paths = files
         .iter()
         .filter(|file| file.table == "executions")

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use run::{
-    Captured, Execution, Outcome, Place, RunInfo, RunReader, RunStatus, RunWriter, SkipReason,
-    StatementKind, TargetInfo, WorkloadRef,
+    Captured, DatabaseFact, Execution, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, Outcome,
+    Place, PlanFact, PlanOutcome, RelationFact, RunInfo, RunReader, RunStatus, RunWriter,
+    SettingFact, SkipReason, StatementKind, TargetInfo, WorkloadRef,
 };
 use workload::{Fingerprint, Sqlstate, StatementClass, StatementText, Unreplayable};
 
@@ -308,4 +309,184 @@ fn unlocked(partial: &Path) {
     }
     std::fs::remove_dir_all(partial).unwrap();
     std::fs::rename(&copy, partial).unwrap();
+}
+
+fn facts() -> Facts {
+    Facts {
+        settings: vec![
+            SettingFact {
+                name: "work_mem".to_owned(),
+                value: Some("4096".to_owned()),
+                unit: Some("kB".to_owned()),
+                category: "Resource Usage / Memory".to_owned(),
+                source: "default".to_owned(),
+                boot_value: Some("4096".to_owned()),
+                pending_restart: true,
+            },
+            SettingFact {
+                name: "primary_conninfo".to_owned(),
+                ..SettingFact::default()
+            },
+        ],
+        extensions: vec![ExtensionFact {
+            database: "shop".to_owned(),
+            name: "plpgsql".to_owned(),
+            version: "1.0".to_owned(),
+        }],
+        databases: vec![DatabaseFact {
+            name: "shop".to_owned(),
+            encoding: "UTF8".to_owned(),
+            collate: "C".to_owned(),
+            ctype: "C".to_owned(),
+            provider: Some("icu".to_owned()),
+            locale: Some("en-US".to_owned()),
+            collation_version: Some("153.80".to_owned()),
+            collation_version_now: Some("153.112".to_owned()),
+            bytes: Some(7),
+        }],
+        relations: vec![RelationFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            name: "orders".to_owned(),
+            kind: "table".to_owned(),
+            persistence: "permanent".to_owned(),
+            rows: Some(3),
+            bytes: None,
+            partition_of: Some("public.all".to_owned()),
+            partition_key: Some("RANGE (id)".to_owned()),
+            options: vec!["fillfactor=70".to_owned()],
+            column_names: vec!["id".to_owned(), "v".to_owned()],
+            columns: vec!["bigint not null".to_owned(), "text".to_owned()],
+        }],
+        indexes: vec![IndexFact {
+            database: "shop".to_owned(),
+            schema: "public".to_owned(),
+            table: "orders".to_owned(),
+            name: "orders_pkey".to_owned(),
+            definition: "CREATE UNIQUE INDEX orders_pkey ON public.orders USING btree (id)"
+                .to_owned(),
+            bytes: Some(8192),
+            valid: true,
+            ready: false,
+            unique: true,
+            primary: false,
+            tablespace: Some("fast".to_owned()),
+        }],
+        notes: vec![FactNote {
+            about: "relations".to_owned(),
+            text: "the smallest are left out".to_owned(),
+            count: Some(12),
+        }],
+    }
+}
+
+fn plans() -> Vec<PlanFact> {
+    let plan = |fingerprint, outcome| PlanFact {
+        fingerprint: workload::Fingerprint(fingerprint),
+        service_ns: 1_000,
+        calls: 3,
+        example: (fingerprint % 2 == 1).then_some((7, fingerprint)),
+        database: "shop".to_owned(),
+        user: "app".to_owned(),
+        outcome,
+    };
+    let refused = PlanOutcome::Refused {
+        sqlstate: Sqlstate(*b"42P01"),
+        message: "relation \"gone\" does not exist".to_owned(),
+    };
+    let mut plans = vec![
+        plan(1, PlanOutcome::Planned("[{}]".to_owned())),
+        plan(2, refused),
+    ];
+    plans.extend(NoPlan::ALL.map(|reason| plan(3, PlanOutcome::Unasked(reason))));
+    plans
+}
+
+#[test]
+fn what_is_known_of_the_target_comes_back_and_survives_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let begin = |name: &str| {
+        let path = directory.path().join(name);
+        let mut writer =
+            RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
+        writer.facts(&facts()).unwrap();
+        (path, writer)
+    };
+    let (path, mut writer) = begin("a.run");
+    writer.plans(&plans()).unwrap();
+    writer.finish(info(), 0).unwrap();
+    let reader = RunReader::open(&path).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.facts().unwrap(), Some(facts()));
+    assert_eq!(reader.plans().unwrap(), Some(plans()));
+
+    let (_, writer) = begin("b.run");
+    drop(writer);
+    let (path, _) = run::recover(&directory.path().join("b.run.partial")).unwrap();
+    let reader = RunReader::open(&path).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(reader.facts().unwrap(), Some(facts()));
+    assert_eq!(reader.plans().unwrap(), None);
+}
+
+#[test]
+fn a_run_that_was_not_asked_for_facts_has_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.run");
+    let writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
+    writer.finish(info(), 0).unwrap();
+    let reader = RunReader::open(&path).unwrap();
+    assert_eq!(
+        (reader.facts().unwrap(), reader.plans().unwrap()),
+        (None, None)
+    );
+}
+
+#[test]
+fn the_costliest_are_those_with_most_service_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.run");
+    let mut writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
+    let execution = |sequence, fingerprint, took_ns: i64, outcome| Execution {
+        session: 1,
+        sequence,
+        fingerprint: Some(workload::Fingerprint(fingerprint)),
+        kind: StatementKind::Simple,
+        outcome,
+        due_ns: 0,
+        sent_ns: Some(10),
+        first_byte_ns: None,
+        done_ns: Some(10 + took_ns),
+        session_lag_ns: 0,
+        rows: 5,
+        bytes: 0,
+        digest: None,
+        message: None,
+        captured: Captured::default(),
+    };
+    writer
+        .execution(&execution(0, 1, 900, Outcome::Done))
+        .unwrap();
+    assert!(writer.costliest(9).is_empty(), "nobody asked");
+    writer.sum_up_service_times();
+    let failed = Outcome::Failed(Sqlstate(*b"22012"));
+    for (sequence, (fingerprint, took_ns, outcome)) in [
+        (1, 5, Outcome::Done),
+        (2, 40, Outcome::Done),
+        (1, 50, Outcome::Done),
+        (3, 9_000, failed),
+        (4, 1, Outcome::Done),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let one = execution(1 + sequence as u64, fingerprint, took_ns, outcome);
+        writer.execution(&one).unwrap();
+    }
+    let found = writer.costliest(2);
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (one.fingerprint.0, one.service_ns, one.calls))
+        .collect();
+    assert_eq!(found, [(1, 55, 2), (2, 40, 1)]);
 }

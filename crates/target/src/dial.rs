@@ -285,6 +285,20 @@ impl Channel {
         self.tls.as_deref()
     }
 
+    /// Gives it a new time limit from now on.
+    pub fn limit(&mut self, time: Duration) {
+        self.socket.limit(Deadline(Instant::now() + time));
+    }
+
+    /// Sends the last bytes and the end of TLS, as far as that still goes.
+    pub fn say_goodbye(&mut self, bytes: &[u8]) {
+        let _ = self.write_all(bytes);
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+        }
+        let _ = self.flush();
+    }
+
     /// The bare socket, not blocking any more, and the TLS on it, whose handshake is done.
     ///
     /// # Errors

@@ -2,14 +2,16 @@
 //! where libpq looks: the service file, the environment, then libpq's defaults.
 //!
 //! Who drives: whoever connects to a server that its user names: a replay to its target, the proxy
-//! to its upstream. [`dial`] is the way there up to the first message, [`tls`] what is trusted.
-//! Deliberately absent: authentication, and what is said to the server.
+//! to its upstream. [`dial`] is the way there up to the first message, [`tls`] what is trusted,
+//! [`login`] start-up and authentication, and questions of our own, asked one after the other.
+//! Deliberately absent: what a workload says to the server, and anything that does not block.
 //!
 //! Source: PostgreSQL documentation, 34.1.1 (connection strings), 34.15 (environment), 34.16
 //! (password file), 34.17 (service file). What of it is not done is refused, never ignored
 //! (`parameters.rs`).
 
 pub mod dial;
+pub mod login;
 mod parameters;
 mod parse;
 mod passfile;

@@ -136,6 +136,21 @@ impl Fingerprinter {
     }
 }
 
+/// Whether a text has several statements in it, as far as its tokens tell. The bodies of SQL functions
+/// (`BEGIN ATOMIC … END`) count as several.
+pub fn holds_several(sql: &str) -> bool {
+    let mut ended = false;
+    for token in Lexer::new(sql) {
+        match token {
+            Token::Comment { .. } => {}
+            Token::Symbol { start, .. } if sql.as_bytes()[start] == b';' => ended = true,
+            _ if ended => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Puts a blank between two tokens where there was white space, unless the first already ends in
 /// what needs none.
 fn space(out: &mut String, spaced: bool, next: u8) {
@@ -372,6 +387,22 @@ mod tests {
             "select a - $1, a-$2 from t"
         );
         assert_ne!(normal("select a - 1"), normal("select a + 1"));
+    }
+
+    #[test]
+    fn several_statements_are_known_by_what_stands_behind_a_semicolon() {
+        for several in ["select 1; select 2", "begin;commit;", ";select 1;;x"] {
+            assert!(holds_several(several), "{several}");
+        }
+        for one in [
+            "select ';' ;",
+            "select 1 -- ; x",
+            "",
+            ";",
+            "select $$;x$$; /* ; */",
+        ] {
+            assert!(!holds_several(one), "{one}");
+        }
     }
 
     #[test]

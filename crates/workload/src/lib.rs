@@ -36,7 +36,7 @@ mod writer;
 pub use archive::{ArchiveError, Identity, KeyError, Keyring, Recipient, Unfinished};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
-pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify};
+pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several};
 pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};

@@ -48,7 +48,7 @@ fn calls_of(statement: u64, truth: &Truth) -> u64 {
     }
     match statement {
         CHANGED => 1_200,
-        _ if statement % 50 == 0 => 1_200,
+        _ if statement.is_multiple_of(50) => 1_200,
         _ => 60 + (statement * 7) % 200,
     }
 }

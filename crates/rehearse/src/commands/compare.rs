@@ -10,6 +10,7 @@ use archive::ArchiveError;
 use report::{CompareView, RunNames, compare_markdown, compare_text, junit, to_json};
 use run::RunReader;
 
+use crate::commands::known;
 use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
 use crate::options::{Compare, OutputArgs};
@@ -36,11 +37,10 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let printed = printed(options)?;
     let outputs = outputs::begin(&options.outputs.files())?;
     let comparison = compare(&request)?;
-    let mut view = CompareView::new(
-        &request.names(),
-        &comparison,
-        literals(options.show_literals),
-    );
+    let literals = literals(options.show_literals);
+    let mut view = CompareView::new(&request.names(), &comparison, literals);
+    known::put_into(&mut view, &request.before, &request.after, literals)?;
+    known::explain(&mut view, &request, &options.explain, literals)?;
     view.ask(&conditions, &comparison);
     for output in outputs {
         let content = match output.form() {

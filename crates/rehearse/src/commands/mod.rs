@@ -1,9 +1,11 @@
 //! One command a file: what was typed becomes what the engines take, and what they give is shown.
 
+pub mod asking;
 pub mod capture;
 pub mod compare;
 pub mod inspect;
 pub mod key;
+pub mod known;
 pub mod mask;
 mod narration;
 mod part;

@@ -8,9 +8,10 @@ use clock::{Clock, Factor, Speed, SystemClock, duration_text};
 use indicatif::{ProgressBar, ProgressStyle};
 use replay::{Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, Snapshot, Target};
 use report::{DryRunSkippedView, DryRunView, Literals, dry_run_text, to_json};
-use run::{RunInfo, RunStatus, SkipReason};
-use workload::WorkloadReader;
+use run::{RunInfo, RunStatus, RunWriter, SkipReason};
+use workload::{ArchiveError, WorkloadReader};
 
+use crate::commands::asking::{Asked, Asking};
 use crate::commands::narration::{Line, Narrator};
 use crate::commands::part::part;
 use crate::commands::summary;
@@ -68,7 +69,11 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         terminal::note(&format!("Metrics are at http://{address}/metrics."));
     }
     let (reader, metrics) = (&part.reader, metrics.as_ref());
-    let info = replay_with_progress(reader, &target, &engine, output, &interrupt, metrics)?;
+    let asked = Asked {
+        facts: !options.asking.no_facts,
+        plans: options.asking.explain.map(|most| most as usize),
+    };
+    let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, metrics)?;
     summary::show(
         output,
         options.json,
@@ -230,6 +235,7 @@ pub fn replay_with_progress(
     reader: &WorkloadReader,
     target: &Target,
     engine: &Options,
+    asked: Asked,
     output: &Path,
     interrupt: &Interrupt,
     metrics: Option<&MetricsServer>,
@@ -284,6 +290,13 @@ pub fn replay_with_progress(
         engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
     let mut progress = Progress::new(is_timed.then_some(span_ns), statements, interrupt.clone());
     progress.metrics = metrics;
+    progress.asking = Some(Asking {
+        asked,
+        reader,
+        target: engine.prepared(target),
+        logins: &engine.logins,
+        clock: clock.clone(),
+    });
     let result = replay::replay(
         reader,
         target,
@@ -345,6 +358,7 @@ struct Progress<'m> {
     bar: ProgressBar,
     narrator: Narrator,
     metrics: Option<&'m MetricsServer>,
+    asking: Option<Asking<'m>>,
     interrupt: Interrupt,
     told_stop: bool,
     /// What the replay takes if it keeps pace; `None` where that is not known before.
@@ -370,6 +384,7 @@ impl Progress<'_> {
             bar,
             narrator: Narrator::new(log::level()),
             metrics: None,
+            asking: None,
             interrupt,
             told_stop: false,
             span_ns,
@@ -396,6 +411,22 @@ impl Observer for Progress<'_> {
     fn happened(&mut self, happenings: &[Happening], left_out: u64) {
         let lines = self.narrator.happened(happenings, left_out);
         self.tell(&lines);
+    }
+
+    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.asking
+            .as_ref()
+            .map_or(Ok(()), |asking| asking.begin(run))
+    }
+
+    fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        match &self.asking {
+            Some(asking) if !self.interrupt.is_asked() => {
+                self.bar.set_message("asking for plans");
+                self.bar.suspend(|| asking.end(run))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn progress(&mut self, now: &Snapshot) {

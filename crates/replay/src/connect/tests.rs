@@ -47,7 +47,7 @@ fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {
             settings: Default::default(),
         };
         let mut connection = dialer.connect(&login).unwrap();
-        assert_eq!(connection.place.encrypted, mode == "require");
+        assert_eq!(connection.place.is_encrypted(), mode == "require");
         let mut query = Vec::new();
         let sql = b"SELECT pg_sleep(300)";
         Query { sql }.encode(&mut query).unwrap();

@@ -5,6 +5,7 @@ use crate::text::condition_text;
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::targets_text;
 use crate::view::compare::{
     CautionView, CompareView, ErrorChangeView, RowsChangeView, RunSideView, StatementCompareView,
     TimesView,
@@ -34,6 +35,9 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     lines.extend(errors(view, *style));
     lines.extend(rows(view, *style));
     lines.extend(condition_text::lines(&view.conditions, *style));
+    if let Some(targets) = &view.targets {
+        lines.extend(targets_text::lines(targets, *style));
+    }
     lines.push(String::new());
     lines.extend(legend(view, *style));
     lines.push(String::new());
@@ -242,6 +246,15 @@ struct Entry {
     ratio: String,
     name: String,
     numbers: [String; 6],
+    plan: Option<String>,
+}
+
+/// What became of a statement's plan, where that is worth a line.
+fn plan_line(statement: &StatementCompareView) -> Option<String> {
+    let plan = statement.plan.as_ref()?;
+    let changed = plan.verdict == "changed";
+    let asked = plan.verdict == "same" && statement.service.measure.is_some();
+    (changed || asked).then(|| plan.line())
 }
 
 fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
@@ -259,12 +272,11 @@ fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
     for statement in &shown {
         let name = name_of(statement);
         let calls = Some((statement.calls_before, statement.calls_after));
-        entries.push(Entry::of(
-            name,
-            &statement.service,
-            calls,
-            statement.captured.as_ref(),
-        ));
+        let entry = Entry::of(name, &statement.service, calls, statement.captured.as_ref());
+        entries.push(Entry {
+            plan: plan_line(statement),
+            ..entry
+        });
     }
 
     let mut firsts = Table::new(&[Align::Left, Align::Left]);
@@ -290,8 +302,13 @@ fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
         let name = one_line(&entry.name, style.columns().saturating_sub(left + 2));
         lines.push(format!("{painted}{blanks}  {name}"));
         lines.push(format!("    {second}"));
+        if let Some(plan) = &entry.plan {
+            let plan = one_line(plan, style.columns().saturating_sub(10));
+            lines.push(format!("    plan: {plan}"));
+        }
     }
     lines.extend(others(view, &shown));
+    lines.extend(other_plans(view, &shown));
     lines
 }
 
@@ -310,6 +327,21 @@ fn picked(statements: &[StatementCompareView]) -> Vec<&StatementCompareView> {
     ranked.truncate(interesting.clamp(STATEMENTS_MIN, STATEMENTS_MAX));
     ranked.sort_unstable();
     ranked.into_iter().map(|at| &statements[at]).collect()
+}
+
+/// Plans that changed of statements that are not shown.
+fn other_plans(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
+    let changed = |one: &&StatementCompareView| {
+        let plan = one.plan.as_ref();
+        plan.is_some_and(|plan| plan.verdict == "changed")
+    };
+    let all = view.statements.iter().filter(changed).count();
+    let rest = all - shown.iter().copied().filter(changed).count();
+    (rest > 0).then(|| {
+        let have = if rest == 1 { "has" } else { "have" };
+        let statements = counted(rest as u64, "other statement");
+        format!("{statements} {have} another plan")
+    })
 }
 
 fn others(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
@@ -341,6 +373,7 @@ impl Entry {
             ratio: "ratio [95 %]".to_owned(),
             name: "statement".to_owned(),
             numbers: ["added", "calls", "p50", "p95", "p99", "captured p50"].map(String::from),
+            plan: None,
         }
     }
 
@@ -394,6 +427,7 @@ impl Entry {
                 of(|latency| latency.p99_us),
                 captured.map_or_else(|| "–".to_owned(), |latency| duration(latency.p50_us)),
             ],
+            plan: None,
         }
     }
 }

@@ -14,6 +14,8 @@ use serde::Serialize;
 use crate::view::condition::ConditionView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
+use crate::view::plan::PlanChangeView;
+use crate::view::targets::TargetsView;
 pub use details::{
     CompareOverTimeView, DetailsView, SlowExecutionView, StretchTimesView, StretchView,
 };
@@ -77,6 +79,8 @@ pub struct CompareView {
     pub rows: Vec<RowsChangeView>,
     /// What came of the conditions of `--fail-on`, in their order.
     pub conditions: Vec<ConditionView>,
+    /// The targets side by side; `null` where a run does not know its own.
+    pub targets: Option<TargetsView>,
 }
 
 /// A statement with other numbers of rows in one run than in the other.
@@ -211,6 +215,8 @@ pub struct StatementCompareView {
     pub captured: Option<LatencyView>,
     /// For a reader who opens it; of the 5,000 statements with the most time.
     pub details: Option<DetailsView>,
+    /// Its plans; `null` where no run asked for them.
+    pub plan: Option<PlanChangeView>,
 }
 
 /// What is odd about how a statement's times came.
@@ -283,6 +289,7 @@ impl CompareView {
             digests_compared: comparison.rows.digests,
             rows: comparison.rows.changes.iter().map(rows).collect(),
             conditions: Vec::new(),
+            targets: None,
         }
     }
 
@@ -391,6 +398,7 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         skipped_after: statement.skipped_after,
         captured: statement.captured.map(LatencyView::from),
         details: statement.details.as_ref().map(DetailsView::from),
+        plan: None,
     }
 }
 

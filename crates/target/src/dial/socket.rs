@@ -53,6 +53,10 @@ impl Socket {
         Ok(Socket { stream, deadline })
     }
 
+    pub(super) fn limit(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+
     /// The bare socket, not blocking any more.
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         Ok(match self.stream {

@@ -1,39 +1,51 @@
-//! The conversation from the first message to the first ReadyForQuery, and the questions behind
-//! it: who the client is, and what the server is.
+//! The conversation from the first message to the first ReadyForQuery, and what the server is:
+//! who the client is. The questions behind it are asked in `asking.rs`.
 
 use std::io::{Read, Write};
 
 use pgwire::backend::Authentication;
-use pgwire::frontend::{PasswordMessage, Query, SaslInitialResponse, SaslResponse, startup};
+use pgwire::frontend::{PasswordMessage, SaslInitialResponse, SaslResponse, startup};
 use pgwire::{PROTOCOL_3_0, backend, next_frame};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{
     ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
 };
-use workload::Sqlstate;
 
-use super::{ConnectError, Dialer, Failure, Known, NO_PASSWORD, NO_POSTGRESQL, Row};
-use crate::login::Login;
-use target::dial::{Channel, is_timeout};
-use target::tls::end_point;
-use target::{Binding, Method, Server, SessionAttributes};
+use super::{Dialer, Failure, Known, Login, LoginError, NO_PASSWORD, NO_POSTGRESQL};
+use crate::dial::{Channel, is_timeout};
+use crate::tls::end_point;
+use crate::{Binding, Method, Server, SessionAttributes};
 
 /// Start-up answers are small; a server that sends more is none.
 const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct StartUp<'a> {
     dialer: &'a Dialer,
-    server: Server,
-    channel: Channel,
+    pub(super) server: Server,
+    pub(super) channel: Channel,
     unread: Vec<u8>,
-    out: Vec<u8>,
-    known: Known,
+    pub(super) out: Vec<u8>,
+    pub(super) known: Known,
+    /// The connection is gone.
+    pub(super) over: bool,
 }
 
 /// A message of the server's, copied out of the buffer.
-struct Reply {
-    tag: u8,
-    body: Vec<u8>,
+pub(super) struct Reply {
+    pub(super) tag: u8,
+    pub(super) body: Vec<u8>,
+}
+
+/// The server's refusal, if that is what it is.
+pub(super) fn refusal(reply: &Reply) -> Option<LoginError> {
+    match backend::Message::decode(reply.tag, &reply.body) {
+        Ok(backend::Message::ErrorResponse(error)) => {
+            let sqlstate = error.sqlstate().unwrap_or(NO_POSTGRESQL);
+            let message = error.message().unwrap_or_default();
+            Some(LoginError::new(sqlstate, message))
+        }
+        _ => None,
+    }
 }
 
 impl<'a> StartUp<'a> {
@@ -45,6 +57,7 @@ impl<'a> StartUp<'a> {
             unread: Vec::new(),
             out: Vec::new(),
             known: Known::default(),
+            over: false,
         }
     }
 
@@ -78,12 +91,12 @@ impl<'a> StartUp<'a> {
             parameters.push((b"options", options.as_bytes()));
         }
         startup::encode(PROTOCOL_3_0, parameters, &mut self.out)
-            .map_err(|error| ConnectError::new(NO_POSTGRESQL, error.to_string()))?;
+            .map_err(|error| LoginError::new(NO_POSTGRESQL, error.to_string()))?;
         self.send()
     }
 
-    fn violated(&self, reason: impl std::fmt::Display) -> ConnectError {
-        ConnectError::new(
+    fn violated(&self, reason: impl std::fmt::Display) -> LoginError {
+        LoginError::new(
             NO_POSTGRESQL,
             format!("{} does not answer like PostgreSQL: {reason}", self.server),
         )
@@ -97,7 +110,7 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    fn send(&mut self) -> Result<(), Failure> {
+    pub(super) fn send(&mut self) -> Result<(), Failure> {
         let result = self
             .channel
             .write_all(&self.out)
@@ -108,9 +121,18 @@ impl<'a> StartUp<'a> {
 
     /// The next message; the server's refusal as an error, notices left out.
     fn receive(&mut self) -> Result<Reply, Failure> {
+        let reply = self.receive_any(STARTUP_MESSAGE_BYTES_MAX)?;
+        match refusal(&reply) {
+            Some(error) => Err(error.into()),
+            None => Ok(reply),
+        }
+    }
+
+    /// The next message, notices left out.
+    pub(super) fn receive_any(&mut self, bytes_max: usize) -> Result<Reply, Failure> {
         loop {
-            let frame = next_frame(&self.unread, STARTUP_MESSAGE_BYTES_MAX)
-                .map_err(|error| self.violated(error))?;
+            let frame =
+                next_frame(&self.unread, bytes_max).map_err(|error| self.violated(error))?;
             if let Some(frame) = frame {
                 let reply = Reply {
                     tag: frame.tag,
@@ -119,17 +141,12 @@ impl<'a> StartUp<'a> {
                 let taken = frame.message_bytes();
                 self.unread.drain(..taken);
                 match backend::Message::decode(reply.tag, &reply.body) {
-                    Ok(backend::Message::ErrorResponse(error)) => {
-                        let sqlstate = error.sqlstate().map_or(NO_POSTGRESQL, Sqlstate);
-                        let message = error.message().unwrap_or_default();
-                        return Err(ConnectError::new(sqlstate, message).into());
-                    }
                     Ok(backend::Message::NoticeResponse(_)) => continue,
                     Ok(_) => return Ok(reply),
                     Err(error) => return Err(self.violated(error).into()),
                 }
             }
-            let mut buffer = [0; 4096];
+            let mut buffer = [0; 16_384];
             let read = self
                 .channel
                 .read(&mut buffer)
@@ -236,7 +253,7 @@ impl<'a> StartUp<'a> {
                     proved = true;
                 }
                 _ => {
-                    return Err(ConnectError::new(
+                    return Err(LoginError::new(
                         NO_PASSWORD,
                         format!(
                             "{} asks for an authentication that replay cannot do (GSSAPI or SSPI); allow scram-sha-256 for role \"{}\" in pg_hba.conf",
@@ -264,7 +281,7 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    fn check_binding(&self, is_bound: bool, method: Method) -> Result<(), ConnectError> {
+    fn check_binding(&self, is_bound: bool, method: Method) -> Result<(), LoginError> {
         if is_bound || self.dialer.target.security.binding != Binding::Require {
             return Ok(());
         }
@@ -273,7 +290,7 @@ impl<'a> StartUp<'a> {
             (_, Method::Scram) => "its server or its certificate does not allow it".to_owned(),
             (_, method) => format!("the server asks for {}", method.name()),
         };
-        Err(ConnectError::new(
+        Err(LoginError::new(
             NO_PASSWORD,
             format!(
                 "{} cannot be authenticated with channel binding (channel_binding=require): {why}; use TLS and scram-sha-256, or channel_binding=prefer",
@@ -282,9 +299,9 @@ impl<'a> StartUp<'a> {
         ))
     }
 
-    fn check_method(&self, method: Method) -> Result<(), ConnectError> {
+    fn check_method(&self, method: Method) -> Result<(), LoginError> {
         match &self.dialer.target.security.methods {
-            Some(allowed) if !allowed.contains(&method) => Err(ConnectError::new(
+            Some(allowed) if !allowed.contains(&method) => Err(LoginError::new(
                 NO_PASSWORD,
                 format!(
                     "{} asks for the authentication {}, which require_auth does not allow",
@@ -296,7 +313,7 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    fn password(&self, login: &Login) -> Result<String, ConnectError> {
+    fn password(&self, login: &Login) -> Result<String, LoginError> {
         let target = &self.dialer.target;
         if let Some(password) = target.password_for(&self.server, &login.user, &login.database) {
             return Ok(password);
@@ -308,7 +325,7 @@ impl<'a> StartUp<'a> {
             }
             _ => String::new(),
         };
-        Err(ConnectError::new(
+        Err(LoginError::new(
             NO_PASSWORD,
             format!(
                 "the server asks for the password of role \"{}\" and none was given{unused}; put it into PGPASSWORD or the password file, or give --password-from",
@@ -320,7 +337,7 @@ impl<'a> StartUp<'a> {
     fn send_password(&mut self, password: &[u8]) -> Result<(), Failure> {
         PasswordMessage { password }
             .encode(&mut self.out)
-            .map_err(|error| ConnectError::new(NO_PASSWORD, error.to_string()))?;
+            .map_err(|error| LoginError::new(NO_PASSWORD, error.to_string()))?;
         self.send()
     }
 
@@ -375,7 +392,7 @@ impl<'a> StartUp<'a> {
     pub(super) fn become_role(&mut self, role: &str) -> Result<(), Failure> {
         let sql = format!("SET ROLE \"{}\"", role.replace('"', "\"\""));
         self.ask(&sql).map(|_| ()).map_err(|failure| Failure {
-            error: ConnectError::new(
+            error: LoginError::new(
                 failure.error.sqlstate,
                 format!(
                     "the role \"{role}\" cannot be set after the login: {}; GRANT it to the login's role, or leave --set-role out",
@@ -389,36 +406,11 @@ impl<'a> StartUp<'a> {
 
     /// The first value of the answer to a statement.
     fn ask(&mut self, sql: &str) -> Result<String, Failure> {
-        let rows = self.ask_for_rows(sql)?;
+        let rows = self.question(sql)?;
         let first = rows
             .into_iter()
             .next()
             .and_then(|row| row.into_iter().next());
         Ok(first.flatten().unwrap_or_default())
-    }
-
-    /// Sends a statement as a simple query; its rows, each a text or NULL a column.
-    pub(super) fn ask_for_rows(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
-        Query {
-            sql: sql.as_bytes(),
-        }
-        .encode(&mut self.out)
-        .map_err(|error| ConnectError::new(NO_POSTGRESQL, error.to_string()))?;
-        self.send()?;
-        let mut rows = Vec::new();
-        loop {
-            let reply = self.receive()?;
-            match backend::Message::decode(reply.tag, &reply.body) {
-                Ok(backend::Message::ReadyForQuery(_)) => return Ok(rows),
-                Ok(backend::Message::DataRow(row)) => {
-                    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-                    rows.push(row.columns.iter().map(|value| value.map(text)).collect());
-                }
-                Ok(backend::Message::ParameterStatus(status)) => {
-                    self.known.parameter(status.name, status.value);
-                }
-                _ => {}
-            }
-        }
     }
 }

@@ -1,0 +1,150 @@
+//! Reads `EXPLAIN (FORMAT JSON)` of PostgreSQL 10 to 18.
+//!
+//! What is not known is passed over: versions and extensions add keys and kinds of step, and a plan
+//! with a new one is still a plan. What must be there is a `Plan` with a `Node Type`.
+//!
+//! Source: `ExplainNode` in `explain.c` of these versions.
+
+use serde_json::{Map, Value};
+
+use super::node::{Condition, Plan, PlanNode};
+
+/// Why a plan cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanError {
+    /// It is no JSON, or deeper than is read: some 60 steps below one another.
+    NoJson,
+    /// It is JSON, and no plan.
+    NoPlan,
+}
+
+impl PlanError {
+    /// In words.
+    pub fn explanation(&self) -> &'static str {
+        match self {
+            PlanError::NoJson => "the server's answer is no JSON, or a plan too deep to be read",
+            PlanError::NoPlan => "the server's answer is no plan",
+        }
+    }
+}
+
+/// What a step may filter, join, sort or group by, in this order.
+const CONDITIONS: [&str; 17] = [
+    "Index Cond",
+    "Recheck Cond",
+    "TID Cond",
+    "Order By",
+    "Hash Cond",
+    "Merge Cond",
+    "Join Filter",
+    "One-Time Filter",
+    "Filter",
+    "Run Condition",
+    "Sort Key",
+    "Presorted Key",
+    "Group Key",
+    "Cache Key",
+    "Conflict Resolution",
+    "Conflict Arbiter Indexes",
+    "Conflict Filter",
+];
+
+/// Names of what a step reads, where it is no table.
+const RELATIONS: [&str; 5] = [
+    "Relation Name",
+    "Function Name",
+    "Table Function Name",
+    "CTE Name",
+    "Tuplestore Name",
+];
+
+/// Reads a plan.
+///
+/// # Errors
+/// Where the text is none.
+pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
+    let value: Value = serde_json::from_str(text).map_err(|_| PlanError::NoJson)?;
+    // A list of the plans of a text's statements, of which there is one.
+    let top = match &value {
+        Value::Array(plans) => plans.first(),
+        other => Some(other),
+    };
+    let top = top.and_then(Value::as_object).ok_or(PlanError::NoPlan)?;
+    let root = top
+        .get("Plan")
+        .and_then(Value::as_object)
+        .and_then(node)
+        .ok_or(PlanError::NoPlan)?;
+    let settings = top.get("Settings").and_then(Value::as_object);
+    Ok(Plan {
+        root,
+        settings: settings
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), words(value)))
+            .collect(),
+        jit: top.contains_key("JIT"),
+    })
+}
+
+fn node(fields: &Map<String, Value>) -> Option<PlanNode> {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+    let number = |name: &str| fields.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let count = |name: &str| fields.get(name).and_then(Value::as_u64);
+    let flag = |name: &str| fields.get(name).and_then(Value::as_bool) == Some(true);
+    let mut conditions: Vec<Condition> = CONDITIONS
+        .iter()
+        .filter_map(|label| {
+            Some(Condition {
+                label: (*label).to_owned(),
+                text: words(fields.get(*label)?),
+            })
+        })
+        .collect();
+    // GROUPING SETS, CUBE, ROLLUP: lists of lists.
+    if let Some(sets) = fields.get("Grouping Sets") {
+        conditions.push(Condition {
+            label: "Grouping Sets".to_owned(),
+            text: words(sets),
+        });
+    }
+    let children = fields.get("Plans").and_then(Value::as_array);
+    Some(PlanNode {
+        kind: text("Node Type")?,
+        relationship: text("Parent Relationship").unwrap_or_default(),
+        relation: RELATIONS.iter().find_map(|name| text(name)),
+        alias: text("Alias"),
+        index: text("Index Name"),
+        join: text("Join Type"),
+        strategy: text("Strategy"),
+        partial: text("Partial Mode").filter(|mode| mode != "Simple"),
+        operation: text("Operation"),
+        backward: text("Scan Direction").as_deref() == Some("Backward"),
+        parallel: flag("Parallel Aware"),
+        workers: count("Workers Planned"),
+        removed: count("Subplans Removed").unwrap_or(0),
+        disabled: flag("Disabled"),
+        cost: number("Total Cost"),
+        rows: number("Plan Rows"),
+        conditions,
+        children: children
+            .into_iter()
+            .flatten()
+            .filter_map(|child| node(child.as_object()?))
+            .collect(),
+    })
+}
+
+/// A value as one would say it: lists with commas.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(name, value)| format!("{name}: {}", words(value)));
+            fields.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    }
+}

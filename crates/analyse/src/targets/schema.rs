@@ -1,0 +1,468 @@
+//! Extensions, relations, indexes and sizes that differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use run::{ExtensionFact, Facts, IndexFact, RelationFact};
+
+use crate::caution::Side;
+
+/// Sizes and estimates that differ by more than this factor are named.
+pub const SIZE_FACTOR: f64 = 2.0;
+/// No smaller difference of rows is.
+const ROWS_MIN: u64 = 1_000;
+/// No smaller difference of sizes is, in bytes.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// On which sides something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// On both, and not the same.
+    Both,
+    /// Before only.
+    Before,
+    /// After only.
+    After,
+}
+
+impl Presence {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Presence::Both => "differs",
+            Presence::Before => "only before",
+            Presence::After => "only after",
+        }
+    }
+}
+
+/// One thing that is not the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detail {
+    /// What.
+    pub what: String,
+    /// Before; `None` where there is none.
+    pub before: Option<String>,
+    /// After.
+    pub after: Option<String>,
+}
+
+/// A table, an extension or a database that is not the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectDifference {
+    /// Its database.
+    pub database: String,
+    /// Its name; with its schema where it has one.
+    pub name: String,
+    /// On which side it is.
+    pub presence: Presence,
+    /// What differs, where it is on both.
+    pub details: Vec<Detail>,
+}
+
+/// An index that is not the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexDifference {
+    /// Its database.
+    pub database: String,
+    /// Its table, with the schema.
+    pub table: String,
+    /// Its name; before, where it has two.
+    pub name: String,
+    /// Its name after, where the same index is called otherwise there.
+    pub renamed: Option<String>,
+    /// On which side it is.
+    pub presence: Presence,
+    /// `CREATE INDEX …`, of the side that has it, or before.
+    pub definition: String,
+    /// What differs, where it is on both.
+    pub details: Vec<Detail>,
+}
+
+/// An index that queries may not use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidIndex {
+    /// On which side.
+    pub side: Side,
+    /// Its database.
+    pub database: String,
+    /// Its table, with the schema.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+    /// Whether writes keep it up to date all the same.
+    pub ready: bool,
+}
+
+/// A table or an index of another size, or with other estimates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SizeDifference {
+    /// Its database.
+    pub database: String,
+    /// Its name, with the schema.
+    pub name: String,
+    /// It is an index.
+    pub index: bool,
+    /// Estimated rows, before and after; `None`: never analysed.
+    pub rows: [Option<u64>; 2],
+    /// Bytes, before and after, where they are known.
+    pub bytes: [Option<u64>; 2],
+}
+
+impl SizeDifference {
+    /// The greater one of its two factors.
+    pub fn factor(&self) -> f64 {
+        factor(self.rows, 1).max(factor(self.bytes, 1))
+    }
+
+    /// Whether statistics are missing on one side only.
+    pub fn is_unanalysed(&self) -> bool {
+        !self.index && self.rows[0].is_some() != self.rows[1].is_some()
+    }
+}
+
+/// How many times the one is the other; 1 where either is not known, or they differ by less.
+fn factor([one, other]: [Option<u64>; 2], least: u64) -> f64 {
+    match (one, other) {
+        (Some(one), Some(other)) if one.abs_diff(other) >= least => {
+            let (one, other) = (one.max(1) as f64, other.max(1) as f64);
+            (one / other).max(other / one)
+        }
+        _ => 1.0,
+    }
+}
+
+/// Two databases that correspond.
+pub(super) struct Pair<'f> {
+    pub(super) before: &'f Facts,
+    pub(super) after: &'f Facts,
+    pub(super) names: [&'f str; 2],
+    pub(super) shown: &'f str,
+}
+
+impl<'f> Pair<'f> {
+    /// Whether each side has all of these: so that what is not there is missing.
+    fn complete(&self, about: &str) -> [bool; 2] {
+        [self.before, self.after].map(|facts| !facts.notes.iter().any(|note| note.about == about))
+    }
+
+    /// What is on which side, by key.
+    fn both<T, K: Ord>(
+        &self,
+        all: impl Fn(&'f Facts) -> &'f [T],
+        database: impl Fn(&T) -> &str,
+        key: impl Fn(&'f T) -> K,
+    ) -> BTreeMap<K, [Option<&'f T>; 2]> {
+        let mut both: BTreeMap<K, [Option<&'f T>; 2]> = BTreeMap::new();
+        for (side, facts) in [self.before, self.after].into_iter().enumerate() {
+            for one in all(facts) {
+                if database(one) == self.names[side] {
+                    both.entry(key(one)).or_default()[side] = Some(one);
+                }
+            }
+        }
+        both
+    }
+
+    pub(super) fn extensions(&self) -> Vec<ObjectDifference> {
+        let complete = self.complete("extensions");
+        let both = self.both::<ExtensionFact, _>(
+            |facts| &facts.extensions,
+            |one| &one.database,
+            |one| one.name.clone(),
+        );
+        self.objects(both, complete, |one, other| {
+            let mut details = Vec::new();
+            differ(&mut details, "version", &one.version, &other.version);
+            details
+        })
+    }
+
+    pub(super) fn relations(&self) -> Vec<ObjectDifference> {
+        let complete = self.complete("relations");
+        self.objects(self.both_relations(), complete, relation)
+    }
+
+    fn both_relations(&self) -> BTreeMap<String, [Option<&'f RelationFact>; 2]> {
+        self.both::<RelationFact, _>(
+            |facts| &facts.relations,
+            |one| &one.database,
+            |one| format!("{}.{}", one.schema, one.name),
+        )
+    }
+
+    fn both_indexes(&self) -> BTreeMap<String, [Option<&'f IndexFact>; 2]> {
+        self.both::<IndexFact, _>(
+            |facts| &facts.indexes,
+            |one| &one.database,
+            |one| format!("{}.{}", one.schema, one.name),
+        )
+    }
+
+    fn objects<T>(
+        &self,
+        both: BTreeMap<String, [Option<&T>; 2]>,
+        complete: [bool; 2],
+        details: impl Fn(&T, &T) -> Vec<Detail>,
+    ) -> Vec<ObjectDifference> {
+        let found = both.into_iter().filter_map(|(name, sides)| {
+            let (presence, details) = match sides {
+                [Some(one), Some(other)] => (Presence::Both, details(one, other)),
+                [Some(_), None] if complete[1] => (Presence::Before, Vec::new()),
+                [None, Some(_)] if complete[0] => (Presence::After, Vec::new()),
+                _ => return None,
+            };
+            (presence != Presence::Both || !details.is_empty()).then(|| ObjectDifference {
+                database: self.shown.to_owned(),
+                name,
+                presence,
+                details,
+            })
+        });
+        found.collect()
+    }
+
+    pub(super) fn indexes(&self) -> Vec<IndexDifference> {
+        let complete = self.complete("indexes");
+        let both = self.both_indexes();
+        // What is only there under another name.
+        let mut after_only: BTreeMap<String, Vec<&IndexFact>> = BTreeMap::new();
+        for sides in both.values() {
+            if let [None, Some(index)] = sides {
+                after_only
+                    .entry(without_name(&index.definition))
+                    .or_default()
+                    .push(index);
+            }
+        }
+        let mut renamed = BTreeSet::new();
+        let mut found = Vec::new();
+        for sides in both.values() {
+            let difference = match *sides {
+                [Some(one), Some(other)] => {
+                    let mut details = Vec::new();
+                    differ(
+                        &mut details,
+                        "definition",
+                        &one.definition,
+                        &other.definition,
+                    );
+                    differ(&mut details, "primary key", &one.primary, &other.primary);
+                    let tablespace = |index: &IndexFact| {
+                        index
+                            .tablespace
+                            .clone()
+                            .unwrap_or_else(|| "the default one".to_owned())
+                    };
+                    differ(
+                        &mut details,
+                        "tablespace",
+                        &tablespace(one),
+                        &tablespace(other),
+                    );
+                    if details.is_empty() {
+                        continue;
+                    }
+                    self.index(one, Presence::Both, details)
+                }
+                [Some(one), None] => {
+                    let same = after_only.get_mut(&without_name(&one.definition));
+                    match same.and_then(Vec::pop) {
+                        Some(other) => {
+                            renamed.insert(format!("{}.{}", other.schema, other.name));
+                            let mut difference = self.index(one, Presence::Both, Vec::new());
+                            difference.renamed = Some(other.name.clone());
+                            difference
+                        }
+                        None if complete[1] => self.index(one, Presence::Before, Vec::new()),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            found.push(difference);
+        }
+        for (name, sides) in &both {
+            if let [None, Some(other)] = *sides
+                && complete[0]
+                && !renamed.contains(name)
+            {
+                found.push(self.index(other, Presence::After, Vec::new()));
+            }
+        }
+        found
+    }
+
+    fn index(
+        &self,
+        index: &IndexFact,
+        presence: Presence,
+        details: Vec<Detail>,
+    ) -> IndexDifference {
+        IndexDifference {
+            database: self.shown.to_owned(),
+            table: format!("{}.{}", index.schema, index.table),
+            name: index.name.clone(),
+            renamed: None,
+            presence,
+            definition: index.definition.clone(),
+            details,
+        }
+    }
+
+    pub(super) fn sizes(&self) -> Vec<SizeDifference> {
+        let relations = self
+            .both_relations()
+            .into_iter()
+            .filter_map(|(name, sides)| {
+                let [Some(one), Some(other)] = sides else {
+                    return None;
+                };
+                // What has no rows of its own has none to estimate.
+                let (one_rows, other_rows) = match one.kind.as_str() {
+                    "table" | "materialized view" => (one.rows, other.rows),
+                    _ => (None, None),
+                };
+                Some(SizeDifference {
+                    database: self.shown.to_owned(),
+                    name,
+                    index: false,
+                    rows: [one_rows, other_rows],
+                    bytes: [one.bytes, other.bytes],
+                })
+            });
+        let indexes = self.both_indexes().into_iter().filter_map(|(name, sides)| {
+            let [Some(one), Some(other)] = sides else {
+                return None;
+            };
+            Some(SizeDifference {
+                database: self.shown.to_owned(),
+                name,
+                index: true,
+                rows: [None, None],
+                bytes: [one.bytes, other.bytes],
+            })
+        });
+        let notable = |one: &SizeDifference| {
+            let some = one
+                .bytes
+                .iter()
+                .any(|bytes| bytes.is_none_or(|bytes| bytes > 0));
+            factor(one.rows, ROWS_MIN) > SIZE_FACTOR
+                || factor(one.bytes, BYTES_MIN) > SIZE_FACTOR
+                || one.is_unanalysed() && some
+        };
+        relations.chain(indexes).filter(notable).collect()
+    }
+}
+
+/// The indexes of a side that queries may not use.
+pub(super) fn invalid(side: Side, facts: &Facts) -> Vec<InvalidIndex> {
+    let invalid = facts.indexes.iter().filter(|index| !index.valid);
+    invalid
+        .map(|index| InvalidIndex {
+            side,
+            database: index.database.clone(),
+            table: format!("{}.{}", index.schema, index.table),
+            name: index.name.clone(),
+            ready: index.ready,
+        })
+        .collect()
+}
+
+fn differ<T: PartialEq + ToString>(details: &mut Vec<Detail>, what: &str, was: &T, is: &T) {
+    if was != is {
+        details.push(Detail {
+            what: what.to_owned(),
+            before: Some(was.to_string()),
+            after: Some(is.to_string()),
+        });
+    }
+}
+
+fn relation(one: &RelationFact, other: &RelationFact) -> Vec<Detail> {
+    let mut details = Vec::new();
+    differ(&mut details, "kind", &one.kind, &other.kind);
+    differ(
+        &mut details,
+        "persistence",
+        &one.persistence,
+        &other.persistence,
+    );
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+    let part_of = |relation: &RelationFact| or_none(&relation.partition_of);
+    differ(&mut details, "partition of", &part_of(one), &part_of(other));
+    let key = |relation: &RelationFact| or_none(&relation.partition_key);
+    differ(&mut details, "partitioned by", &key(one), &key(other));
+    let options = |relation: &RelationFact| match relation.options.is_empty() {
+        true => "none".to_owned(),
+        false => relation.options.join(", "),
+    };
+    differ(&mut details, "options", &options(one), &options(other));
+    let columns = |relation: &RelationFact| -> BTreeMap<String, String> {
+        let names = relation.column_names.iter().cloned();
+        names.zip(relation.columns.iter().cloned()).collect()
+    };
+    let (was, is) = (columns(one), columns(other));
+    // A relation that was locked shows none.
+    let known = !was.is_empty() && !is.is_empty();
+    let names: BTreeSet<&String> = was.keys().chain(is.keys()).filter(|_| known).collect();
+    for name in names {
+        if was.get(name) != is.get(name) {
+            details.push(Detail {
+                what: format!("column {name}"),
+                before: was.get(name).cloned(),
+                after: is.get(name).cloned(),
+            });
+        }
+    }
+    details
+}
+
+/// The definition of an index without its name: `CREATE UNIQUE INDEX … ON …`.
+fn without_name(definition: &str) -> String {
+    let Some((head, rest)) = definition.split_once(" INDEX ") else {
+        return definition.to_owned();
+    };
+    let name_ends = match rest.strip_prefix('"') {
+        // A quote within the name is doubled.
+        Some(quoted) => {
+            let mut ends = None;
+            let mut characters = quoted.char_indices().peekable();
+            while let Some((at, character)) = characters.next() {
+                if character == '"' && characters.next_if(|(_, next)| *next == '"').is_none() {
+                    ends = Some(at + 2);
+                    break;
+                }
+            }
+            ends
+        }
+        None => rest.find(' '),
+    };
+    let rest = name_ends.and_then(|end| rest.get(end..)).unwrap_or(rest);
+    format!("{head} INDEX{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_compared_without_names() {
+        for (one, other) in [
+            (
+                "CREATE INDEX a ON public.t USING btree (x)",
+                "CREATE INDEX b_2 ON public.t USING btree (x)",
+            ),
+            (
+                "CREATE UNIQUE INDEX \"a \"\" ON b\" ON public.t USING btree (x)",
+                "CREATE UNIQUE INDEX c ON public.t USING btree (x)",
+            ),
+        ] {
+            assert_eq!(without_name(one), without_name(other));
+        }
+        assert_ne!(
+            without_name("CREATE INDEX a ON t USING btree (x)"),
+            without_name("CREATE UNIQUE INDEX a ON t USING btree (x)")
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! What the target is asked beside the workload's statements: facts before the first, plans behind the
+//! last.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use clock::Clock;
+use observe::Example;
+use replay::{LoginMap, Target};
+use run::{NoPlan, PlanFact, PlanOutcome, RunWriter};
+use target::login::Login;
+use workload::{ArchiveError, WorkloadReader};
+
+use crate::terminal;
+
+/// What is to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Facts, before the first statement.
+    pub facts: bool,
+    /// Plans at the end, of so many statements.
+    pub plans: Option<usize>,
+}
+
+/// Asks a target, as the sessions of a replay log in there.
+pub struct Asking<'a> {
+    pub asked: Asked,
+    pub reader: &'a WorkloadReader,
+    pub target: Target,
+    pub logins: &'a LoginMap,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Asking<'_> {
+    /// Before the first statement.
+    ///
+    /// # Errors
+    /// Where the workload cannot be read or the run not be written.
+    pub fn begin(&self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        if self.asked.plans.is_some() {
+            run.sum_up_service_times();
+        }
+        if self.asked.facts {
+            let facts = observe::facts(&self.target, &self.all_logins()?, &*self.clock);
+            run.facts(&facts)?;
+        }
+        Ok(())
+    }
+
+    /// Behind the last one.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn end(&self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        let Some(most) = self.asked.plans else {
+            return Ok(());
+        };
+        let costliest = run.costliest(most);
+        let wanted: HashSet<_> = costliest.iter().map(|one| one.fingerprint).collect();
+        // The run is worth more than its plans: it is finished without them.
+        let mut examples = match observe::examples(self.reader, &wanted) {
+            Ok(examples) => examples,
+            Err(error) => {
+                terminal::note(&format!("There are no plans: {error}."));
+                return Ok(());
+            }
+        };
+        let wanted: Vec<_> = costliest
+            .into_iter()
+            .map(|time| {
+                let example = examples.remove(&time.fingerprint);
+                (time, example)
+            })
+            .collect();
+        let login_of = |example: &Example| login_of(&self.target, self.logins, example);
+        let plans = observe::plans(&self.target, &wanted, &login_of, &*self.clock);
+        terminal::note(&told(&plans));
+        run.plans(&plans)
+    }
+
+    /// Each login once, those first whose sessions have the most statements.
+    fn all_logins(&self) -> Result<Vec<Login>, ArchiveError> {
+        let mut statements: HashMap<Login, u64> = HashMap::new();
+        for session in self.reader.sessions()? {
+            let session = session?;
+            let login = self
+                .logins
+                .login(&self.target, &session.user, &session.database, "");
+            *statements.entry(login).or_default() += session.statements;
+        }
+        let mut logins: Vec<(Login, u64)> = statements.into_iter().collect();
+        logins.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
+        Ok(logins.into_iter().map(|(login, _)| login).collect())
+    }
+}
+
+/// As the session of an example logs in at the target.
+pub fn login_of(target: &Target, logins: &LoginMap, example: &Example) -> Login {
+    let mut login = logins.login(target, &example.user, &example.database, "");
+    login.settings = example.settings.clone();
+    login
+}
+
+/// What came of asking for plans, in a line.
+pub fn told(plans: &[PlanFact]) -> String {
+    let mut without: BTreeMap<&str, u64> = BTreeMap::new();
+    for plan in plans {
+        let why = match &plan.outcome {
+            PlanOutcome::Planned(_) => continue,
+            PlanOutcome::Refused { .. } => "refused by the server",
+            PlanOutcome::Unasked(NoPlan::Utility) => "of a kind without one",
+            PlanOutcome::Unasked(NoPlan::SeveralStatements) => "in one text with others",
+            PlanOutcome::Unasked(NoPlan::NoExample) => "without an example",
+            PlanOutcome::Unasked(NoPlan::OutOfTime) => "out of time",
+            PlanOutcome::Unasked(NoPlan::NoConnection) => "without a connection",
+        };
+        *without.entry(why).or_default() += 1;
+    }
+    let reasons: Vec<String> = without
+        .iter()
+        .map(|(why, count)| format!("{count} {why}"))
+        .collect();
+    let planned = plans.len() as u64 - without.values().sum::<u64>();
+    match reasons.is_empty() {
+        true => format!("Plans: of {planned} statements."),
+        false => format!(
+            "Plans: of {planned} of {} statements ({}).",
+            plans.len(),
+            reasons.join(", ")
+        ),
+    }
+}

@@ -1,0 +1,355 @@
+//! What a replay finds out about its target, through the command line and on real servers: settings and
+//! an index that changed, a newer major version, and the plans that came of it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use postgres::{Client, NoTls};
+use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+
+fn rehearse(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments);
+    for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
+        command.env_remove(variable);
+    }
+    command.output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const SCHEMA: &str = "
+    CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL, note text NOT NULL);
+    INSERT INTO orders SELECT n, n % 1000, repeat('x', 90) FROM generate_series(1, 30000) n;
+    CREATE INDEX orders_customer ON orders (customer);
+    CREATE TABLE parts (id int, of int);
+    INSERT INTO parts SELECT n, n % 100 FROM generate_series(1, 3000) n;
+    VACUUM ANALYZE";
+
+const BY_CUSTOMER: &str = "select id, note from orders where customer = $1";
+
+fn server(major: u16) -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: Some(major),
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    run(&endpoint, SCHEMA);
+    (sandbox, endpoint)
+}
+
+/// Statements one by one, since some do not go into a transaction.
+fn run(endpoint: &Endpoint, sql: &str) {
+    let mut client = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
+    for statement in sql.split(';') {
+        client.batch_execute(statement).unwrap();
+    }
+}
+
+/// Two sessions: by an index, by values in the text, several in one text, what has no plan, and what
+/// fails.
+fn workload(directory: &Path) -> String {
+    let mut log = String::new();
+    let mut at = 0;
+    let mut line = |pid: u32, what: &str| {
+        at += 2;
+        writeln!(
+            log,
+            "2026-03-01 09:00:{:02}.{:03} UTC [{pid}] {what}",
+            at / 1_000,
+            at % 1_000
+        )
+        .unwrap();
+    };
+    for pid in [100, 101] {
+        line(
+            pid,
+            "LOG:  connection authorized: user=postgres database=postgres",
+        );
+    }
+    for round in 1..=30 {
+        for pid in [100, 101] {
+            line(
+                pid,
+                "LOG:  execute s1: SELECT id, note FROM orders WHERE customer = $1",
+            );
+            line(pid, &format!("DETAIL:  parameters: $1 = '{round}'"));
+            line(
+                pid,
+                &format!(
+                    "LOG:  statement: SELECT count(*) FROM parts p JOIN parts q ON p.id = q.of WHERE q.id < {round}00"
+                ),
+            );
+            line(pid, "LOG:  statement: SELECT 1; SELECT 2");
+            line(pid, "LOG:  statement: SET work_mem = '8MB'");
+            line(pid, "LOG:  statement: SELECT 'hush' FROM nowhere");
+        }
+    }
+    let from = directory.join("a.log").display().to_string();
+    std::fs::write(&from, log).unwrap();
+    let workload = directory.join("a.workload").display().to_string();
+    succeeds(&[
+        "capture", "log", &from, "--prefix", "%m [%p] ", "-o", &workload,
+    ]);
+    workload
+}
+
+/// Replays into a run of this name.
+fn replay(directory: &Path, endpoint: &Endpoint, name: &str, options: &[&str]) -> String {
+    let run = directory.join(name).display().to_string();
+    let workload = directory.join("a.workload").display().to_string();
+    let url = endpoint.url("postgres");
+    let mut all = vec![
+        "replay", &workload, "--target", &url, "-o", &run, "--speed", "max",
+    ];
+    all.extend(options);
+    succeeds(&all);
+    run
+}
+
+fn compared(before: &str, after: &str, options: &[&str]) -> Value {
+    let mut all = vec!["compare", before, after, "--json"];
+    all.extend(options);
+    serde_json::from_str(&succeeds(&all)).unwrap()
+}
+
+fn plan<'v>(view: &'v Value, sql: &str) -> &'v Value {
+    let statements = view["statements"].as_array().unwrap();
+    let found = statements.iter().find(|one| one["sql"] == sql);
+    &found.unwrap_or_else(|| panic!("no {sql}"))["plan"]
+}
+
+/// The names of a list in the targets.
+fn names(view: &Value, list: &str) -> Vec<String> {
+    let all = view["targets"][list].as_array().unwrap();
+    let name = |one: &Value| one["name"].as_str().unwrap().to_owned();
+    all.iter().map(name).collect()
+}
+
+#[test]
+fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path();
+    workload(directory);
+    let (_old_server, old) = server(13);
+    let before = replay(directory, &old, "before.run", &["--explain"]);
+    let again = replay(
+        directory,
+        &old,
+        "again.run",
+        &["--explain=40", "--read-only"],
+    );
+
+    // The same server: nothing, but that one was kept from writing.
+    let view = compared(&before, &again, &[]);
+    assert_eq!(names(&view, "settings"), ["default_transaction_read_only"]);
+    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "same");
+    assert_eq!(plan(&view, BY_CUSTOMER)["words"], serde_json::json!([]));
+
+    run(
+        &old,
+        "ALTER SYSTEM SET random_page_cost = 400; ALTER SYSTEM SET work_mem = '64kB'; SELECT pg_reload_conf()",
+    );
+    let settings = replay(directory, &old, "settings.run", &["--explain"]);
+    let view = compared(&before, &settings, &[]);
+    assert_eq!(names(&view, "settings"), ["random_page_cost", "work_mem"]);
+    let work_mem = &view["targets"]["settings"][1];
+    assert_eq!(work_mem["bearing"], "planner");
+    assert_eq!(work_mem["before"]["value"], "4MB");
+    assert_eq!(work_mem["before"]["default"], true);
+    assert_eq!(work_mem["after"]["value"], "64kB");
+    assert_eq!(work_mem["after"]["source"], "configuration file");
+    assert_eq!(names(&view, "indexes"), [""; 0]);
+    let changed = plan(&view, BY_CUSTOMER);
+    assert_eq!(changed["verdict"], "changed");
+    assert_eq!(
+        changed["words"],
+        serde_json::json!([
+            "Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders",
+            "random_page_cost: the default → 400",
+            "work_mem: the default → 64kB"
+        ])
+    );
+    assert_eq!(
+        changed["indexes_gone"],
+        serde_json::json!(["orders_customer"])
+    );
+    // Which execution it was, and without its values.
+    assert_eq!(
+        (
+            &changed["before"]["session"],
+            &changed["before"]["sequence"]
+        ),
+        (&0.into(), &1.into())
+    );
+    assert_eq!(
+        changed["after"]["steps"][0]["conditions"][0],
+        "Filter: (customer = $1)"
+    );
+    let shown = compared(&before, &settings, &["--show-literals"]);
+    let filter = &plan(&shown, BY_CUSTOMER)["after"]["steps"][0]["conditions"][0];
+    assert_eq!(filter, "Filter: (customer = 1)");
+    // What has no plan says why.
+    for (sql, why) in [
+        ("select $1; select $2", "the server plans one at a time"),
+        ("set work_mem = $1", "no plan"),
+    ] {
+        let missing = plan(&view, sql)["before"]["missing"].as_str().unwrap();
+        assert!(missing.contains(why), "{missing}");
+        assert_eq!(plan(&view, sql)["verdict"], "unknown");
+    }
+    let text = succeeds(&["compare", &before, &settings]);
+    assert!(
+        text.contains(
+            "plan: Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("random_page_cost 4 → 400 (default → configuration file)"),
+        "{text}"
+    );
+
+    run(
+        &old,
+        "ALTER SYSTEM RESET ALL; SELECT pg_reload_conf(); DROP INDEX orders_customer; \
+         CREATE INDEX again ON parts (of); ALTER TABLE parts ADD weight numeric",
+    );
+    let index = replay(directory, &old, "index.run", &["--explain"]);
+    let view = compared(&before, &index, &[]);
+    assert_eq!(names(&view, "settings"), [""; 0]);
+    let found: Vec<_> = view["targets"]["indexes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            (
+                one["name"].as_str().unwrap(),
+                one["presence"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [("orders_customer", "only before"), ("again", "only after")]
+    );
+    assert_eq!(
+        view["targets"]["relations"][0]["details"][0],
+        serde_json::json!({"what": "column weight", "before": null, "after": "numeric"})
+    );
+    assert_eq!(
+        plan(&view, BY_CUSTOMER)["words"][0],
+        "Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders"
+    );
+
+    let (_new_server, new) = server(18);
+    let newer = replay(directory, &new, "newer.run", &["--explain"]);
+    let view = compared(&before, &newer, &[]);
+    let targets = &view["targets"];
+    assert!(
+        targets["version_before"]
+            .as_str()
+            .unwrap()
+            .starts_with("13.")
+    );
+    assert!(
+        targets["version_after"]
+            .as_str()
+            .unwrap()
+            .starts_with("18.")
+    );
+    // Nobody set anything: all that differs are the versions' defaults, and where the servers are.
+    for setting in targets["settings"].as_array().unwrap() {
+        assert!(
+            setting["by_version"] == true || setting["bearing"] == "place",
+            "{setting}"
+        );
+    }
+    assert!(names(&view, "settings").contains(&"hash_mem_multiplier".to_owned()));
+    assert!(targets["settings_new"].as_u64().unwrap() > 20);
+    for list in ["indexes", "relations", "extensions"] {
+        assert_eq!(names(&view, list), [""; 0], "{list}");
+    }
+    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "same");
+
+    // Asked at the comparison: the plans on both as they are now.
+    let workload = directory.join("a.workload").display().to_string();
+    let (old_url, new_url) = (old.url("postgres"), new.url("postgres"));
+    let asking = [
+        "--explain",
+        "--before-target",
+        &old_url,
+        "--after-target",
+        &new_url,
+        "--workload",
+        &workload,
+    ];
+    let view = compared(&before, &settings, &asking);
+    let slower = plan(&view, BY_CUSTOMER);
+    // The index is gone there by now, and is still here.
+    assert_eq!(
+        slower["words"][0], "Seq Scan on orders → Bitmap Heap Scan using orders_customer on orders",
+        "{view}"
+    );
+    let other = directory.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(
+        other.join("b.log"),
+        "2026-03-01 09:00:00.001 UTC [9] LOG:  statement: SELECT 1\n",
+    )
+    .unwrap();
+    let (log, other) = (
+        other.join("b.log").display().to_string(),
+        other.join("b.workload").display().to_string(),
+    );
+    succeeds(&["capture", "log", &log, "--prefix", "%m [%p] ", "-o", &other]);
+    let mut wrong = vec!["compare", &before, &settings];
+    wrong.extend(asking);
+    *wrong.last_mut().unwrap() = &other;
+    let refused = rehearse(&wrong);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("is not the workload of the run"), "{said}");
+
+    // Without facts there is nothing to say, and without plans neither.
+    let silent = replay(directory, &new, "silent.run", &["--no-facts"]);
+    let view = compared(&newer, &silent, &[]);
+    assert_eq!(view["targets"], Value::Null);
+    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "unknown");
+    let view = compared(&silent, &silent, &[]);
+    assert_eq!(plan(&view, BY_CUSTOMER), &Value::Null);
+}
+
+#[test]
+fn several_runs_of_one_side_that_found_other_targets_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path();
+    workload(directory);
+    let (_server, server) = server(18);
+    let one = replay(directory, &server, "one.run", &[]);
+    run(&server, "CREATE TABLE more (x int)");
+    let two = replay(directory, &server, "two.run", &[]);
+    let three = replay(directory, &server, "three.run", &[]);
+    let text = succeeds(&[
+        "compare", "--before", &one, &two, "--after", &three, "--json",
+    ]);
+    let view: Value = serde_json::from_str(&text).unwrap();
+    let notes = view["targets"]["notes"].as_array().unwrap();
+    let differ: Vec<_> = notes
+        .iter()
+        .filter(|note| note["about"] == "target")
+        .map(|note| note["side"].as_str().unwrap())
+        .collect();
+    assert_eq!(differ, ["before"], "{notes:?}");
+    assert_eq!(names(&view, "relations"), ["public.more"]);
+}
