@@ -381,6 +381,9 @@ pub struct Compare {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a page for a browser as well: one file that needs nothing else.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// Show the values in messages of the server.
     #[arg(long)]
     pub show_literals: bool,

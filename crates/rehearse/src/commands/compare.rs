@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
-use report::{CompareView, RunNames, compare_text, to_json};
+use report::{CompareView, RunNames, compare_page, compare_text, to_json};
 use run::RunReader;
 
 use crate::commands::known;
+use crate::commands::page;
 use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
 use crate::options::{Compare, FailOn};
@@ -34,6 +35,9 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let mut view = CompareView::new(&request.names(), &comparison, literals);
     known::put_into(&mut view, &request.before, &request.after, literals)?;
     known::explain(&mut view, &request, &options.explain, literals)?;
+    if let Some(path) = &options.html {
+        page::write(path, &compare_page::render_html(&view))?;
+    }
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {

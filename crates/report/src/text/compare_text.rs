@@ -43,6 +43,23 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
 }
 
 fn verdict(view: &CompareView, style: TextStyle) -> String {
+    let tone = match view.verdict.word {
+        "regression" => Tone::Bad,
+        "no_regression" => Tone::Good,
+        _ => Tone::Care,
+    };
+    let (head, why) = verdict_words(view);
+    let text = match (view.verdict.word, why.as_str()) {
+        (_, "") => format!("{head}."),
+        ("regression", why) => format!("{}: {why}.", head.to_uppercase()),
+        ("no_regression", why) => format!("{head}. {why}."),
+        (_, why) => format!("{head}: {why}."),
+    };
+    style.paint(tone, &text)
+}
+
+/// The verdict in a few words, and why, or what else; sentences without their ends.
+pub(crate) fn verdict_words(view: &CompareView) -> (&'static str, String) {
     let verdict = &view.verdict;
     match verdict.word {
         "regression" => {
@@ -61,27 +78,29 @@ fn verdict(view: &CompareView, style: TextStyle) -> String {
             if verdict.overall {
                 reasons.push("all statements together take longer".to_owned());
             }
-            style.paint(Tone::Bad, &format!("REGRESSION: {}.", reasons.join("; ")))
+            ("Regression", reasons.join("; "))
         }
         "no_regression" => {
             let faster = match verdict.faster {
                 0 => String::new(),
-                faster => format!(" {} got faster.", counted(faster as u64, "statement")),
+                faster => format!("{} got faster", counted(faster as u64, "statement")),
             };
-            style.paint(Tone::Good, &format!("No regression was found.{faster}"))
+            ("No regression was found", faster)
         }
-        _ => style.paint(Tone::Care, not_enough(view)),
+        _ => not_enough(view),
     }
 }
 
 /// Too few calls, or too much noise: what helps is not the same.
-fn not_enough(view: &CompareView) -> &'static str {
+fn not_enough(view: &CompareView) -> (&'static str, String) {
     let noisy = |times: &TimesView| matches!(times.lack, Some("unclear" | "may_be_chance"));
     let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
-    if any {
-        "Nothing could be shown, neither slower nor the same: the runs vary too much. More runs would tell."
-    } else {
-        "Not enough data to say anything."
+    match any {
+        true => (
+            "Nothing could be shown, neither slower nor the same",
+            "the runs vary too much. More runs would tell".to_owned(),
+        ),
+        false => ("Not enough data to say anything", String::new()),
     }
 }
 
@@ -181,7 +200,8 @@ fn cautions(view: &CompareView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn caution_text(caution: &CautionView) -> String {
+/// What there is to be careful about, in a sentence without its end.
+pub(crate) fn caution_text(caution: &CautionView) -> String {
     match caution {
         CautionView::DifferentWorkloads { before, after } => {
             format!(

@@ -4,8 +4,12 @@
 //! pages, to be looked at.
 
 mod chromium;
+mod compare;
 mod harness;
 mod inspect;
 #[path = "../made_up/mod.rs"]
 mod made_up;
+#[path = "../../../analyse/tests/made_up/mod.rs"]
+mod made_up_runs;
+mod shop_runs;
 mod tab;
