@@ -14,11 +14,11 @@ use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use report::inspect_text::{self, InspectTextOptions};
-use report::{CompareView, InspectView, StatementOrder, compare_text};
+use report::{CompareView, InspectView, StatementOrder, compare_page, compare_text};
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
-use crate::commands::{capture, compare, inspect, known, replay as replaying, sandbox};
+use crate::commands::{capture, compare, inspect, known, outputs, replay as replaying, sandbox};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::Demo;
@@ -30,6 +30,8 @@ const SEED: u64 = 20_260_301;
 /// Statements are named at the end until they make up this share of the time that was added.
 const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
+/// The comparison for a browser.
+const PAGE: &str = "comparison.html";
 
 /// Everything a replay needs, in the log's CSV form.
 const LOGGING: [(&str, &str); 9] = [
@@ -135,6 +137,11 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
         replaying::HIDDEN,
     )?;
     terminal::say(&compare_text::render_text(&view, &terminal::style()));
+    outputs::write(
+        outputs::PAGE,
+        &directory.join(PAGE),
+        &compare_page::render_html(&view),
+    )?;
     end(&directory, &comparison, started.elapsed());
     Ok(Ending::Done)
 }
@@ -158,7 +165,13 @@ fn stop_if_asked(interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// A folder for what is made. One from an earlier demo is replaced; anything else is left alone.
 fn make_directory(wanted: &Path) -> Result<PathBuf, Failure> {
-    const OURS: [&str; 4] = ["postgresql.csv", "shop.workload", "before.run", "after.run"];
+    const OURS: [&str; 5] = [
+        "postgresql.csv",
+        "shop.workload",
+        "before.run",
+        "after.run",
+        PAGE,
+    ];
     let failed = |error: std::io::Error| {
         Failure::could_not(format!("cannot make {}: {error}", wanted.display()))
     };
@@ -320,7 +333,7 @@ fn end(directory: &Path, comparison: &analyse::Comparison, took: Duration) {
     }
     let directory = directory.display();
     terminal::say_line(&format!(
-        "\nAll of it is in {directory}/. Go on with:\n  \
+        "\nAll of it is in {directory}/. Open {directory}/{PAGE} in a browser. Go on with:\n  \
          rehearse inspect {directory}/shop.workload\n  \
          rehearse summary {directory}/after.run\n  \
          rehearse compare {directory}/before.run {directory}/after.run --fail-on regression\n  \

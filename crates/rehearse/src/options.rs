@@ -64,7 +64,7 @@ pub enum Command {
     /// Say what happened in a run.
     Summary(Summary),
     /// Compare two runs, statement by statement.
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// Print the JSON schema of what a command prints with --json.
     Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.
@@ -399,6 +399,9 @@ pub struct Compare {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Files, beside what is printed")]
 pub struct OutputArgs {
+    /// A page for a browser: one file that needs nothing else.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// JUnit XML, for GitLab, Jenkins and the like.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,

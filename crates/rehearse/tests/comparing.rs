@@ -190,3 +190,26 @@ fn what_cannot_be_compared_is_refused_with_what_to_do() {
         &["makes no sense", "--false-discovery-rate 5"],
     );
 }
+
+#[test]
+fn the_page_is_written_for_its_owner_beside_what_is_printed() {
+    use std::os::unix::fs::PermissionsExt;
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let after = room.run("after.run", executions(2, 1.0, 3.0));
+    let page = room.path("a.html");
+    let name = page.display().to_string();
+    let printed = json(&compare(&[&before, &after, "--json", "--html", &name]));
+    assert_eq!(printed["verdict"]["word"], "regression");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>"));
+    assert!(html.contains("<h1>Regression</h1>"));
+    let mode = std::fs::metadata(&page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Over a page, and over nothing else.
+    let again = compare(&[&before, &after, "--html", &name]);
+    assert!(again.status.success());
+    let manifest = format!("{before}/manifest.json");
+    let over = compare(&[&before, &after, "--html", &manifest]);
+    refused(&over, 2, &["manifest.json", "is no page", "--html"]);
+}

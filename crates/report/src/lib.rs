@@ -22,7 +22,7 @@ pub mod schema;
 mod text;
 mod view;
 
-pub use html::inspect_page;
+pub use html::{compare_page, inspect_page};
 pub use json::to_json;
 pub use text::settings_text::SettingsForm;
 pub use text::{

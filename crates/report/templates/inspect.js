@@ -1,4 +1,3 @@
-const data = (id) => JSON.parse(document.getElementById(id).textContent);
 const page = data("data-page"), statements = data("data-statements");
 const timed = statements.some((one) => one.captured);
 const of = (key) => (one) => (one.captured ? one.captured[key] : -1);
@@ -51,15 +50,13 @@ function detail(one) {
   return one.over_time.length ? parts.concat(overTime(one)) : parts;
 }
 const host = document.getElementById("statement-table");
-const go = host && dataTable(host, {
+if (host) dataTable(host, {
   rows: statements, columns, caption: "Statements", detail,
   what: { label: "statement", text: (one) => (one.sql || one.fingerprint).slice(0, 400) },
-  filter: { label: "Class", value: (one) => one.class },
+  filters: [{ label: "Class", value: (one) => one.class }],
   search: (one) => `${one.sql} ${one.fingerprint} ${one.class} ${one.error_codes.map((code) => code.sqlstate).join(" ")}`,
   order: { total: "total_us", calls: "calls", mean: "mean_us", max: "max_us" }[timed ? page.order : "calls"],
 });
-for (const link of document.querySelectorAll("a[data-statement]"))
-  link.addEventListener("click", (event) => { if (go && go(link.dataset.statement)) event.preventDefault(); });
 
 // Reading values off the charts: a line through all of them.
 const over = page.over_time, plots = [...document.querySelectorAll(".plot")], reading = document.getElementById("reading");

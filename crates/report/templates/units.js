@@ -30,13 +30,16 @@ const units = (() => {
       if (percent >= 99.95) return part < 1 ? ">99.9 %" : "100 %";
       return `${percent.toFixed(1)} %`;
     },
+    ratio: (ratio) => three(ratio, "").trim(),
     rate: (value) => (value >= 99.95 ? count(value) : value.toFixed(value < 9.995 ? 2 : 1)),
     clock: (wallUs) => new Date(wallUs / 1e3).toISOString().slice(0, 19).replace("T", " ") + " UTC",
   };
 })();
+// What the page has for its scripts.
+const data = (id) => JSON.parse(document.getElementById(id).textContent);
 // Makes an element. Texts become text, never markup.
 function make(name, attributes, ...children) {
-  const svg = ["svg", "rect", "line", "title"].includes(name);
+  const svg = ["svg", "rect", "line", "path", "circle", "text", "title"].includes(name);
   const element = svg ? document.createElementNS(document.getElementById("svg").namespaceURI, name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
     if (value === false || value === undefined || value === null) continue;

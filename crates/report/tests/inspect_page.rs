@@ -1,9 +1,11 @@
 //! A workload as a page: one file, well-formed enough, that nothing from outside can break.
 
 mod made_up;
+mod markup;
 
 use analyse::Inspection;
 use made_up::{Made, inspected};
+use markup::{check_ids, check_nesting, check_self_contained, data};
 use report::{InspectView, StatementOrder, inspect_page};
 use workload::WorkloadInfo;
 
@@ -14,62 +16,11 @@ fn page(made: Made) -> String {
     inspect_page::render_html(&inspected(made))
 }
 
-/// The elements, in order: opened and closed as they must be, without what is in scripts and style.
-fn check_nesting(html: &str) {
-    const EMPTY: [&str; 6] = ["meta", "input", "br", "link", "img", "hr"];
-    let mut open: Vec<String> = Vec::new();
-    let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at..];
-        if rest.starts_with("<!") {
-            rest = &rest[rest.find('>').unwrap() + 1..];
-            continue;
-        }
-        let end = rest.find('>').expect("a tag ends");
-        let tag = &rest[1..end];
-        rest = &rest[end + 1..];
-        let name: String = tag
-            .trim_start_matches('/')
-            .chars()
-            .take_while(char::is_ascii_alphanumeric)
-            .collect();
-        assert!(!name.is_empty(), "<{tag}>");
-        if tag.starts_with('/') {
-            assert_eq!(
-                open.pop().as_deref(),
-                Some(&*name),
-                "</{name}> closes something else"
-            );
-        } else if !tag.ends_with('/') && !EMPTY.contains(&&*name) {
-            if name == "script" || name == "style" {
-                let close = format!("</{name}>");
-                let at = rest.find(&close).expect("it is closed");
-                rest = &rest[at + close.len()..];
-            } else {
-                open.push(name);
-            }
-        }
-    }
-    assert_eq!(open, Vec::<String>::new());
-}
-
-/// What stands in the data element of that id.
-fn data(html: &str, id: &str) -> serde_json::Value {
-    let start = format!("<script type=\"application/json\" id=\"{id}\">");
-    let from = html.find(&start).unwrap() + start.len();
-    let to = from + html[from..].find("</script>").unwrap();
-    serde_json::from_str(&html[from..to]).unwrap()
-}
-
 #[test]
 fn it_is_one_file_that_fetches_nothing() {
     let html = page(Made::default());
     check_nesting(&html);
-    for outside in [
-        "http:", "https:", "//www", "src=", "url(", "@import", "<link", "fetch(",
-    ] {
-        assert!(!html.contains(outside), "{outside}");
-    }
+    check_self_contained(&html);
     assert!(html.contains("default-src 'none'"));
     assert_eq!(
         html.matches("<svg").count(),
@@ -77,20 +28,9 @@ fn it_is_one_file_that_fetches_nothing() {
     );
 }
 
-/// Scripts find what they read by its id.
 #[test]
 fn no_two_elements_have_one_id() {
-    let html = page(Made::default());
-    let mut ids: Vec<&str> = html
-        .split(" id=\"")
-        .skip(1)
-        .map(|rest| &rest[..rest.find('"').unwrap()])
-        .collect();
-    assert!(ids.len() > 8, "{ids:?}");
-    ids.sort_unstable();
-    let all = ids.len();
-    ids.dedup();
-    assert_eq!(ids.len(), all, "{ids:?}");
+    check_ids(&page(Made::default()));
 }
 
 #[test]

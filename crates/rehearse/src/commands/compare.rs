@@ -1,21 +1,19 @@
 //! `rehearse compare`: runs before and after a change, statement by statement.
 
-mod outputs;
-
 use std::path::{Path, PathBuf};
 
 use analyse::condition::Condition;
 use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
-use report::{CompareView, RunNames, compare_markdown, compare_text, junit, to_json};
+use report::{CompareView, RunNames, compare_markdown, compare_page, compare_text, junit, to_json};
 use run::RunReader;
 
 use crate::commands::known;
+use crate::commands::outputs::{self, Form, JUNIT, MARKDOWN, PAGE};
 use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
 use crate::options::{Compare, OutputArgs};
 use crate::terminal;
-use outputs::{Form, JUNIT, MARKDOWN};
 
 /// Which runs, and what counts as a difference.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +33,7 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let request = request(options)?;
     let conditions = conditions(&options.fail_on)?;
     let printed = printed(options)?;
-    let outputs = outputs::begin(&options.outputs.files())?;
+    let outputs = outputs::begin(&options.files())?;
     let comparison = compare(&request)?;
     let literals = literals(options.show_literals);
     let mut view = CompareView::new(&request.names(), &comparison, literals);
@@ -45,6 +43,7 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     for output in outputs {
         let content = match output.form() {
             JUNIT => junit::render_junit(&view),
+            PAGE => compare_page::render_html(&view),
             _ => compare_markdown::render_markdown(&view),
         };
         output.finish(&content)?;
@@ -88,10 +87,15 @@ fn conditions(given: &[String]) -> Result<Vec<Condition>, Failure> {
     given.iter().map(parse).collect()
 }
 
-impl OutputArgs {
-    /// The files among them.
+impl Compare {
+    /// The files that it is written to.
     fn files(&self) -> Vec<(Form, &Path)> {
-        let wanted = [(JUNIT, &self.junit), (MARKDOWN, &self.markdown)];
+        let OutputArgs {
+            html,
+            junit,
+            markdown,
+        } = &self.outputs;
+        let wanted = [(PAGE, html), (JUNIT, junit), (MARKDOWN, markdown)];
         wanted
             .into_iter()
             .filter_map(|(form, path)| Some((form, path.as_deref()?)))

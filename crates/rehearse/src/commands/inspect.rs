@@ -1,15 +1,11 @@
 //! `rehearse inspect`: what is in a workload.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-
 use analyse::Inspection;
 use report::inspect_text::{self, InspectTextOptions};
 use report::{InspectView, StatementOrder, inspect_page, to_json};
 use workload::{ArchiveError, WorkloadReader};
 
+use crate::commands::outputs;
 use crate::ending::{Ending, Failure};
 use crate::keys;
 use crate::options::{Inspect, Sort};
@@ -18,9 +14,6 @@ use crate::terminal;
 /// More statements than this are not put on a page without being asked for: it should open in a
 /// second.
 const PAGE_STATEMENTS: usize = 5_000;
-
-/// How every page begins.
-const PAGE_START: &[u8] = b"<!DOCTYPE html>";
 
 /// Reads the workload once and shows what is in it.
 pub fn run(options: &Inspect) -> Result<Ending, Failure> {
@@ -51,45 +44,13 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
         if top.is_some() || view.by_statement.len() > PAGE_STATEMENTS {
             view.keep(most);
         }
-        write_page(path, &inspect_page::render_html(&view))?;
-        terminal::note(&format!("wrote {}; open it in a browser", path.display()));
+        outputs::write(outputs::PAGE, path, &inspect_page::render_html(&view))?;
     } else {
         let shown = InspectTextOptions { order, top };
         let text = inspect_text::render_text(&view, shown, &terminal::style());
         terminal::say(&text);
     }
     Ok(Ending::Done)
-}
-
-/// Writes a page, for its owner alone: SQL holds secrets, and a page may have been asked to show
-/// them. A page of that name is written over, and nothing else.
-pub fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::could_not(format!(
-            "the page {} cannot be written ({error}); give --html a file in a directory that you may write to",
-            path.display()
-        ))
-    };
-    if path.is_file() {
-        let mut start = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(PAGE_START.len() as u64).read_to_end(&mut start))
-            .map_err(failed)?;
-        if !start.is_empty() && !start.eq_ignore_ascii_case(PAGE_START) {
-            return Err(Failure::usage(format!(
-                "{} is there and is no page, so it is not written over; give --html another name",
-                path.display()
-            )));
-        }
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed)?;
-    file.write_all(page.as_bytes()).map_err(failed)
 }
 
 /// Reads a workload once.

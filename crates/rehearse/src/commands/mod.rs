@@ -8,6 +8,7 @@ pub mod key;
 pub mod known;
 pub mod mask;
 mod narration;
+pub mod outputs;
 mod part;
 pub mod recover;
 pub mod replay;

@@ -1,7 +1,9 @@
-//! Charts as SVG within a page, all on one time axis.
+//! Charts as SVG within a page: bars on a time axis here, lines in [`lines`].
 //!
-//! Colours are numbers here, and the page's style gives each its colour, light or dark: the style
-//! has a rule for `[fill="#000001"]` and so on (`templates/style.css`).
+//! Colours are numbers here, and the page's style gives each its colour, light or dark, and lines
+//! their dashes: the style has a rule for `[fill="#000001"]` and so on (`templates/style.css`).
+
+pub(super) mod lines;
 
 use std::ops::Range;
 
@@ -17,10 +19,25 @@ pub(super) const RIGHT: u32 = WIDTH - 36;
 const TEXT: RGBColor = RGBColor(0, 0, 0xf0);
 const GRID: RGBColor = RGBColor(0, 0, 0xf1);
 
-/// An axis from 0 with its ticks where they are wanted.
+/// An axis with its ticks where they are wanted.
 struct Ticks {
+    from: f64,
     to: f64,
     at: Vec<f64>,
+    /// Equal lengths are equal ratios; then `from` is more than 0.
+    logarithmic: bool,
+}
+
+impl Ticks {
+    /// An even axis from 0.
+    fn even(to: f64, at: Vec<f64>) -> Self {
+        Self {
+            from: 0.0,
+            to,
+            at,
+            logarithmic: false,
+        }
+    }
 }
 
 impl Ranged for Ticks {
@@ -29,7 +46,11 @@ impl Ranged for Ticks {
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
         let length = f64::from(limit.1 - limit.0);
-        limit.0 + (length * value / self.to).round() as i32
+        let part = match self.logarithmic {
+            true => (value / self.from).ln() / (self.to / self.from).ln(),
+            false => (value - self.from) / (self.to - self.from),
+        };
+        limit.0 + (length * part).round() as i32
     }
 
     fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
@@ -37,7 +58,7 @@ impl Ranged for Ticks {
     }
 
     fn range(&self) -> Range<f64> {
-        0.0..self.to
+        self.from..self.to
     }
 }
 
@@ -206,11 +227,8 @@ fn draw(
             found.map_or_else(String::new, |(_, text)| text.clone())
         };
         let places: Vec<f64> = times.iter().map(|(at, _)| *at).collect();
-        let across = Ticks {
-            to: axis.count as f64,
-            at: places,
-        };
-        let up = Ticks { to: top, at: ticks };
+        let across = Ticks::even(axis.count as f64, places);
+        let up = Ticks::even(top, ticks);
         let drawn = ChartBuilder::on(&root)
             .margin_right(WIDTH - RIGHT)
             .margin_top(4)
@@ -240,6 +258,10 @@ fn draw(
         // Drawing into a text does not fail.
         debug_assert!(drawn.is_ok());
     }
-    // Within a page the namespace is known, and a page names no address.
+    within_page(&svg)
+}
+
+/// Within a page the namespace is known, and a page names no address.
+fn within_page(svg: &str) -> String {
     svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "")
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::chart::{LEFT, RIGHT, WIDTH};
 use super::data::script_json;
+use super::frame::Frame;
 use crate::text::amount::{count, counted, duration, percent, rate};
 use crate::text::line::one_line;
 use crate::view::inspect::{InspectStatementView, InspectView, OverTimeView, STRETCHES};
@@ -19,13 +20,6 @@ use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 
 /// Statements that stand in the page without its script.
 const ROWS_MAX: usize = 30;
-
-/// What the frame needs.
-struct Frame {
-    version: &'static str,
-    /// Data for scripts: the element's id and its JSON.
-    data: Vec<(&'static str, String)>,
-}
 
 struct Fact {
     name: &'static str,
@@ -85,13 +79,10 @@ pub fn render_html(view: &InspectView) -> String {
         example.is_some_and(|example| example.literal.is_some())
     });
     let page = Page {
-        frame: Frame {
-            version: env!("CARGO_PKG_VERSION"),
-            data: vec![
-                ("data-page", script_json(&page_data(view))),
-                ("data-statements", script_json(&view.by_statement)),
-            ],
-        },
+        frame: Frame::new(vec![
+            ("data-page", script_json(&page_data(view))),
+            ("data-statements", script_json(&view.by_statement)),
+        ]),
         view,
         name: one_line(&view.workload, 200),
         span: duration(view.span_us as f64),

@@ -10,5 +10,7 @@
 //! sorts, searches and opens them.
 
 mod chart;
+pub mod compare_page;
 mod data;
+mod frame;
 pub mod inspect_page;

@@ -54,7 +54,8 @@ fn verdict(view: &CompareView, style: TextStyle) -> String {
     let text = match (view.verdict.word, why.as_str()) {
         (_, "") => format!("{head}."),
         ("regression", why) => format!("{}: {why}.", head.to_uppercase()),
-        (_, why) => format!("{head}. {why}."),
+        ("no_regression", why) => format!("{head}. {why}."),
+        (_, why) => format!("{head}: {why}."),
     };
     style.paint(tone, &text)
 }
@@ -96,13 +97,12 @@ pub(crate) fn verdict_words(view: &CompareView) -> (&'static str, String) {
 fn not_enough(view: &CompareView) -> (&'static str, String) {
     let noisy = |times: &TimesView| matches!(times.lack, Some("unclear" | "may_be_chance"));
     let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
-    if any {
-        (
-            "Nothing could be shown, neither slower nor the same: the runs vary too much",
-            "More runs would tell".to_owned(),
-        )
-    } else {
-        ("Not enough data to say anything", String::new())
+    match any {
+        true => (
+            "Nothing could be shown, neither slower nor the same",
+            "the runs vary too much. More runs would tell".to_owned(),
+        ),
+        false => ("Not enough data to say anything", String::new()),
     }
 }
 

@@ -40,6 +40,8 @@ pub struct CompareView {
     pub schema: &'static str,
     /// In a word, with what it rests on.
     pub verdict: VerdictView,
+    /// Values of the user's data may be in messages: they were asked for.
+    pub literals_shown: bool,
     /// Reasons to read this with care.
     pub cautions: Vec<CautionView>,
     /// Differences up to this share count as none: 0.1 is from 1/1.1 to 1.1.
@@ -266,6 +268,7 @@ impl CompareView {
         Self {
             schema: "rehearse/compare/2",
             verdict: verdict(comparison.verdict),
+            literals_shown: literals == Literals::Shown,
             cautions: comparison.cautions.iter().map(CautionView::from).collect(),
             margin: comparison.margin,
             interval_level_percent: analyse::INTERVAL_LEVEL_PERCENT,

@@ -1,6 +1,6 @@
-//! Files that a comparison is written to, beside what it prints: whole, or not at all.
+//! Files that a command writes beside what it prints (pages, reports): whole, or not at all.
 //!
-//! Each is begun before the runs are read, so that a path that cannot be written to is known at once,
+//! Each is begun before the long work, so that a path that cannot be written to is known at once,
 //! under a name of its own beside it, and renamed when it is complete.
 
 use std::fs::{File, OpenOptions};
@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::ending::Failure;
+use crate::terminal;
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,12 @@ pub struct Form {
     /// written over.
     pub start: &'static str,
 }
+
+/// A page for a browser.
+pub const PAGE: Form = Form {
+    option: "--html",
+    start: "<!DOCTYPE html>",
+};
 
 /// A JUnit report.
 pub const JUNIT: Form = Form {
@@ -61,6 +68,17 @@ pub fn begin(wanted: &[(Form, &Path)]) -> Result<Vec<Output>, Failure> {
         .iter()
         .map(|(form, path)| Output::begin(*form, path))
         .collect()
+}
+
+/// Writes one file, and says so.
+///
+/// # Errors
+/// As [`begin`] and [`Output::finish`].
+pub fn write(form: Form, path: &Path, content: &str) -> Result<(), Failure> {
+    for output in begin(&[(form, path)])? {
+        output.finish(content)?;
+    }
+    Ok(())
 }
 
 impl Output {
@@ -156,6 +174,11 @@ impl Output {
             ))
         })?;
         self.unfinished = None;
+        let what = match self.form {
+            PAGE => "; open it in a browser",
+            _ => "",
+        };
+        terminal::note(&format!("wrote {}{what}", self.path.display()));
         Ok(())
     }
 }

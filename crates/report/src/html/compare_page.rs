@@ -1,0 +1,324 @@
+//! A comparison as a page: is the change safe, what got slower, by how much, how sure is that, why;
+//! then all that the two sides differ in, and each statement to be opened.
+
+mod charts;
+mod news;
+mod packed;
+mod side_by_side;
+mod targets;
+mod words;
+
+use askama::Template;
+
+use super::data::script_json;
+use super::frame::Frame;
+use crate::text::amount::{added, count, duration_change, ratio};
+use crate::text::compare_text::{caution_text, verdict_words};
+use crate::text::line::one_line;
+use crate::view::compare::{CompareView, StatementCompareView, TimesView};
+use crate::view::latency::LatencyView;
+use charts::{Chart, Numbers};
+use news::{ErrorRow, RowsRow};
+use side_by_side::{FactRow, Side};
+use targets::Targets;
+
+/// Statements that stand in the page without its script.
+const ROWS_MAX: usize = 30;
+/// Statements that are on the page at most: it should open in a second.
+const STATEMENTS_MAX: usize = 5_000;
+/// Errors, and statements with other rows, that are shown.
+const NEWS_MAX: usize = 100;
+
+struct Verdict {
+    /// `bad`, `good` or `unsure`: a class of the style.
+    class: &'static str,
+    /// Told by its shape, not by its colour alone.
+    icon: &'static str,
+    head: &'static str,
+    why: String,
+    dearest: Option<Dearest>,
+    also: String,
+}
+
+/// The statement that the verdict is about most.
+struct Dearest {
+    change: String,
+    fingerprint: String,
+    statement: String,
+    /// What became of its plan, where it is another.
+    plan: Option<String>,
+}
+
+struct Row {
+    name: String,
+    finding: String,
+    cells: [String; 5],
+}
+
+#[derive(Template)]
+#[template(path = "compare.html")]
+struct Page<'a> {
+    frame: Frame,
+    view: &'a CompareView,
+    names: String,
+    verdict: Verdict,
+    sides: [Side; 2],
+    compared: String,
+    cautions: Vec<String>,
+    charts: Vec<Chart>,
+    numbers: Numbers,
+    errors: Vec<ErrorRow>,
+    errors_more: usize,
+    rows_note: String,
+    row_changes: Vec<RowsRow>,
+    rows_more: usize,
+    targets: Option<Targets>,
+    facts: Vec<FactRow>,
+    statements_note: String,
+    table: Vec<Row>,
+    words: Vec<(&'static str, String)>,
+    privacy: &'static str,
+}
+
+/// The comparison as a page: a whole HTML file.
+pub fn render_html(view: &CompareView) -> String {
+    let statements = kept(view);
+    let page = Page {
+        frame: Frame::new(vec![
+            ("data-page", script_json(&packed::page(view))),
+            (
+                "data-statements",
+                script_json(&packed::statements(&statements)),
+            ),
+            ("data-details", script_json(&packed::details(&statements))),
+        ]),
+        view,
+        names: format!(
+            "{} → {}",
+            one_line(&side_by_side::names(&view.before), 80),
+            one_line(&side_by_side::names(&view.after), 80)
+        ),
+        verdict: verdict(view),
+        sides: side_by_side::sides(view),
+        compared: format!("{} {}", compared(view), side_by_side::noise(view)),
+        cautions: view.cautions.iter().map(caution_text).collect(),
+        charts: charts::charts(view),
+        numbers: charts::numbers(view),
+        errors: news::errors(view, &statements),
+        errors_more: view.errors.len().saturating_sub(NEWS_MAX),
+        rows_note: news::rows_note(view),
+        row_changes: news::rows(view, &statements),
+        rows_more: view.rows.len().saturating_sub(NEWS_MAX),
+        targets: targets::targets(view),
+        facts: side_by_side::facts(view),
+        statements_note: statements_note(view, &statements),
+        table: table(&statements),
+        words: words::words(view),
+        privacy: match view.literals_shown {
+            true => "It may show values of the user's data: they were asked for (--show-literals).",
+            false => {
+                "Statements are normalised and values in messages are masked: no literal of the user's data is on it."
+            }
+        },
+    };
+    page.render().expect("rendering into a text does not fail")
+}
+
+fn verdict(view: &CompareView) -> Verdict {
+    let (class, icon) = match view.verdict.word {
+        "regression" => (
+            "bad",
+            r#"<path d="M12 1.5 23.5 22H.5zM11 9v6.5h2V9zm0 8v2.2h2V17z" fill-rule="evenodd"/>"#,
+        ),
+        "no_regression" => (
+            "good",
+            r#"<path d="M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22zm5.6 7.2 1.6 1.4-8.4 9.2-5.4-5 1.4-1.6 3.9 3.5z" fill-rule="evenodd"/>"#,
+        ),
+        _ => (
+            "unsure",
+            r#"<path d="M12 .5 23.5 12 12 23.5.5 12zM8.5 9.6h2.1c.1-1 .7-1.5 1.6-1.5.9 0 1.5.5 1.5 1.3 0 .8-.5 1.2-1.3 1.8-.9.6-1.4 1.3-1.4 2.6v.4h2v-.3c0-.7.3-1 1.1-1.6.9-.7 1.7-1.5 1.7-3 0-1.900-1.400-3.100-3.500-3.100-2.200 0-3.700 1.300-3.800 3.400zM11 15.600v2.300h2.100v-2.300z" fill-rule="evenodd"/>"#,
+        ),
+    };
+    let (head, why) = verdict_words(view);
+    Verdict {
+        class,
+        icon,
+        head,
+        why: sentence(&why),
+        dearest: view
+            .statements
+            .iter()
+            .find(|one| one.regression)
+            .map(dearest),
+        also: also(view),
+    }
+}
+
+/// Begun with a capital and ended with a full stop; nothing of nothing.
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| {
+        format!("{}{}.", first.to_uppercase(), characters.as_str())
+    })
+}
+
+/// Which of the three latencies and ratios a finding names; the median where it names none.
+fn measured(times: &TimesView) -> (&'static str, fn(&LatencyView) -> f64) {
+    match times.measure {
+        Some("mean") => ("mean", |latency| latency.mean_us),
+        Some("p99") => ("p99", |latency| latency.p99_us),
+        _ => ("p50", |latency| latency.p50_us),
+    }
+}
+
+/// What a finding, and a bar of the page, is about; without its interval it says nothing.
+fn ratio_text(times: &TimesView) -> Option<String> {
+    let shown = match times.measure {
+        Some("mean") => times.mean_ratio,
+        Some("p99") => times.p99_ratio,
+        _ => times.median_ratio,
+    }?;
+    let (low, high) = (shown.low?, shown.high?);
+    Some(format!(
+        "{}× [{} – {}]",
+        ratio(shown.ratio),
+        ratio(low),
+        ratio(high)
+    ))
+}
+
+fn dearest(worst: &StatementCompareView) -> Dearest {
+    let (measure, get) = measured(&worst.service);
+    let times = duration_change(
+        worst.service.before.as_ref().map(get),
+        worst.service.after.as_ref().map(get),
+    );
+    let mut change = format!("{measure} {times}");
+    if let Some(ratio) = ratio_text(&worst.service) {
+        change.push_str(&format!(", {ratio}"));
+    }
+    if let Some(us) = worst.service.added_us {
+        change.push_str(&format!(", {} in all:", added(us)));
+    }
+    Dearest {
+        change,
+        fingerprint: worst.fingerprint.clone(),
+        statement: one_line(name_of(worst), 140),
+        plan: plan_change(worst),
+    }
+}
+
+/// What became of a statement's plan, where it is another.
+fn plan_change(statement: &StatementCompareView) -> Option<String> {
+    let plan = statement.plan.as_ref()?;
+    (plan.verdict == "changed").then(|| one_line(&plan.line(), 300))
+}
+
+fn name_of(statement: &StatementCompareView) -> &str {
+    match statement.sql.as_str() {
+        "" => &statement.fingerprint,
+        sql => sql,
+    }
+}
+
+/// All statements together.
+fn also(view: &CompareView) -> String {
+    let all = &view.all;
+    let Some(ratio) = ratio_text(all) else {
+        return String::new();
+    };
+    let (measure, get) = measured(all);
+    let times = duration_change(all.before.as_ref().map(get), all.after.as_ref().map(get));
+    let finding = match all.finding {
+        "not enough data" => "not clear",
+        other => other,
+    };
+    format!("All statements together: {finding}; {measure} {times}, {ratio}.")
+}
+
+fn compared(view: &CompareView) -> String {
+    let of = |finding: &str| {
+        let hit = |one: &&StatementCompareView| one.service.finding == finding;
+        count(view.statements.iter().filter(hit).count() as u64)
+    };
+    format!(
+        "{} different statements: {} slower, {} faster, {} the same, {} with not enough data. A difference counts beyond {:.0} %, with {} % confidence.",
+        count(view.statements.len() as u64),
+        of("slower"),
+        of("faster"),
+        of("same"),
+        of("not enough data"),
+        view.margin * 100.0,
+        view.interval_level_percent
+    )
+}
+
+/// The statements that are on the page, in the view's order: where there are too many, those that
+/// changed before others, and of these those with the most time.
+fn kept(view: &CompareView) -> Vec<&StatementCompareView> {
+    let all = &view.statements;
+    if all.len() <= STATEMENTS_MAX {
+        return all.iter().collect();
+    }
+    let total = |side: &Option<LatencyView>| side.map_or(0.0, |times| times.total_us);
+    let time =
+        |one: &StatementCompareView| total(&one.service.before).max(total(&one.service.after));
+    let mut ranked: Vec<usize> = (0..all.len()).collect();
+    ranked.sort_by(|a, b| {
+        let key = |at: usize| (all[at].regression, all[at].service.measure.is_some());
+        let by_time = || time(&all[*b]).total_cmp(&time(&all[*a]));
+        key(*b).cmp(&key(*a)).then_with(by_time)
+    });
+    ranked.truncate(STATEMENTS_MAX);
+    ranked.sort_unstable();
+    ranked.into_iter().map(|at| &all[at]).collect()
+}
+
+fn statements_note(view: &CompareView, kept: &[&StatementCompareView]) -> String {
+    let left_out = match view.statements.len() - kept.len() {
+        0 => String::new(),
+        _ => format!(
+            " The page has {} of {} statements: those that changed, and those that took the most time; the JSON has all.",
+            count(kept.len() as u64),
+            count(view.statements.len() as u64)
+        ),
+    };
+    let captured = match view.statements.iter().any(|one| one.captured.is_some()) {
+        true => " Times of the capture stand beside them where one is opened.",
+        false => "",
+    };
+    format!(
+        "Times are service times: from a statement's first byte sent to its answer complete.{captured} A head sorts; a statement opens to its SQL, times, charts and slowest calls.{left_out}"
+    )
+}
+
+fn table(statements: &[&StatementCompareView]) -> Vec<Row> {
+    let row = |one: &StatementCompareView| {
+        let of = |get: fn(&LatencyView) -> f64| {
+            duration_change(
+                one.service.before.as_ref().map(get),
+                one.service.after.as_ref().map(get),
+            )
+        };
+        let dash = || "–".to_owned();
+        Row {
+            name: one_line(name_of(one), 300),
+            finding: match one.service.measure {
+                Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", one.service.finding),
+                _ => one.service.finding.to_owned(),
+            },
+            cells: [
+                ratio_text(&one.service).unwrap_or_else(dash),
+                one.service.added_us.map_or_else(dash, added),
+                match one.calls_before == one.calls_after {
+                    true => count(one.calls_before),
+                    false => format!("{} → {}", count(one.calls_before), count(one.calls_after)),
+                },
+                of(|latency| latency.p50_us),
+                of(|latency| latency.p99_us),
+            ],
+        }
+    };
+    let shown = statements.iter().take(ROWS_MAX);
+    shown.map(|one| row(one)).collect()
+}

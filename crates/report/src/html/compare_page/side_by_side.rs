@@ -1,0 +1,197 @@
+//! The two sides as the reader has to know them: which runs, of what, against what.
+
+use crate::text::amount::{count, counted, duration, percent, rate};
+use crate::text::line::one_line;
+use crate::view::compare::{CompareView, RunSideView, SideView};
+use crate::view::latency::LatencyView;
+
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    pub(super) runs: String,
+    pub(super) facts: String,
+}
+
+pub(super) struct FactRow {
+    pub(super) name: &'static str,
+    pub(super) before: String,
+    pub(super) after: String,
+    /// What should be alike and is not.
+    pub(super) differs: bool,
+}
+
+/// What the runs of a side have in common, or each of what they have, in the order of the runs.
+fn each(side: &SideView, text: impl Fn(&RunSideView) -> String) -> String {
+    let mut found: Vec<String> = Vec::new();
+    for text in side.runs.iter().map(text) {
+        if !found.contains(&text) {
+            found.push(text);
+        }
+    }
+    match found.iter().all(String::is_empty) {
+        true => "–".to_owned(),
+        false => found.join(", "),
+    }
+}
+
+/// The runs' names.
+pub(super) fn names(side: &SideView) -> String {
+    each(side, |run| one_line(&run.run, 300))
+}
+
+/// The longest of a side's runs.
+fn took_us(side: &SideView) -> f64 {
+    let runs = side.runs.iter();
+    runs.map(|run| run.elapsed_us).fold(0.0, f64::max)
+}
+
+/// `2026-11-21 19:05 UTC`.
+fn when(run: &RunSideView) -> String {
+    match run.started_wall_us {
+        0 => String::new(),
+        at => {
+            let text = clock::utc_text(at);
+            text.get(..16)
+                .map_or(text.clone(), |minute| format!("{minute} UTC"))
+        }
+    }
+}
+
+pub(super) fn sides(view: &CompareView) -> [Side; 2] {
+    [("before", &view.before), ("after", &view.after)].map(|(name, side)| {
+        let mut facts = Vec::new();
+        let version = each(side, |run| run.server_version.clone());
+        if version != "–" {
+            facts.push(format!("PostgreSQL {version}"));
+        }
+        facts.push(format!(
+            "at {}",
+            each(side, |run| one_line(&run.target, 120))
+        ));
+        let when = each(side, when);
+        if when != "–" {
+            facts.push(when);
+        }
+        facts.push(format!("speed {}", each(side, |run| run.speed.clone())));
+        facts.push(format!(
+            "{} done, {} failed, {} never sent",
+            counted(side.done, "statement"),
+            count(side.failed),
+            count(side.skipped)
+        ));
+        let took = duration(took_us(side));
+        facts.push(match side.runs.len() {
+            1 => format!("in {took}"),
+            runs => format!("in {runs} runs of up to {took}"),
+        });
+        Side {
+            name,
+            runs: names(side),
+            facts: facts.join(" · "),
+        }
+    })
+}
+
+/// How much runs of one server differ, where it is known.
+pub(super) fn noise(view: &CompareView) -> String {
+    let Some(noise) = &view.noise else {
+        return "One run on each side: how much two runs of the same server differ is not in the intervals; several runs a side would tell.".to_owned();
+    };
+    let share = |share: f64| percent(share, 1.0);
+    let tail = noise
+        .p99
+        .map_or_else(String::new, |p99| format!(", p99s by {}", share(p99)));
+    let by = format!(
+        "medians by {}, means by {}{tail}",
+        share(noise.median),
+        share(noise.mean)
+    );
+    match noise.source {
+        "given" => format!(
+            "{} of one unchanged server differ in 95 % of the statements by no more than: {by}; the margin is no less than that.",
+            counted(noise.runs.len() as u64, "run")
+        ),
+        _ => format!(
+            "Runs of one side differ as a whole (one standard deviation): {by}; that is in the intervals."
+        ),
+    }
+}
+
+/// Both sides, fact by fact.
+pub(super) fn facts(view: &CompareView) -> Vec<FactRow> {
+    let both = [&view.before, &view.after];
+    let dash = || "–".to_owned();
+    let mut rows = Vec::new();
+    let mut row = |name, alike: bool, text: &dyn Fn(&SideView) -> String| {
+        let [before, after] = both.map(text);
+        rows.push(FactRow {
+            name,
+            differs: alike && before != after,
+            before,
+            after,
+        });
+    };
+    row("run", false, &names);
+    row("workload", true, &|side| {
+        each(side, |run| one_line(&run.workload, 200))
+    });
+    row("target", false, &|side| {
+        each(side, |run| one_line(&run.target, 200))
+    });
+    row("PostgreSQL", true, &|side| {
+        each(side, |run| run.server_version.clone())
+    });
+    row("began", false, &|side| each(side, when));
+    row("speed", true, &|side| each(side, |run| run.speed.clone()));
+    row("it was", true, &|side| {
+        each(side, |run| run.status.to_owned())
+    });
+    row("took", false, &|side| duration(took_us(side)));
+    row("statements done", true, &|side| count(side.done));
+    row("failed", true, &|side| count(side.failed));
+    row("never sent", true, &|side| count(side.skipped));
+    row("throughput", false, &|side| {
+        side.throughput_per_s.map_or_else(dash, |rate_per_s| {
+            format!("{} statements a second", rate(rate_per_s))
+        })
+    });
+    row("connections", true, &|side| {
+        let sum = |get: fn(&RunSideView) -> u64| side.runs.iter().map(get).sum::<u64>();
+        match sum(|run| run.connects_failed) {
+            0 => count(sum(|run| run.connects)),
+            failed => format!(
+                "{}, {} failed",
+                count(sum(|run| run.connects)),
+                count(failed)
+            ),
+        }
+    });
+    let latency = |latency: Option<LatencyView>| {
+        latency.map_or_else(dash, |latency| {
+            format!(
+                "p50 {}, p99 {}, at most {}",
+                duration(latency.p50_us),
+                duration(latency.p99_us),
+                duration(latency.max_us)
+            )
+        })
+    };
+    let times = |name, before: Option<LatencyView>, after: Option<LatencyView>| FactRow {
+        name,
+        before: latency(before),
+        after: latency(after),
+        differs: false,
+    };
+    let (all, connects) = (&view.all, &view.connects);
+    rows.extend([
+        times("service time", all.before, all.after),
+        times("response time", view.response.before, view.response.after),
+        times(
+            "session lag",
+            view.before.session_lag,
+            view.after.session_lag,
+        ),
+        times("tool lag", view.before.tool_lag, view.after.tool_lag),
+        times("connecting", connects.before, connects.after),
+    ]);
+    rows
+}

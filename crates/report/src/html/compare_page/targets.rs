@@ -1,0 +1,236 @@
+//! What the two targets differ in, as text in cells.
+
+use super::NEWS_MAX;
+use crate::text::amount::{bytes, count, counted};
+use crate::text::line::one_line;
+use crate::view::compare::CompareView;
+use crate::view::targets::{
+    DetailView, IndexView, ObjectView, SettingSideView, SettingView, SizeView, TargetsView,
+};
+
+pub(super) struct Targets {
+    /// In how many things they differ, by what they are.
+    pub(super) summary: String,
+    pub(super) note: String,
+    pub(super) groups: Vec<Group>,
+    /// What is not known of them.
+    pub(super) unknown: Vec<String>,
+}
+
+pub(super) struct Group {
+    pub(super) title: &'static str,
+    pub(super) rows: Vec<Row>,
+    pub(super) more: usize,
+}
+
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+impl Row {
+    fn new(name: &str, before: &str, after: &str) -> Self {
+        Self {
+            name: one_line(name, 300),
+            before: one_line(before, 600),
+            after: one_line(after, 600),
+        }
+    }
+}
+
+pub(super) fn targets(view: &CompareView) -> Option<Targets> {
+    let targets = view.targets.as_ref()?;
+    let aside = |one: &&SettingView| matches!(one.bearing, "place" | "watching");
+    let settings = |wanted: &dyn Fn(&&SettingView) -> bool| {
+        let found = targets.settings.iter().filter(wanted);
+        found.map(setting).collect::<Vec<_>>()
+    };
+    let groups = [
+        (
+            "Settings that somebody set",
+            settings(&|one| !one.by_version && !aside(one)),
+        ),
+        (
+            "Settings whose default changed with the version",
+            settings(&|one| one.by_version && !aside(one)),
+        ),
+        (
+            "Indexes",
+            targets
+                .indexes
+                .iter()
+                .flat_map(index)
+                .chain(invalid(targets))
+                .collect(),
+        ),
+        ("Tables and the like", objects(&targets.relations)),
+        ("Extensions", objects(&targets.extensions)),
+        ("Databases", objects(&targets.databases)),
+        ("Sizes", targets.sizes.iter().map(size).collect()),
+        (
+            "Where they are and how they are watched, as it is with servers",
+            settings(&aside),
+        ),
+    ];
+    let groups = groups.into_iter().filter(|(_, rows)| !rows.is_empty());
+    let unknown = targets.notes.iter().map(|note| {
+        let left = note
+            .count
+            .map_or_else(String::new, |count| format!(" ({})", self::count(count)));
+        format!("{}: {}{left}", note.side, note.text)
+    });
+    Some(Targets {
+        summary: summary(targets),
+        note: note(targets),
+        groups: groups
+            .map(|(title, mut rows)| {
+                let more = rows.len().saturating_sub(NEWS_MAX);
+                rows.truncate(NEWS_MAX);
+                Group { title, rows, more }
+            })
+            .collect(),
+        unknown: unknown.collect(),
+    })
+}
+
+fn summary(targets: &TargetsView) -> String {
+    let set = targets.settings.iter().filter(|one| !one.by_version);
+    let set = set.filter(|one| !matches!(one.bearing, "place" | "watching"));
+    let version = usize::from(targets.version_before != targets.version_after);
+    let kinds = [
+        ("version", version),
+        ("setting", set.count()),
+        (
+            "index|indexes",
+            targets.indexes.len() + targets.invalid_indexes.len(),
+        ),
+        ("table", targets.relations.len()),
+        ("extension", targets.extensions.len()),
+        ("database", targets.databases.len()),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, number)| *number > 0);
+    let parts: Vec<String> = kinds
+        .map(|(kind, number)| match (kind, kind.split_once('|')) {
+            ("version", _) => "the version".to_owned(),
+            (_, Some((one, many))) => match number {
+                1 => format!("1 {one}"),
+                number => format!("{} {many}", count(number as u64)),
+            },
+            (kind, None) => counted(number as u64, kind),
+        })
+        .collect();
+    match parts.is_empty() {
+        true => "do not differ in version, settings, indexes, tables or extensions.".to_owned(),
+        false => format!("differ in {}.", parts.join(", ")),
+    }
+}
+
+fn note(targets: &TargetsView) -> String {
+    let mut note = match targets.same {
+        true => "They do not differ in what was asked for: version, settings, extensions, tables and indexes.".to_owned(),
+        false => "What differs of version, settings, extensions, tables and indexes; what was asked for and is not here is alike.".to_owned(),
+    };
+    let known = |version: &Option<String>| version.clone().unwrap_or_else(|| "?".to_owned());
+    if targets.version_before != targets.version_after {
+        note.push_str(&format!(
+            " PostgreSQL {} → {}.",
+            known(&targets.version_before),
+            known(&targets.version_after)
+        ));
+    }
+    if targets.settings_gone + targets.settings_new > 0 {
+        note.push_str(&format!(
+            " {} settings are of the version before only, {} of the one after only.",
+            targets.settings_gone, targets.settings_new
+        ));
+    }
+    note
+}
+
+fn setting(one: &SettingView) -> Row {
+    let side = |side: &Option<SettingSideView>| {
+        let Some(side) = side else {
+            return "not there".to_owned();
+        };
+        let value = match side.value.as_deref() {
+            None => "not kept",
+            Some("") => "empty",
+            Some(value) => value,
+        };
+        let restart = match side.pending_restart {
+            true => ", waits for a restart",
+            false => "",
+        };
+        format!("{value} ({}{restart})", side.source)
+    };
+    Row::new(&one.name, &side(&one.before), &side(&one.after))
+}
+
+/// A row for each detail; what is on one side only has none.
+fn rows_of(name: &str, presence: &str, what: &str, details: &[DetailView]) -> Vec<Row> {
+    match presence {
+        "only before" => return vec![Row::new(name, what, "–")],
+        "only after" => return vec![Row::new(name, "–", what)],
+        _ => {}
+    }
+    let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".to_owned());
+    let details = details.iter();
+    details
+        .map(|detail| {
+            let name = format!("{name}: {}", detail.what);
+            Row::new(&name, &text(&detail.before), &text(&detail.after))
+        })
+        .collect()
+}
+
+fn objects(objects: &[ObjectView]) -> Vec<Row> {
+    let of = |one: &ObjectView| rows_of(&one.name, one.presence, "there", &one.details);
+    objects.iter().flat_map(of).collect()
+}
+
+fn index(one: &IndexView) -> Vec<Row> {
+    match &one.renamed {
+        Some(after) => vec![Row::new(
+            &format!("on {}, the same under another name", one.table),
+            &one.name,
+            after,
+        )],
+        None => {
+            let name = format!("{} on {}", one.name, one.table);
+            rows_of(&name, one.presence, &one.definition, &one.details)
+        }
+    }
+}
+
+fn invalid(targets: &TargetsView) -> impl Iterator<Item = Row> {
+    targets.invalid_indexes.iter().map(|one| {
+        let name = format!("{} on {}", one.name, one.table);
+        let invalid = "invalid: queries do not use it";
+        match one.side {
+            "before" => Row::new(&name, invalid, ""),
+            _ => Row::new(&name, "", invalid),
+        }
+    })
+}
+
+fn size(one: &SizeView) -> Row {
+    let side = |rows: Option<u64>, size: Option<u64>| {
+        let size = size.map(bytes);
+        let rows = match rows {
+            Some(rows) => Some(format!("about {} rows", count(rows))),
+            None if !one.index => Some("never analysed".to_owned()),
+            None => None,
+        };
+        let both: Vec<String> = [size, rows].into_iter().flatten().collect();
+        match both.is_empty() {
+            true => "not known".to_owned(),
+            false => both.join(", "),
+        }
+    };
+    Row::new(
+        &one.name,
+        &side(one.rows_before, one.bytes_before),
+        &side(one.rows_after, one.bytes_after),
+    )
+}

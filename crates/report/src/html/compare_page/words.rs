@@ -1,0 +1,87 @@
+//! What the page says in words: of what is odd about a statement, and of its own terms.
+
+use crate::text::amount::{percent, ratio};
+use crate::view::compare::{CompareView, RemarkView};
+
+/// What is odd, in a sentence.
+pub(super) fn remark_text(remark: &RemarkView) -> String {
+    match remark {
+        RemarkView::HeavyTail { side, share } => format!(
+            "Heavy tail {side}: the slowest hundredth of calls takes {} of the time, so the mean says little of a call.",
+            percent(*share, 1.0)
+        ),
+        RemarkView::Burst { side, share } => format!(
+            "A burst {side}: half of the calls lie in {} of the run, so few moments decide.",
+            percent(*share, 1.0)
+        ),
+        RemarkView::WarmUp { side, factor } => format!(
+            "Warm-up {side}: in the first eighth of the run the median is {} times that of the rest.",
+            ratio(*factor)
+        ),
+        RemarkView::Drift { side, factor } => format!(
+            "Drift {side}: the median at the end is {} times that at the start.",
+            ratio(*factor)
+        ),
+        RemarkView::DifferenceDrifts { from, to } => format!(
+            "The difference itself drifts: {} times as long at the start of the runs, {} times at their end.",
+            ratio(*from),
+            ratio(*to)
+        ),
+    }
+}
+
+/// The page's terms and what they mean.
+pub(super) fn words(view: &CompareView) -> Vec<(&'static str, String)> {
+    let margin = format!("{:.0} %", view.margin * 100.0);
+    let level = view.interval_level_percent;
+    vec![
+        (
+            "slower, faster",
+            format!("the whole interval of a ratio lies beyond the margin of {margin}, and chance alone does not do that"),
+        ),
+        (
+            "same",
+            format!("the interval lies within the margin of {margin}: shown, not assumed"),
+        ),
+        (
+            "not enough data",
+            "too few calls, too few stretches of time, or an interval too wide to tell".to_owned(),
+        ),
+        (
+            "regression",
+            "a statement that is slower by enough to matter, or an error that is new or clearly more frequent".to_owned(),
+        ),
+        (
+            "times as long",
+            format!("after divided by before, of the median or of what the finding names; in brackets the {level} % interval: what the ratio may be, too"),
+        ),
+        (
+            "added",
+            "the difference of the means times the calls before: what the change costs in all".to_owned(),
+        ),
+        (
+            "service time",
+            "from a statement's first byte sent to its answer complete; what failed is in no time".to_owned(),
+        ),
+        (
+            "response time",
+            "from when a statement was due to its answer complete, so with all that it waited".to_owned(),
+        ),
+        (
+            "session lag",
+            "what a statement waited because its session's previous one was not done".to_owned(),
+        ),
+        (
+            "tool lag",
+            "what it waited because the replaying program was late: none of the server's fault".to_owned(),
+        ),
+        (
+            "p50, p99",
+            "half of the calls, or 99 % of them, took no longer".to_owned(),
+        ),
+        (
+            "captured",
+            "where the workload was recorded: another machine, another day, the server's time only; never compared".to_owned(),
+        ),
+    ]
+}

@@ -1,0 +1,165 @@
+//! A comparison as a page: one file, well-formed enough, that nothing from outside can break, and
+//! that says what the comparison says.
+
+#[path = "../../analyse/tests/made_up/mod.rs"]
+mod made_up_runs;
+mod markup;
+#[path = "pages/shop_runs.rs"]
+mod shop_runs;
+
+use markup::{check_ids, check_nesting, check_self_contained, data};
+use report::compare_page::render_html;
+use report::{CompareView, RemarkView};
+use shop_runs::{compared, many, nothing};
+
+const NASTY: &str =
+    "select '</script><img src=x onerror=alert(1)>', \"&lt;\", '<!--' from t where a < $1";
+
+fn pages() -> [String; 3] {
+    [compared(true), compared(false), nothing()].map(|view| render_html(&view))
+}
+
+#[test]
+fn it_is_one_file_that_fetches_nothing() {
+    for html in pages() {
+        check_nesting(&html);
+        check_self_contained(&html);
+        check_ids(&html);
+        assert!(html.contains("default-src 'none'"));
+    }
+}
+
+#[test]
+fn it_says_what_the_comparison_says() {
+    let html = render_html(&compared(true));
+    for said in [
+        "<h1>Regression</h1>",
+        "2 statements got slower; 1 error is new or more frequent",
+        "the run after is partial",
+        "12 different statements: 2 slower, 1 faster, 8 the same, 1 with not enough data.",
+        "23505</code> unique_violation",
+        "1,090 → 727 rows",
+        "How long calls took",
+        "Statements a second",
+        "Tool lag",
+        "differ in 1 setting, 1 index.",
+        "Its plan is another: Index Scan using orders_customer on orders → Seq Scan on orders; a Sort comes in",
+        "random_page_cost</th>",
+        "1.1 (configuration file)",
+        "orders_customer on public.orders",
+        "after: some may be seen by a superuser only (3)",
+        "no literal of the user's data is on it",
+    ] {
+        let said = said.replace('\'', "&#39;");
+        assert!(html.contains(&said), "{said}");
+    }
+    let statements = data(&html, "data-statements");
+    assert_eq!(statements.as_array().unwrap().len(), 12);
+    assert_eq!(statements[0]["finding"], "slower");
+    assert_eq!(statements[0]["calls"], serde_json::json!([1_090, 1_090]));
+    let details = data(&html, "data-details");
+    assert_eq!(
+        details["0000000000000002"]["slowest"][0][0][0],
+        statements[0]["before"][4]
+    );
+}
+
+#[test]
+fn text_from_outside_breaks_nothing() {
+    let plain = render_html(&compared(true));
+    let mut view = compared(true);
+    for statement in &mut view.statements {
+        statement.sql = NASTY.to_owned();
+    }
+    let plan = view.statements[0].plan.as_mut().unwrap();
+    plan.words[0] = NASTY.to_owned();
+    plan.before.steps[0].label = NASTY.to_owned();
+    let targets = view.targets.as_mut().unwrap();
+    targets.settings[0].name = NASTY.to_owned();
+    targets.indexes[0].definition = NASTY.to_owned();
+    view.errors[0].message = NASTY.to_owned();
+    view.errors[0].sql = NASTY.to_owned();
+    view.rows[0].sql = NASTY.to_owned();
+    view.before.runs[0].run = "<img src=y>".to_owned();
+    view.after.runs[0].target = "<img src=z>".to_owned();
+    let html = render_html(&view);
+    check_nesting(&html);
+    assert!(!html.contains("<img"), "markup from outside is on the page");
+    assert_eq!(data(&html, "data-statements")[2]["sql"], NASTY);
+    assert_eq!(
+        html.matches("</script>").count(),
+        plain.matches("</script>").count()
+    );
+}
+
+#[test]
+fn it_says_whether_values_may_be_on_it() {
+    let shown = CompareView {
+        literals_shown: true,
+        ..compared(false)
+    };
+    assert!(render_html(&shown).contains("--show-literals"));
+    assert!(!render_html(&compared(false)).contains("--show-literals"));
+}
+
+#[test]
+fn what_is_odd_is_said_in_words() {
+    let mut view = compared(true);
+    view.statements[0].remarks = vec![
+        RemarkView::HeavyTail {
+            side: "after",
+            share: 0.42,
+        },
+        RemarkView::DifferenceDrifts {
+            from: 1.02,
+            to: 3.4,
+        },
+    ];
+    let details = data(&render_html(&view), "data-details");
+    let remarks = &details["0000000000000002"]["remarks"];
+    let said = |at: usize| remarks[at].as_str().unwrap();
+    assert!(said(0).starts_with("Heavy tail after: the slowest hundredth of calls takes 42.0 %"));
+    assert!(said(1).contains("1.02 times as long at the start of the runs, 3.40 times"));
+}
+
+/// More than open in a second are not put on it; what changed is.
+#[test]
+fn of_very_many_statements_those_that_matter_are_on_it() {
+    let mut view = many();
+    let mut rare = view.statements[10].clone();
+    let wanted = view
+        .statements
+        .iter()
+        .filter(|one| one.service.measure.is_some());
+    let wanted = wanted.count();
+    rare.service.before = None;
+    rare.service.after = None;
+    rare.fingerprint = "00000000000000ff".to_owned();
+    view.statements.insert(0, rare);
+    let html = render_html(&view);
+    assert!(html.contains("The page has 5,000 of 5,001 statements"));
+    let kept = data(&html, "data-statements");
+    let kept = kept.as_array().unwrap();
+    assert_eq!(kept.len(), 5_000);
+    let changed = kept.iter().filter(|one| !one["measure"].is_null());
+    assert_eq!(changed.count(), wanted);
+    assert!(
+        kept.iter()
+            .all(|one| one["fingerprint"] != "00000000000000ff")
+    );
+    assert_eq!(
+        data(&html, "data-details").as_object().unwrap().len(),
+        5_000
+    );
+}
+
+/// Five thousand statements are some megabytes, since a page that is larger opens slowly.
+#[test]
+fn many_statements_stay_small() {
+    let html = render_html(&many());
+    assert_eq!(
+        data(&html, "data-statements").as_array().unwrap().len(),
+        5_000
+    );
+    assert!(html.len() < 6_500_000, "{} bytes", html.len());
+}
