@@ -138,8 +138,21 @@ fn a_narrow_terminal_shortens_the_statements_only() {
 
 #[test]
 fn a_page_has_about_forty_lines() {
-    let text = compare_text::render_text(&regressed(), &TextStyle::default());
-    assert!(text.lines().count() <= 40);
+    let mut view = regressed();
+    let lines = |view: &CompareView| {
+        let text = compare_text::render_text(view, &TextStyle::default());
+        text.lines().count()
+    };
+    assert!(lines(&view) <= 40);
+    // With more of everything, statements make room, and those with the most to say stay.
+    let slower = view.statements[0].clone();
+    view.statements.extend(vec![slower; 20]);
+    assert!((36..=40).contains(&lines(&view)), "{}", lines(&view));
+    let error = view.errors[0].clone();
+    view.errors.extend(vec![error; 20]);
+    assert!(lines(&view) <= 42, "{}", lines(&view));
+    let text = compare_text::render_text(&view, &TextStyle::default());
+    assert!(text.contains("more statements"), "{text}");
 }
 
 #[test]

@@ -12,7 +12,11 @@ use crate::view::compare::{
 };
 use crate::view::latency::LatencyView;
 
-/// The most statements in the table: with them the page has about 40 lines.
+/// The text has about so many lines: what a screen holds.
+const LINES: usize = 40;
+/// Lines of the table that are no statement's: its title, heads, all statements, connecting, the rest.
+const TABLE_LINES: usize = 9;
+/// The most statements in the table.
 const STATEMENTS_MAX: usize = 8;
 /// The table is filled up to so many with statements that did not change.
 const STATEMENTS_MIN: usize = 3;
@@ -31,16 +35,21 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     lines.extend(header(view, *style));
     lines.extend(cautions(view, *style));
     lines.push(String::new());
-    lines.extend(table(view, *style));
-    lines.extend(errors(view, *style));
-    lines.extend(rows(view, *style));
-    lines.extend(condition_text::lines(&view.conditions, *style));
+    let mut behind = errors(view, *style);
+    behind.extend(rows(view, *style));
+    behind.extend(condition_text::lines(&view.conditions, *style));
     if let Some(targets) = &view.targets {
-        lines.extend(targets_text::lines(targets, *style));
+        behind.extend(targets_text::lines(targets, *style));
     }
-    lines.push(String::new());
-    lines.extend(legend(view, *style));
-    lines.push(String::new());
+    behind.push(String::new());
+    behind.extend(legend(view, *style));
+    behind.push(String::new());
+    // Statements take the lines that are left.
+    let each = 2 + usize::from(view.statements.iter().any(|one| plan_line(one).is_some()));
+    let left = LINES.saturating_sub(lines.len() + behind.len() + TABLE_LINES);
+    let room = (left / each).clamp(STATEMENTS_MIN, STATEMENTS_MAX);
+    lines.extend(table(view, room, *style));
+    lines.extend(behind);
     lines.join("\n")
 }
 
@@ -257,7 +266,7 @@ fn plan_line(statement: &StatementCompareView) -> Option<String> {
     (changed || asked).then(|| plan.line())
 }
 
-fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
+fn table(view: &CompareView, room: usize, style: TextStyle) -> Vec<String> {
     let mut entries = vec![Entry::heading()];
     entries.push(Entry::of(
         "ALL STATEMENTS",
@@ -268,7 +277,7 @@ fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
     if view.connects.before.is_some() || view.connects.after.is_some() {
         entries.push(Entry::of("CONNECTING", &view.connects, None, None));
     }
-    let shown = picked(&view.statements);
+    let shown = picked(&view.statements, room);
     for statement in &shown {
         let name = name_of(statement);
         let calls = Some((statement.calls_before, statement.calls_after));
@@ -314,7 +323,7 @@ fn table(view: &CompareView, style: TextStyle) -> Vec<String> {
 
 /// What is shown: all that changed, the dearest first, filled up with what did not, in the order
 /// of the view.
-fn picked(statements: &[StatementCompareView]) -> Vec<&StatementCompareView> {
+fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCompareView> {
     let cost = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0).abs();
     let changed = |one: &StatementCompareView| one.service.measure.is_some();
     let mut ranked: Vec<usize> = (0..statements.len()).collect();
@@ -324,7 +333,7 @@ fn picked(statements: &[StatementCompareView]) -> Vec<&StatementCompareView> {
         key(*b).cmp(&key(*a)).then_with(by_cost)
     });
     let interesting = statements.iter().filter(|one| changed(one)).count();
-    ranked.truncate(interesting.clamp(STATEMENTS_MIN, STATEMENTS_MAX));
+    ranked.truncate(interesting.clamp(STATEMENTS_MIN, room));
     ranked.sort_unstable();
     ranked.into_iter().map(|at| &statements[at]).collect()
 }
