@@ -79,6 +79,24 @@ fn scenarios() -> Vec<Scenario> {
             false,
             0.0,
         ),
+        (
+            "… one varies by half from run to run, two a side",
+            Truth {
+                unsteady: 0.5,
+                ..several(2, 1.0)
+            },
+            false,
+            0.1,
+        ),
+        (
+            "… one varies by half from run to run, three a side",
+            Truth {
+                unsteady: 0.5,
+                ..several(3, 1.0)
+            },
+            false,
+            0.1,
+        ),
         ("one of 200 is slower, ×1.3", one(1.3), true, 0.1),
         ("one of 200 is slower, ×1.5", one(1.5), true, 0.1),
         ("one of 200 is slower, ×2", one(2.0), true, 0.1),
@@ -151,6 +169,15 @@ fn scenarios() -> Vec<Scenario> {
         (
             "×2, runs differ by 5 %, two a side",
             several(2, 2.0),
+            true,
+            0.1,
+        ),
+        (
+            "×10, of 25 calls in ten stretches",
+            Truth {
+                clustered: true,
+                ..one(10.0)
+            },
             true,
             0.1,
         ),

@@ -20,13 +20,15 @@
 //! had. The test by exchange, which takes nothing for granted, must agree before a difference is
 //! called one ([`crate::compare()`]).
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 use statrs::function::gamma::digamma;
 
 use crate::bootstrap::Interval;
 
 /// Degrees of freedom beyond which a t distribution is normal.
 const FREEDOM_MAX: f64 = 1e6;
+/// A statement that varies more than others do this rarely is taken for itself (an F test).
+const UNSTEADY_LEVEL: f64 = 0.05;
 /// Logarithms that differ by less than a part in 10^12 are equal.
 const VARIANCE_MIN: f64 = 1e-24;
 /// Statements whose agreement can be judged.
@@ -142,10 +144,18 @@ impl Components {
         } else {
             (self.lent * expected + freedom * own) / (self.lent + freedom)
         };
+        // One that differs from run to run by far more than the others (its plan flips, say) is no
+        // case of what they have in common, and stands for itself.
+        let (moderated, lent) =
+            if self.lent > 0.0 && is_unsteady(own / expected, freedom, self.lent) {
+                (own, 0.0)
+            } else {
+                (moderated, self.lent)
+            };
         let each = 1.0 / self.runs.0 + 1.0 / self.runs.1;
         let (common, moderated) = (self.common * each, moderated * each);
         let variance = (common + moderated).max(VARIANCE_MIN);
-        let parts = common * common / freedom + moderated * moderated / (self.lent + freedom);
+        let parts = common * common / freedom + moderated * moderated / (lent + freedom);
         // Runs that agree to the last digit have no variance, and none to ask for.
         let satterthwaite = if parts > 0.0 {
             variance * variance / parts
@@ -179,6 +189,13 @@ impl Components {
     pub(crate) fn shift(&self) -> f64 {
         self.common.sqrt().exp_m1()
     }
+}
+
+/// Whether so great a ratio of variances is rarer than [`UNSTEADY_LEVEL`] among steady statements.
+fn is_unsteady(ratio: f64, freedom: f64, lent: f64) -> bool {
+    let lent = lent.min(FREEDOM_MAX);
+    let distribution = FisherSnedecor::new(freedom, lent).expect("degrees of freedom are positive");
+    ratio > 1.0 && distribution.sf(ratio) < UNSTEADY_LEVEL
 }
 
 fn students_t(freedom: f64) -> StudentsT {

@@ -9,7 +9,9 @@
 //! Not "no difference" is tested but "no more than the margin": the times after are first divided by
 //! 1 + margin (or its inverse, for faster). So a difference within the margin is no finding, however
 //! many calls show it. Three measures, each a sum over blocks, which makes it cheap: calls above the
-//! joint median, calls above the joint 99th percentile, and time.
+//! joint median, calls above the joint 99th percentile, and time. The test is exact where blocks can
+//! be exchanged once times are divided; sides with unequal numbers of runs that also spread unequally
+//! are exchanged as if they could be.
 //!
 //! p = (1 + exchanges that are as extreme) / (1 + exchanges), which is exact whatever their number
 //! (Phipson and Smyth 2010), doubled since one looks in both directions. One that is not extreme is
@@ -23,8 +25,9 @@ use crate::timeline::STRETCHES_MAX;
 
 /// As often is exchanged at first.
 const EXCHANGES: u32 = 1_023;
-/// And at most, where a small p decides among many statements.
-const EXCHANGES_MAX: u32 = 1 << 20;
+/// And at most, where a small p decides among many statements: enough for the only one that differs
+/// among 100,000.
+const EXCHANGES_MAX: u32 = 1 << 24;
 /// With so many that are as extreme, the rest need not be looked at.
 const EXTREME_ENOUGH: u32 = 20;
 
@@ -32,9 +35,9 @@ const EXTREME_ENOUGH: u32 = 20;
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     after: bool,
-    /// How many samples.
+    /// How many calls its samples stand for.
     samples: f64,
-    /// How many calls, for the mean.
+    /// How many calls, exactly, for the mean.
     calls: f64,
     /// Samples above the joint median; time in all; samples above the joint 99th percentile.
     sums: [f64; MEASURES],
@@ -49,6 +52,8 @@ pub(crate) struct Exchange {
     extreme: [u32; MEASURES],
     done: [u32; MEASURES],
     random: SplitMix64,
+    /// Of the group that is being exchanged; kept, so that none is made for each.
+    order: Vec<usize>,
 }
 
 /// Sums of one side.
@@ -117,6 +122,9 @@ impl Exchange {
             .iter()
             .map(|(run, is_after)| {
                 let scale = if *is_after { scale } else { 1.0 };
+                // Of very many calls a sample is kept, of which each stands for several.
+                let calls: u64 = run.sums().iter().map(|sum| sum.count).sum();
+                let each = calls as f64 / run.sorted().len().max(1) as f64;
                 let mut parts = vec![
                     Part {
                         after: *is_after,
@@ -127,9 +135,9 @@ impl Exchange {
                 for sample in run.sorted() {
                     let part = &mut parts[slot_of(*sample) >> block_bits];
                     let time = value_of(*sample) / scale;
-                    part.samples += 1.0;
-                    part.sums[0] += f64::from(u8::from(time > thresholds[0])) * sign;
-                    part.sums[2] += f64::from(u8::from(time > thresholds[1])) * sign;
+                    part.samples += each;
+                    part.sums[0] += f64::from(u8::from(time > thresholds[0])) * each * sign;
+                    part.sums[2] += f64::from(u8::from(time > thresholds[1])) * each * sign;
                 }
                 for (slot, sum) in run.sums().iter().enumerate() {
                     let part = &mut parts[slot >> block_bits];
@@ -166,6 +174,7 @@ impl Exchange {
             extreme: [0; MEASURES],
             done: [0; MEASURES],
             random: SplitMix64::new(seed ^ 0x6578_6368_616e_6765),
+            order: Vec::new(),
         };
         let (mut before, mut after) = (Side::default(), Side::default());
         for part in exchange.groups.iter().flatten() {
@@ -221,12 +230,13 @@ impl Exchange {
             }
             // As many are after as were, any of them (Fisher and Yates).
             let count = group.iter().filter(|part| part.after).count();
-            let mut order: Vec<usize> = (0..group.len()).collect();
+            self.order.clear();
+            self.order.extend(0..group.len());
             for at in 0..count {
                 let other = at + self.random.below((group.len() - at) as u64) as usize;
-                order.swap(at, other);
+                self.order.swap(at, other);
             }
-            for (place, at) in order.iter().enumerate() {
+            for (place, at) in self.order.iter().enumerate() {
                 if place < count {
                     &mut after
                 } else {
@@ -246,9 +256,9 @@ impl Exchange {
         })
     }
 
-    /// Whether more exchanges could make a measure's p-value smaller: hardly any was as extreme so far.
+    /// Whether more exchanges could make a measure's p-value smaller: none was as extreme so far.
     pub(crate) fn could_be_smaller(&self, measure: usize) -> bool {
-        self.extreme[measure] < 2 && self.done[measure] < EXCHANGES_MAX
+        self.extreme[measure] == 0 && self.done[measure] < EXCHANGES_MAX
     }
 
     /// Looks closer at measures whose p-values could be smaller, until they can be as small as `wanted`.

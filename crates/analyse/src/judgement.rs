@@ -100,6 +100,15 @@ impl Finding {
     }
 }
 
+/// What a difference must exceed, and what sameness must keep to, as shares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Margins {
+    /// Beyond it is slower or faster: the margin, or the noise where that is more.
+    pub(crate) beyond: f64,
+    /// Within it is the same: the margin. Noise makes nothing the same.
+    pub(crate) within: f64,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Direction {
     Slower,
@@ -109,7 +118,8 @@ enum Direction {
     Unsure,
 }
 
-fn direction(ratio: Option<Ratio>, margin: f64, sure: bool) -> Option<Direction> {
+fn direction(ratio: Option<Ratio>, margins: Margins, sure: bool) -> Option<Direction> {
+    let margin = margins.beyond;
     let Interval { low, high } = ratio?.interval?;
     let above = 1.0 + margin;
     // The inverse and not 1 − margin: before and after may change places.
@@ -120,7 +130,7 @@ fn direction(ratio: Option<Ratio>, margin: f64, sure: bool) -> Option<Direction>
         Some(Direction::Slower)
     } else if high < below {
         Some(Direction::Faster)
-    } else if low >= below && high <= above {
+    } else if low >= 1.0 / (1.0 + margins.within) && high <= 1.0 + margins.within {
         Some(Direction::Within)
     } else {
         None
@@ -130,8 +140,19 @@ fn direction(ratio: Option<Ratio>, margin: f64, sure: bool) -> Option<Direction>
 /// One word for three ratios. The mean decides where it is clear, since it is what the statement
 /// costs; where only others are clear and they disagree, the bad news is told. Margins and whether
 /// chance is ruled out are given by measure: median, mean, 99th percentile.
-pub(crate) fn judge(ratios: &Ratios, margins: [f64; MEASURES], sure: [bool; MEASURES]) -> Finding {
-    let of = |at: usize, measure, ratio| (measure, direction(ratio, margins[at], sure[at]));
+pub(crate) fn judge(
+    ratios: &Ratios,
+    within: f64,
+    margins: [f64; MEASURES],
+    sure: [bool; MEASURES],
+) -> Finding {
+    let of = |at: usize, measure, ratio| {
+        let beyond = margins[at];
+        (
+            measure,
+            direction(ratio, Margins { beyond, within }, sure[at]),
+        )
+    };
     let seen = [
         of(0, Measure::Median, ratios.median),
         of(1, Measure::Mean, ratios.mean),
@@ -169,6 +190,7 @@ mod tests {
     fn judged(median: Option<Ratio>, mean: Option<Ratio>, p99: Option<Ratio>) -> Finding {
         judge(
             &Ratios { median, mean, p99 },
+            MARGIN_DEFAULT,
             [MARGIN_DEFAULT; MEASURES],
             [true; MEASURES],
         )
@@ -205,11 +227,11 @@ mod tests {
         };
         let margins = [MARGIN_DEFAULT; MEASURES];
         assert_eq!(
-            judge(&ratios, margins, [false; MEASURES]),
+            judge(&ratios, MARGIN_DEFAULT, margins, [false; MEASURES]),
             Finding::NotEnoughData(Lack::Chance)
         );
         assert_eq!(
-            judge(&ratios, [0.3, 0.1, 0.1], [true; MEASURES]),
+            judge(&ratios, MARGIN_DEFAULT, [0.5, 0.1, 0.1], [true; MEASURES]),
             Finding::NotEnoughData(Lack::Unclear)
         );
     }

@@ -4,6 +4,7 @@
 
 mod made_up;
 
+use analyse::StatementComparison;
 use made_up::known_truth::{Said, Truth, compared, said};
 
 /// So often each truth is made up, with so many statements: enough to see that something is wrong, and
@@ -21,8 +22,10 @@ fn all(truth: Truth, margin: f64) -> Vec<Said> {
         .collect()
 }
 
+/// Comparisons that called a statement, or all together, slower or faster that are not.
 fn alarms(said: &[Said]) -> usize {
-    said.iter().filter(|one| one.wrong > 0).count()
+    let wrong = |one: &&Said| one.wrong > 0 || (one.as_a_whole && !one.found);
+    said.iter().filter(wrong).count()
 }
 
 fn found(said: &[Said]) -> usize {
@@ -74,6 +77,24 @@ fn a_tail_and_a_drift_are_found() {
 }
 
 #[test]
+fn what_cannot_be_told_from_chance_is_not_passed_over_in_silence() {
+    let rare = Truth {
+        factor: 10.0,
+        clustered: true,
+        ..Truth::default()
+    };
+    for at in 0..5 {
+        let truth = Truth {
+            statements: STATEMENTS,
+            ..rare
+        };
+        let comparison = compared(&truth, at, 0.1);
+        let is_named = |one: &StatementComparison| one.regression || one.suspected;
+        assert!(comparison.statements.iter().any(is_named), "{at}");
+    }
+}
+
+#[test]
 fn runs_that_differ_of_themselves_are_no_finding_where_there_are_several() {
     let noisy = Truth {
         between_runs: 0.06,
@@ -81,6 +102,11 @@ fn runs_that_differ_of_themselves_are_no_finding_where_there_are_several() {
         ..Truth::default()
     };
     assert!(alarms(&all(noisy, 0.05)) <= 2);
+    let unsteady = Truth {
+        unsteady: 0.5,
+        ..noisy
+    };
+    assert!(alarms(&all(unsteady, 0.1)) <= 3);
     let slower = Truth {
         factor: 2.0,
         ..noisy

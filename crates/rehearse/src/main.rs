@@ -26,6 +26,8 @@ fn main() -> ExitCode {
     log::set_up(program.log);
     keys::set_up(program.keys.key);
     match run(program.command) {
+        // What was to be read is not there: nothing was found then, and nothing not found.
+        Ok(_) if terminal::lost() => ExitCode::from(3),
         Ok(ending) => ending.into(),
         Err(failure) => {
             terminal::complain(&failure.message);

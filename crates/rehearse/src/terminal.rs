@@ -1,6 +1,7 @@
 //! What is written to the terminal: results to standard output, all else to standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressDrawTarget;
 use report::TextStyle;
@@ -13,9 +14,29 @@ const COLUMNS_MAX: usize = 140;
 /// Where nothing is known of the terminal, or it is none.
 const COLUMNS: usize = 100;
 
-/// Writes a result. Nobody reading any more (`| head`) is no error.
+/// Whether a result could not be written, to a full disk, say.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes a result. Nobody reading any more (`| head`) is no error; anything else is told, and known
+/// from [`lost`] on.
 pub fn say(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        complain(&format!(
+            "the result cannot be written to standard output ({error}); make room, or send it elsewhere"
+        ));
+    }
+}
+
+/// Whether a result could not be written.
+pub fn lost() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 /// Writes a result and ends the line.

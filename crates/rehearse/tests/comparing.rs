@@ -176,7 +176,13 @@ fn what_cannot_be_compared_is_refused_with_what_to_do() {
     refused(
         &compare(&["--before", &one, &one, "--after", &other]),
         2,
-        &["given twice on one side"],
+        &["are one run, given twice on one side"],
+    );
+    let same = one.replace("one.run", "./one.run");
+    refused(
+        &compare(&["--before", &one, &same, "--after", &other]),
+        2,
+        &["are one run, given twice on one side"],
     );
     refused(&compare(&[&one, &missing]), 2, &["missing.run"]);
     refused(
@@ -211,5 +217,57 @@ fn the_page_is_written_for_its_owner_beside_what_is_printed() {
     assert!(again.status.success());
     let manifest = format!("{before}/manifest.json");
     let over = compare(&[&before, &after, "--html", &manifest]);
-    refused(&over, 2, &["manifest.json", "is no page", "--html"]);
+    refused(
+        &over,
+        2,
+        &["manifest.json", "was not written by --html", "--html"],
+    );
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let room = Room::new();
+    let one = room.run("one.run", executions(1, 1.0, 1.0));
+    let other = room.run("other.run", executions(2, 1.0, 1.0));
+    for more in [&[][..], &["--json"], &["--markdown", "-"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+            .args(["compare", &one, &other])
+            .args(more)
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+        refused(&output, 3, &["cannot be written to standard output"]);
+    }
+}
+
+#[test]
+fn noise_makes_nothing_the_same() {
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let after = room.run("after.run", executions(2, 5.0, 1.0));
+    let again = room.run("again.run", executions(3, 12.0, 1.0));
+    let view = json(&compare(&[
+        &before, &after, "--json", "--noise", &before, &again,
+    ]));
+    for statement in view["statements"].as_array().unwrap() {
+        assert_ne!(statement["service"]["finding"], "same", "{statement:#}");
+    }
+    assert!(view["margin"].as_f64() > Some(5.0), "{}", view["margin"]);
+}
+
+#[test]
+fn other_rows_are_told_with_the_verdict() {
+    let room = Room::new();
+    let before = room.run("before.run", executions(1, 1.0, 1.0));
+    let mut changed = executions(2, 1.0, 1.0);
+    changed[10].rows += 1;
+    let after = room.run("after.run", changed);
+    let output = compare(&[&before, &after]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.contains("1 statement returned other rows than before"),
+        "{first}"
+    );
 }

@@ -79,23 +79,19 @@ pub(super) fn together<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> O
     all?.landmarks()
 }
 
-/// A side's facts.
-pub(super) fn side(runs: &[RunProfile]) -> SideFacts {
+/// A side's facts; the response times of all its runs together are known already.
+pub(super) fn side(runs: &[RunProfile], response: Option<Landmarks>) -> SideFacts {
     let each: Vec<RunFacts> = runs.iter().map(facts).collect();
     let sum = |count: fn(&RunFacts) -> u64| each.iter().map(count).sum::<u64>();
     let (done, failed) = (sum(|run| run.done), sum(|run| run.failed));
     let elapsed_ns: i64 = each.iter().map(|run| run.elapsed_ns).sum();
-    let mut response = runs[0].all.response.clone();
-    for run in &runs[1..] {
-        response.absorb(&run.all.response);
-    }
     SideFacts {
         done,
         failed,
         skipped: sum(|run| run.skipped),
         throughput_per_s: (elapsed_ns > 0)
             .then(|| (done + failed) as f64 * 1e9 / elapsed_ns as f64),
-        response: response.landmarks(),
+        response,
         tool_lag: together(runs.iter().map(|run| &run.tool_lag)),
         session_lag: together(runs.iter().map(|run| &run.session_lag)),
         runs: each,
@@ -116,7 +112,7 @@ fn facts(run: &RunProfile) -> RunFacts {
         skipped: run.all.account.skipped,
         connects: run.connects.account.done,
         connects_failed: run.connects.account.failed(),
-        response: run.all.response.landmarks(),
+        response: run.response.landmarks(&run.response.sorted()),
         tool_lag: run.tool_lag.landmarks(),
         session_lag: run.session_lag.landmarks(),
     }

@@ -22,7 +22,7 @@ use crate::caution::{Caution, cautions};
 use crate::details::{DETAILED_MAX, Details};
 use crate::discovery::FALSE_DISCOVERY_RATE;
 use crate::error_change::{ErrorChange, changes};
-use crate::judgement::{Finding, MARGIN_DEFAULT, Measure};
+use crate::judgement::{Finding, Lack, MARGIN_DEFAULT, Measure};
 use crate::landmarks::Landmarks;
 use crate::over_time::ComparedOverTime;
 use crate::profile::RunProfile;
@@ -88,7 +88,8 @@ pub struct Runs {
 pub struct Comparison {
     /// In a word.
     pub verdict: Verdict,
-    /// The margin that it was judged with.
+    /// The margin that medians were judged with: what was asked for, or the noise that was given where
+    /// that is more. A statement that is noisier has one of its own.
     pub margin: f64,
     /// The false discovery rate that it was judged with.
     pub false_discovery_rate: f64,
@@ -154,7 +155,8 @@ pub struct TimesComparison {
     pub mean: Option<Ratio>,
     /// The ratio of the 99th percentiles; without interval where there are too few calls.
     pub p99: Option<Ratio>,
-    /// What the change costs: the difference of the means times the calls before, in nanoseconds.
+    /// What the change costs: the difference of the means times the calls of a run before, in
+    /// nanoseconds.
     pub added_ns: Option<f64>,
     /// The chance of such a difference without a cause, in the measure where it is smallest, times
     /// the measures that were looked at; `None` where no interval was clear of the margin.
@@ -204,6 +206,8 @@ pub struct StatementComparison {
     pub captured: Option<Landmarks>,
     /// It is slower, and noticeably so.
     pub regression: bool,
+    /// It looks slower, and noticeably so; but chance could not be ruled out.
+    pub suspected: bool,
 }
 
 impl Comparison {
@@ -270,6 +274,10 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     let mut measured = in_parallel(&fingerprints, options.threads, one_statement);
     let family = Family::of(&mut measured, aa.as_ref());
     let judged = family.judge(&measured, options, |at| both_of(fingerprints[at]));
+    // All of them together are one more test beside the statements'.
+    let tested = measured.iter().filter(|one| one.lack.is_none()).count();
+    let differs = |one: &&Judged| one.finding.measure().is_some();
+    let beside = (tested, judged.iter().filter(differs).count());
     let alone = |get: fn(&RunProfile) -> &Series, seed| {
         let both = || Both {
             before: before.iter().map(get).collect(),
@@ -279,14 +287,12 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         };
         let mut measured = [Sampled::new(both()).measure(runs)];
         family.widen_intervals(&mut measured);
-        let judged = family.judge(&measured, options, |_| both())[0];
+        let judged = family.judge_beside(&measured, options, beside, |_| both())[0];
         let [measured] = measured;
-        comparison(measured, judged)
+        comparison(measured, judged, runs.0)
     };
-    let all = alone(|run| &run.all.service, 1);
-    let connects = alone(|run| &run.connects.service, 2);
-    let response = alone(|run| &run.response, 3);
-    let all_ns = all.before.map_or(0.0, |landmarks| landmarks.total_ns);
+    let [all, connects, response] = WHOLES.map(|(get, seed)| alone(get, seed));
+    let all_ns = all.before.map_or(0.0, |landmarks| landmarks.total_ns) / runs.0 as f64;
 
     let mut statements: Vec<StatementComparison> = fingerprints
         .iter()
@@ -307,10 +313,12 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
     let errors = changes(before, after);
     Comparison {
         verdict: verdict(&all, &statements, &errors, all_ns),
-        margin: options.margin,
+        margin: aa
+            .as_ref()
+            .map_or(options.margin, |aa| options.margin.max(aa.noise.median)),
         false_discovery_rate: options.false_discovery_rate,
-        before: facts::side(before),
-        after: facts::side(after),
+        before: facts::side(before, response.before),
+        after: facts::side(after, response.after),
         paired,
         noise: aa.as_ref().map(|aa| aa.noise).or_else(|| family.noise()),
         captured: captured(
@@ -327,6 +335,16 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         cautions: cautions(before, after),
     }
 }
+
+/// What is compared of a run as a whole, with the number under which its noise is known: service times,
+/// times of connecting, response times.
+const WHOLES: [Whole; 3] = [
+    (|run| &run.all.service, 1),
+    (|run| &run.connects.service, 2),
+    (|run| &run.response, 3),
+];
+
+type Whole = (fn(&RunProfile) -> &Series, u64);
 
 /// What each run of a side knows of a statement; runs that do not have it are left out.
 fn tracked(side: &[RunProfile], fingerprint: Fingerprint) -> Vec<&Tracked> {
@@ -361,11 +379,12 @@ fn detailed(
         .collect()
 }
 
-fn comparison(measured: Measured, judged: Judged) -> TimesComparison {
-    let added_ns = measured
-        .before
-        .zip(measured.after)
-        .map(|(before, after)| (after.mean_ns() - before.mean_ns()) * before.count as f64);
+/// `runs` are those before.
+fn comparison(measured: Measured, judged: Judged, runs: usize) -> TimesComparison {
+    let added_ns = measured.before.zip(measured.after).map(|(before, after)| {
+        let calls = before.count as f64 / runs as f64;
+        (after.mean_ns() - before.mean_ns()) * calls
+    });
     let ratios = measured.resampled.ratios;
     TimesComparison {
         before: measured.before,
@@ -393,7 +412,7 @@ fn statement(
         std::mem::take(&mut measured.remarks),
         measured.details.take(),
     );
-    let times = comparison(measured, judged);
+    let times = comparison(measured, judged, before.len());
     let text = after
         .iter()
         .chain(before)
@@ -405,6 +424,7 @@ fn statement(
         sql: text.map(|text| text.sql.clone()),
         class: text.map(|text| text.class),
         regression: is_regression(&times, all_ns),
+        suspected: is_suspected(&times, all_ns),
         times,
         response_before: response(&one),
         response_after: response(&other),
@@ -426,7 +446,7 @@ fn statement(
 }
 
 /// The counts of several runs together.
-pub(crate) fn account_of<'a>(runs: impl Iterator<Item = &'a Tracked>) -> Account {
+fn account_of<'a>(runs: impl Iterator<Item = &'a Tracked>) -> Account {
     let mut sum = Account::default();
     for run in runs {
         sum.absorb(&run.account);
@@ -436,9 +456,29 @@ pub(crate) fn account_of<'a>(runs: impl Iterator<Item = &'a Tracked>) -> Account
 
 /// Slower, and noticeably so. `all_ns` is the service time of all statements before.
 fn is_regression(times: &TimesComparison, all_ns: f64) -> bool {
-    let (Finding::Slower(measure), Some(before), Some(after)) =
-        (times.finding, times.before, times.after)
-    else {
+    match times.finding {
+        Finding::Slower(measure) => is_noticeable(times, measure, all_ns),
+        _ => false,
+    }
+}
+
+/// A measure's interval is clear of the margin for the worse, noticeably so, and chance may have made it.
+fn is_suspected(times: &TimesComparison, all_ns: f64) -> bool {
+    let measures = [
+        (Measure::Median, times.median),
+        (Measure::Mean, times.mean),
+        (Measure::P99, times.p99),
+    ];
+    times.finding == Finding::NotEnoughData(Lack::Chance)
+        && measures.iter().any(|(measure, ratio)| {
+            let interval = ratio.and_then(|ratio| ratio.interval);
+            interval.is_some_and(|interval| interval.low > 1.0 + MARGIN_DEFAULT)
+                && is_noticeable(times, *measure, all_ns)
+        })
+}
+
+fn is_noticeable(times: &TimesComparison, measure: Measure, all_ns: f64) -> bool {
+    let (Some(before), Some(after)) = (times.before, times.after) else {
         return false;
     };
     let longer_ns = match measure {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use crate::bootstrap::{Draws, MEASURES};
 use crate::profile::RunProfile;
+use crate::series::Series;
 
-use super::CompareOptions;
 use super::facts;
 use super::many::in_parallel;
 use super::times::{Both, Sampled, same_stretches, widen};
-use super::tracked;
+use super::{CompareOptions, WHOLES};
 
 /// Of so many statements in a hundred, what they surely differ by is the noise of all.
 const STATEMENTS_PERCENT: usize = 95;
@@ -79,18 +79,14 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
     let fingerprints = facts::fingerprints(runs.iter());
     let used = facts::stretches_used(runs.iter());
     let draws = Draws::new(2, used, paired);
-    let differ = |fingerprint: &workload::Fingerprint| {
+    let differ = |seed: u64, of: &dyn Fn(&RunProfile) -> Option<&Series>| {
         let mut most = [None::<f64>; MEASURES];
         for other in others {
-            let of = |run| -> Vec<_> {
-                let found = tracked(std::slice::from_ref(run), *fingerprint);
-                found.into_iter().map(|one| &one.service).collect()
-            };
             let sampled = Sampled::new(Both {
-                before: of(first),
-                after: of(other),
+                before: of(first).into_iter().collect(),
+                after: of(other).into_iter().collect(),
                 draws: &draws,
-                seed: fingerprint.0,
+                seed,
             });
             let ratios = sampled.measure((1, 1)).resampled.ratios.as_array();
             for (most, ratio) in most.iter_mut().zip(ratios) {
@@ -101,7 +97,14 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
                 }
             }
         }
-        (fingerprint.0, most)
+        (seed, most)
+    };
+    let wholes = WHOLES.map(|(get, seed)| differ(seed, &|run| Some(get(run))));
+    let differ = |fingerprint: &workload::Fingerprint| {
+        differ(fingerprint.0, &|run| {
+            let tracked = run.statements.get(fingerprint)?;
+            Some(&tracked.service)
+        })
     };
     let own = in_parallel(&fingerprints, options.threads, differ);
     let of_most = |measure: usize| {
@@ -119,6 +122,7 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
         },
         own: own
             .into_iter()
+            .chain(wholes)
             .map(|(seed, most)| (seed, most.map(|most| most.unwrap_or(0.0))))
             .collect(),
     })

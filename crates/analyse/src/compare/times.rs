@@ -311,7 +311,18 @@ impl<'a> Family<'a> {
         options: CompareOptions,
         both: impl Fn(usize) -> Both<'b> + Sync,
     ) -> Vec<Judged> {
-        let tests = measured.iter().filter(|one| one.lack.is_none()).count();
+        self.judge_beside(measured, options, (0, 0), both)
+    }
+
+    /// Judges these beside others, which are so many tests and findings already.
+    pub(super) fn judge_beside<'b>(
+        &self,
+        measured: &[Measured],
+        options: CompareOptions,
+        (tests, findings): (usize, usize),
+        both: impl Fn(usize) -> Both<'b> + Sync,
+    ) -> Vec<Judged> {
+        let tests = tests + measured.iter().filter(|one| one.lack.is_none()).count();
         let clear: Vec<(usize, [Option<bool>; MEASURES])> = measured
             .iter()
             .enumerate()
@@ -334,7 +345,7 @@ impl<'a> Family<'a> {
                 .iter()
                 .map(|one| if one.open { 0.0 } else { one.p_value() })
                 .collect();
-            let Some(wanted) = discovery::level(&hopeful, tests, rate) else {
+            let Some(wanted) = discovery::level(&hopeful, (tests, findings), rate) else {
                 break;
             };
             let closer: Vec<usize> = (0..candidates.len())
@@ -351,7 +362,7 @@ impl<'a> Family<'a> {
             }
         }
         let p_values: Vec<f64> = candidates.iter().map(Candidate::p_value).collect();
-        let level = discovery::level(&p_values, tests, rate);
+        let level = discovery::level(&p_values, (tests, findings), rate);
         let mut found: Vec<Judged> = measured
             .iter()
             .map(|one| Judged {
@@ -359,7 +370,12 @@ impl<'a> Family<'a> {
                     Some(lack) => Finding::NotEnoughData(lack),
                     None => {
                         let margins = self.margins(one.seed, options.margin);
-                        judge(&one.resampled.ratios, margins, [false; MEASURES])
+                        judge(
+                            &one.resampled.ratios,
+                            options.margin,
+                            margins,
+                            [false; MEASURES],
+                        )
                     }
                 },
                 p_value: None,
@@ -372,7 +388,7 @@ impl<'a> Family<'a> {
                 .p_values
                 .map(|p| level.is_some_and(|level| p <= level));
             found[candidate.at] = Judged {
-                finding: judge(&one.resampled.ratios, margins, sure),
+                finding: judge(&one.resampled.ratios, options.margin, margins, sure),
                 p_value: Some(candidate.p_value()),
             };
         }
@@ -390,7 +406,7 @@ impl<'a> Family<'a> {
         let looked_at = measured.intervals().iter().flatten().count() as f64;
         let margins = self.margins(measured.seed, options.margin);
         let mut p_values = [1.0; MEASURES];
-        let mut open = false;
+        let mut could_be_smaller = [false; MEASURES];
         for longer in [true, false] {
             // Measures with one margin are tested in one go.
             let mut margin_done: Vec<f64> = Vec::new();
@@ -408,7 +424,7 @@ impl<'a> Family<'a> {
                 for other in 0..MEASURES {
                     if clear[other] == Some(longer) && margins[other] == margin {
                         p_values[other] = found[other];
-                        open |= exchange.could_be_smaller(other);
+                        could_be_smaller[other] = exchange.could_be_smaller(other);
                     }
                 }
             }
@@ -419,6 +435,8 @@ impl<'a> Family<'a> {
                 && clear[measure].is_some()
             {
                 let between = components.p_value(&statement, margins[measure]);
+                // What runs differ by decides where it is the greater: then exchanges have no part in it.
+                could_be_smaller[measure] &= p_values[measure] > between;
                 p_values[measure] = p_values[measure].max(between);
             }
             p_values[measure] = (p_values[measure] * looked_at).min(1.0);
@@ -427,7 +445,7 @@ impl<'a> Family<'a> {
             at,
             clear,
             p_values,
-            open,
+            open: could_be_smaller.contains(&true),
         }
     }
 }

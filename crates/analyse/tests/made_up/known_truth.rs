@@ -10,6 +10,8 @@ use super::{Chance, done, info, text};
 pub const STATEMENTS: u64 = 200;
 /// The one that differs, where one does.
 pub const CHANGED: u64 = 22;
+/// The one that is unsteady of its own, where one is.
+const UNSTEADY: u64 = 31;
 const SPAN_NS: i64 = 60_000_000_000;
 
 /// What is true of the runs after, and what noise lies over all runs.
@@ -31,6 +33,11 @@ pub struct Truth {
     /// Runs of the same server differ as a whole, and each statement of its own, by this standard
     /// deviation of the logarithm.
     pub between_runs: f64,
+    /// One statement that did not change differs from run to run of its own by this standard deviation
+    /// of the logarithm: its plan flips, say.
+    pub unsteady: f64,
+    /// The changed statement has 25 calls, in ten stretches.
+    pub clustered: bool,
     /// Runs on each side; 0 is 1.
     pub runs: usize,
     /// Statements of the workload; 0 is [`STATEMENTS`].
@@ -47,6 +54,7 @@ fn calls_of(statement: u64, truth: &Truth) -> u64 {
         return 20 + statement % 20;
     }
     match statement {
+        CHANGED if truth.clustered => 25,
         CHANGED => 1_200,
         _ if statement.is_multiple_of(50) => 1_200,
         _ => 60 + (statement * 7) % 200,
@@ -74,13 +82,21 @@ fn executions(truth: &Truth, workload: u64, seed: u64, after: bool) -> Vec<Execu
         truth.statements
     };
     for statement in 0..statements {
-        let own = truth.between_runs * normal(&mut noise);
+        let unsteady = if statement == UNSTEADY {
+            truth.unsteady
+        } else {
+            0.0
+        };
+        let own = truth.between_runs.hypot(unsteady) * normal(&mut noise);
         let middle_ns = 1e5 * (1.0 + (statement % 30) as f64);
         let spread = 0.2 + 0.8 * ((statement % 9) as f64 / 8.0);
         let calls = calls_of(statement, truth);
         let changed = after && statement == CHANGED;
         for number in 0..calls {
-            let place = (number as f64 + parameters.uniform()) / calls as f64;
+            let mut place = (number as f64 + parameters.uniform()) / calls as f64;
+            if truth.clustered && statement == CHANGED {
+                place = (place * 10.0).floor() / 10.0 + 0.001;
+            }
             let dear = parameters.uniform() < 0.1;
             let mut log = shift + own + spread * normal(&mut noise);
             if dear {

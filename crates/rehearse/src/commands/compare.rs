@@ -128,7 +128,7 @@ fn request(options: &Compare) -> Result<Request, Failure> {
         [before, after] => (vec![before.clone()], vec![after.clone()]),
         _ => (options.before.clone(), options.after.clone()),
     };
-    let request = Request {
+    Ok(Request {
         before,
         after,
         noise: options.noise.clone(),
@@ -137,9 +137,7 @@ fn request(options: &Compare) -> Result<Request, Failure> {
             false_discovery_rate: rate / 100.0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         },
-    };
-    request.refuse_repeats()?;
-    Ok(request)
+    })
 }
 
 impl Request {
@@ -157,21 +155,20 @@ impl Request {
             noise: names(&self.noise),
         }
     }
+}
 
-    /// A run that is given twice on one side would pass for two.
-    fn refuse_repeats(&self) -> Result<(), Failure> {
-        for side in [&self.before, &self.after, &self.noise] {
-            for (at, path) in side.iter().enumerate() {
-                if side[..at].contains(path) {
-                    return Err(Failure::usage(format!(
-                        "{} is given twice on one side, and is one run only; give each run once",
-                        path.display()
-                    )));
-                }
-            }
+/// A run that is given twice on one side would pass for two, whatever it is called.
+fn refuse_repeats(side: &[RunReader]) -> Result<(), Failure> {
+    for (at, run) in side.iter().enumerate() {
+        if let Some(other) = side[..at].iter().find(|other| other.id() == run.id()) {
+            return Err(Failure::usage(format!(
+                "{} and {} are one run, given twice on one side; give each run once",
+                other.path().display(),
+                run.path().display()
+            )));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Compares runs; all are opened before any is read, and two are read at a time.
@@ -187,6 +184,9 @@ pub fn compare(request: &Request) -> Result<Comparison, Failure> {
     };
     let (before, after) = (open(&request.before)?, open(&request.after)?);
     let noise = open(&request.noise)?;
+    for side in [&before, &after, &noise] {
+        refuse_repeats(side)?;
+    }
     let readers: Vec<&RunReader> = before.iter().chain(&after).chain(&noise).collect();
     let mut profiles = Vec::with_capacity(readers.len());
     for pair in readers.chunks(2) {

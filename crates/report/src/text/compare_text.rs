@@ -31,6 +31,10 @@ const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     let mut lines = vec![verdict(view, *style)];
     lines.extend(worst(view, *style));
+    if is_one_each(view) && view.verdict.word == "regression" {
+        let caveat = "  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.";
+        lines.push(style.paint(Tone::Aside, caveat));
+    }
     lines.push(String::new());
     lines.extend(header(view, *style));
     lines.extend(cautions(view, *style));
@@ -84,22 +88,52 @@ pub(crate) fn verdict_words(view: &CompareView) -> (&'static str, String) {
             if verdict.errors > 0 {
                 let are = if verdict.errors == 1 { "is" } else { "are" };
                 let errors = counted(verdict.errors as u64, "error");
-                reasons.push(format!("{errors} {are} new or more frequent"));
+                let worse = view.errors.iter().filter(|one| one.regression);
+                let times: u64 = worse.map(|one| one.after).sum();
+                let times = counted(times, "time");
+                reasons.push(format!("{errors} {are} new or more frequent ({times})"));
             }
             if verdict.overall {
                 reasons.push("all statements together take longer".to_owned());
             }
+            reasons.extend(beside(view));
             ("Regression", reasons.join("; "))
         }
         "no_regression" => {
-            let faster = match verdict.faster {
-                0 => String::new(),
-                faster => format!("{} got faster", counted(faster as u64, "statement")),
-            };
-            ("No regression was found", faster)
+            let mut news = Vec::new();
+            if verdict.faster > 0 {
+                let faster = counted(verdict.faster as u64, "statement");
+                news.push(format!("{faster} got faster"));
+            }
+            news.extend(beside(view));
+            ("No regression was found", news.join("; "))
         }
-        _ => not_enough(view),
+        _ => {
+            let (head, why) = not_enough(view);
+            let why = (!why.is_empty()).then_some(why).into_iter();
+            (head, why.chain(beside(view)).collect::<Vec<_>>().join("; "))
+        }
     }
+}
+
+/// What is no part of the verdict and must not be missed.
+fn beside(view: &CompareView) -> Vec<String> {
+    let verdict = &view.verdict;
+    let mut news = Vec::new();
+    if verdict.suspected > 0 {
+        let looks = if verdict.suspected == 1 {
+            "looks"
+        } else {
+            "look"
+        };
+        let suspected = counted(verdict.suspected as u64, "statement");
+        news.push(format!("{suspected} {looks} slower, which may be chance"));
+    }
+    if verdict.other_rows > 0 {
+        let other = counted(verdict.other_rows as u64, "statement");
+        news.push(format!("{other} returned other rows than before"));
+    }
+    news
 }
 
 /// Too few calls, or too much noise: what helps is not the same.
@@ -328,13 +362,26 @@ fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCom
     let changed = |one: &StatementCompareView| one.service.measure.is_some();
     let mut ranked: Vec<usize> = (0..statements.len()).collect();
     ranked.sort_by(|a, b| {
-        let key = |at: usize| (statements[at].regression, changed(&statements[at]));
+        let key = |at: usize| {
+            let one = &statements[at];
+            (one.regression, changed(one), one.suspected)
+        };
         let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
         key(*b).cmp(&key(*a)).then_with(by_cost)
     });
     let interesting = statements.iter().filter(|one| changed(one)).count();
     ranked.truncate(interesting.clamp(STATEMENTS_MIN, room));
-    ranked.sort_unstable();
+    // What adds most first; of what saves time, what saves most first.
+    let saves = |at: usize| {
+        statements[at]
+            .service
+            .added_us
+            .is_none_or(|added| added < 0.0)
+    };
+    ranked.sort_by(|a, b| {
+        let by_cost = || cost(&statements[*b]).total_cmp(&cost(&statements[*a]));
+        saves(*a).cmp(&saves(*b)).then_with(by_cost)
+    });
     ranked.into_iter().map(|at| &statements[at]).collect()
 }
 
@@ -559,6 +606,11 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
     let meanings: Vec<String> = meanings.collect();
     lines.extend(meanings.iter().map(|line| style.paint(Tone::Aside, line)));
     lines
+}
+
+/// One run on each side, and nothing known of how much runs differ.
+fn is_one_each(view: &CompareView) -> bool {
+    view.noise.is_none()
 }
 
 /// What the intervals do not know.

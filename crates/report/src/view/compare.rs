@@ -44,7 +44,8 @@ pub struct CompareView {
     pub literals_shown: bool,
     /// Reasons to read this with care.
     pub cautions: Vec<CautionView>,
-    /// Differences up to this share count as none: 0.1 is from 1/1.1 to 1.1.
+    /// Differences of medians up to this share count as none: 0.1 is from 1/1.1 to 1.1. What was asked
+    /// for, or the noise that was given where that is more.
     pub margin: f64,
     /// How sure the intervals are, in percent.
     pub interval_level_percent: u32,
@@ -118,6 +119,12 @@ pub struct VerdictView {
     pub overall: bool,
     /// Statements that got faster.
     pub faster: usize,
+    /// Statements that look noticeably slower, where chance could not be ruled out. No part of the
+    /// verdict.
+    pub suspected: usize,
+    /// Statements that returned other rows, or other values, than before, and do not so by themselves.
+    /// No part of the verdict.
+    pub other_rows: usize,
 }
 
 /// What runs of the same server were seen to differ by, as shares: 0.05 is 5 %.
@@ -187,6 +194,8 @@ pub struct StatementCompareView {
     pub class: &'static str,
     /// It is slower, and noticeably so.
     pub regression: bool,
+    /// It looks slower, and noticeably so; but chance could not be ruled out.
+    pub suspected: bool,
     /// Service time (sent → done).
     pub service: TimesView,
     /// Response time (due → done) before.
@@ -267,7 +276,7 @@ impl CompareView {
     pub fn new(names: &RunNames, comparison: &Comparison, literals: Literals) -> Self {
         Self {
             schema: "rehearse/compare/2",
-            verdict: verdict(comparison.verdict),
+            verdict: verdict(comparison),
             literals_shown: literals == Literals::Shown,
             cautions: comparison.cautions.iter().map(CautionView::from).collect(),
             margin: comparison.margin,
@@ -303,8 +312,8 @@ impl CompareView {
     }
 }
 
-fn verdict(verdict: Verdict) -> VerdictView {
-    let (word, slower, errors, overall, faster) = match verdict {
+fn verdict(comparison: &Comparison) -> VerdictView {
+    let (word, slower, errors, overall, faster) = match comparison.verdict {
         Verdict::Regression {
             slower,
             errors,
@@ -319,6 +328,17 @@ fn verdict(verdict: Verdict) -> VerdictView {
         errors,
         overall,
         faster,
+        suspected: comparison
+            .statements
+            .iter()
+            .filter(|one| one.suspected)
+            .count(),
+        other_rows: comparison
+            .rows
+            .changes
+            .iter()
+            .filter(|one| !one.unsteady)
+            .count(),
     }
 }
 
@@ -386,6 +406,7 @@ fn statement(statement: &StatementComparison) -> StatementCompareView {
         sql: statement.sql.clone().unwrap_or_default(),
         class: statement.class.map_or("", |class| class.name()),
         regression: statement.regression,
+        suspected: statement.suspected,
         service: times(&statement.times),
         response_before: statement.response_before.map(LatencyView::from),
         response_after: statement.response_after.map(LatencyView::from),

@@ -94,7 +94,8 @@ impl PlanChangeView {
     /// All of it in a line.
     pub fn line(&self) -> String {
         match self.verdict {
-            "same" => "the same plan".to_owned(),
+            "same" if self.words.is_empty() => "the same plan".to_owned(),
+            "same" => format!("the same plan; {}", self.words.join("; ")),
             "changed" if self.words.is_empty() => "another plan".to_owned(),
             "changed" => self.words.join("; "),
             _ => {

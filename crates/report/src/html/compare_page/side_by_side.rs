@@ -1,6 +1,6 @@
 //! The two sides as the reader has to know them: which runs, of what, against what.
 
-use crate::text::amount::{count, counted, duration, percent, rate};
+use crate::text::amount::{count, counted, duration, rate};
 use crate::text::line::one_line;
 use crate::view::compare::{CompareView, RunSideView, SideView};
 use crate::view::latency::LatencyView;
@@ -96,7 +96,7 @@ pub(super) fn noise(view: &CompareView) -> String {
     let Some(noise) = &view.noise else {
         return "One run on each side: how much two runs of the same server differ is not in the intervals; several runs a side would tell.".to_owned();
     };
-    let share = |share: f64| percent(share, 1.0);
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
     let tail = noise
         .p99
         .map_or_else(String::new, |p99| format!(", p99s by {}", share(p99)));
