@@ -301,6 +301,33 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         slower["words"][0], "Seq Scan on orders → Bitmap Heap Scan using orders_customer on orders",
         "{view}"
     );
+    // A target that is not there is an error, on either side; what was asked for is told.
+    let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
+    for (place, side) in [(2, "before"), (4, "after")] {
+        let mut unreachable = vec!["compare", &before, &settings, "--json"];
+        let mut asking = asking;
+        asking[place] = nowhere;
+        unreachable.extend(asking);
+        let refused = rehearse(&unreachable);
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let wanted = format!("the target {side} could not be asked for plans: ");
+        assert!(
+            said.contains(&wanted) && said.contains("127.0.0.1"),
+            "{said}"
+        );
+    }
+    let mut all = vec!["compare", &before, &settings];
+    all.extend(asking);
+    let said = String::from_utf8(rehearse(&all).stderr).unwrap();
+    for side in ["before", "after"] {
+        assert!(
+            said.contains(&format!("The target {side}. Plans: of ")),
+            "{said}"
+        );
+    }
+    assert!(said.contains("of a kind without one"), "{said}");
     let other = directory.join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(
