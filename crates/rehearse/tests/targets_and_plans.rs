@@ -380,3 +380,20 @@ fn several_runs_of_one_side_that_found_other_targets_are_noted() {
     assert_eq!(differ, ["before"], "{notes:?}");
     assert_eq!(names(&view, "relations"), ["public.more"]);
 }
+
+#[test]
+fn help_says_what_show_literals_shows() {
+    let shows = |command: &str| {
+        let help = succeeds(&[command, "--help"]);
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let words = words.join(" ");
+        let (_, behind) = words.split_once("--show-literals Show ").unwrap();
+        behind.split_once(" --").unwrap().0.to_owned()
+    };
+    let of_compare = shows("compare");
+    assert!(of_compare.contains("conditions of plans"), "{of_compare}");
+    for command in ["compare", "summary", "replay"] {
+        let said = shows(command);
+        assert!(said.contains("messages of the application's own"), "{said}");
+    }
+}
