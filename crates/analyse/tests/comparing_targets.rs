@@ -49,7 +49,7 @@ fn note(about: &str, text: &str) -> FactNote {
     FactNote {
         about: about.to_owned(),
         text: text.to_owned(),
-        count: None,
+        ..FactNote::default()
     }
 }
 
@@ -233,6 +233,56 @@ fn what_was_not_looked_at_is_not_missing() {
         after.notes.push(note("sizes", "locked"));
     });
     assert!(found.relations.is_empty());
+}
+
+#[test]
+fn what_one_database_lacks_is_missing_in_another_all_the_same() {
+    let other = |facts: &mut Facts| {
+        let elsewhere = "archive".to_owned();
+        facts.databases.push(DatabaseFact {
+            name: elsewhere.clone(),
+            ..facts.databases[0].clone()
+        });
+        facts.indexes.push(IndexFact {
+            database: elsewhere.clone(),
+            ..index("archive_id", "id")
+        });
+        facts.relations.push(RelationFact {
+            database: elsewhere,
+            ..table("bills", None, None)
+        });
+    };
+    let (mut before, mut after) = (facts(), facts());
+    other(&mut before);
+    other(&mut after);
+    after.indexes.clear();
+    after.relations.clear();
+    for about in ["indexes", "relations"] {
+        after.notes.push(FactNote {
+            database: Some("archive".to_owned()),
+            ..note(about, "the smallest of the database archive are left out")
+        });
+    }
+    let found = compare_targets(&before, &after);
+    let of_shop = facts();
+    assert!(found.indexes.iter().all(|one| one.database == "shop"));
+    assert_eq!(found.indexes.len(), of_shop.indexes.len());
+    assert!(found.relations.iter().all(|one| one.database == "shop"));
+    assert_eq!(found.relations.len(), of_shop.relations.len());
+    // One that does not say of which database it is stands for all.
+    after.notes.push(note("indexes", "left out"));
+    assert!(compare_targets(&before, &after).indexes.is_empty());
+}
+
+#[test]
+fn an_index_that_one_side_may_not_use_is_a_difference() {
+    let invalid = |facts: &mut Facts| facts.indexes[0].valid = false;
+    assert!(!changed(invalid).is_same());
+    let mut both = facts();
+    invalid(&mut both);
+    let found = compare_targets(&both, &both);
+    assert_eq!(found.invalid_indexes.len(), 2);
+    assert!(found.is_same());
 }
 
 #[test]

@@ -20,6 +20,24 @@ const FACTS_TIME: Duration = Duration::from_secs(120);
 /// How long the questions of one database may take together.
 const DATABASE_TIME: Duration = Duration::from_secs(60);
 
+/// How much is kept, of all databases together; the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Relations.
+    pub relations: usize,
+    /// Indexes.
+    pub indexes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            relations: RELATIONS_MAX,
+            indexes: INDEXES_MAX,
+        }
+    }
+}
+
 /// Settings of the session that asks, which say nothing of the target's.
 const OWN_SETTINGS: [&str; 13] = [
     "application_name",
@@ -49,11 +67,16 @@ const ASKED_BEFORE: [&str; 4] = [
 /// login has them. Takes locks on catalogues only, and the weakest one on each relation for the
 /// moment in which its size is looked up. What cannot be had is among the notes.
 pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
+    facts_within(target, logins, clock, Limits::default())
+}
+
+/// As [`facts`], with limits of one's own.
+pub fn facts_within(target: &Target, logins: &[Login], clock: &dyn Clock, limits: Limits) -> Facts {
     let mut facts = Facts::default();
     let dialer = match Dialer::new(target) {
         Ok(dialer) => dialer,
         Err(error) => {
-            note(&mut facts, "target", error.to_string());
+            note(&mut facts, "target", None, error.to_string());
             return facts;
         }
     };
@@ -72,10 +95,11 @@ pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
         }
         looked_into += 1;
         match dialer.questions(login) {
-            Ok(questions) => look_into(&mut facts, questions, &login.database),
+            Ok(questions) => look_into(&mut facts, questions, &login.database, limits),
             Err(error) => note(
                 &mut facts,
                 "target",
+                Some(&login.database),
                 format!(
                     "the database {} could not be asked: {}",
                     login.database, error.message
@@ -91,6 +115,7 @@ pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
                 FACTS_TIME.as_secs()
             ),
             count: Some((by_database.len() - looked_into) as u64),
+            database: None,
         });
     }
     facts
@@ -109,17 +134,18 @@ pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
         FactNote {
             about: "target".to_owned(),
             text: "asked before the first statement".to_owned(),
-            count: None,
+            ..FactNote::default()
         },
     );
     facts
 }
 
-fn note(facts: &mut Facts, about: &str, text: String) {
+fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
     facts.notes.push(FactNote {
         about: about.to_owned(),
         text,
         count: None,
+        database: database.map(str::to_owned),
     });
 }
 
@@ -133,12 +159,17 @@ fn ask(questions: &mut Questions<'_>, question: &str) -> Result<Vec<Row>, LoginE
     answer
 }
 
-fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str) {
+fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, limits: Limits) {
     questions.limit(DATABASE_TIME);
     let version = match questions.ask("SHOW server_version_num") {
         Ok(rows) => text(&rows, 0).parse().unwrap_or(0),
         Err(error) => {
-            note(facts, "target", refused(database, "its version", &error));
+            note(
+                facts,
+                "target",
+                Some(database),
+                refused(database, "its version", &error),
+            );
             return;
         }
     };
@@ -153,7 +184,12 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str) {
                 name: at(&row, 0),
                 version: at(&row, 1),
             })),
-        Err(error) => note(facts, "extensions", refused(database, "extensions", &error)),
+        Err(error) => note(
+            facts,
+            "extensions",
+            Some(database),
+            refused(database, "extensions", &error),
+        ),
     }
     match ask(&mut questions, &catalogue::database(version)) {
         Ok(rows) => {
@@ -176,18 +212,24 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str) {
         Err(error) => note(
             facts,
             "databases",
+            Some(database),
             refused(database, "the database", &error),
         ),
     }
-    relations(facts, &mut questions, database, version);
-    indexes(facts, &mut questions, database);
+    relations(facts, &mut questions, database, version, limits.relations);
+    indexes(facts, &mut questions, database, limits.indexes);
 }
 
 fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     let rows = match ask(questions, catalogue::SETTINGS) {
         Ok(rows) => rows,
         Err(error) => {
-            note(facts, "settings", refused(database, "settings", &error));
+            note(
+                facts,
+                "settings",
+                None,
+                refused(database, "settings", &error),
+            );
             return;
         }
     };
@@ -240,6 +282,7 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
             about: "secrets".to_owned(),
             text: "the values of settings that may hold a secret are not kept".to_owned(),
             count: Some(hidden),
+            database: None,
         });
     }
     let may_see_all =
@@ -248,28 +291,25 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
         note(
             facts,
             "settings",
+            None,
             "the role may not see all settings; GRANT pg_read_all_settings to it for the rest"
                 .to_owned(),
         );
     }
 }
 
-fn relations(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, version: u32) {
-    let room = RELATIONS_MAX.saturating_sub(facts.relations.len());
-    let question = |open| catalogue::relations(version, room, open);
-    let Some(rows) = with_or_without_locks(facts, questions, database, "relations", question)
-    else {
+fn relations(
+    facts: &mut Facts,
+    questions: &mut Questions<'_>,
+    database: &str,
+    version: u32,
+    most: usize,
+) {
+    let room = most.saturating_sub(facts.relations.len());
+    let question = |open, most| catalogue::relations(version, most, open);
+    let Some(rows) = the_largest(facts, questions, database, "relations", room, question) else {
         return;
     };
-    let in_all: usize = rows
-        .first()
-        .map_or(0, |row| at(row, 10).parse().unwrap_or(0));
-    left_out(
-        facts,
-        "relations",
-        database,
-        in_all.saturating_sub(rows.len()),
-    );
     for row in rows {
         let (column_names, columns) = pairs(&at(&row, 9));
         let mut options: Vec<String> = serde_json::from_str(&at(&row, 8)).unwrap_or_default();
@@ -291,21 +331,12 @@ fn relations(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, v
     }
 }
 
-fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
-    let room = INDEXES_MAX.saturating_sub(facts.indexes.len());
-    let question = |open| catalogue::indexes(room, open);
-    let Some(rows) = with_or_without_locks(facts, questions, database, "indexes", question) else {
+fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, most: usize) {
+    let room = most.saturating_sub(facts.indexes.len());
+    let question = |open, most| catalogue::indexes(most, open);
+    let Some(rows) = the_largest(facts, questions, database, "indexes", room, question) else {
         return;
     };
-    let in_all: usize = rows
-        .first()
-        .map_or(0, |row| at(row, 10).parse().unwrap_or(0));
-    left_out(
-        facts,
-        "indexes",
-        database,
-        in_all.saturating_sub(rows.len()),
-    );
     for row in rows {
         facts.indexes.push(IndexFact {
             database: database.to_owned(),
@@ -323,25 +354,34 @@ fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     }
 }
 
+/// As many as there is room for, and a note of how many are left out.
 /// Sizes and columns need a lock on each relation, which somebody may hold: then it goes without them.
-fn with_or_without_locks(
+fn the_largest(
     facts: &mut Facts,
     questions: &mut Questions<'_>,
     database: &str,
     what: &str,
-    question: impl Fn(bool) -> String,
+    room: usize,
+    question: impl Fn(bool, usize) -> String,
 ) -> Option<Vec<Row>> {
-    let rows = match ask(questions, &question(true)) {
+    // One at least: it has with it how many there are.
+    let most = room.max(1);
+    let mut rows = match ask(questions, &question(true, most)) {
         Ok(rows) => rows,
         // Somebody took a lock between the look at the locks and this.
-        Err(_) => match ask(questions, &question(false)) {
+        Err(_) => match ask(questions, &question(false, most)) {
             Ok(rows) => rows,
             Err(error) => {
-                note(facts, what, refused(database, what, &error));
+                note(facts, what, Some(database), refused(database, what, &error));
                 return None;
             }
         },
     };
+    let in_all: usize = rows
+        .first()
+        .map_or(0, |row| at(row, 10).parse().unwrap_or(0));
+    rows.truncate(room);
+    left_out(facts, what, database, in_all.saturating_sub(rows.len()));
     let closed = rows.iter().filter(|row| at(row, 11) == "t").count();
     if closed > 0 {
         facts.notes.push(FactNote {
@@ -350,6 +390,7 @@ fn with_or_without_locks(
                 "sizes and columns of {what} of the database {database} that were locked are not known"
             ),
             count: Some(closed as u64),
+            database: Some(database.to_owned()),
         });
     }
     Some(rows)
@@ -361,6 +402,7 @@ fn left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
             about: what.to_owned(),
             text: format!("the smallest {what} of the database {database} are left out"),
             count: Some(count as u64),
+            database: Some(database.to_owned()),
         });
     }
 }

@@ -18,6 +18,6 @@ mod plans;
 mod secrets;
 
 pub use examples::{Example, examples};
-pub use facts::{DATABASES_MAX, INDEXES_MAX, RELATIONS_MAX, facts};
-pub use plans::{PLANS_MAX, PLANS_TIME, plans};
+pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_within};
+pub use plans::{Answers, PLANS_MAX, PLANS_TIME, plans};
 pub use secrets::may_be_secret;

@@ -40,6 +40,17 @@ const END: &str = "ROLLBACK";
 /// From this on `EXPLAIN` says which settings differ from their defaults.
 const WITH_SETTINGS: u32 = 120_000;
 
+/// What came of asking for plans.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Of each statement, in their order.
+    pub plans: Vec<PlanFact>,
+    /// How many logins could be asked.
+    pub logins: usize,
+    /// Why others could not, each reason once.
+    pub failures: Vec<String>,
+}
+
 /// Asks for the plans of these statements, each with its example, if it has one: one after the other,
 /// over one connection for each login. The answers are in the order of the statements.
 pub fn plans(
@@ -47,7 +58,8 @@ pub fn plans(
     wanted: &[(ServiceTime, Option<Example>)],
     login_of: &dyn Fn(&Example) -> Login,
     clock: &dyn Clock,
-) -> Vec<PlanFact> {
+) -> Answers {
+    let mut answers = Answers::default();
     let logins: Vec<Option<Login>> = wanted
         .iter()
         .map(|(_, example)| example.as_ref().map(login_of))
@@ -71,38 +83,68 @@ pub fn plans(
             .as_ref()
             .expect("what is asked has an example");
         let mut connection = match &dialer {
-            Ok(dialer) if in_time() => dialer.questions(login).ok(),
-            _ => None,
+            _ if !in_time() => None,
+            Err(error) => {
+                answers.failed(error.to_string());
+                None
+            }
+            Ok(dialer) => match asked(dialer, login) {
+                Ok(connection) => {
+                    answers.logins += 1;
+                    Some(connection)
+                }
+                Err(error) => {
+                    answers.failed(error.message);
+                    None
+                }
+            },
         };
-        if let Some(connection) = &mut connection {
-            connection.limit(CONNECTION_TIME);
-        }
-        let version = connection.as_mut().and_then(version);
         for at in first..wanted.len() {
             if outcomes[at].is_some() || logins[at].as_ref() != Some(login) {
                 continue;
             }
             let example = wanted[at].1.as_ref().expect("what is asked has an example");
-            outcomes[at] = Some(match (&mut connection, version) {
+            outcomes[at] = Some(match &mut connection {
                 _ if !in_time() => PlanOutcome::Unasked(NoPlan::OutOfTime),
-                (Some(connection), Some(version)) if !connection.is_over() => {
-                    explain(connection, version, example)
+                Some((connection, version)) if !connection.is_over() => {
+                    explain(connection, *version, example)
                 }
                 _ => PlanOutcome::Unasked(NoPlan::NoConnection),
             });
         }
     }
     let all = wanted.iter().zip(logins).zip(outcomes);
-    all.map(|(((time, example), login), outcome)| PlanFact {
-        fingerprint: time.fingerprint,
-        service_ns: time.service_ns,
-        calls: time.calls,
-        example: example.as_ref().map(|one| (one.session, one.sequence)),
-        database: said(&login, |login| &login.database),
-        user: said(&login, |login| login.role.as_ref().unwrap_or(&login.user)),
-        outcome: outcome.expect("each was asked or has a reason"),
-    })
-    .collect()
+    answers.plans = all
+        .map(|(((time, example), login), outcome)| PlanFact {
+            fingerprint: time.fingerprint,
+            service_ns: time.service_ns,
+            calls: time.calls,
+            example: example.as_ref().map(|one| (one.session, one.sequence)),
+            database: said(&login, |login| &login.database),
+            user: said(&login, |login| login.role.as_ref().unwrap_or(&login.user)),
+            outcome: outcome.expect("each was asked or has a reason"),
+        })
+        .collect();
+    answers
+}
+
+impl Answers {
+    fn failed(&mut self, why: String) {
+        if !self.failures.contains(&why) {
+            self.failures.push(why);
+        }
+    }
+}
+
+/// A connection for one login, and the version of the server.
+fn asked<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
+    let mut connection = dialer.questions(login)?;
+    connection.limit(CONNECTION_TIME);
+    let rows = connection.ask("SHOW server_version_num")?;
+    let version = rows.first().and_then(|row| row.first()?.as_ref());
+    let version = version.and_then(|text| text.parse().ok());
+    // What names no version is taken for an old one, of which less is asked.
+    Ok((connection, version.unwrap_or(0)))
 }
 
 fn said(login: &Option<Login>, what: impl Fn(&Login) -> &std::sync::Arc<str>) -> String {
@@ -132,11 +174,6 @@ fn without_asking(example: Option<&Example>) -> Option<NoPlan> {
         | StatementClass::Ddl
         | StatementClass::Utility => Some(NoPlan::Utility),
     }
-}
-
-fn version(connection: &mut Questions<'_>) -> Option<u32> {
-    let rows = connection.ask("SHOW server_version_num").ok()?;
-    rows.first()?.first()?.as_ref()?.parse().ok()
 }
 
 fn explain(connection: &mut Questions<'_>, version: u32, example: &Example) -> PlanOutcome {

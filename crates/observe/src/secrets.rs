@@ -25,32 +25,87 @@ const HARMLESS: [&str; 3] = [
     "ssl_passphrase_command_supports_reload",
 ];
 
+/// What stands before the dot in the settings of known extensions, languages and services. Any other
+/// name with a dot is somebody's own (`app.stripe_sk`), and nobody knows what is kept in it.
+const EXTENSIONS: [&str; 29] = [
+    "alloydb",
+    "aqo",
+    "auth_delay",
+    "auto_explain",
+    "azure",
+    "citus",
+    "cloudsql",
+    "columnar",
+    "cron",
+    "google_columnar_engine",
+    "google_db_advisor",
+    "hnsw",
+    "hypopg",
+    "ivfflat",
+    "pg_hint_plan",
+    "pg_prewarm",
+    "pg_qualstats",
+    "pg_stat_kcache",
+    "pg_stat_monitor",
+    "pg_stat_statements",
+    "pg_trgm",
+    "pg_wait_sampling",
+    "pgaudit",
+    "pglogical",
+    "plpgsql",
+    "postgis",
+    "postgres_fdw",
+    "rds",
+    "timescaledb",
+];
+
+/// Parts of a name, between dots and underscores, that say the same: a word by itself, since
+/// `compass` and `bypass` have it in them and are none.
+const PARTS: [&str; 15] = [
+    "pass", "pwd", "pw", "jwt", "command", "key", "keys", "apikey", "salt", "hmac", "auth", "cert",
+    "pin", "sk", "psk",
+];
+
 /// Whether a setting's value is not to be kept, by its name or by what it looks like.
 pub fn may_be_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     if HARMLESS.contains(&name.as_str()) {
         return false;
     }
-    // Where somebody made up the name (`app.signing_key`), a key is no file's name.
-    let own_key = name.contains('.') && name.ends_with("key");
-    own_key || WORDS.iter().any(|word| name.contains(word)) || has_password(value)
+    let of_an_extension = name.split_once('.').map(|(extension, rest)| {
+        EXTENSIONS.contains(&extension) && !rest.split(['.', '_']).any(|part| PARTS.contains(&part))
+    });
+    of_an_extension == Some(false)
+        || WORDS.iter().any(|word| name.contains(word))
+        || has_password(value)
 }
 
 /// A connection string with a password.
 fn has_password(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
-    let in_url = value.split("://").nth(1).is_some_and(|rest| {
+    let in_url = value.match_indices("://").any(|(at, found)| {
+        let rest = &value[at + found.len()..];
         let authority = rest.split('/').next().unwrap_or(rest);
         authority
             .rsplit_once('@')
             .is_some_and(|(user, _)| user.contains(':'))
     });
-    in_url || value.contains("password=") || value.contains("password =")
+    let given = ["password", "passwd", "pwd"].iter().any(|word| {
+        value
+            .match_indices(word)
+            .any(|(at, _)| value[at + word.len()..].trim_start().starts_with('='))
+    });
+    in_url || given
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extensions_are_named_once_and_in_order() {
+        assert!(EXTENSIONS.is_sorted_by(|one, other| one < other));
+    }
 
     #[test]
     fn what_may_hold_a_password_is_not_kept() {
@@ -64,6 +119,22 @@ mod tests {
             ("my.ApiKey", "x"),
             ("ldap.url", "ldap://admin:pw@host/x"),
             ("app.db", "host=a Password=b"),
+            ("app.stripe_sk", "x"),
+            ("app.pass", "x"),
+            ("app.pwd", "x"),
+            ("app.jwt", "x"),
+            ("app.master_key_hex", "x"),
+            ("app.hmac_salt", "x"),
+            ("app.encryption_key_base64", "x"),
+            ("app.tenant", "x"),
+            ("App.Tenant", "x"),
+            ("plpgsql2.tenant", "x"),
+            ("timescaledb.license_key", "x"),
+            ("citus.node_conninfo", "sslmode=require"),
+            ("pg_stat_statements.auth", "x"),
+            ("cluster_name", "http://a, ldap://admin:pw@host"),
+            ("cluster_name", "http://u:p@h?x=/"),
+            ("cluster_name", "host=a PWD = b"),
         ] {
             assert!(may_be_secret(name, value), "{name}");
         }
@@ -72,7 +143,13 @@ mod tests {
             ("ssl_key_file", "server.key"),
             ("work_mem", "4096"),
             ("search_path", "\"$user\", public"),
-            ("app.url", "https://example.org/a:b@c"),
+            ("cluster_name", "https://example.org/a:b@c, https://b"),
+            ("pg_stat_statements.max", "5000"),
+            ("auto_explain.log_min_duration", "100"),
+            ("Citus.max_adaptive_executor_pool_size", "16"),
+            ("timescaledb.max_background_workers", "16"),
+            ("plpgsql.variable_conflict", "error"),
+            ("cron.database_name", "postgres"),
             ("ssl_passphrase_command_supports_reload", "off"),
         ] {
             assert!(!may_be_secret(name, value), "{name}");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use clock::{Clock, SystemClock};
-use observe::{Example, facts, plans};
+use observe::{Example, Limits, facts, facts_within, plans};
 use postgres::{Client, NoTls};
 use run::{Facts, NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
@@ -81,7 +81,7 @@ impl Server {
             .iter()
             .map(|(sql, values)| wanted(sql, values))
             .collect();
-        plans(&self.target(), &wanted, &|_| login(user), &clock)
+        plans(&self.target(), &wanted, &|_| login(user), &clock).plans
     }
 }
 
@@ -269,6 +269,80 @@ fn a_target_that_cannot_be_asked_is_a_note() {
     );
     let plans = server.plans("not_there", &[("SELECT 1", &[])]);
     assert_eq!(plans[0].outcome, PlanOutcome::Unasked(NoPlan::NoConnection));
+    // Twice, as two logins of one reason: it is told once.
+    let wanted = [wanted("SELECT 1", &[]), wanted("SELECT 22", &[])];
+    let clock = SystemClock::start();
+    let refused = observe::plans(
+        &server.target(),
+        &wanted,
+        &|example| {
+            let mut login = login("not_there");
+            login.application = example.sql[..].into();
+            login
+        },
+        &clock,
+    );
+    assert_eq!((refused.logins, refused.failures.len()), (0, 1));
+    assert!(refused.failures[0].contains("not_there"), "{refused:?}");
+    let answered = observe::plans(&server.target(), &wanted, &|_| login("postgres"), &clock);
+    assert_eq!((answered.logins, answered.failures.len()), (1, 0));
+}
+
+#[test]
+fn what_a_limit_leaves_out_is_noted_for_each_database() {
+    let server = Server::start(18);
+    server
+        .client()
+        .batch_execute("CREATE DATABASE second")
+        .unwrap();
+    let in_second = Login {
+        database: "second".into(),
+        ..login("postgres")
+    };
+    Client::connect(&server.endpoint.url("second"), NoTls)
+        .unwrap()
+        .batch_execute("CREATE TABLE alone (id int PRIMARY KEY); CREATE TABLE other (x int)")
+        .unwrap();
+    let clock = SystemClock::start();
+    let logins = [login("postgres"), in_second];
+    let all = facts(&server.target(), &logins, &clock);
+    let count = |of: &str| {
+        let relations = all.relations.iter().filter(|one| one.database == of);
+        let indexes = all.indexes.iter().filter(|one| one.database == of);
+        (relations.count(), indexes.count())
+    };
+    let (relations, indexes) = count("postgres");
+    assert_eq!(count("second"), (2, 1));
+    // The first database fills them exactly.
+    let limits = Limits { relations, indexes };
+    let found = facts_within(&server.target(), &logins, &clock, limits);
+    assert!(found.relations.iter().all(|one| one.database == "postgres"));
+    assert_eq!(
+        (found.relations.len(), found.indexes.len()),
+        (relations, indexes)
+    );
+    let notes: Vec<_> = found
+        .notes
+        .iter()
+        .filter(|note| ["relations", "indexes"].contains(&note.about.as_str()))
+        .map(|note| (note.about.as_str(), note.database.as_deref(), note.count))
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            ("relations", Some("second"), Some(2)),
+            ("indexes", Some("second"), Some(1))
+        ]
+    );
+    // One more, and one is left out.
+    let limits = Limits {
+        relations: relations + 1,
+        indexes,
+    };
+    let found = facts_within(&server.target(), &logins, &clock, limits);
+    assert_eq!(found.relations.len(), relations + 1);
+    let note = found.notes.iter().find(|note| note.about == "relations");
+    assert_eq!(note.unwrap().count, Some(1));
 }
 
 #[test]
@@ -393,14 +467,15 @@ fn what_is_not_asked_in_time_says_so() {
     let server = Server::start(18);
     let asked: Vec<_> = (0..5).map(|_| wanted("SELECT 1", &[])).collect();
     let hasty = Hasty(AtomicI64::new(0));
-    let plans = plans(&server.target(), &asked, &|_| login("postgres"), &hasty);
+    let plans = plans(&server.target(), &asked, &|_| login("postgres"), &hasty).plans;
     let out_of_time = PlanOutcome::Unasked(NoPlan::OutOfTime);
     assert_eq!(plans.len(), 5);
     assert_eq!(plans[4].outcome, out_of_time);
     let without: Vec<_> = (0..2).map(|_| (asked[0].0, None)).collect();
     let none = observe::plans(&server.target(), &without, &|_| login("postgres"), &hasty);
     assert!(
-        none.iter()
+        none.plans
+            .iter()
             .all(|plan| plan.outcome == PlanOutcome::Unasked(NoPlan::NoExample))
     );
 }

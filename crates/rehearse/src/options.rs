@@ -319,7 +319,7 @@ pub struct Replay {
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server.
+    /// Show the values in messages of the server, and messages of the application's own.
     #[arg(long)]
     pub show_literals: bool,
     /// Its pace.
@@ -351,7 +351,7 @@ pub struct Summary {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server.
+    /// Show the values in messages of the server, and messages of the application's own.
     #[arg(long)]
     pub show_literals: bool,
 }
@@ -384,7 +384,8 @@ pub struct Compare {
     /// Print JSON, as `rehearse schema compare` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Show the values in messages of the server.
+    /// Show the values in messages of the server and in conditions of plans, and messages of the
+    /// application's own.
     #[arg(long)]
     pub show_literals: bool,
     /// Files to write beside.

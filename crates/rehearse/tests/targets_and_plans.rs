@@ -301,6 +301,33 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         slower["words"][0], "Seq Scan on orders → Bitmap Heap Scan using orders_customer on orders",
         "{view}"
     );
+    // A target that is not there is an error, on either side; what was asked for is told.
+    let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
+    for (place, side) in [(2, "before"), (4, "after")] {
+        let mut unreachable = vec!["compare", &before, &settings, "--json"];
+        let mut asking = asking;
+        asking[place] = nowhere;
+        unreachable.extend(asking);
+        let refused = rehearse(&unreachable);
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let wanted = format!("the target {side} could not be asked for plans: ");
+        assert!(
+            said.contains(&wanted) && said.contains("127.0.0.1"),
+            "{said}"
+        );
+    }
+    let mut all = vec!["compare", &before, &settings];
+    all.extend(asking);
+    let said = String::from_utf8(rehearse(&all).stderr).unwrap();
+    for side in ["before", "after"] {
+        assert!(
+            said.contains(&format!("The target {side}. Plans: of ")),
+            "{said}"
+        );
+    }
+    assert!(said.contains("of a kind without one"), "{said}");
     let other = directory.join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(
@@ -352,4 +379,21 @@ fn several_runs_of_one_side_that_found_other_targets_are_noted() {
         .collect();
     assert_eq!(differ, ["before"], "{notes:?}");
     assert_eq!(names(&view, "relations"), ["public.more"]);
+}
+
+#[test]
+fn help_says_what_show_literals_shows() {
+    let shows = |command: &str| {
+        let help = succeeds(&[command, "--help"]);
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let words = words.join(" ");
+        let (_, behind) = words.split_once("--show-literals Show ").unwrap();
+        behind.split_once(" --").unwrap().0.to_owned()
+    };
+    let of_compare = shows("compare");
+    assert!(of_compare.contains("conditions of plans"), "{of_compare}");
+    for command in ["compare", "summary", "replay"] {
+        let said = shows(command);
+        assert!(said.contains("messages of the application's own"), "{said}");
+    }
 }

@@ -137,6 +137,8 @@ pub struct FactNote {
     pub text: String,
     /// How many were left out, where something was counted.
     pub count: Option<u64>,
+    /// Of which database; `None`: of all of them, or of the server.
+    pub database: Option<String>,
 }
 
 /// The plan of one statement, or why there is none.

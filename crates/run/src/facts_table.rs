@@ -324,12 +324,14 @@ impl Row for FactNote {
         Column::required("about", Text),
         Column::required("text", Text),
         Column::nullable("count", U64),
+        Column::later("database", Text),
     ];
 
     fn write(&self, table: &mut TableWriter) {
         table.text(self.about.as_str());
         table.text(self.text.as_str());
         table.u64(self.count);
+        table.text(self.database.as_deref());
     }
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
@@ -337,6 +339,7 @@ impl Row for FactNote {
             about: text(batch, 0, row),
             text: text(batch, 1, row),
             count: batch.u64(2, row),
+            database: maybe(batch, 3, row),
         })
     }
 }

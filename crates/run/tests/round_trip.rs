@@ -376,6 +376,7 @@ fn facts() -> Facts {
             about: "relations".to_owned(),
             text: "the smallest are left out".to_owned(),
             count: Some(12),
+            database: Some("shop".to_owned()),
         }],
     }
 }

@@ -55,6 +55,15 @@ impl TargetsComparison {
             && self.extensions.is_empty()
             && self.relations.is_empty()
             && self.indexes.is_empty()
+            && self.invalid_on(Side::Before) == self.invalid_on(Side::After)
+    }
+
+    /// Tables and names; a copy has the same under the name of another database.
+    fn invalid_on(&self, side: Side) -> BTreeSet<(&str, &str)> {
+        let all = self.invalid_indexes.iter();
+        all.filter(|one| one.side == side)
+            .map(|one| (&*one.table, &*one.name))
+            .collect()
     }
 }
 

@@ -140,9 +140,18 @@ pub(super) struct Pair<'f> {
 }
 
 impl<'f> Pair<'f> {
-    /// Whether each side has all of these: so that what is not there is missing.
+    /// Whether each side has all of these in this database: so that what is not there is missing.
     fn complete(&self, about: &str) -> [bool; 2] {
-        [self.before, self.after].map(|facts| !facts.notes.iter().any(|note| note.about == about))
+        let complete = |facts: &Facts, name: &str| {
+            let here = |of: &String| of == name;
+            let mut notes = facts.notes.iter().filter(|note| note.about == about);
+            // Those of older runs do not say which database they are about.
+            !notes.any(|note| note.database.as_ref().is_none_or(here))
+        };
+        [
+            complete(self.before, self.names[0]),
+            complete(self.after, self.names[1]),
+        ]
     }
 
     /// What is on which side, by key.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use clock::Clock;
-use observe::Example;
+use observe::{Answers, Example};
 use replay::{LoginMap, Target};
-use run::{NoPlan, PlanFact, PlanOutcome, RunWriter};
+use run::{NoPlan, PlanOutcome, RunWriter};
 use target::login::Login;
 use workload::{ArchiveError, WorkloadReader};
 
@@ -73,9 +73,9 @@ impl Asking<'_> {
             })
             .collect();
         let login_of = |example: &Example| login_of(&self.target, self.logins, example);
-        let plans = observe::plans(&self.target, &wanted, &login_of, &*self.clock);
-        terminal::note(&told(&plans));
-        run.plans(&plans)
+        let answers = observe::plans(&self.target, &wanted, &login_of, &*self.clock);
+        terminal::note(&told(&answers));
+        run.plans(&answers.plans)
     }
 
     /// Each login once, those first whose sessions have the most statements.
@@ -102,7 +102,8 @@ pub fn login_of(target: &Target, logins: &LoginMap, example: &Example) -> Login 
 }
 
 /// What came of asking for plans, in a line.
-pub fn told(plans: &[PlanFact]) -> String {
+pub fn told(answers: &Answers) -> String {
+    let plans = &answers.plans;
     let mut without: BTreeMap<&str, u64> = BTreeMap::new();
     for plan in plans {
         let why = match &plan.outcome {
@@ -121,12 +122,16 @@ pub fn told(plans: &[PlanFact]) -> String {
         .map(|(why, count)| format!("{count} {why}"))
         .collect();
     let planned = plans.len() as u64 - without.values().sum::<u64>();
-    match reasons.is_empty() {
+    let mut told = match reasons.is_empty() {
         true => format!("Plans: of {planned} statements."),
         false => format!(
             "Plans: of {planned} of {} statements ({}).",
             plans.len(),
             reasons.join(", ")
         ),
+    };
+    if !answers.failures.is_empty() {
+        told.push_str(&format!(" No connection: {}.", answers.failures.join("; ")));
     }
+    told
 }

@@ -117,7 +117,7 @@ pub fn render_html(view: &CompareView) -> String {
         privacy: match view.literals_shown {
             true => "It may show values of the user's data: they were asked for (--show-literals).",
             false => {
-                "Statements are normalised and values in messages are masked: no literal of the user's data is on it."
+                "Statements are normalised, and values in messages and plans are masked. Definitions of indexes and columns, and settings, are as the server has them, with the values that stand in them."
             }
         },
     };

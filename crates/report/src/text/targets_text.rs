@@ -201,6 +201,7 @@ mod tests {
             about: about.to_owned(),
             text: text.to_owned(),
             count: Some(3),
+            database: None,
         };
         Facts {
             settings: vec![

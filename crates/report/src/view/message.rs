@@ -17,13 +17,24 @@ const NAMES_ONLY: [&str; 17] = [
     "XX",
 ];
 
+/// The class of what functions of the application raise themselves (`RAISE EXCEPTION`, documentation,
+/// 41.9.1, and the table of codes): a text of their own, in which a value looks like any other word.
+/// `RAISE` may give any code; this is the one that it has by itself.
+const OWN: &str = "P0";
+
+/// What stands in the place of such a text.
+const OWN_HIDDEN: &str = "a message of the application's own";
+
 /// A message as it may be shown: on one line, with quoted text and numbers masked where they may
-/// be values rather than names.
+/// be values rather than names, and nothing of what the application words itself.
 pub(crate) fn shown(sqlstate: &str, message: &str, literals: Literals) -> String {
     let names_only =
         sqlstate != "42601" && NAMES_ONLY.iter().any(|class| sqlstate.starts_with(class));
     if literals == Literals::Shown || names_only {
         return message.to_owned();
+    }
+    if sqlstate.starts_with(OWN) {
+        return OWN_HIDDEN.to_owned();
     }
     let mut out = String::with_capacity(message.len());
     let mut characters = message.chars().peekable();
@@ -81,6 +92,16 @@ mod tests {
             ),
             (
                 "P0001",
+                "no credit for Jane Doe",
+                "a message of the application's own",
+            ),
+            (
+                "P0004",
+                "Jane Doe has a balance",
+                "a message of the application's own",
+            ),
+            (
+                "22023",
                 "can't bill customer 4711 'jane'",
                 "can't bill customer # '…'",
             ),
@@ -99,5 +120,6 @@ mod tests {
     #[test]
     fn who_asks_for_literals_gets_them() {
         assert_eq!(shown("22P02", "\"12\"", Literals::Shown), "\"12\"");
+        assert_eq!(shown("P0001", "no Jane", Literals::Shown), "no Jane");
     }
 }

@@ -1,5 +1,7 @@
 //! What the two targets differ in, as text in cells.
 
+use std::collections::BTreeSet;
+
 use super::NEWS_MAX;
 use crate::text::amount::{bytes, count, counted};
 use crate::text::line::one_line;
@@ -95,16 +97,25 @@ pub(super) fn targets(view: &CompareView) -> Option<Targets> {
 }
 
 fn summary(targets: &TargetsView) -> String {
-    let set = targets.settings.iter().filter(|one| !one.by_version);
-    let set = set.filter(|one| !matches!(one.bearing, "place" | "watching"));
     let version = usize::from(targets.version_before != targets.version_after);
+    let settings = |wanted: fn(&&SettingView) -> bool| {
+        let matter = targets.settings.iter();
+        let matter = matter.filter(|one| one.bearing != "place");
+        matter.filter(wanted).count()
+    };
     let kinds = [
         ("version", version),
-        ("setting", set.count()),
         (
-            "index|indexes",
-            targets.indexes.len() + targets.invalid_indexes.len(),
+            "setting",
+            settings(|one| !one.by_version && one.bearing != "watching"),
         ),
+        (
+            "setting of how they are watched|settings of how they are watched",
+            settings(|one| !one.by_version && one.bearing == "watching"),
+        ),
+        // Beside another version they go without saying.
+        ("default", (1 - version) * settings(|one| one.by_version)),
+        ("index|indexes", indexes(targets)),
         ("table", targets.relations.len()),
         ("extension", targets.extensions.len()),
         ("database", targets.databases.len()),
@@ -124,6 +135,24 @@ fn summary(targets: &TargetsView) -> String {
         true => "do not differ in version, settings, indexes, tables or extensions.".to_owned(),
         false => format!("differ in {}.", parts.join(", ")),
     }
+}
+
+/// Indexes that are not the same, or that queries may use on one side only; each once.
+fn indexes(targets: &TargetsView) -> usize {
+    let mut all: BTreeSet<(&str, &str)> = targets
+        .indexes
+        .iter()
+        .map(|one| (&*one.table, &*one.name))
+        .collect();
+    let invalid = |side: &str| -> BTreeSet<(&str, &str)> {
+        let invalid = targets.invalid_indexes.iter();
+        invalid
+            .filter(|one| one.side == side)
+            .map(|one| (&*one.table, &*one.name))
+            .collect()
+    };
+    all.extend(invalid("before").symmetric_difference(&invalid("after")));
+    all.len()
 }
 
 fn note(targets: &TargetsView) -> String {
@@ -233,4 +262,74 @@ fn size(one: &SizeView) -> Row {
         &side(one.rows_before, one.bytes_before),
         &side(one.rows_after, one.bytes_after),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use analyse::targets::compare_targets;
+    use run::{Facts, IndexFact, SettingFact};
+
+    use super::*;
+
+    fn setting(name: &str, category: &str, boot: &str, value: &str) -> SettingFact {
+        SettingFact {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+            category: category.to_owned(),
+            source: "configuration file".to_owned(),
+            boot_value: Some(boot.to_owned()),
+            ..SettingFact::default()
+        }
+    }
+
+    fn index(valid: bool) -> IndexFact {
+        IndexFact {
+            table: "orders".to_owned(),
+            name: "orders_customer".to_owned(),
+            valid,
+            ready: true,
+            ..IndexFact::default()
+        }
+    }
+
+    /// The head says that they differ wherever the section does.
+    #[test]
+    fn head_and_section_agree() {
+        let none = Facts::default;
+        let with = |setting: SettingFact| Facts {
+            settings: vec![setting],
+            ..none()
+        };
+        let logging = |value: &str| {
+            let category = "Reporting and Logging / What to Log";
+            with(setting("log_statement", category, "none", value))
+        };
+        let port = |value: &str| {
+            let category = "Connections and Authentication / Connection Settings";
+            with(setting("port", category, "5432", value))
+        };
+        let default = |value: &str| with(setting("jit", "Query Tuning", value, value));
+        let indexed = |valid: bool| Facts {
+            indexes: vec![index(valid)],
+            ..none()
+        };
+        for (before, after, said) in [
+            (none(), none(), "do not differ"),
+            (port("5432"), port("6000"), "do not differ"),
+            (
+                logging("none"),
+                logging("all"),
+                "differ in 1 setting of how they are watched.",
+            ),
+            (default("on"), default("off"), "differ in 1 default."),
+            (indexed(true), indexed(false), "differ in 1 index."),
+            (indexed(false), indexed(false), "do not differ"),
+        ] {
+            let view = TargetsView::new(&compare_targets(&before, &after));
+            assert!(summary(&view).starts_with(said), "{}", summary(&view));
+            let alike = note(&view).starts_with("They do not differ");
+            assert_eq!(alike, said == "do not differ", "{}", note(&view));
+            assert_eq!(view.same, alike);
+        }
+    }
 }
