@@ -2,7 +2,8 @@
 # Rehearses a migration: replays a workload on a database as it is, and on one with the migration, and
 # compares. The GitHub Action and the GitLab example call this; it runs anywhere with bash and psql.
 #
-# Exit code: 0 nothing found, 1 a condition of FAIL_ON holds, 2 usage, 3 it could not be done.
+# Exit code: 0 nothing found, 1 a condition of FAIL_ON holds, 2 usage, 3 it could not be done,
+# 4 (with STRICT=1) nothing was shown: not enough data, or most statements were never sent.
 #
 # From the environment:
 #   WORKLOAD          NAME.workload (required)
@@ -10,11 +11,15 @@
 #   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or what pg_restore reads;
 #                     without it the databases begin empty
 #   SERVER            postgres://… of a superuser on a server of its own, where databases may be made
-#                     and dropped; without it a private server is started (rehearse sandbox)
+#                     and dropped; without it a private server is started (rehearse sandbox). Its
+#                     password is handed on as PGPASSWORD, so that no command line shows it
 #   POSTGRES_VERSION  the private server's major version
 #   FAIL_ON           conditions, one a line (docs/fail-on.md); regression where it is not set
 #   SPEED             of the replays; 1 where it is not set
-#   RUNS              replays a side; 1 where it is not set, 2 or 3 say more
+#   RUNS              replays a side; 3 where it is not set. With one a side nothing is known of how
+#                     much two replays on the same server differ, and chance is taken for a finding
+#   STRICT            1: a comparison that shows nothing ends with 4 instead of 0; 0, with a warning,
+#                     where it is not set
 #   REPLAY_OPTIONS    further options of rehearse replay
 #   OUT               the folder of the results; rehearsal where it is not set
 #   REHEARSE, PSQL, PG_RESTORE   the programs, where they are not on the PATH
@@ -33,7 +38,8 @@ REHEARSE=${REHEARSE:-rehearse}
 PSQL=${PSQL:-psql}
 PG_RESTORE=${PG_RESTORE:-pg_restore}
 OUT=${OUT:-rehearsal}
-RUNS=${RUNS:-1}
+RUNS=${RUNS:-3}
+STRICT=${STRICT:-0}
 FAIL_ON=${FAIL_ON:-regression}
 database=rehearse_migration
 
@@ -45,6 +51,10 @@ database=rehearse_migration
 case $RUNS in
     [1-9]) ;;
     *) usage "RUNS is $RUNS; set it to a number from 1 to 9" ;;
+esac
+case $STRICT in
+    0 | 1) ;;
+    *) usage "STRICT is $STRICT; set it to 1 or 0" ;;
 esac
 command -v "$REHEARSE" >/dev/null || usage "there is no program $REHEARSE; install it, or set REHEARSE"
 command -v "$PSQL" >/dev/null || usage "there is no program $PSQL; install PostgreSQL's client, or set PSQL"
@@ -73,6 +83,27 @@ if [ -z "${SERVER:-}" ]; then
         could_not "no private server could be started; see above, or set SERVER to one of your own"
     SERVER=$(grep -o 'postgres://[^ ]*' <<<"$said" | head -n 1)
 fi
+
+# Command lines are seen by all who are on the machine, the environment is not: the password goes there.
+hide_password() {
+    local start credentials rest password
+    if [[ $SERVER =~ ^(postgres(ql)?://)([^/?#]*)@(.*)$ ]]; then
+        start=${BASH_REMATCH[1]} credentials=${BASH_REMATCH[3]} rest=${BASH_REMATCH[4]}
+        if [[ $credentials == *:* ]]; then
+            password=${credentials#*:}
+            # %40 is a @.
+            password=${password//\\/\\\\}
+            printf -v PGPASSWORD '%b' "${password//\%/\\x}"
+            export PGPASSWORD
+            SERVER=$start${credentials%%:*}@$rest
+        fi
+    fi
+    # sslpassword is another.
+    if [[ $SERVER =~ (^|[?\&[:space:]])password[[:space:]]*= ]]; then
+        usage "SERVER has a password as a parameter, which command lines would show; write it as postgres://USER:PASSWORD@HOST, or set PGPASSWORD"
+    fi
+}
+hide_password
 
 sql() {
     "$PSQL" --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$SERVER" "$@"
@@ -103,6 +134,12 @@ prepare() {
         could_not "the database could not be made ready; see above"
 }
 
+# Plans answer why; REPLAY_OPTIONS may say of how many statements.
+plans=(--explain)
+case " ${REPLAY_OPTIONS:-} " in
+    *" --explain"*) plans=() ;;
+esac
+
 before=()
 after=()
 replay() {
@@ -111,7 +148,7 @@ replay() {
     prepare "$1"
     # shellcheck disable=SC2086 # options are words
     "$REHEARSE" replay "$WORKLOAD" --target "$SERVER" --database "$database" --user "$user" \
-        --speed "${SPEED:-1}" --output "$run" ${REPLAY_OPTIONS:-} >"$OUT/$1-$2.txt" ||
+        --speed "${SPEED:-1}" --output "$run" ${plans[@]+"${plans[@]}"} ${REPLAY_OPTIONS:-} >"$OUT/$1-$2.txt" ||
         could_not "the replay $1 the migration did not reach its end; see above and $OUT/$1-$2.txt"
     if [ "$1" = before ]; then before+=("$run"); else after+=("$run"); fi
 }
@@ -137,5 +174,36 @@ code=0
     --junit "$OUT/junit.xml" --markdown "$OUT/comment.md" ${page[@]+"${page[@]}"} || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$OUT/comment.md" ]; then
     cat "$OUT/comment.md" >>"$GITHUB_STEP_SUMMARY"
+fi
+
+# A sum over the runs of a side, from the report's properties.
+property() {
+    local sum=0 value
+    while IFS= read -r value; do
+        sum=$((sum + value))
+    done < <(sed -n -E "s|.*<property name=\"$1(\\.[0-9]+)?\\.$2\" value=\"([0-9]+)\"/>.*|\2|p" "$OUT/junit.xml")
+    echo "$sum"
+}
+# Nothing that fails is not yet something that was shown.
+shown_nothing=
+nothing() {
+    shown_nothing=1
+    echo "rehearse-migration: WARNING: $1" >&2
+    [ -z "${GITHUB_ACTIONS:-}" ] || echo "::warning::rehearse-migration: $1"
+}
+if [ "$code" -le 1 ] && [ -f "$OUT/junit.xml" ]; then
+    if grep -q '<property name="verdict.word" value="not_enough_data"/>' "$OUT/junit.xml"; then
+        nothing "the comparison shows nothing, neither slower nor the same; take a longer workload or more RUNS"
+    fi
+    for side in before after; do
+        skipped=$(property "$side" skipped)
+        sent=$(property "$side" statements)
+        if [ "$skipped" -ge "$sent" ]; then
+            nothing "of the statements $side the migration $sent were sent and $skipped were not; see why in $OUT/$side-1.txt"
+        fi
+    done
+    if [ "$code" = 0 ] && [ "$STRICT" = 1 ] && [ -n "$shown_nothing" ]; then
+        code=4
+    fi
 fi
 exit "$code"

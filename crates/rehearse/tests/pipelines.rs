@@ -138,6 +138,9 @@ fn a_migration_is_rehearsed() {
             .env("MIGRATION", path(migration))
             .env("SERVER", &url)
             .env("FAIL_ON", FAIL_ON)
+            // One is enough for an index that is gone, and for the time that a test may take.
+            .env("RUNS", "1")
+            .env("STRICT", "0")
             .env("OUT", path(out))
             .env("GITHUB_STEP_SUMMARY", path("summary.md"));
         let output = command.output().unwrap();
@@ -175,6 +178,14 @@ fn a_migration_is_rehearsed() {
         stdout.contains("does not hold  median.low > 2x"),
         "{stdout}"
     );
+    // The report has by name what the script looks for.
+    let report = std::fs::read_to_string(path("harmless/junit.xml")).unwrap();
+    for name in ["verdict.word", "before.skipped", "after.statements"] {
+        assert!(
+            report.contains(&format!("<property name=\"{name}\" value=\"")),
+            "{name}"
+        );
+    }
     let (code, _, stderr) = run("broken.sql", "broken");
     assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("fails on the data"), "{stderr}");
@@ -257,6 +268,131 @@ fn a_migration_is_rehearsed() {
     );
     assert_eq!(names(), count);
     drop(server);
+}
+
+/// The script with programs that only keep how they were called, and a report that says `junit`.
+fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let calls = path("calls");
+    let program = |name: &str, content: &str| {
+        let content = format!(
+            "#!/bin/bash\nprintf '%s ' {name} \"$@\" >>{calls}\necho \"[${{PGPASSWORD-}}]\" >>{calls}\n{content}\n"
+        );
+        std::fs::write(path(name), content).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path(name), mode).unwrap();
+    };
+    program("psql", "echo somebody");
+    program(
+        "rehearse",
+        &format!(
+            "[ \"$1\" != compare ] || [ \"$2\" = --help ] || cp {} out/junit.xml",
+            path("j")
+        ),
+    );
+    std::fs::write(path("j"), junit).unwrap();
+    std::fs::write(path("m.sql"), "").unwrap();
+    std::fs::create_dir(path("w.workload")).unwrap();
+    let output = Command::new(root().join("docs/ci/rehearse-migration.sh"))
+        .current_dir(directory.path())
+        .env("REHEARSE", path("rehearse"))
+        .env("PSQL", path("psql"))
+        .env("WORKLOAD", "w.workload")
+        .env("MIGRATION", "m.sql")
+        .env("SERVER", server)
+        .env("STRICT", strict)
+        .env("OUT", "out")
+        .env_remove("RUNS")
+        .env_remove("PGPASSWORD")
+        .env_remove("GITHUB_ACTIONS")
+        .env_remove("GITHUB_STEP_SUMMARY")
+        .output()
+        .unwrap();
+    let calls = std::fs::read_to_string(calls).unwrap_or_default();
+    (output, calls)
+}
+
+fn property(name: &str, value: &str) -> String {
+    format!("      <property name=\"{name}\" value=\"{value}\"/>\n")
+}
+
+#[test]
+fn no_command_line_has_the_password_and_three_runs_take_turns() {
+    let enough = [
+        property("verdict.word", "no_regression"),
+        property("before.1.statements", "900"),
+        property("after.statements", "900"),
+    ]
+    .concat();
+    let server = "postgres://me:s3cr%40t%5C@host:5/postgres";
+    let (output, calls) = pretended(server, "1", &enough);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}{calls}");
+    assert!(!said.contains("WARNING"), "{said}");
+    for call in calls.lines() {
+        let call = call
+            .strip_suffix("[s3cr@t\\]")
+            .unwrap_or_else(|| panic!("{call}"));
+        assert!(!call.contains("s3cr"), "{call}");
+    }
+    let replays: Vec<&str> = calls
+        .lines()
+        .filter(|one| one.contains("rehearse replay"))
+        .collect();
+    let side = |one: &&str| match one.contains("out/before-") {
+        true => 'b',
+        false => 'a',
+    };
+    assert_eq!(replays.iter().map(side).collect::<String>(), "baabba");
+    for replay in replays {
+        assert!(
+            replay.contains("--target postgres://me@host:5/postgres "),
+            "{replay}"
+        );
+        assert!(replay.contains(" --explain "), "{replay}");
+    }
+    let (output, calls) = pretended("host=h user=u password=s3cret", "1", &enough);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("set PGPASSWORD") && calls.is_empty());
+}
+
+#[test]
+fn a_comparison_that_shows_nothing_is_told_apart() {
+    let report = |word: &str, sent: [&str; 2], skipped: [&str; 2]| {
+        [
+            property("verdict.word", word),
+            property("before.statements", "900"),
+            property("after.1.statements", sent[0]),
+            property("after.2.statements", sent[1]),
+            property("after.1.skipped", skipped[0]),
+            property("after.2.skipped", skipped[1]),
+        ]
+        .concat()
+    };
+    let server = "postgres://me@host/postgres";
+    for (junit, words) in [
+        (
+            report("not_enough_data", ["900", "900"], ["0", "0"]),
+            "WARNING: the comparison shows nothing",
+        ),
+        (
+            report("no_regression", ["500", "100"], ["400", "800"]),
+            "WARNING: of the statements after the migration 600 were sent and 1200 were not",
+        ),
+    ] {
+        for (strict, code) in [("0", 0), ("1", 4)] {
+            let (output, _) = pretended(server, strict, &junit);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{said}");
+            assert!(said.contains(words), "{said}");
+        }
+    }
+    let most = report("no_regression", ["800", "800"], ["100", "100"]);
+    let (output, _) = pretended(server, "1", &most);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(pretended(server, "yes", &most).0.status.code(), Some(2));
 }
 
 fn yaml(file: &str) -> Yaml {

@@ -3,10 +3,13 @@
 //! What comes from outside (SQL, messages, names) stands in `<code>` with every character that could
 //! mean something as an entity: it is then no Markdown, no HTML, no link, and nobody is mentioned.
 
+use std::collections::HashSet;
+
 use crate::text::amount::{added, count, counted, duration, duration_change, ratio};
-use crate::text::compare_text::{caution_text, verdict_words};
+use crate::text::compare_text::{caution_text, caveats, other_plans, plan_line, verdict_words};
 use crate::text::condition_text;
 use crate::text::line::one_line;
+use crate::text::{TextStyle, targets_text};
 use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView, TimesView};
 use crate::view::latency::LatencyView;
 
@@ -23,6 +26,10 @@ const LISTED_MAX: usize = 12;
 const DETAILED_MAX: usize = 40;
 /// So much of a statement stands in a line of a table.
 const LINE_MAX: usize = 100;
+/// So much of what became of its plan.
+const PLAN_MAX: usize = 160;
+/// So wide are the lines on the targets.
+const TARGETS_WIDTH: usize = 110;
 /// So much of it where it is given as a whole.
 const WHOLE_MAX: usize = 4_000;
 
@@ -36,12 +43,15 @@ pub fn render_markdown(view: &CompareView) -> String {
         why => format!("### {head}: {why}"),
     });
     page.line("");
+    page.line(&caveats(view).join(" "));
+    page.line("");
     sides(view, &mut page);
     conditions(view, &mut page);
     changed(view, &mut page);
     errors(view, &mut page);
     rows(view, &mut page);
     cautions(view, &mut page);
+    targets(view, &mut page);
     details(view, &mut page);
     page.text
 }
@@ -175,10 +185,9 @@ fn conditions(view: &CompareView, page: &mut Page) {
 
 /// What is a regression, what a condition names, then other changes, each by its cost.
 fn changed(view: &CompareView, page: &mut Page) {
-    let held = |one: &StatementCompareView| {
-        let mut statements = view.conditions.iter().flat_map(|found| &found.statements);
-        statements.any(|found| found.fingerprint == one.fingerprint)
-    };
+    let named = view.conditions.iter().flat_map(|found| &found.statements);
+    let named: HashSet<&str> = named.map(|found| found.fingerprint.as_str()).collect();
+    let held = |one: &StatementCompareView| named.contains(one.fingerprint.as_str());
     let mut ranked: Vec<(&StatementCompareView, bool)> = view
         .statements
         .iter()
@@ -194,6 +203,7 @@ fn changed(view: &CompareView, page: &mut Page) {
     if ranked.is_empty() {
         page.line("No statement was found to be slower or faster.");
         page.line("");
+        plans_of_others(view, &[], page);
         return;
     }
     page.line("| finding | statement | ratio [interval] | p50 | p99 | calls | added in all |");
@@ -204,8 +214,9 @@ fn changed(view: &CompareView, page: &mut Page) {
             finding = format!("**{finding}**");
         }
         format!(
-            "| {finding} | {} | {} | {} | {} | {} | {} |",
+            "| {finding} | {}{} | {} | {} | {} | {} | {} |",
             name(one, LINE_MAX),
+            plan(one, PLAN_MAX).map_or_else(String::new, |plan| format!("<br>{plan}")),
             interval(&one.service),
             change(&one.service, |latency| latency.p50_us),
             change(&one.service, |latency| latency.p99_us),
@@ -214,6 +225,22 @@ fn changed(view: &CompareView, page: &mut Page) {
         )
     });
     page.list(rows.collect::<Vec<_>>().into_iter(), CHANGED_MAX);
+    let ranked: Vec<&StatementCompareView> = ranked.into_iter().map(|(one, _)| one).collect();
+    plans_of_others(view, &ranked, page);
+}
+
+/// Plans that changed of statements that are not in the table.
+fn plans_of_others(view: &CompareView, shown: &[&StatementCompareView], page: &mut Page) {
+    let shown = &shown[..shown.len().min(CHANGED_MAX)];
+    if let Some(others) = other_plans(view, shown) {
+        page.line(&format!("{others}."));
+        page.line("");
+    }
+}
+
+/// What became of a statement's plan.
+fn plan(statement: &StatementCompareView, most: usize) -> Option<String> {
+    plan_line(statement).map(|line| format!("plan: {}", code(&line, most)))
 }
 
 fn finding(times: &TimesView) -> String {
@@ -316,6 +343,58 @@ fn cautions(view: &CompareView, page: &mut Page) {
     page.list(view.cautions.iter().map(line), LISTED_MAX);
 }
 
+/// What is different between the servers and what is in them, folded.
+fn targets(view: &CompareView, page: &mut Page) {
+    let Some(targets) = &view.targets else {
+        return;
+    };
+    let style = TextStyle {
+        width: TARGETS_WIDTH,
+        colour: false,
+    };
+    let mut lines = targets_text::lines(targets, style);
+    // A blank line and a title.
+    lines.drain(..lines.len().min(2));
+    if targets.version_before != targets.version_after {
+        let name = |version: &Option<String>| version.clone().unwrap_or_else(|| "?".to_owned());
+        let (was, is) = (name(&targets.version_before), name(&targets.version_after));
+        let versions = format!("  {:<10}  {was} → {is}", "version");
+        lines.insert(0, one_line_after_indent(&versions));
+    }
+    if lines.is_empty() {
+        return;
+    }
+    page.line("<details><summary>Targets, before → after</summary>");
+    page.line("");
+    let mut shown = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let start = if at == 0 { "<pre>" } else { "" };
+        if !page.add(&format!("{start}{}", escaped(line)), 3_000) {
+            break;
+        }
+        shown += 1;
+    }
+    if shown < lines.len() {
+        page.line(&format!(
+            "  and {} more",
+            counted((lines.len() - shown) as u64, "line")
+        ));
+    }
+    page.line(if shown > 0 { "</pre>" } else { "" });
+    page.line("");
+    page.line("</details>");
+    page.line("");
+}
+
+/// A line of the targets' table: its indent stays, and nothing in it is obeyed.
+fn one_line_after_indent(line: &str) -> String {
+    let shown = line.chars().map(|letter| match letter.is_control() {
+        true => '·',
+        false => letter,
+    });
+    shown.take(TARGETS_WIDTH).collect()
+}
+
 /// The whole text of what changed, and the rest in a sentence.
 fn details(view: &CompareView, page: &mut Page) {
     let of = |finding: &str| {
@@ -325,10 +404,17 @@ fn details(view: &CompareView, page: &mut Page) {
             .filter(|one| one.service.finding == finding);
         hit.count() as u64
     };
+    let percent = view.false_discovery_rate * 100.0;
+    let chance = match view.is_noise_known() {
+        true => format!(", and at most {percent:.0} % of them are expected to be chance"),
+        false => format!(
+            ", and at most {percent:.0} % of them are expected to be chance within these two runs; what other runs would differ by is not known"
+        ),
+    };
     page.line("<details><summary>Details</summary>");
     page.line("");
     page.line(&format!(
-        "{}: {} slower, {} faster, {} same, {} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %, and at most {:.0} % of them are expected to be chance.",
+        "{}: {} slower, {} faster, {} same, {} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %{}.",
         counted(view.statements.len() as u64, "statement"),
         count(of("slower")),
         count(of("faster")),
@@ -336,7 +422,7 @@ fn details(view: &CompareView, page: &mut Page) {
         count(of("not enough data")),
         view.interval_level_percent,
         view.margin * 100.0,
-        view.false_discovery_rate * 100.0,
+        chance,
     ));
     page.line("");
     let mut changed: Vec<&StatementCompareView> = view
@@ -349,10 +435,11 @@ fn details(view: &CompareView, page: &mut Page) {
     for one in changed.iter().take(DETAILED_MAX) {
         let sql = text_of(&one.sql, &one.fingerprint);
         let block = format!(
-            "{} <code>{}</code>, {}:\n\n<pre>{}</pre>\n",
+            "{} <code>{}</code>, {}{}:\n\n<pre>{}</pre>\n",
             finding(&one.service),
             escaped(&one.fingerprint),
             interval(&one.service),
+            plan(one, WHOLE_MAX / 4).map_or_else(String::new, |plan| format!("; {plan}")),
             escaped(&harmless(sql, WHOLE_MAX)),
         );
         if !page.add(&block, 200) {

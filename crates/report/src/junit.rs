@@ -3,16 +3,21 @@
 //! A case fails where it is a reason for the exit code 1: where a condition of `--fail-on` holds for it.
 //! Without one, it is as if `regression` had been asked for.
 
+use std::collections::HashMap;
+
 use crate::text::amount::{count, counted, duration_change, ratio};
-use crate::text::compare_text::{caution_text, verdict_words};
+use crate::text::compare_text::{caution_text, caveats, plan_line, verdict_words};
 use crate::text::condition_text;
 use crate::text::line::one_line;
+use crate::text::{TextStyle, targets_text};
 use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView};
-use crate::view::condition::ConditionView;
+use crate::view::condition::{ConditionStatementView, ConditionView};
 use crate::view::latency::LatencyView;
 
 /// So much of a statement is a case's name.
 const NAME_MAX: usize = 160;
+/// So many statements have a case of their own; the rest is one case.
+const CASES_MAX: usize = 500;
 /// So many statements, errors or rows stand in one message.
 const LISTED_MAX: usize = 50;
 /// What makes a case of errors fail.
@@ -106,6 +111,7 @@ fn properties(view: &CompareView, out: &mut String) {
                 why => format!("{head}: {why}"),
             },
         ),
+        ("verdict.word".to_owned(), view.verdict.word.to_owned()),
         ("margin".to_owned(), format!("{:.0} %", view.margin * 100.0)),
     ];
     for (label, side) in [("before", &view.before), ("after", &view.after)] {
@@ -130,6 +136,21 @@ fn properties(view: &CompareView, out: &mut String) {
     }
     for (at, caution) in view.cautions.iter().enumerate() {
         found.push((format!("caution.{}", at + 1), caution_text(caution)));
+    }
+    if let Some(targets) = &view.targets {
+        for (label, version) in [
+            ("before", &targets.version_before),
+            ("after", &targets.version_after),
+        ] {
+            if let Some(version) = version {
+                found.push((format!("target.{label}.version"), version.clone()));
+            }
+        }
+        let lines = targets_text::lines(targets, TextStyle::default());
+        if !lines.is_empty() {
+            // The first two are a blank line and a title.
+            found.push(("target.differences".to_owned(), lines[2..].join("\n")));
+        }
     }
     out.push_str("    <properties>\n");
     for (name, value) in found {
@@ -193,18 +214,19 @@ fn conditions(view: &CompareView) -> Vec<Case> {
         "" => format!("{head}."),
         why => format!("{head}: {why}."),
     };
+    let said = format!("{verdict}\n{}", caveats(view).join(" "));
     if view.conditions.is_empty() {
         let regression = view.verdict.word == "regression";
         return vec![Case {
             name: "regression".to_owned(),
             time: None,
-            failure: regression.then(|| (verdict.clone(), verdict.clone())),
-            said: if regression { String::new() } else { verdict },
+            failure: regression.then(|| (verdict, said.clone())),
+            said: if regression { String::new() } else { said },
         }];
     }
     let case = |condition: &ConditionView| {
         let (head, tail) = condition_text::outcome(condition);
-        let mut said: Vec<String> = vec![verdict.clone()];
+        let mut said: Vec<String> = vec![said.clone()];
         let readings = condition_text::readings(&condition.readings);
         said.extend([readings, tail].into_iter().filter(|part| !part.is_empty()));
         for statement in condition.statements.iter().take(LISTED_MAX) {
@@ -227,29 +249,47 @@ fn conditions(view: &CompareView) -> Vec<Case> {
 /// Those that changed, or that a condition names.
 fn statements(view: &CompareView) -> Vec<Case> {
     let verdict_asked = is_asked(view, &["regression", "slower"]);
-    let mut cases = Vec::new();
-    for one in &view.statements {
-        let reasons: Vec<String> = view
-            .conditions
+    let mut named: HashMap<&str, Vec<(&str, &ConditionStatementView)>> = HashMap::new();
+    for condition in &view.conditions {
+        for found in &condition.statements {
+            let of = named.entry(&found.fingerprint).or_default();
+            of.push((&condition.condition, found));
+        }
+    }
+    let named = |one: &StatementCompareView| {
+        let found = named.get(one.fingerprint.as_str());
+        found.map_or(&[][..], Vec::as_slice)
+    };
+    let fails =
+        |one: &StatementCompareView| !named(one).is_empty() || one.regression && verdict_asked;
+    let told = |one: &&StatementCompareView| one.regression || one.service.measure.is_some();
+    let (mut shown, changed): (Vec<_>, Vec<_>) = view
+        .statements
+        .iter()
+        .filter(|one| fails(one) || told(one))
+        .partition(|one| fails(one));
+    let failed = shown.len();
+    shown.extend(changed);
+    let all = shown.len();
+    shown.truncate(CASES_MAX);
+    let caveat = caveats(view).join(" ");
+    let mut cases: Vec<Case> = Vec::with_capacity(shown.len() + 1);
+    for one in shown {
+        let reasons: Vec<String> = named(one)
             .iter()
-            .filter_map(|condition| {
-                let mut held = condition.statements.iter();
-                let found = held.find(|held| held.fingerprint == one.fingerprint)?;
+            .map(|(condition, found)| {
                 let readings = condition_text::readings(&found.readings);
-                Some(format!("{}: {readings}", condition.condition))
+                format!("{condition}: {readings}")
             })
             .chain((one.regression && verdict_asked).then(|| "regression".to_owned()))
             .collect();
-        if reasons.is_empty() && !one.regression && one.service.measure.is_none() {
-            continue;
-        }
         let facts = facts(one);
         cases.push(Case {
             name: format!("{} {}", one.fingerprint, one_line(&one.sql, NAME_MAX)),
             time: one.service.after.map(|after| after.mean_us / 1e6),
             failure: (!reasons.is_empty()).then(|| {
                 let message = format!("{}; {}", summary(one), reasons.join("; "));
-                (message, facts.clone())
+                (message, format!("{facts}\n{caveat}"))
             }),
             said: if reasons.is_empty() {
                 facts
@@ -258,7 +298,26 @@ fn statements(view: &CompareView) -> Vec<Case> {
             },
         });
     }
+    if all > CASES_MAX {
+        cases.push(the_rest(all - CASES_MAX, failed.saturating_sub(CASES_MAX)));
+    }
     cases
+}
+
+/// What has no case of its own for there being too many; fails where any of them does.
+fn the_rest(statements: usize, failed: usize) -> Case {
+    let name = format!("{}, together", counted(statements as u64, "more statement"));
+    let said = "Conditions name them or they changed; rehearse compare --json has each.".to_owned();
+    let fails = failed > 0;
+    Case {
+        name,
+        time: None,
+        failure: fails.then(|| {
+            let message = format!("{} that fail", counted(failed as u64, "more statement"));
+            (message, said.clone())
+        }),
+        said: if fails { String::new() } else { said },
+    }
 }
 
 /// `slower (p99): 1.34x [1.21 – 1.48]`.
@@ -288,7 +347,7 @@ fn facts(one: &StatementCompareView) -> String {
             one.service.after.as_ref().map(get),
         )
     };
-    [
+    let mut lines = vec![
         summary(one),
         format!("median {}", change(|latency| latency.p50_us)),
         format!("mean {}", change(|latency| latency.mean_us)),
@@ -300,9 +359,10 @@ fn facts(one: &StatementCompareView) -> String {
             count(one.errors_before),
             count(one.errors_after)
         ),
-        text_of(&one.sql, &one.fingerprint).to_owned(),
-    ]
-    .join("\n")
+    ];
+    lines.extend(plan_line(one).map(|plan| format!("plan: {plan}")));
+    lines.push(text_of(&one.sql, &one.fingerprint).to_owned());
+    lines.join("\n")
 }
 
 fn errors(view: &CompareView) -> Case {

@@ -185,6 +185,7 @@ fn read_back(markdown: &str) -> Vec<String> {
             Event::InlineHtml(html) => match &*html {
                 "<code>" => code = Some(String::new()),
                 "</code>" => codes.extend(code.take()),
+                "<br>" => {}
                 other => panic!("{other}"),
             },
             Event::Html(html) => {
@@ -212,6 +213,7 @@ fn read_back(markdown: &str) -> Vec<String> {
                         [
                             "<!-- rehearse compare -->",
                             "<details><summary>Details</summary>",
+                            "<details><summary>Targets, before → after</summary>",
                             "</details>",
                             ""
                         ]
@@ -302,7 +304,122 @@ fn markdown_fits_into_a_comment() {
     assert!((20_000..=65_000).contains(&characters), "{characters}");
     assert!(markdown.contains("and 2,988 more") && markdown.ends_with("</details>\n"));
     read_back(&markdown);
-    cases(&junit::render_junit(&view));
+    // As many cases as a viewer takes, and the rest in one that fails as they do.
+    let cases = cases(&junit::render_junit(&view));
+    assert_eq!(cases.len(), 1 + 500 + 1 + 1 + 1);
+    assert_eq!(cases[501].0, "2,500 more statements, together");
+    assert_eq!(
+        cases[501].1.as_deref(),
+        Some("2,500 more statements that fail")
+    );
+}
+
+fn with_plan_and_targets() -> CompareView {
+    let mut view = view(3.0, &[]);
+    view.statements[0].plan = Some(report::PlanChangeView {
+        verdict: "changed",
+        words: vec!["index scan of \"a|b\" → seq scan of <i>@all".to_owned()],
+        indexes_gone: Vec::new(),
+        indexes_new: Vec::new(),
+        before: report::PlanSideView::default(),
+        after: report::PlanSideView::default(),
+    });
+    let setting = |value: &str| run::SettingFact {
+        name: "work_mem".to_owned(),
+        value: Some(value.to_owned()),
+        source: "command line".to_owned(),
+        ..run::SettingFact::default()
+    };
+    let facts = |value: &str| run::Facts {
+        settings: vec![setting(value)],
+        ..run::Facts::default()
+    };
+    let found = analyse::targets::compare_targets(&facts("<b>@team|"), &facts("4MB"));
+    let mut targets = report::TargetsView::new(&found);
+    targets.version_before = Some("15.4".to_owned());
+    targets.version_after = Some("17.1 <x>\n\n# y".to_owned());
+    view.targets = Some(targets);
+    view
+}
+
+#[test]
+fn why_it_changed_is_told() {
+    let view = with_plan_and_targets();
+    let markdown = compare_markdown::render_markdown(&view);
+    let codes = read_back(&markdown);
+    let words = "index scan of \"a|b\" → seq scan of <i>@all";
+    // In the table and in the details.
+    let told = codes.iter().filter(|code| *code == words).count();
+    assert_eq!(told, 2, "{codes:#?}");
+    assert!(
+        markdown.contains("<br>plan: <code>index scan"),
+        "{markdown}"
+    );
+    let pre = markdown
+        .split("<details><summary>Targets, before → after</summary>\n\n<pre>")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{markdown}"));
+    let pre = pre.split("</pre>").next().unwrap();
+    assert!(
+        pre.starts_with("  version     15&#46;4 → 17&#46;1"),
+        "{pre}"
+    );
+    assert!(
+        pre.contains("work&#95;mem &#60;b&#62;&#64;team&#124; → 4MB (command line)"),
+        "{pre}"
+    );
+
+    let xml = junit::render_junit(&view);
+    cases(&xml);
+    let document = roxmltree::Document::parse(&xml).unwrap();
+    let texts: Vec<&str> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("failure"))
+        .filter_map(|node| node.text())
+        .collect();
+    let plan = format!("\nplan: {words}\n");
+    assert_eq!(texts.iter().filter(|one| one.contains(&plan)).count(), 1);
+    let property = |name: &str| {
+        let mut nodes = document.descendants();
+        let found = nodes.find(|node| node.attribute("name") == Some(name));
+        found.unwrap().attribute("value").unwrap().to_owned()
+    };
+    assert_eq!(property("target.before.version"), "15.4");
+    assert!(property("target.after.version").starts_with("17.1"));
+    assert!(property("target.differences").contains("work_mem <b>@team| → 4MB"));
+    // What has no plan and no targets says nothing of them.
+    let plain = plain();
+    assert!(
+        !plain.contains("plan:") && !plain.contains("Targets"),
+        "{plain}"
+    );
+}
+
+fn plain() -> String {
+    compare_markdown::render_markdown(&view(3.0, &[]))
+}
+
+#[test]
+fn one_run_a_side_is_said_beside_the_verdict() {
+    let mut view = view(3.0, &["regression"]);
+    let caveat =
+        "One run on each side: how much two runs of the same server differ is not in the intervals";
+    let markdown = compare_markdown::render_markdown(&view);
+    let head: Vec<&str> = markdown.lines().take(4).collect();
+    assert!(head[3].contains(caveat), "{head:?}");
+    assert!(
+        markdown.contains("within these two runs; what other runs would differ by is not known"),
+        "{markdown}"
+    );
+    let xml = junit::render_junit(&view);
+    let failures = xml.matches("</failure>").count();
+    // Each but that of the errors, whose counts have no interval.
+    assert_eq!(xml.matches(caveat).count(), failures - 1, "{xml}");
+    let second = view.before.runs[0].clone();
+    view.before.runs.push(second);
+    let markdown = compare_markdown::render_markdown(&view);
+    assert!(!markdown.contains(caveat) && !markdown.contains("within these two runs"));
+    assert!(!junit::render_junit(&view).contains(caveat));
 }
 
 fn folder() -> std::path::PathBuf {

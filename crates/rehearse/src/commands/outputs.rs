@@ -64,10 +64,46 @@ pub fn begin(wanted: &[(Form, &Path)]) -> Result<Vec<Output>, Failure> {
             )));
         }
     }
+    for (_, path) in wanted {
+        clear(path);
+    }
     wanted
         .iter()
         .map(|(form, path)| Output::begin(*form, path))
         .collect()
+}
+
+/// Removes what an earlier process that was killed left beside a file: begun under the number of a
+/// process that is no more (or has become ours), and locked by nobody. What cannot be removed stays.
+fn clear(path: &Path) {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    let start = format!(".{name}.");
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let number = found
+            .to_str()
+            .and_then(|found| found.strip_prefix(&start)?.strip_suffix(".partial"))
+            .and_then(|number| number.parse::<u32>().ok());
+        let Some(number) = number else { continue };
+        let ours = number == std::process::id();
+        if !ours && Path::new("/proc").join(number.to_string()).exists() {
+            continue;
+        }
+        // The process may be in another container, where numbers are others'.
+        let file = OpenOptions::new().write(true).open(entry.path());
+        if file.is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Writes one file, and says so.
@@ -140,6 +176,9 @@ impl Output {
             .mode(0o600)
             .open(&unfinished)
             .map_err(|error| failed(&error))?;
+        // Held until it is closed, so that nobody takes it for left behind. Some file systems have
+        // no locks: there the process's number must do.
+        let _ = file.try_lock();
         Ok(Output {
             form,
             path: path.to_owned(),
@@ -221,6 +260,36 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "<?xml?><a/>");
         drop(begun);
         assert_eq!(names(directory.path()), ["a.xml"]);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let ours = format!(".a.xml.{}.partial", std::process::id());
+        // No process has a number so great; that of 1 lives; the others are no such files.
+        let kept = [
+            ".a.xml.1.partial",
+            ".a.xml.x.partial",
+            ".b.xml.4294967295.partial",
+        ];
+        for name in kept
+            .iter()
+            .copied()
+            .chain([".a.xml.4294967295.partial", &ours])
+        {
+            std::fs::write(path(name), "left").unwrap();
+        }
+        begin(&[(JUNIT, &path("a.xml"))]).unwrap();
+        assert_eq!(names(directory.path()), kept);
+        // What somebody still writes stays.
+        let held = File::create(path(".a.xml.4294967295.partial")).unwrap();
+        held.lock().unwrap();
+        begin(&[(JUNIT, &path("a.xml"))]).unwrap();
+        assert_eq!(names(directory.path()).len(), 4);
+        drop(held);
+        begin(&[(JUNIT, &path("a.xml"))]).unwrap();
+        assert_eq!(names(directory.path()), kept);
     }
 
     #[test]

@@ -293,7 +293,7 @@ struct Entry {
 }
 
 /// What became of a statement's plan, where that is worth a line.
-fn plan_line(statement: &StatementCompareView) -> Option<String> {
+pub(crate) fn plan_line(statement: &StatementCompareView) -> Option<String> {
     let plan = statement.plan.as_ref()?;
     let changed = plan.verdict == "changed";
     let asked = plan.verdict == "same" && statement.service.measure.is_some();
@@ -386,7 +386,7 @@ fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCom
 }
 
 /// Plans that changed of statements that are not shown.
-fn other_plans(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
+pub(crate) fn other_plans(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
     let changed = |one: &&StatementCompareView| {
         let plan = one.plan.as_ref();
         plan.is_some_and(|plan| plan.verdict == "changed")
@@ -614,7 +614,7 @@ fn is_one_each(view: &CompareView) -> bool {
 }
 
 /// What the intervals do not know.
-fn caveats(view: &CompareView) -> Vec<String> {
+pub(crate) fn caveats(view: &CompareView) -> Vec<String> {
     let failed = "Failed and skipped statements are in no time.";
     let several = view.before.runs.len().max(view.after.runs.len()) > 1;
     let given = view

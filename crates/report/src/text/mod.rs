@@ -20,6 +20,6 @@ pub mod slice_text;
 mod sources_text;
 mod style;
 mod table;
-mod targets_text;
+pub(crate) mod targets_text;
 
 pub use style::TextStyle;

@@ -305,6 +305,14 @@ impl CompareView {
         }
     }
 
+    /// How much two runs of the same server differ is known: from several runs of a side, or from
+    /// runs that were given for it. Without it, no share of chance findings can be promised.
+    pub fn is_noise_known(&self) -> bool {
+        let noise = self.noise.as_ref();
+        self.before.runs.len().max(self.after.runs.len()) > 1
+            || noise.is_some_and(|noise| noise.source == "given")
+    }
+
     /// The conditions that were asked for, with what came of them.
     pub fn ask(&mut self, conditions: &[Condition], comparison: &Comparison) {
         let ask = |one: &Condition| ConditionView::new(one, &one.check(comparison), comparison);
