@@ -206,7 +206,7 @@ new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.85 → 4.49 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: beyond ±10 % (at most 5 % of them by chance); same: within it
+finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).
@@ -233,7 +233,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
 Response time (due → done): p50 1.04 → 1.04 ms, p99 8.85 → 8.98 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
-finding   slower, faster: beyond ±10 % (at most 5 % of them by chance); same: within it
+finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
 captured  another machine, another day; server time only
 Failed and skipped statements are in no time. One run on each side: how much two runs of
 the same server differ is not in the intervals (--before A.run B.run --after …, or --noise).

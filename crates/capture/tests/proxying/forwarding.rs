@@ -134,7 +134,8 @@ fn a_cancel_reaches_what_it_is_for() {
     canceller.join().unwrap();
     let status = proxy.end();
     let account = &status.capture.finished[0].account.conversation;
-    assert_eq!(account.cancels, 100);
+    // The last of them may be under way when the recording ends.
+    assert!((99..=100).contains(&account.cancels), "{}", account.cancels);
 }
 
 /// An upstream that does as it is told with the first connection.

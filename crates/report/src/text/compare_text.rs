@@ -31,7 +31,7 @@ const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     let mut lines = vec![verdict(view, *style)];
     lines.extend(worst(view, *style));
-    if is_one_each(view) && view.verdict.word == "regression" {
+    if !view.is_noise_known() && view.verdict.word == "regression" {
         let caveat = "  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.";
         lines.push(style.paint(Tone::Aside, caveat));
     }
@@ -596,8 +596,13 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
             view.interval_level_percent
         ),
         format!(
-            "finding   slower, faster: beyond ±{margin:.0} % (at most {:.0} % of them by chance); same: within it",
-            view.false_discovery_rate * 100.0
+            "finding   slower, faster: beyond ±{margin:.0} % (at most {:.0} % of them by chance{}); same: within it",
+            view.false_discovery_rate * 100.0,
+            if view.is_noise_known() {
+                ""
+            } else {
+                " in a run"
+            }
         ),
         "captured  another machine, another day; server time only".to_owned(),
     ];
@@ -606,11 +611,6 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
     let meanings: Vec<String> = meanings.collect();
     lines.extend(meanings.iter().map(|line| style.paint(Tone::Aside, line)));
     lines
-}
-
-/// One run on each side, and nothing known of how much runs differ.
-fn is_one_each(view: &CompareView) -> bool {
-    view.noise.is_none()
 }
 
 /// What the intervals do not know.
