@@ -176,8 +176,9 @@ fn machines_are_told_the_same() {
     assert_eq!(message, "invalid input syntax for type integer: \"…\"");
 }
 
-const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent.
+const REGRESSED: &str = r#"REGRESSION: 1 statement got slower; 1 error is new or more frequent (1 time).
   the dearest: p50 201 → 817 µs, +1.27 s in all: select o.id, o.total, o.placed_at from orders o wh…
+  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.
 
   before  before.run  6,000 done, 0 failed, 0 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
   after   after.run   5,998 done, 1 failed, 1 skipped, in 60.0 s, 100 a second, PostgreSQL 17.2
@@ -195,15 +196,15 @@ not enough data  –                   CONNECTING
        +0 ns             30    2.00 → 2.00 ms    2.00 → 2.00 ms    2.00 → 2.00 ms             –
 slower           4.07 [3.96 – 4.15]  select o.id, o.total, o.placed_at from orders o where o.custom…
      +1.27 s  2,000 → 1,999      201 → 817 µs  330 µs → 1.33 ms  393 µs → 1.57 ms        700 µs
-same             1.00 [0.98 – 1.03]  select * from customers where id = $1
-    −10.7 ms          2,000      993 → 996 µs    1.63 → 1.60 ms    1.99 → 1.94 ms        700 µs
 faster           0.49 [0.48 – 0.51]  insert into orders (customer_id, total) values ($1, $2)
      −5.26 s          2,000    5.04 → 2.49 ms    8.29 → 4.16 ms    10.1 → 5.01 ms        700 µs
+same             1.00 [0.98 – 1.03]  select * from customers where id = $1
+    −10.7 ms          2,000      993 → 996 µs    1.63 → 1.60 ms    1.99 → 1.94 ms        700 µs
 
 Errors that changed, before → after
 new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from customers where id =…
 
-Response time (due → done): p50 1.04 → 1.16 ms, p99 8.85 → 4.49 ms. Tool lag p99 49.9 → 49.9 µs.
+Response time (due → done): p50 1.04 → 1.16 ms, p99 8.87 → 4.50 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
 finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
@@ -230,7 +231,7 @@ same             0.99 [0.97 – 1.01]  insert into orders (customer_id, total) v
 same             1.00 [0.98 – 1.03]  select * from customers where id = $1
     −10.8 ms  2,000    993 → 996 µs  1.63 → 1.60 ms  1.99 → 1.93 ms        700 µs
 
-Response time (due → done): p50 1.04 → 1.04 ms, p99 8.85 → 8.98 ms. Tool lag p99 49.9 → 49.9 µs.
+Response time (due → done): p50 1.04 → 1.05 ms, p99 8.87 → 8.92 ms. Tool lag p99 49.9 → 49.9 µs.
 added     difference of the mean times the calls before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
 finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
