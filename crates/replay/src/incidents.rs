@@ -24,6 +24,7 @@ struct Counts {
     tried_again: u64,
     restore_errors: u64,
     cancels_failed: u64,
+    cancels_repeated: u64,
     handed_over: u64,
     learnt: u64,
     remapped: u64,
@@ -64,6 +65,11 @@ impl Incidents {
     pub(crate) fn cancel_failed(&self) {
         self.counts().cancels_failed += 1;
         self.happenings.tell(Happening::CancelFailed);
+    }
+
+    /// A cancel request was sent again, since what it was for went on.
+    pub(crate) fn cancel_repeated(&self) {
+        self.counts().cancels_repeated += 1;
     }
 
     /// A session took over the connection of another.
@@ -114,6 +120,11 @@ impl Incidents {
                 counts.cancels_failed,
             ),
             (
+                "cancels_repeated",
+                "Cancel requests that were sent again, since what they were for went on.",
+                counts.cancels_repeated,
+            ),
+            (
                 "connections_handed_over",
                 "Connections that another session took over.",
                 counts.handed_over,
@@ -143,6 +154,7 @@ impl Incidents {
         note("restore_errors", counts.restore_errors);
         note("connections_handed_over", counts.handed_over);
         note("cancels_failed", counts.cancels_failed);
+        note("cancels_repeated", counts.cancels_repeated);
         if info.options.contains_key("remap_generated") {
             // None is told, too: it was asked for.
             for (name, count) in [("learnt", counts.learnt), ("remapped", counts.remapped)] {

@@ -17,7 +17,7 @@ use crate::options::Options;
 
 /// What may differ between a run and the replay that goes on with it: it changes what happens from
 /// there on, not what is due when.
-const MAY_DIFFER: [&str; 14] = [
+const MAY_DIFFER: [&str; 15] = [
     "workers",
     "spin_us",
     "patience",
@@ -28,6 +28,7 @@ const MAY_DIFFER: [&str; 14] = [
     "connections_handed_over",
     "restore_errors",
     "cancels_failed",
+    "cancels_repeated",
     "waits_for_commits",
     "let_go_before_commits",
     "learnt",

@@ -103,6 +103,11 @@ impl InFlight {
         self.digest = Some(self.digest.unwrap_or(0).wrapping_add(checksum));
     }
 
+    /// Its number within its session.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.job.sequence
+    }
+
     /// When it is to be cancelled: as long behind its sending as in the capture.
     pub(crate) fn cancel_ns(&self, captured_us: i64) -> i64 {
         let after_us = (captured_us - self.job.captured_us).max(0);

@@ -5,6 +5,7 @@
 //! blocks: connections are opened elsewhere, what a session is not ready for waits in its queue,
 //! and the recorder's channel is wide.
 
+mod cancelling;
 mod opening;
 mod ordering;
 mod pipelining;
@@ -37,6 +38,7 @@ use crate::progress::Counters;
 use crate::record::Recorded;
 use crate::session::{InFlight, Session};
 use crate::spill::Spill;
+use cancelling::Repetition;
 use sharing::Shared;
 
 /// The longest sleep: the recorder hears from a worker at least this often.
@@ -145,6 +147,8 @@ pub(crate) struct Worker {
     shared: Option<Shared>,
     /// What waits for commits: for how many, in which slot, and which of the slot's sessions.
     held_back: BinaryHeap<Reverse<(u64, usize, u32)>>,
+    /// Cancel requests that may have to be sent again.
+    repetitions: Vec<Repetition>,
     /// Sessions that have something waiting, in flight or being opened.
     busy: usize,
 }
@@ -168,6 +172,7 @@ impl Worker {
             stopped_ns: None,
             broken: None,
             held_back: BinaryHeap::new(),
+            repetitions: Vec::new(),
             shared: parts.connections_max.map(Shared::new),
             parts,
             busy: 0,
@@ -182,6 +187,7 @@ impl Worker {
         epoll::wake_precisely();
         loop {
             let mut now_ns = self.send_due();
+            self.repeat_cancels(now_ns);
             if self.parts.order.is_some() {
                 self.release();
             }

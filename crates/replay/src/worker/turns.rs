@@ -7,7 +7,6 @@ use run::{Outcome, SkipReason};
 
 use super::pipelining::{goes_behind, takes_behind};
 use super::{Slot, Worker, done};
-use crate::connector::{Cancel, Wanted};
 use crate::job::{Action, Job};
 use crate::session::{Phase, Session};
 use crate::standing::Standing;
@@ -240,47 +239,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Has what runs cancelled. Until the server has taken that, nothing more is sent: it might be
-    /// what the cancel hits.
-    fn cancel(&mut self, slot: usize, job: &Job, now_ns: i64) {
-        let generation = self.slots[slot].generation;
-        let session = &mut self.slots[slot].session;
-        let place = match (session.phase, &session.place) {
-            (Phase::Running, Some(place)) => place.clone(),
-            _ => {
-                let outcome = Outcome::Skipped(SkipReason::NothingToCancel);
-                self.record(now_ns, done(job, outcome, None, None, 0));
-                return;
-            }
-        };
-        session.cancelling = true;
-        let wanted = Wanted::Cancel(Cancel {
-            slot,
-            generation,
-            place,
-            inbox: self.parts.inbox.clone(),
-        });
-        let _ = self.parts.connectors.send(wanted);
-        let mut execution = done(job, Outcome::Done, None, Some(now_ns), 0);
-        execution.done_ns = Some(now_ns);
-        self.record(now_ns, execution);
-    }
-
-    /// The server has taken a cancel, or could not be reached.
-    pub(super) fn cancelled(&mut self, slot: usize, generation: u32) {
-        let Slot {
-            session,
-            generation: current,
-            ..
-        } = &mut self.slots[slot];
-        // A stop may have given the session up meanwhile.
-        if *current != generation || !std::mem::take(&mut session.cancelling) {
-            return;
-        }
-        let now_ns = self.now_ns();
-        self.go_on(slot, now_ns);
     }
 
     /// Behind the workload's end: sessions whose end it does not hold. Their open transactions may

@@ -208,6 +208,49 @@ fn many_cancels_leave_nobody_waiting() {
     assert_eq!(info.status, RunStatus::Complete);
 }
 
+#[test]
+fn a_cancel_that_found_nothing_yet_is_sent_again() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    traffic.simple(10, 1, "SET application_name = 'slow to begin'");
+    traffic.simple(1_000, 1, "SELECT pg_sleep(600)");
+    traffic.at(1_001, 1, EventKind::Cancel);
+    traffic.simple(1_002, 1, "SELECT 1");
+    traffic.disconnect(1_010, 1);
+    let mut admin = client(&server);
+    let mut process = None;
+    let mut went_on = false;
+    let signal = |signal: &str, pid: &str| {
+        assert!(
+            Command::new("kill")
+                .args([signal, pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    // Its process stands still from before the statement until after the cancel: as it goes on, it
+    // finds the signal first.
+    let (info, executions) = traffic.replay(&Options::default(), |elapsed| {
+        if process.is_none() && elapsed > Duration::from_millis(300) {
+            let sql = "SELECT pid::text FROM pg_stat_activity
+                WHERE application_name = 'slow to begin' AND state = 'idle'";
+            let pid: String = admin.query_one(sql, &[]).unwrap().get(0);
+            signal("-STOP", &pid);
+            process = Some(pid);
+        }
+        if !went_on && elapsed > Duration::from_millis(1_700) {
+            signal("-CONT", process.as_ref().unwrap());
+            went_on = true;
+        }
+    });
+    let done = Outcome::Done;
+    assert_eq!(outcomes(&executions), [done, failed(b"57014"), done]);
+    assert_eq!(info.status, RunStatus::Complete);
+    assert!(info.options.contains_key("cancels_repeated"), "{info:?}");
+}
+
 /// Sessions that insert what they are and when, each statement in a transaction of its own.
 fn busy(server: &Endpoint, sessions: u64, until_ms: i64) -> Traffic {
     client(server)

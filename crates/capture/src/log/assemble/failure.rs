@@ -7,6 +7,8 @@
 //!   belongs to that execution, unless only its slowness was logged: then those that are not logged
 //!   may have come after it. Where transactions are sampled they may have too, so it has to follow
 //!   at once, unless the execution was one that writes: checking what it wrote may take long.
+//!   Of a statement that was only parsed, so far as the log says, it has to follow at once in any
+//!   case: what was prepared long before need not be what was executed.
 //! - Any other error with a STATEMENT is an event of its own: a syntax error, or anything where only
 //!   durations are logged. It is `Execute` where its CONTEXT shows a portal or its text has `$n`;
 //!   but `Prepare` where it has `$n` and the error points into the text, which is what a failed parse
@@ -132,15 +134,16 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
         return false;
     }
     let named = !entry.statement.is_empty();
+    let at_once = entry.wall_us - pending.seen_us <= SAME_MESSAGE_US;
     match pending.stage {
         Stage::Done => {
             !named
                 && pending.protocol == Protocol::Extended
                 && pending.in_full
                 && entry.severity == Severity::Error
-                && (entry.wall_us - pending.seen_us <= SAME_MESSAGE_US
-                    || classify(pending.sql()).may_write())
+                && (at_once || classify(pending.sql()).may_write())
         }
+        Stage::Parsed if !named && !at_once => false,
         // A bind fails before its execution's line is written: what runs is the one before.
         Stage::Running if is_of_bind(entry.context) => false,
         _ if named => pending.is_text(entry.statement),

@@ -499,6 +499,27 @@ fn fact_10_a_nameless_failure_follows_its_execution_at_once_unless_that_wrote() 
 }
 
 #[test]
+fn fact_10_a_nameless_failure_is_of_what_was_just_parsed_and_not_of_what_was_prepared_before() {
+    // Where transactions are sampled, a Parse may be all that is logged of a session.
+    let log_with = |at: &str| {
+        log(&format!(
+            "10.001 1 LOG:  duration: 0.100 ms  parse S: select pg_sleep($1)
+            {at} 1 ERROR:  insert or update on table \"c\" violates foreign key constraint \"f\""
+        ))
+    };
+    let (collected, account) = log_with("10.002");
+    assert!(collected.events[1].outcome.sqlstate.is_some());
+    assert!(account.skipped.is_empty(), "{account:?}");
+    let (collected, account) = log_with("10.300");
+    assert!(matches!(
+        collected.events[1].kind,
+        EventKind::Prepare { .. }
+    ));
+    assert_eq!(collected.events[1].outcome.sqlstate, None);
+    assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 1);
+}
+
+#[test]
 fn fact_10_a_failed_bind_is_due_when_it_failed_and_not_when_its_statement_was_prepared() {
     let (collected, _) = log("
         10.001 1 LOG:  duration: 1.000 ms  parse S: select 1/$1
