@@ -63,6 +63,8 @@ conditions=()
 while IFS= read -r condition; do
     [ -z "${condition// /}" ] || conditions+=(--fail-on "$condition")
 done <<<"$FAIL_ON"
+# A misspelt condition is told before the replays, not behind them.
+"$REHEARSE" compare --dry-run ${conditions[@]+"${conditions[@]}"} || usage "FAIL_ON has an error; see above"
 
 mkdir -p "$OUT"
 rm -rf "$OUT"/before-*.run "$OUT"/after-*.run "$OUT"/*.run.partial

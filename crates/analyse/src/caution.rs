@@ -97,6 +97,12 @@ pub enum Caution {
         /// How many statements.
         statements: u64,
     },
+    /// All runs of one side were over before the first of the other began: what changed by itself
+    /// meanwhile passes for the change.
+    NotInTurns {
+        /// The side whose runs came first.
+        first: Side,
+    },
     /// There is little to compare.
     FewStatements {
         /// Done in the run that did less.
@@ -115,6 +121,7 @@ impl Caution {
             Caution::FellBehind { .. } => "fell_behind",
             Caution::SkippedDiffer { .. } => "skipped_differ",
             Caution::NoConnection { .. } => "no_connection",
+            Caution::NotInTurns { .. } => "not_in_turns",
             Caution::FewStatements { .. } => "few_statements",
         }
     }
@@ -154,11 +161,34 @@ pub(crate) fn cautions(before: &[RunProfile], after: &[RunProfile]) -> Vec<Cauti
             after: skipped_after,
         });
     }
+    if let Some(first) = first_side(before, after) {
+        found.push(Caution::NotInTurns { first });
+    }
     let least = all().map(|run| run.all.account.done).min().unwrap_or(0);
     if least < STATEMENTS_FEW {
         found.push(Caution::FewStatements { statements: least });
     }
     found
+}
+
+/// The side that was over before the other began, where there are more runs than one a side: with
+/// one each it cannot be otherwise.
+fn first_side(before: &[RunProfile], after: &[RunProfile]) -> Option<Side> {
+    if before.len() + after.len() < 3 {
+        return None;
+    }
+    let begins_us = |run: &RunProfile| run.info.started_wall_us;
+    let ends_us = |run: &RunProfile| begins_us(run) + run.info.elapsed_ns / 1_000;
+    let is_over = |side: &[RunProfile], other: &[RunProfile]| {
+        side.iter().map(ends_us).max() <= other.iter().map(begins_us).min()
+    };
+    if is_over(before, after) {
+        Some(Side::Before)
+    } else if is_over(after, before) {
+        Some(Side::After)
+    } else {
+        None
+    }
 }
 
 fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Caution>) {

@@ -336,6 +336,30 @@ fn what_calls_for_care_is_said() {
 }
 
 #[test]
+fn runs_that_were_not_made_in_turns_are_told() {
+    let at = |minute: i64| {
+        let mut info = info();
+        info.started_wall_us = minute * 60_000_000;
+        profile(info, traffic(minute as u64 + 1, [1.0; 3]))
+    };
+    let cautions = |before: &[i64], after: &[i64]| {
+        let runs = Runs {
+            before: before.iter().map(|minute| at(*minute)).collect(),
+            after: after.iter().map(|minute| at(*minute)).collect(),
+            noise: Vec::new(),
+        };
+        compare(runs, CompareOptions::default()).cautions
+    };
+    let told = |first| [Caution::NotInTurns { first }];
+    assert_eq!(cautions(&[0, 1], &[2, 3]), told(Side::Before));
+    assert_eq!(cautions(&[2, 3], &[0, 1]), told(Side::After));
+    assert_eq!(cautions(&[0, 3], &[1, 2]), []);
+    assert_eq!(cautions(&[0, 2], &[1, 3]), []);
+    // One a side cannot be otherwise.
+    assert_eq!(cautions(&[0], &[1]), []);
+}
+
+#[test]
 fn threads_do_not_change_the_result() {
     let (before, after) = (traffic(1, [1.0; 3]), traffic(2, [1.5, 1.0, 0.4]));
     let with = |threads| {

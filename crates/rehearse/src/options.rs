@@ -360,7 +360,7 @@ pub struct Summary {
 #[derive(Debug, Args)]
 pub struct Compare {
     /// The run before the change, and the run after it.
-    #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 2, required_unless_present = "before", conflicts_with_all = ["before", "after"])]
+    #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 2, required_unless_present_any = ["before", "dry_run"], conflicts_with_all = ["before", "after"])]
     pub runs: Vec<PathBuf>,
     /// Several runs before the change: the run, not the statement, is then what is counted.
     #[arg(long, value_name = "RUN", num_args = 1.., requires = "after")]
@@ -381,6 +381,10 @@ pub struct Compare {
     /// like (docs/fail-on.md). Can be given again: any that holds does.
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
+    /// Say whether options and conditions are understood, and read nothing: for pipelines, before
+    /// the replays.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print JSON, as `rehearse schema compare` describes it.
     #[arg(long)]
     pub json: bool,

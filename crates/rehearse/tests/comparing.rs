@@ -184,7 +184,25 @@ fn what_cannot_be_compared_is_refused_with_what_to_do() {
         2,
         &["are one run, given twice on one side"],
     );
+    refused(
+        &compare(&[&one, &same]),
+        2,
+        &["given before and after", "replay once more"],
+    );
+    refused(
+        &compare(&["--before", &one, &other, "--after", &one]),
+        2,
+        &["given before and after"],
+    );
     refused(&compare(&[&one, &missing]), 2, &["missing.run"]);
+    // Of options alone, no run is read.
+    refused(
+        &compare(&["--dry-run", "--fail-on", "p99 >> 1.2x"]),
+        2,
+        &["--fail-on"],
+    );
+    let understood = compare(&["--dry-run", "--fail-on", "p99 > 1.2x"]);
+    assert_eq!(understood.status.code(), Some(0));
     refused(
         &compare(&["--before", &one, "--after", &other, &missing]),
         2,

@@ -33,6 +33,9 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let request = request(options)?;
     let conditions = conditions(&options.fail_on)?;
     let printed = printed(options)?;
+    if options.dry_run {
+        return Ok(Ending::Done);
+    }
     let outputs = outputs::begin(&options.files())?;
     let comparison = compare(&request)?;
     let literals = literals(options.show_literals);
@@ -171,6 +174,19 @@ fn refuse_repeats(side: &[RunReader]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A run that is on both sides.
+fn in_both<'r>(
+    before: &'r [RunReader],
+    after: &'r [RunReader],
+) -> Option<(&'r RunReader, &'r RunReader)> {
+    let pairs = before
+        .iter()
+        .flat_map(|one| after.iter().map(move |other| (one, other)));
+    pairs
+        .into_iter()
+        .find(|(one, other)| one.id() == other.id())
+}
+
 /// Compares runs; all are opened before any is read, and two are read at a time.
 ///
 /// # Errors
@@ -186,6 +202,14 @@ pub fn compare(request: &Request) -> Result<Comparison, Failure> {
     let noise = open(&request.noise)?;
     for side in [&before, &after, &noise] {
         refuse_repeats(side)?;
+    }
+    if let Some((one, other)) = in_both(&before, &after) {
+        return Err(Failure::usage(format!(
+            "{} and {} are one run, given before and after; a run beside itself shows nothing: \
+             replay once more, and give that run",
+            one.path().display(),
+            other.path().display()
+        )));
     }
     let readers: Vec<&RunReader> = before.iter().chain(&after).chain(&noise).collect();
     let mut profiles = Vec::with_capacity(readers.len());

@@ -276,6 +276,10 @@ pub(crate) fn caution_text(caution: &CautionView) -> String {
             "{} of the run {run} had no connection to go to",
             counted(*statements, "statement")
         ),
+        CautionView::NotInTurns { first } => format!(
+            "all runs {first} the change came first, so what changed by itself meanwhile passes for the change; \
+             replay in turns: before, after, after, before"
+        ),
         CautionView::FewStatements { statements } => {
             format!("only {} to compare", counted(*statements, "statement"))
         }

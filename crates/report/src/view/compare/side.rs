@@ -99,6 +99,10 @@ pub enum CautionView {
         run: String,
         statements: u64,
     },
+    NotInTurns {
+        /// The side whose runs came first: `before` or `after`.
+        first: &'static str,
+    },
     FewStatements {
         statements: u64,
     },
@@ -146,6 +150,9 @@ impl From<&Caution> for CautionView {
             Caution::NoConnection { run, statements } => CautionView::NoConnection {
                 run: run_name(run),
                 statements,
+            },
+            Caution::NotInTurns { first } => CautionView::NotInTurns {
+                first: first.name(),
             },
             Caution::FewStatements { statements } => CautionView::FewStatements { statements },
         }
