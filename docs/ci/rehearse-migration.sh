@@ -63,8 +63,6 @@ conditions=()
 while IFS= read -r condition; do
     [ -z "${condition// /}" ] || conditions+=(--fail-on "$condition")
 done <<<"$FAIL_ON"
-# A misspelt condition is told before the replays, not behind them.
-"$REHEARSE" compare --dry-run ${conditions[@]+"${conditions[@]}"} || usage "FAIL_ON has an error; see above"
 
 mkdir -p "$OUT"
 rm -rf "$OUT"/before-*.run "$OUT"/after-*.run "$OUT"/*.run.partial
@@ -106,6 +104,8 @@ hide_password() {
     fi
 }
 hide_password
+# A misspelt condition is told before the replays, not behind them.
+"$REHEARSE" compare --dry-run ${conditions[@]+"${conditions[@]}"} || usage "FAIL_ON has an error; see above"
 
 sql() {
     "$PSQL" --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$SERVER" "$@"

@@ -288,7 +288,7 @@ fn pretended(server: &str, strict: &str, junit: &str) -> (Output, String) {
     program(
         "rehearse",
         &format!(
-            "[ \"$1\" != compare ] || [ \"$2\" = --help ] || cp {} out/junit.xml",
+            "[ \"$1\" != compare ] || [[ $2 =~ ^--(help|dry-run)$ ]] || cp {} out/junit.xml",
             path("j")
         ),
     );
@@ -393,6 +393,29 @@ fn a_comparison_that_shows_nothing_is_told_apart() {
     let (output, _) = pretended(server, "1", &most);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(pretended(server, "yes", &most).0.status.code(), Some(2));
+}
+
+#[test]
+fn a_misspelt_condition_is_told_before_anything_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("m.sql"), "").unwrap();
+    std::fs::create_dir(directory.path().join("w.workload")).unwrap();
+    let output = Command::new(root().join("docs/ci/rehearse-migration.sh"))
+        .current_dir(directory.path())
+        .env("REHEARSE", env!("CARGO_BIN_EXE_rehearse"))
+        .env("PSQL", "false")
+        .env("WORKLOAD", "w.workload")
+        .env("MIGRATION", "m.sql")
+        .env("SERVER", "postgres://nobody@127.0.0.1:1/none")
+        .env("FAIL_ON", "p99 >> 1.2x")
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--fail-on") && said.contains("FAIL_ON has an error"),
+        "{said}"
+    );
 }
 
 fn yaml(file: &str) -> Yaml {

@@ -48,7 +48,7 @@ const rank = { slower: 3, "not enough data": 1, same: 0, faster: 2 };
 const columns = [
   { key: "finding", label: "finding", left: true, title: "slower first; how sure, at the end of this page", value: (one) => rank[one.finding] * 1e15 + Math.min(cost(one), 9e14), cell: mark },
   { key: "ratio", label: "times as long", left: true, title: "after divided by before, with its interval; the band is the margin", value: (one) => (known(one) || [-1])[0], cell: (one) => [wide.bar(known(one), kindOf(one)), make("span", { class: "beside" }, ratioText(known(one)))] },
-  { key: "added", label: "added", title: "the difference of the means times the calls before: what the change costs in all", value: (one) => (one.added === null ? -Infinity : one.added), text: (one) => signed(one.added) },
+  { key: "added", label: "added", title: "the difference of the means times the calls of a run before: what the change costs in all", value: (one) => (one.added === null ? -Infinity : one.added), text: (one) => signed(one.added) },
   { key: "calls", label: "calls", minor: true, title: "how often it was sent", value: (one) => one.calls[0] + one.calls[1], text: (one) => (one.calls[0] === one.calls[1] ? units.count(one.calls[0]) : change(...one.calls, units.count)) },
   { key: "p50", label: "p50", minor: true, title: "half of the calls took no longer", value: (one) => at(one.after, "p50") ?? at(one.before, "p50") ?? -1, text: (one) => timeChange(one, "p50") },
   { key: "p99", label: "p99", minor: true, title: "99 % took no longer", value: (one) => at(one.after, "p99") ?? at(one.before, "p99") ?? -1, text: (one) => timeChange(one, "p99") },

@@ -205,7 +205,7 @@ Errors that changed, before → after
 new  22P02  0 → 1  invalid input syntax for type integer: "…": select * from customers where id =…
 
 Response time (due → done): p50 1.04 → 1.16 ms, p99 8.87 → 4.50 ms. Tool lag p99 49.9 → 49.9 µs.
-added     difference of the mean times the calls before: what the change costs in all
+added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
 finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
 captured  another machine, another day; server time only
@@ -232,7 +232,7 @@ same             1.00 [0.98 – 1.03]  select * from customers where id = $1
     −10.8 ms  2,000    993 → 996 µs  1.63 → 1.60 ms  1.99 → 1.93 ms        700 µs
 
 Response time (due → done): p50 1.04 → 1.05 ms, p99 8.87 → 8.92 ms. Tool lag p99 49.9 → 49.9 µs.
-added     difference of the mean times the calls before: what the change costs in all
+added     difference of the mean times the calls of a run before: what the change costs in all
 ratio     after / before of the median (or of what the finding names), with its 95 % interval
 finding   slower, faster: beyond ±10 % (at most 5 % of them by chance in a run); same: within it
 captured  another machine, another day; server time only

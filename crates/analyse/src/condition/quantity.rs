@@ -137,7 +137,7 @@ pub const QUANTITIES: [Described; 26] = {
         of(
             "added",
             Number(Added),
-            "what the change costs: the difference of the means times the calls before",
+            "what the change costs: the difference of the means times the calls of a run before",
         ),
         of("calls", Number(Calls), "how often it was sent"),
         of("failures", Number(Failures), "how often it failed"),

@@ -185,8 +185,9 @@ pub(super) fn differences(before: &Facts, after: &Facts) -> (Vec<SettingDifferen
     (found, only)
 }
 
+/// Some units have a name in later versions only (`track_activity_query_size`: bytes, from 13 on).
 fn same_unit(one: &SettingFact, other: &SettingFact) -> bool {
-    one.unit == other.unit
+    one.unit == other.unit || one.unit.is_none() || other.unit.is_none()
 }
 
 /// A setting's value in a unit that can be read, as `SHOW` has it: `16384` in units of `8kB` is `128MB`.
@@ -237,6 +238,26 @@ pub fn readable(value: &str, unit: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_that_got_its_name_later_is_no_difference() {
+        let facts = |value: &str, unit: Option<&str>| Facts {
+            settings: vec![SettingFact {
+                name: "track_activity_query_size".to_owned(),
+                value: Some(value.to_owned()),
+                unit: unit.map(str::to_owned),
+                ..SettingFact::default()
+            }],
+            ..Facts::default()
+        };
+        let count = |before, after| differences(&before, &after).0.len();
+        assert_eq!(count(facts("1024", None), facts("1024", Some("B"))), 0);
+        assert_eq!(count(facts("1024", None), facts("2048", Some("B"))), 1);
+        assert_eq!(
+            count(facts("1024", Some("kB")), facts("1024", Some("B"))),
+            1
+        );
+    }
 
     #[test]
     fn amounts_are_as_show_has_them() {

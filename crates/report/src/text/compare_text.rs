@@ -593,7 +593,7 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
         _ => "Response time (due → done): not known of both runs.".to_owned(),
     };
     let meanings = [
-        "added     difference of the mean times the calls before: what the change costs in all"
+        "added     difference of the mean times the calls of a run before: what the change costs in all"
             .to_owned(),
         format!(
             "ratio     after / before of the median (or of what the finding names), with its {} % interval",

@@ -157,7 +157,7 @@ pub struct TimesView {
     pub mean_ratio: Option<RatioView>,
     /// After / before, of the 99th percentiles.
     pub p99_ratio: Option<RatioView>,
-    /// The difference of the means times the calls before, in microseconds.
+    /// The difference of the means times the calls of a run before, in microseconds.
     pub added_us: Option<f64>,
     /// The chance of such a difference without a cause, as it counts for the false discovery rate;
     /// `null` where no interval was clear of the margin.

@@ -57,7 +57,7 @@ pub(super) fn words(view: &CompareView) -> Vec<(&'static str, String)> {
         ),
         (
             "added",
-            "the difference of the means times the calls before: what the change costs in all".to_owned(),
+            "the difference of the means times the calls of a run before: what the change costs in all".to_owned(),
         ),
         (
             "service time",
