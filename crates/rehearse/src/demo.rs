@@ -280,7 +280,7 @@ fn replay_from_snapshot(
         },
         output,
         interrupt,
-        None,
+        replaying::Watching::default(),
     )?;
     let failures: u64 = info.failed.values().sum();
     tell(&format!(

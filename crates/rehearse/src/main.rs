@@ -9,6 +9,7 @@ mod demo;
 mod ending;
 mod interrupt;
 mod keys;
+mod live;
 mod log;
 mod metrics;
 mod options;

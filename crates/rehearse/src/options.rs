@@ -19,7 +19,7 @@ pub mod slice;
 use asking::{AskingArgs, ExplainArgs};
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use masking::{MaskArgs, MaskCommand};
-use observing::{LogArgs, MetricsArgs};
+use observing::{LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pcap::{CaptureLive, CapturePcap};
@@ -331,6 +331,9 @@ pub struct Replay {
     /// Its metrics.
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    /// Its live page.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// What is sent where the capture does not say.
     #[command(flatten)]
     pub sending: SendingArgs,

@@ -71,14 +71,30 @@ pub fn progress_target() -> ProgressDrawTarget {
 
 /// How texts for people are rendered here.
 pub fn style() -> TextStyle {
-    let stdout = io::stdout();
-    let is_terminal = stdout.is_terminal();
-    // https://no-color.org: any value but an empty one.
-    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     TextStyle {
         width: columns().min(COLUMNS_MAX),
-        colour: is_terminal && !wants_none,
+        colour: io::stdout().is_terminal() && !wants_no_colour(),
     }
+}
+
+/// How progress is rendered on standard error; `None` where that is no terminal, or not for people.
+pub fn progress_style() -> Option<TextStyle> {
+    let stderr = io::stderr();
+    if log::is_json() || !stderr.is_terminal() {
+        return None;
+    }
+    let size = terminal_size::terminal_size_of(&stderr);
+    let columns = size.map_or(COLUMNS, |(terminal_size::Width(columns), _)| columns.into());
+    Some(TextStyle {
+        // What fills the last column may be wrapped.
+        width: columns.min(COLUMNS_MAX).saturating_sub(1),
+        colour: !wants_no_colour(),
+    })
+}
+
+/// <https://no-color.org>: any value but an empty one.
+fn wants_no_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 fn columns() -> usize {

@@ -1,6 +1,8 @@
 //! A replay watched from outside: its metrics while it runs and at its end, its log, and what is
 //! refused.
 
+mod live;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};

@@ -13,8 +13,8 @@
 mod histogram;
 mod labels;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clock::Clock;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -22,6 +22,7 @@ use run::{Execution, Outcome, StatementKind};
 use workload::Sqlstate;
 
 use crate::incidents::Incidents;
+use crate::ledger::{Costliest, Ledger, LedgerTimes};
 use crate::progress::Counters;
 use histogram::Cells;
 pub use histogram::{BOUNDS_NS, Histogram};
@@ -180,6 +181,8 @@ pub struct Meter {
     statements: u64,
     /// When it was over; before, `i64::MAX`.
     over_ns: AtomicI64,
+    /// What is kept of executions, where somebody asked for it.
+    ledger: Mutex<Option<Ledger>>,
 }
 
 impl Meter {
@@ -202,7 +205,38 @@ impl Meter {
             start_ns,
             statements,
             over_ns: AtomicI64::new(i64::MAX),
+            ledger: Mutex::new(None),
         }
+    }
+
+    /// Keeps a ledger from now on ([`Self::times`], [`Self::costliest`]), and counts what is due
+    /// ([`Readings::due`]). To be asked for before anything is sent.
+    pub fn keep_ledger(&self) {
+        self.ledger().get_or_insert_default();
+        self.counters.due.keep();
+    }
+
+    /// The times so far; `None` without a ledger. They come from the recorder, so up to a tenth of a
+    /// second behind what is read from the meter.
+    pub fn times(&self) -> Option<LedgerTimes> {
+        self.ledger().as_ref().map(Ledger::times)
+    }
+
+    /// The statements that took the most service time so far, this many at most; `None` without a
+    /// ledger.
+    pub fn costliest(&self, most: usize) -> Option<Costliest> {
+        self.ledger().as_ref().map(|ledger| ledger.costliest(most))
+    }
+
+    /// Takes what workers handed to the recorder into the ledger: one lock for some hundred.
+    pub(crate) fn note(&self, records: &[(i64, Execution)]) {
+        if let Some(ledger) = &mut *self.ledger() {
+            records.iter().for_each(|(_, one)| ledger.count(one));
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts; only on the thread of that worker.
@@ -301,7 +335,9 @@ impl Meter {
             running: over_ns == i64::MAX,
             elapsed_ns,
             planned_ns: self.counters.planned_ns.load(Ordering::Relaxed),
+            heard_ns: self.counters.heard_ns.load(Ordering::Relaxed),
             statements: self.statements,
+            due: self.counters.due.by(elapsed_ns),
             done: sum(Count::Done),
             failed: sum(Count::Failed),
             skipped: sum(Count::Skipped),
@@ -355,8 +391,14 @@ pub struct Readings {
     pub elapsed_ns: i64,
     /// Due time of what was planned last, in nanoseconds from the start.
     pub planned_ns: i64,
+    /// When something came from the target last, in nanoseconds from the start, within a twentieth of a
+    /// second.
+    pub heard_ns: i64,
     /// Statements of the workload, copies among them.
     pub statements: u64,
+    /// Statements whose time has come; `None` where it is not counted ([`Meter::keep_ledger`]), 0 where
+    /// no time decides: at full speed and in a closed loop.
+    pub due: Option<u64>,
     /// Statements that the server did.
     pub done: u64,
     /// Statements that failed.

@@ -137,7 +137,12 @@ impl Planner<'_> {
             if connects {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
             }
-            planned.statements += u64::from(event.kind.is_statement());
+            if event.kind.is_statement() {
+                planned.statements += 1;
+                if !rounds_wait {
+                    self.counters.due.planned(due_ns);
+                }
+            }
             let worker = (event.session % self.inboxes.len() as u64) as usize;
             if let Turn::GoesOn(left) = turn {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);

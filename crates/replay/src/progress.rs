@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use run::{ArchiveError, RunWriter};
 
+use crate::due::DueCounts;
 use crate::meter::{Happening, Meter};
 
 /// How far a replay is.
@@ -80,6 +81,8 @@ pub(crate) struct Counters {
     pub(crate) sessions_live: AtomicI64,
     /// Jobs given to workers and not yet done, for a planner that need not keep time.
     pub(crate) waiting: AtomicI64,
+    /// Statements whose time has come.
+    pub(crate) due: DueCounts,
 }
 
 /// How exactly the moment is kept at which something was heard.

@@ -44,7 +44,10 @@ pub(crate) fn record(
     let mut flushed_ns = clock.now_ns();
     loop {
         match recorded.recv_timeout(LISTEN.min(flush_every)) {
-            Ok(batch) => order.take(batch),
+            Ok(batch) => {
+                meter.note(&batch.records);
+                order.take(batch);
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 order.end_all();

@@ -12,3 +12,8 @@ pub fn to_json<V: Serialize>(view: &V) -> String {
     text.push('\n');
     text
 }
+
+/// The view as JSON on one line, without an end of it.
+pub fn to_json_line<V: Serialize>(view: &V) -> String {
+    serde_json::to_string(view).expect("a view is plain data")
+}

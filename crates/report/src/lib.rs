@@ -4,7 +4,7 @@
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
+//! [`fitness_text`], [`live_text`], [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
 //! can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
@@ -22,12 +22,13 @@ pub mod schema;
 mod text;
 mod view;
 
-pub use html::{compare_page, inspect_page};
-pub use json::to_json;
+pub use html::{compare_page, inspect_page, live_page};
+pub use json::{to_json, to_json_line};
+pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, mask_text,
-    pcap_text, proxy_text, run_text, settings_text, slice_text,
+    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
+    mask_text, pcap_text, proxy_text, run_text, settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -49,6 +50,11 @@ pub use view::inspect::{
     TableUpkeepView,
 };
 pub use view::latency::LatencyView;
+pub use view::live::{
+    LatelyView, LiveErrorView, LiveNowView, LiveOthersView, LivePointView, LiveQuantilesView,
+    LiveReasonView, LiveReplayView, LiveState, LiveStatementView, LiveStepView, LiveTimesView,
+    LiveView, ObservedView,
+};
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
 pub use view::message::Literals;
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};

@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod capture;
 pub mod compare;
+mod drawing;
 pub mod inspect;
 pub mod key;
 pub mod known;

@@ -128,9 +128,12 @@ impl Narrator {
     }
 
     /// The user, or the system, wants it to stop.
-    pub fn stopping(&self) -> Line {
-        Line::new(LogLevel::Warn, "stopping in order, asked by a signal")
-            .with("elapsed_s", seconds(self.now_ns))
+    pub fn stopping(&self, by_signal: bool) -> Line {
+        let message = match by_signal {
+            true => "stopping in order, asked by a signal",
+            false => "stopping in order, asked on the live page",
+        };
+        Line::new(LogLevel::Warn, message).with("elapsed_s", seconds(self.now_ns))
     }
 
     /// It is over.

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clock::{Clock, Factor, Speed, SystemClock, duration_text};
-use indicatif::{ProgressBar, ProgressStyle};
+use clock::{Clock, Factor, Speed, SystemClock};
 use replay::{Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, Snapshot, Target};
-use report::{DryRunSkippedView, DryRunView, Literals, dry_run_text, to_json};
+use report::{DryRunSkippedView, DryRunView, Literals, LiveReplayView, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, RunWriter, SkipReason};
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::asking::{Asked, Asking};
+use crate::commands::drawing::Drawing;
 use crate::commands::narration::{Line, Narrator};
 use crate::commands::part::part;
 use crate::commands::summary;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
+use crate::live::{About, Hub, PageServer};
 use crate::log;
 use crate::metrics::MetricsServer;
 use crate::options;
@@ -38,6 +39,10 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let mut engine = engine(options)?;
     let metrics = match options.metrics.metrics {
         Some(address) if !options.safety.dry_run => Some(MetricsServer::start(address)?),
+        _ => None,
+    };
+    let mut page = match options.page.ui {
+        Some(address) if !options.safety.dry_run => Some(PageServer::start(address)?),
         _ => None,
     };
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
@@ -68,19 +73,30 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         let address = metrics.address();
         terminal::note(&format!("Metrics are at http://{address}/metrics."));
     }
-    let (reader, metrics) = (&part.reader, metrics.as_ref());
+    let reader = &part.reader;
+    let watching = Watching {
+        metrics: metrics.as_ref(),
+        page: page.as_mut(),
+    };
     let asked = Asked {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
     };
-    let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, metrics)?;
+    let info = replay_with_progress(
+        reader, &target, &engine, asked, output, &interrupt, watching,
+    )?;
     summary::show(
         output,
         options.json,
         summary::literals(options.show_literals),
     )?;
-    if let (Some(metrics), Some(time)) = (metrics, options.metrics.metrics_linger) {
-        metrics.linger(time, &interrupt, info.status == RunStatus::Stopped);
+    let was_stopped = info.status == RunStatus::Stopped;
+    if let Some(page) = &page {
+        let time = options.page.ui_linger.unwrap_or_default();
+        page.linger(time, &interrupt, was_stopped);
+    }
+    if let (Some(metrics), Some(time)) = (&metrics, options.metrics.metrics_linger) {
+        metrics.linger(time, &interrupt, was_stopped);
     }
     if let Some(reason) = info.given_up {
         return Err(Failure::could_not(format!(
@@ -227,6 +243,13 @@ fn dry_run(
     Ok(Ending::Done)
 }
 
+/// Who else looks at a replay.
+#[derive(Default)]
+pub struct Watching<'w> {
+    pub metrics: Option<&'w MetricsServer>,
+    pub page: Option<&'w mut PageServer>,
+}
+
 /// Checks the target, says what will happen, and replays. Also the demo's way.
 ///
 /// # Errors
@@ -238,7 +261,7 @@ pub fn replay_with_progress(
     asked: Asked,
     output: &Path,
     interrupt: &Interrupt,
-    metrics: Option<&MetricsServer>,
+    watching: Watching<'_>,
 ) -> Result<RunInfo, Failure> {
     let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
@@ -288,8 +311,34 @@ pub fn replay_with_progress(
     // Where sessions or silence decide, the time that it takes is not known before.
     let is_timed =
         engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
-    let mut progress = Progress::new(is_timed.then_some(span_ns), statements, interrupt.clone());
-    progress.metrics = metrics;
+    let hub = Hub::new(About {
+        replay: LiveReplayView {
+            workload: engine
+                .workload_name
+                .clone()
+                .unwrap_or_else(|| reader.path().display().to_string()),
+            run: output.display().to_string(),
+            target: target_info.address.clone(),
+            server_version: target_info.server_version.clone(),
+            options: options.into_iter().collect(),
+            started_wall_us: clock.wall_us(),
+            span_us: is_timed.then_some(span_ns as f64 / 1e3),
+            is_timed: engine.speed != Speed::Max && engine.think_time.is_none(),
+            statements,
+        },
+        statements: watching.page.is_some().then(|| reader.clone()),
+    });
+    if let Some(page) = watching.page {
+        page.show(&hub)?;
+        terminal::note(&format!("The replay can be watched at {}", page.url()));
+        if page.is_open() {
+            terminal::note(
+                "That address is not of this machine alone: whoever has it can look, what it shows is sent in the clear, and the replay cannot be stopped there. A tunnel to --ui of 127.0.0.1 shows it to you alone.",
+            );
+        }
+    }
+    let mut progress = Progress::new(interrupt.clone(), &hub);
+    progress.metrics = watching.metrics;
     progress.asking = Some(Asking {
         asked,
         reader,
@@ -306,7 +355,11 @@ pub fn replay_with_progress(
         &clock,
         &mut progress,
     );
-    progress.bar.finish_and_clear();
+    progress.drawing.finish();
+    match &result {
+        Ok(info) => hub.finish(Ok((info, output))),
+        Err(error) => hub.finish(Err(error.to_string())),
+    }
     let info = result?;
     let lines = progress.narrator.finished(&info);
     lines.iter().for_each(Line::tell);
@@ -355,47 +408,36 @@ fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, F
 }
 
 struct Progress<'m> {
-    bar: ProgressBar,
+    drawing: Drawing,
+    hub: Arc<Hub>,
     narrator: Narrator,
     metrics: Option<&'m MetricsServer>,
     asking: Option<Asking<'m>>,
     interrupt: Interrupt,
     told_stop: bool,
-    /// What the replay takes if it keeps pace; `None` where that is not known before.
-    span_ns: Option<i64>,
-    last: Snapshot,
 }
 
-/// The bar counts milliseconds where the time is known, or statements.
-const NS_IN_MS: i64 = 1_000_000;
-
 impl Progress<'_> {
-    fn new(span_ns: Option<i64>, statements: u64, interrupt: Interrupt) -> Self {
-        let length = match span_ns {
-            Some(span_ns) => span_ns / NS_IN_MS,
-            None => i64::try_from(statements).unwrap_or(i64::MAX),
-        };
-        let bar =
-            ProgressBar::with_draw_target(Some(length.max(1) as u64), terminal::progress_target());
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}")
-            .expect("a valid template");
-        bar.set_style(style);
+    fn new(interrupt: Interrupt, hub: &Arc<Hub>) -> Self {
         Progress {
-            bar,
+            drawing: Drawing::new(),
+            hub: hub.clone(),
             narrator: Narrator::new(log::level()),
             metrics: None,
             asking: None,
             interrupt,
             told_stop: false,
-            span_ns,
-            last: Snapshot::default(),
         }
     }
 
-    /// The bar makes room for lines.
+    fn is_asked_to_stop(&self) -> bool {
+        self.interrupt.is_asked() || self.hub.is_asked_to_stop()
+    }
+
+    /// What is drawn makes room for lines.
     fn tell(&self, lines: &[Line]) {
         if !lines.is_empty() {
-            self.bar.suspend(|| lines.iter().for_each(Line::tell));
+            self.drawing.suspend(|| lines.iter().for_each(Line::tell));
         }
     }
 }
@@ -403,6 +445,7 @@ impl Progress<'_> {
 impl Observer for Progress<'_> {
     fn started(&mut self, meter: &Arc<Meter>) {
         self.narrator.started(meter);
+        self.hub.begin(meter);
         if let Some(metrics) = self.metrics {
             metrics.show(meter);
         }
@@ -420,54 +463,34 @@ impl Observer for Progress<'_> {
     }
 
     fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.hub.ending();
         match &self.asking {
-            Some(asking) if !self.interrupt.is_asked() => {
-                self.bar.set_message("asking for plans");
-                self.bar.suspend(|| asking.end(run))
+            Some(asking) if !self.is_asked_to_stop() => {
+                self.drawing.show(&self.hub.now());
+                self.drawing.suspend(|| asking.end(run))
             }
             _ => Ok(()),
         }
     }
 
     fn progress(&mut self, now: &Snapshot) {
-        let over = |snapshot: &Snapshot| snapshot.done + snapshot.failed + snapshot.skipped;
-        let seconds = (now.elapsed_ns - self.last.elapsed_ns).max(1) as f64 / 1e9;
-        let rate = (over(now) - over(&self.last)) as f64 / seconds;
-        let left = match self.span_ns {
-            Some(span_ns) => Some((span_ns - now.elapsed_ns).max(0)),
-            None if over(now) > 0 => {
-                let each_ns = now.elapsed_ns as f64 / over(now) as f64;
-                Some((each_ns * (now.statements - over(now)) as f64) as i64)
-            }
-            None => None,
-        };
-        self.bar.set_position(match self.span_ns {
-            Some(_) => (now.elapsed_ns / NS_IN_MS).max(0) as u64,
-            None => over(now),
-        });
-        let left = left.map_or(String::new(), |left| {
-            format!(", {} left", duration_text(left))
-        });
-        self.bar.set_message(format!(
-            "{}/s, {} sessions open, {} failed, {} skipped, tool lag {}{left}",
-            rate.round(),
-            now.sessions_open,
-            now.failed,
-            now.skipped,
-            duration_text(now.tool_lag_ns),
-        ));
-        self.last = *now;
+        self.drawing.show(&self.hub.now());
         let lines = self.narrator.progress(now);
         self.tell(&lines);
     }
 
     fn should_stop(&mut self) -> bool {
-        let stop = self.interrupt.is_asked();
+        let stop = self.is_asked_to_stop();
         if stop && !self.told_stop {
             self.told_stop = true;
-            self.bar.suspend(|| {
-                self.narrator.stopping().tell();
-                terminal::note("Stopping in order; once more to stop at once.");
+            self.hub.stopping();
+            let by_signal = self.interrupt.is_asked();
+            self.drawing.suspend(|| {
+                self.narrator.stopping(by_signal).tell();
+                terminal::note(match by_signal {
+                    true => "Stopping in order; once more to stop at once.",
+                    false => "Stopping in order, as asked on the live page.",
+                });
             });
         }
         stop

@@ -52,6 +52,19 @@ pub struct MetricsArgs {
     pub metrics_linger: Option<Duration>,
 }
 
+/// The live page of a replay.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Live page")]
+pub struct PageArgs {
+    /// Serve one page that shows the replay while it runs: --ui takes a free port of 127.0.0.1 and says
+    /// which, --ui=PORT that one, --ui=IP:PORT any. Whoever has its address can look.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = address)]
+    pub ui: Option<SocketAddr>,
+    /// Serve it for this long after the end; Ctrl-C ends it.
+    #[arg(long, value_name = "DURATION", requires = "ui", value_parser = clock::duration_of)]
+    pub ui_linger: Option<Duration>,
+}
+
 /// An address to listen at: a port alone is of this machine only.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);

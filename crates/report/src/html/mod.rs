@@ -14,3 +14,4 @@ pub mod compare_page;
 mod data;
 mod frame;
 pub mod inspect_page;
+pub mod live_page;

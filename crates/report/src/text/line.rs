@@ -2,7 +2,7 @@
 
 /// The text on one line of at most `width` columns: white space folded, control characters (which
 /// a terminal would obey) shown as `·`, the rest cut with `…`. A character is taken as one column.
-pub(crate) fn one_line(text: &str, width: usize) -> String {
+pub fn one_line(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut columns = 0;
     let mut blank = false;

@@ -11,6 +11,7 @@ pub mod dry_run_text;
 pub mod fitness_text;
 pub mod inspect_text;
 pub(crate) mod line;
+pub mod live_text;
 pub mod mask_text;
 pub mod pcap_text;
 pub mod proxy_text;

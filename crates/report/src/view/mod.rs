@@ -10,6 +10,7 @@ pub(crate) mod explanation;
 pub(crate) mod fitness;
 pub(crate) mod inspect;
 pub(crate) mod latency;
+pub(crate) mod live;
 pub(crate) mod mask;
 pub(crate) mod message;
 pub(crate) mod pcap;

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::chromium::Browser;
+use super::chromium::Browser;
 
 /// Where pictures are kept to be looked at, if anywhere.
 const PICTURES: &str = "REHEARSE_TEST_PICTURES";
@@ -18,10 +18,19 @@ pub struct Tab {
 impl Tab {
     /// Opens a page from a file. `None` where there is no browser.
     pub fn open(html: &str) -> Option<Self> {
-        let mut browser = Browser::start()?;
+        let browser = Browser::start()?;
         let file = browser.file("page.html");
         std::fs::write(&file, html).unwrap();
         let address = format!("file://{}", file.display());
+        Some(Self::at(browser, address))
+    }
+
+    /// Opens a page that is served there. `None` where there is no browser.
+    pub fn visit(address: &str) -> Option<Self> {
+        Some(Self::at(Browser::start()?, address.to_owned()))
+    }
+
+    fn at(mut browser: Browser, address: String) -> Self {
         browser.call(
             "Emulation.setFocusEmulationEnabled",
             json!({"enabled": true}),
@@ -29,7 +38,7 @@ impl Tab {
         let mut tab = Self { browser, address };
         tab.size(1_280, 800);
         tab.go("");
-        Some(tab)
+        tab
     }
 
     /// Opens the page anew at a place of it, such as `#statements`.
@@ -105,8 +114,11 @@ impl Tab {
             "Tab" => (9, ""),
             "Enter" => (13, "\r"),
             "Escape" => (27, ""),
+            "ArrowLeft" => (37, ""),
             "ArrowUp" => (38, ""),
+            "ArrowRight" => (39, ""),
             "ArrowDown" => (40, ""),
+            one if one.len() == 1 => (0, one),
             other => panic!("the key {other} has no number here"),
         };
         let down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
@@ -190,6 +202,25 @@ impl Tab {
             }
         }
         found
+    }
+
+    /// Which addresses were asked for.
+    pub fn requests(&self) -> Vec<String> {
+        let sent = self.browser.events("Network.requestWillBeSent");
+        let url = |event: &Value| {
+            event["request"]["url"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        sent.into_iter().map(url).collect()
+    }
+
+    /// The reader's system asks for less movement.
+    pub fn without_motion(&mut self) {
+        let features = json!([{"name": "prefers-reduced-motion", "value": "reduce"}]);
+        self.browser
+            .call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
     /// Nothing went wrong.

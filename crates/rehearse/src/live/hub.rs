@@ -1,0 +1,535 @@
+//! What is known of the running replay, in one place: looked at each second, waited for by viewers.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clock::duration_text;
+use replay::{Costliest, Meter, Readings, StatementTotals};
+use report::{
+    LatelyView, LiveErrorView, LiveNowView, LiveOthersView, LiveReasonView, LiveReplayView,
+    LiveState, LiveStatementView, LiveStepView, LiveTimesView, LiveView, ObservedView,
+};
+use run::{RunInfo, RunStatus, SkipReason};
+use workload::WorkloadReader;
+
+use super::history::{History, OfTarget};
+use super::sampler::{LATELY_LOOKS, Sampler, counted, times_view};
+use super::statements::Statements;
+
+/// How often it is looked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A shorter stretch at the end makes no point of its own: its rates would be of nothing.
+const SHORTEST_POINT_S: f64 = 0.25;
+/// Silence of a target that is asked something, from which on it is told.
+const SILENCE_NS: i64 = 5_000_000_000;
+/// Statements that are shown singly.
+const TOP: usize = 20;
+/// Tool lag below this is never told of, in microseconds.
+const NOTABLE_LAG_US: f64 = 1e3;
+/// The replay is past its end when it is so much past it.
+const OVERDUE_NS: i64 = 1_000_000_000;
+
+/// What a hub has to know.
+pub struct About {
+    /// What does not change.
+    pub replay: LiveReplayView,
+    /// Where the texts of statements are; `None` where nobody is to see them.
+    pub statements: Option<WorkloadReader>,
+}
+
+/// The facts of a replay that runs.
+pub struct Hub {
+    shared: Mutex<Shared>,
+    changed: Condvar,
+    /// A viewer asked for it.
+    stop: AtomicBool,
+    /// It is being stopped, whoever asked.
+    stopping: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    replay: LiveReplayView,
+    statements: Option<WorkloadReader>,
+    history: History,
+    now: Arc<LiveNowView>,
+    /// Grows with each change.
+    version: u64,
+    /// The replay's last statement is over: the thread ends.
+    ended: bool,
+}
+
+/// How far a viewer is.
+#[derive(Debug, Default)]
+pub struct Place {
+    /// The history's generation and how many points of it the viewer has for good.
+    have: Option<(u64, usize)>,
+    version: u64,
+}
+
+/// What comes next for a viewer.
+pub enum Next {
+    /// All there is.
+    Whole(Box<LiveView>),
+    /// What is new.
+    Step(Box<LiveStepView>),
+    /// Nothing for a while.
+    Nothing,
+    /// Nothing any more.
+    Over,
+}
+
+impl Hub {
+    /// Of a replay that begins soon.
+    pub fn new(about: About) -> Arc<Self> {
+        let now = LiveNowView {
+            state: LiveState::Beginning,
+            state_words: LiveState::Beginning.words(),
+            note: Some("Nothing has been sent yet.".to_owned()),
+            elapsed_us: 0.0,
+            left_us: about.replay.span_us,
+            overdue_us: None,
+            position: 0.0,
+            due: None,
+            sent: 0,
+            done: 0,
+            failed: 0,
+            skipped: 0,
+            lately: LatelyView::default(),
+            whole: LiveTimesView::default(),
+            sessions_open: 0,
+            sessions_connecting: 0,
+            in_flight: 0,
+            queued: 0,
+            queued_on_disk: 0,
+            recorder_backlog: 0,
+            errors: Vec::new(),
+            skips: Vec::new(),
+            connections_failed: Vec::new(),
+            connections_lost: Vec::new(),
+            top: Vec::new(),
+            others: None,
+            waits: not_sampled(),
+            phases: not_profiled(),
+        };
+        Arc::new(Hub {
+            shared: Mutex::new(Shared {
+                replay: about.replay,
+                statements: about.statements,
+                history: History::default(),
+                now: Arc::new(now),
+                version: 1,
+                ended: false,
+            }),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        })
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The replay begins: this looks each second from now on.
+    pub fn begin(self: &Arc<Self>, meter: &Arc<Meter>) {
+        let (is_timed, span_ns, statements) = {
+            let mut shared = self.shared();
+            let span_ns = shared.replay.span_us.map(|us| (us * 1e3) as i64);
+            (shared.replay.is_timed, span_ns, shared.statements.take())
+        };
+        let mut looker = Looker {
+            sampler: Sampler::new(meter, is_timed),
+            statements: Statements::new(statements),
+            span_ns,
+            costliest: VecDeque::new(),
+            alive_ns: 0,
+        };
+        let hub = self.clone();
+        let spawned = std::thread::Builder::new()
+            .name("live".to_owned())
+            .spawn(move || {
+                readiness::let_others_go_first();
+                hub.look_each_second(&mut looker);
+            });
+        // Without it, the replay goes on and nothing is shown.
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = spawned.ok();
+    }
+
+    fn look_each_second(&self, looker: &mut Looker) {
+        let mut next = Instant::now() + LOOK_EVERY;
+        loop {
+            let ended = {
+                let mut shared = self.shared();
+                loop {
+                    let left = next.saturating_duration_since(Instant::now());
+                    if shared.ended || left.is_zero() {
+                        break shared.ended;
+                    }
+                    let waited = self.changed.wait_timeout(shared, left);
+                    shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            };
+            next = (next + LOOK_EVERY).max(Instant::now());
+            let seen = looker.sampler.look();
+            let mut now = looker.now(self.is_stopping(), ended);
+            let mut shared = self.shared();
+            if self.is_stopping() && !ended {
+                // It may have been asked for in the meantime.
+                now.state = LiveState::Stopping;
+                now.note = Some(STOPPING.to_owned());
+            }
+            if seen.seconds > 0.0 {
+                let alone = seen.seconds >= SHORTEST_POINT_S;
+                let history = &mut shared.history;
+                history.add(&seen, now.in_flight, OfTarget::default(), alone);
+            }
+            shared.set(now);
+            self.changed.notify_all();
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// It was asked to stop.
+    pub fn stopping(&self) {
+        let mut shared = self.shared();
+        if !self.stopping.swap(true, Ordering::Relaxed) {
+            let mut now = (*shared.now).clone();
+            now.state = LiveState::Stopping;
+            now.note = Some(STOPPING.to_owned());
+            shared.set(now);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The last statement is over. Looks a last time.
+    pub fn ending(&self) {
+        self.shared().ended = true;
+        self.changed.notify_all();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    /// Nothing follows: the run that was made, or why there is none.
+    pub fn finish(&self, result: Result<(&RunInfo, &Path), String>) {
+        self.ending();
+        let mut shared = self.shared();
+        let mut now = (*shared.now).clone();
+        match result {
+            Err(reason) => {
+                now.state = LiveState::Failed;
+                now.note = Some(reason);
+            }
+            Ok((info, run)) => finished(&mut now, info, run),
+        }
+        now.left_us = None;
+        shared.set(now);
+        self.changed.notify_all();
+    }
+
+    /// What is now.
+    pub fn now(&self) -> Arc<LiveNowView> {
+        self.shared().now.clone()
+    }
+
+    /// What does not change.
+    pub fn replay(&self) -> LiveReplayView {
+        self.shared().replay.clone()
+    }
+
+    /// A viewer asks to stop in order.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a viewer has asked to stop.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Waits for what comes next for a viewer, no longer than this.
+    pub fn next(&self, place: &mut Place, patience: Duration) -> Next {
+        let until = Instant::now() + patience;
+        let mut shared = self.shared();
+        while shared.version == place.version {
+            if shared.now.state.is_over() {
+                return Next::Over;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Next::Nothing;
+            }
+            let waited = self.changed.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        place.version = shared.version;
+        let (generation, complete) = (shared.history.generation(), shared.history.complete());
+        let had = place.have.replace((generation, complete));
+        let now = shared.now.clone();
+        match had {
+            Some((known, from)) if known == generation => {
+                let points = shared.history.points(from);
+                drop(shared);
+                let now = (*now).clone();
+                Next::Step(Box::new(LiveStepView { from, points, now }))
+            }
+            _ => {
+                let view = LiveView {
+                    schema: "rehearse/live/1",
+                    replay: shared.replay.clone(),
+                    step_s: LOOK_EVERY.as_secs_f64() * shared.history.looks_a_point() as f64,
+                    points: shared.history.points(0),
+                    now: (*now).clone(),
+                };
+                Next::Whole(Box::new(view))
+            }
+        }
+    }
+}
+
+/// What is said while it stops.
+const STOPPING: &str = "Nothing more is sent; what is in flight has three seconds.";
+
+impl Shared {
+    fn set(&mut self, now: LiveNowView) {
+        let now = LiveNowView {
+            state_words: now.state.words(),
+            ..now
+        };
+        self.now = Arc::new(now);
+        self.version += 1;
+    }
+}
+
+/// Fills in what the run's manifest has.
+fn finished(now: &mut LiveNowView, info: &RunInfo, run: &Path) {
+    now.elapsed_us = now.elapsed_us.max(info.elapsed_ns as f64 / 1e3);
+    now.done = info.done;
+    now.failed = info.failed.values().sum();
+    now.skipped = info.skipped.values().sum();
+    let codes = info.failed.iter();
+    now.errors = codes
+        .map(|(code, count)| LiveErrorView::new(code, *count, 0))
+        .collect();
+    now.errors.sort_by_key(|one| u64::MAX - one.count);
+    let skipped: Vec<(String, u64)> = info.skipped.clone().into_iter().collect();
+    now.skips = skips(&skipped);
+    now.overdue_us = None;
+    let run = run.display();
+    let note = match (&info.given_up, info.status) {
+        (Some(reason), _) => {
+            now.state = LiveState::Failed;
+            format!("{reason}; {run} has what was done until then.")
+        }
+        (None, RunStatus::Complete) => {
+            now.state = LiveState::Done;
+            now.position = 1.0;
+            format!("All statements are over; {run} has them.")
+        }
+        (None, _) => {
+            now.state = LiveState::Stopped;
+            format!("{run} has what was done until then.")
+        }
+    };
+    now.note = Some(note);
+}
+
+fn skips(by_reason: &[(String, u64)]) -> Vec<LiveReasonView> {
+    let of = |(reason, count): &(String, u64)| LiveReasonView {
+        explanation: SkipReason::from_name(reason)
+            .map_or_else(String::new, |reason| reason.explanation().to_owned()),
+        reason: reason.clone(),
+        count: *count,
+    };
+    let mut skips: Vec<LiveReasonView> = by_reason.iter().map(of).collect();
+    skips.sort_by(|a, b| (b.count, &a.reason).cmp(&(a.count, &b.reason)));
+    skips
+}
+
+/// Looks at a replay, each second.
+struct Looker {
+    sampler: Sampler,
+    statements: Statements,
+    span_ns: Option<i64>,
+    /// The costliest statements of the last looks, the latest last.
+    costliest: VecDeque<Costliest>,
+    /// When the target last had nothing to answer.
+    alive_ns: i64,
+}
+
+impl Looker {
+    fn now(&mut self, stopping: bool, ended: bool) -> LiveNowView {
+        let (top, others) = self.top();
+        let seen = self.sampler.latest();
+        let readings = &seen.readings;
+        let over = readings.done + readings.failed + readings.skipped;
+        let asked = readings.sessions_waiting + readings.sessions_connecting;
+        if asked == 0 {
+            self.alive_ns = readings.elapsed_ns;
+        }
+        let silent_ns = readings.elapsed_ns - self.alive_ns.max(readings.heard_ns);
+        let lately = self.sampler.lately();
+        let (state, note) = if ended {
+            let note = "The last statement is over; the run is being finished.";
+            (LiveState::Ending, Some(note.to_owned()))
+        } else if stopping {
+            (LiveState::Stopping, Some(STOPPING.to_owned()))
+        } else if silent_ns >= SILENCE_NS {
+            let note = format!(
+                "Nothing has come from the target for {} s, and something is asked of it.",
+                silent_ns / 1_000_000_000
+            );
+            (LiveState::Waiting, Some(note))
+        } else {
+            (LiveState::Running, keeps_time(&lately))
+        };
+        let position = match (self.span_ns, readings.statements) {
+            (Some(span_ns), _) if span_ns > 0 => readings.elapsed_ns as f64 / span_ns as f64,
+            (_, 0) => 1.0,
+            (_, statements) => over as f64 / statements as f64,
+        };
+        LiveNowView {
+            state,
+            state_words: state.words(),
+            note,
+            elapsed_us: readings.elapsed_ns as f64 / 1e3,
+            left_us: left_ns(readings, self.span_ns, over).map(|ns| ns / 1e3),
+            overdue_us: self
+                .span_ns
+                .map(|span_ns| readings.elapsed_ns - span_ns)
+                .filter(|&late_ns| late_ns > OVERDUE_NS && !ended)
+                .map(|late_ns| late_ns as f64 / 1e3),
+            position: position.clamp(0.0, 1.0),
+            due: readings.due.filter(|_| lately.due_per_s.is_some()),
+            sent: counted(readings, "statements_sent"),
+            done: readings.done,
+            failed: readings.failed,
+            skipped: readings.skipped,
+            lately,
+            whole: times_view(&seen.times),
+            sessions_open: readings.sessions_open,
+            sessions_connecting: readings.sessions_connecting,
+            in_flight: readings.sessions_waiting,
+            queued: readings.jobs_waiting,
+            queued_on_disk: readings.jobs_spilled,
+            recorder_backlog: readings.recorder_backlog,
+            errors: self.sampler.errors(),
+            skips: skips(&readings.skipped_by),
+            connections_failed: codes(&readings.connections_failed),
+            connections_lost: codes(&readings.connections_lost),
+            top,
+            others,
+            waits: not_sampled(),
+            phases: not_profiled(),
+        }
+    }
+
+    fn top(&mut self) -> (Vec<LiveStatementView>, Option<LiveOthersView>) {
+        let now = self.sampler.meter().costliest(TOP).unwrap_or_default();
+        let wanted: Vec<_> = now
+            .statements
+            .iter()
+            .filter_map(|one| one.fingerprint)
+            .collect();
+        self.statements.find(&wanted);
+        let total_ns = |costliest: &Costliest| {
+            let shown = costliest.statements.iter().map(|one| one.service_ns);
+            shown.sum::<u64>() + costliest.others.service_ns
+        };
+        let all_ns = total_ns(&now);
+        let before = self.costliest.front();
+        let lately_ns = all_ns - before.map_or(0, total_ns);
+        let part = |ns: u64, of_ns: u64| match of_ns {
+            0 => 0.0,
+            of_ns => ns as f64 / of_ns as f64,
+        };
+        let view = |one: &StatementTotals| {
+            let fingerprint = one.fingerprint?;
+            let then = before.map_or(Some(0), |before| {
+                let same = |other: &&StatementTotals| other.fingerprint == one.fingerprint;
+                before
+                    .statements
+                    .iter()
+                    .find(same)
+                    .map(|one| one.service_ns)
+            });
+            Some(LiveStatementView {
+                fingerprint: fingerprint.to_string(),
+                sql: self.statements.text(fingerprint).map(str::to_owned),
+                calls: one.calls,
+                failed: one.failed,
+                total_us: one.service_ns as f64 / 1e3,
+                mean_us: one.service_ns as f64 / 1e3 / one.calls.max(1) as f64,
+                longest_us: one.longest_ns as f64 / 1e3,
+                share: part(one.service_ns, all_ns),
+                share_lately: then.map(|then| part(one.service_ns - then, lately_ns)),
+                captured_mean_us: (one.captured_calls > 0)
+                    .then(|| one.captured_us as f64 / one.captured_calls as f64),
+            })
+        };
+        let top: Vec<LiveStatementView> = now.statements.iter().filter_map(view).collect();
+        let others = (now.others.calls > 0).then(|| LiveOthersView {
+            different: now.others_different,
+            calls: now.others.calls,
+            share: part(now.others.service_ns, all_ns),
+        });
+        self.costliest.push_back(now);
+        while self.costliest.len() > LATELY_LOOKS {
+            self.costliest.pop_front();
+        }
+        (top, others)
+    }
+}
+
+/// What there is to say of a replay that runs.
+fn keeps_time(lately: &LatelyView) -> Option<String> {
+    let (lag, response) = (lately.times.tool_lag?, lately.times.response?);
+    (lag.p99_us > response.p50_us && lag.p99_us > NOTABLE_LAG_US).then(|| {
+        format!(
+            "The replay does not keep its time: tool lag p99 {}.",
+            duration_text((lag.p99_us * 1e3) as i64)
+        )
+    })
+}
+
+/// What is left, in nanoseconds: by the plan, or else as long for each statement as for those before.
+fn left_ns(readings: &Readings, span_ns: Option<i64>, over: u64) -> Option<f64> {
+    if let Some(span_ns) = span_ns {
+        return Some((span_ns - readings.elapsed_ns).max(0) as f64);
+    }
+    (over > 0).then(|| {
+        let each_ns = readings.elapsed_ns as f64 / over as f64;
+        each_ns * readings.statements.saturating_sub(over) as f64
+    })
+}
+
+fn codes(counts: &[(String, u64)]) -> Vec<LiveErrorView> {
+    let of = counts.iter();
+    of.map(|(code, count)| LiveErrorView::new(code, *count, 0))
+        .collect()
+}
+
+fn not_sampled() -> ObservedView {
+    ObservedView::not("this replay does not sample the target's activity")
+}
+
+fn not_profiled() -> ObservedView {
+    ObservedView::not("this replay does not profile the target")
+}

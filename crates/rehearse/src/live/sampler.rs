@@ -1,0 +1,173 @@
+//! Differences of what a replay counts: what it did since the last look, and in the last seconds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use replay::{LedgerTimes, Meter, Readings, Times};
+use report::{LatelyView, LiveErrorView, LiveQuantilesView, LiveTimesView};
+
+/// "Lately" is as many looks back: numbers of one look alone would flicker.
+pub const LATELY_LOOKS: usize = 5;
+
+/// What was seen at one look.
+#[derive(Clone)]
+pub struct Seen {
+    /// What the meter counted.
+    pub readings: Readings,
+    /// The times so far.
+    pub times: LedgerTimes,
+}
+
+/// Looks at a replay's meter again and again.
+pub struct Sampler {
+    meter: Arc<Meter>,
+    is_timed: bool,
+    /// The last looks, the latest last; never empty.
+    seen: VecDeque<Seen>,
+}
+
+/// What happened between two looks.
+pub struct Between {
+    /// Its end, in nanoseconds from the start.
+    pub at_ns: i64,
+    /// How long it is.
+    pub seconds: f64,
+    /// Statements that came due; `None` where no time decides.
+    pub due: Option<u64>,
+    /// Statements that were sent.
+    pub sent: u64,
+    /// Statements that were answered, failures among them.
+    pub answered: u64,
+    /// Failures of what was sent or not.
+    pub failed: u64,
+    /// Times of what ended.
+    pub times: LedgerTimes,
+}
+
+impl Sampler {
+    /// Begins to look; the meter keeps a ledger from now on.
+    pub fn new(meter: &Arc<Meter>, is_timed: bool) -> Self {
+        meter.keep_ledger();
+        let mut sampler = Sampler {
+            meter: meter.clone(),
+            is_timed,
+            seen: VecDeque::new(),
+        };
+        let first = sampler.see();
+        sampler.seen.push_back(first);
+        sampler
+    }
+
+    fn see(&self) -> Seen {
+        // Times first: they are behind the counts then, never before them.
+        let times = self.meter.times().unwrap_or_default();
+        Seen {
+            readings: self.meter.read(),
+            times,
+        }
+    }
+
+    /// Looks again, and gives what happened since the last time.
+    pub fn look(&mut self) -> Between {
+        let now = self.see();
+        let between = self.between(self.latest(), &now);
+        self.seen.push_back(now);
+        while self.seen.len() > LATELY_LOOKS + 1 {
+            self.seen.pop_front();
+        }
+        between
+    }
+
+    /// What was seen at the last look.
+    pub fn latest(&self) -> &Seen {
+        self.seen.back().expect("it begins with one")
+    }
+
+    fn earliest(&self) -> &Seen {
+        self.seen.front().expect("it begins with one")
+    }
+
+    /// The last seconds.
+    pub fn lately(&self) -> LatelyView {
+        let between = self.between(self.earliest(), self.latest());
+        let per_s = |count: u64| per_second(count, between.seconds);
+        LatelyView {
+            seconds: between.seconds,
+            due_per_s: between.due.map(per_s),
+            sent_per_s: per_s(between.sent),
+            answered_per_s: per_s(between.answered),
+            failed_per_s: per_s(between.failed),
+            times: times_view(&between.times),
+        }
+    }
+
+    /// Failures by SQLSTATE, the most first.
+    pub fn errors(&self) -> Vec<LiveErrorView> {
+        let before = &self.earliest().readings.failed_by;
+        let now = &self.latest().readings.failed_by;
+        let of = |(code, count): &(String, u64)| {
+            let then = before.iter().find(|(other, _)| other == code);
+            LiveErrorView::new(code, *count, count - then.map_or(0, |(_, then)| *then))
+        };
+        let mut errors: Vec<LiveErrorView> = now.iter().map(of).collect();
+        errors.sort_by(|a, b| (b.count, &a.sqlstate).cmp(&(a.count, &b.sqlstate)));
+        errors
+    }
+
+    fn between(&self, then: &Seen, now: &Seen) -> Between {
+        let ended = |seen: &Seen| counted(&seen.readings, "statements_ended");
+        let sent = |seen: &Seen| counted(&seen.readings, "statements_sent");
+        let (before, after) = (&then.readings, &now.readings);
+        let due = after.due.unwrap_or(0) - before.due.unwrap_or(0);
+        Between {
+            at_ns: after.elapsed_ns,
+            seconds: (after.elapsed_ns - before.elapsed_ns) as f64 / 1e9,
+            due: self.is_timed.then_some(due),
+            sent: sent(now).saturating_sub(sent(then)),
+            answered: ended(now).saturating_sub(ended(then)),
+            failed: after.failed.saturating_sub(before.failed),
+            times: LedgerTimes {
+                response: now.times.response.since(&then.times.response),
+                tool_lag: now.times.tool_lag.since(&then.times.tool_lag),
+                session_lag: now.times.session_lag.since(&then.times.session_lag),
+            },
+        }
+    }
+
+    /// The meter that it looks at.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+/// A count by its name.
+pub fn counted(readings: &Readings, name: &str) -> u64 {
+    let found = readings.counted.iter().find(|one| one.name == name);
+    found.map_or(0, |one| one.value)
+}
+
+/// A rate; 0 of no time.
+pub fn per_second(count: u64, seconds: f64) -> f64 {
+    match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
+    }
+}
+
+/// Quantiles of times.
+pub fn times_view(times: &LedgerTimes) -> LiveTimesView {
+    LiveTimesView {
+        response: quantiles(&times.response),
+        tool_lag: quantiles(&times.tool_lag),
+        session_lag: quantiles(&times.session_lag),
+    }
+}
+
+fn quantiles(times: &Times) -> Option<LiveQuantilesView> {
+    let us = |part| Some(times.quantile(part)? as f64 / 1e3);
+    Some(LiveQuantilesView {
+        p50_us: us(0.5)?,
+        p95_us: us(0.95)?,
+        p99_us: us(0.99)?,
+    })
+}

@@ -1,0 +1,452 @@
+//! `--ui`: a listener that serves one page and a stream of facts for it.
+//!
+//! Whoever has the page's address may look; a part of it cannot be guessed, as the artefacts are
+//! readable by their owner alone. What is asked in the name of another site is refused: a request has
+//! to name an IP address or `localhost` (a name could be led here by DNS rebinding), nothing is allowed
+//! to other origins, and a stop needs a secret that stands in the page only.
+//!
+//! Each viewer has a thread, which waits for the hub and writes. One that does not read is given up by
+//! its time-out; the replay knows nothing of it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use report::{live_page, to_json_line};
+use socket2::SockRef;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use super::hub::{Hub, Next, Place};
+use crate::ending::Failure;
+use crate::interrupt::Interrupt;
+
+/// More viewers are turned away.
+const VIEWERS_MAX: usize = 16;
+/// A viewer that takes nothing for so long is given up.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that asks nothing for so long is closed.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+/// Where nothing is new for so long, a viewer is told that this is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// How long the end waits for viewers to have taken their last event.
+const LAST_EVENT: Duration = Duration::from_secs(1);
+/// How often is looked for Ctrl-C and for viewers meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The header that a stop is asked with.
+const SECRET_HEADER: &str = "X-Rehearse-Secret";
+/// What a page may do: its own style and scripts, and to listen to where it came from.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Answers until it is dropped.
+pub struct PageServer {
+    server: Arc<Server>,
+    site: Arc<Site>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Site {
+    hub: OnceLock<Arc<Hub>>,
+    /// The part of the address that cannot be guessed.
+    key: String,
+    /// What a stop needs; none is taken where others than this machine's users may come.
+    secret: Option<String>,
+    viewers: AtomicUsize,
+}
+
+impl PageServer {
+    /// Listens, and answers from now on.
+    ///
+    /// # Errors
+    /// Where the address is in use, or is none of this machine's.
+    pub fn start(wanted: SocketAddr) -> Result<Self, Failure> {
+        Self::start_with(wanted, WRITE_PATIENCE)
+    }
+
+    fn start_with(wanted: SocketAddr, patience: Duration) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::could_not(format!(
+                "cannot serve the live page at {wanted}: {error}; give another --ui=ADDRESS, or --ui alone for any free port of this machine"
+            ))
+        };
+        let listener = TcpListener::bind(wanted).map_err(|error| failed(&error))?;
+        let address = listener.local_addr().map_err(|error| failed(&error))?;
+        // Connections have these from the listener.
+        let socket = SockRef::from(&listener);
+        socket
+            .set_write_timeout(Some(patience))
+            .and_then(|()| socket.set_read_timeout(Some(READ_PATIENCE)))
+            .map_err(|error| failed(&error))?;
+        let key = random_word().map_err(|error| failed(&error))?;
+        let secret = match address.ip().is_loopback() {
+            true => Some(random_word().map_err(|error| failed(&error))?),
+            false => None,
+        };
+        let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
+        Ok(PageServer {
+            server: Arc::new(server),
+            site: Arc::new(Site {
+                hub: OnceLock::new(),
+                key,
+                secret,
+                viewers: AtomicUsize::new(0),
+            }),
+            address,
+            thread: None,
+        })
+    }
+
+    /// The page's address. Whoever has it may look.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}/", self.address, self.site.key)
+    }
+
+    /// Whether others than this machine's users can come.
+    pub fn is_open(&self) -> bool {
+        !self.address.ip().is_loopback()
+    }
+
+    /// Shows this replay from now on; what was asked before is answered now.
+    ///
+    /// # Errors
+    /// Where the system has no room for a thread.
+    pub fn show(&mut self, hub: &Arc<Hub>) -> Result<(), Failure> {
+        let _ = self.site.hub.set(hub.clone());
+        let (server, site) = (self.server.clone(), self.site.clone());
+        let serve = move || {
+            readiness::let_others_go_first();
+            // It ends when it is unblocked.
+            while let Ok(request) = server.recv() {
+                // Whoever asked and went away needs no answer.
+                let _ = site.answer(request);
+            }
+        };
+        let thread = std::thread::Builder::new().name("page".to_owned());
+        self.thread = Some(thread.spawn(serve).map_err(|error| {
+            Failure::could_not(format!("the live page cannot be served: {error}"))
+        })?);
+        Ok(())
+    }
+
+    /// Goes on answering for a while, or until the user has enough. A signal that already ended the
+    /// replay does not end this.
+    pub fn linger(&self, time: Duration, interrupt: &Interrupt, was_stopped: bool) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && (was_stopped || !interrupt.is_asked()) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for PageServer {
+    /// Waits for viewers to have taken the end, a moment at most.
+    fn drop(&mut self) {
+        let until = Instant::now() + LAST_EVENT;
+        let is_watched = || self.site.viewers.load(Ordering::Acquire) > 0;
+        while self.site.hub.get().is_some() && is_watched() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.server.unblock();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// 128 bits as hexadecimal digits.
+fn random_word() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether texts are the same, in a time that does not tell where they differ.
+fn same(given: &str, right: &str) -> bool {
+    let pairs = given.bytes().zip(right.bytes());
+    given.len() == right.len() && pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// Whether a `Host` names an IP address or `localhost`. Another port may stand there: that of a tunnel.
+fn is_numeric_host(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    if host.parse::<SocketAddr>().is_ok() || bare.unwrap_or(host).parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));
+    name.eq_ignore_ascii_case("localhost") && port.parse::<u16>().is_ok()
+}
+
+impl Site {
+    fn answer(self: &Arc<Self>, request: Request) -> io::Result<()> {
+        let header = |name: &'static str| {
+            let is = |header: &&Header| header.field.equiv(name);
+            let found = request.headers().iter().find(is);
+            found.map(|header| header.value.as_str().to_owned())
+        };
+        let host = header("Host").unwrap_or_default();
+        if !is_numeric_host(&host) {
+            let text = "ask for this page by an IP address or as localhost: names could be led here by others\n";
+            return say(request, 403, text);
+        }
+        let path = request.url().split('?').next().unwrap_or_default();
+        let below = path.strip_prefix('/').unwrap_or_default();
+        let (key, rest) = match below.split_once('/') {
+            Some((key, rest)) => (key, Some(rest)),
+            None => (below, None),
+        };
+        let Some(hub) = self.hub.get().filter(|_| same(key, &self.key)) else {
+            let text = "there is nothing; the page's whole address was printed where the replay was started\n";
+            return say(request, 404, text);
+        };
+        match (request.method(), rest) {
+            (Method::Get | Method::Head, None) => {
+                let location = format!("/{}/", self.key);
+                let response = Response::empty(308).with_header(named("Location", &location));
+                request.respond(response)
+            }
+            (Method::Get | Method::Head, Some("")) => {
+                let html = live_page::render_html(&hub.replay(), self.secret.as_deref());
+                let mut response = Response::from_string(html)
+                    .with_header(named("Content-Type", "text/html; charset=utf-8"));
+                for (name, value) in [
+                    ("Content-Security-Policy", POLICY),
+                    ("Cache-Control", "no-store"),
+                    ("X-Content-Type-Options", "nosniff"),
+                    ("X-Frame-Options", "DENY"),
+                    ("Referrer-Policy", "no-referrer"),
+                    ("Cross-Origin-Opener-Policy", "same-origin"),
+                    ("Cross-Origin-Resource-Policy", "same-origin"),
+                ] {
+                    response.add_header(named(name, value));
+                }
+                request.respond(response)
+            }
+            (Method::Get, Some("events")) => self.stream(request, hub),
+            (Method::Post, Some("stop")) => {
+                let own = format!("http://{host}");
+                let is_ours = header("Origin").is_none_or(|origin| origin == own);
+                let secret = header(SECRET_HEADER).unwrap_or_default();
+                let is_right = self.secret.as_ref().is_some_and(|it| same(&secret, it));
+                if !is_ours || !is_right {
+                    return say(
+                        request,
+                        403,
+                        "a replay is stopped from its page, and from this machine\n",
+                    );
+                }
+                hub.ask_to_stop();
+                say(request, 202, "stopping in order\n")
+            }
+            (_, Some("" | "events")) => say(request, 405, "this can be read, and no more\n"),
+            (_, Some("stop")) => say(request, 405, "a stop is asked for by POST\n"),
+            _ => say(
+                request,
+                404,
+                "there are the page, its events and its stop\n",
+            ),
+        }
+    }
+
+    /// Streams to a viewer, on a thread of its own.
+    fn stream(self: &Arc<Self>, request: Request, hub: &Arc<Hub>) -> io::Result<()> {
+        if self.viewers.fetch_add(1, Ordering::AcqRel) >= VIEWERS_MAX {
+            self.viewers.fetch_sub(1, Ordering::AcqRel);
+            let text = format!("{VIEWERS_MAX} viewers are there already; close one\n");
+            return say(request, 503, &text);
+        }
+        let (site, hub) = (self.clone(), hub.clone());
+        let serve = move || {
+            readiness::let_others_go_first();
+            let _ = write_events(request, &hub);
+            site.viewers.fetch_sub(1, Ordering::AcqRel);
+        };
+        let thread = std::thread::Builder::new().name("viewer".to_owned());
+        if let Err(error) = thread.spawn(serve) {
+            self.viewers.fetch_sub(1, Ordering::AcqRel);
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+fn named(name: &str, value: &str) -> Header {
+    Header::from_bytes(name, value).expect("a valid header")
+}
+
+fn say(request: Request, status: u16, text: &str) -> io::Result<()> {
+    let response = Response::from_string(text)
+        .with_status_code(status)
+        .with_header(named("Content-Type", "text/plain; charset=utf-8"))
+        .with_header(named("X-Content-Type-Options", "nosniff"));
+    request.respond(response)
+}
+
+/// Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), in chunks,
+/// so that the end of the stream is seen: `whole` first and where the history was thinned, `step` else,
+/// `end` at last.
+fn write_events(request: Request, hub: &Hub) -> io::Result<()> {
+    let mut writer = request.into_writer();
+    writer.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n",
+    )?;
+    let mut chunk = |text: &str| {
+        write!(writer, "{:x}\r\n{text}\r\n", text.len())?;
+        writer.flush()
+    };
+    let mut place = Place::default();
+    loop {
+        match hub.next(&mut place, SIGN_OF_LIFE) {
+            Next::Whole(view) => chunk(&event("whole", &to_json_line(&*view)))?,
+            Next::Step(view) => chunk(&event("step", &to_json_line(&*view)))?,
+            Next::Nothing => chunk(": still here\n\n")?,
+            Next::Over => {
+                chunk(&event("end", "{}"))?;
+                return chunk("");
+            }
+        }
+    }
+}
+
+fn event(name: &str, data: &str) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpStream;
+
+    use report::LiveReplayView;
+
+    use super::*;
+    use crate::live::About;
+
+    /// A deadline that only a failure comes to.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn hub(workload: String) -> Arc<Hub> {
+        Hub::new(About {
+            replay: LiveReplayView {
+                workload,
+                run: "a.run".to_owned(),
+                target: "127.0.0.1:5432".to_owned(),
+                server_version: String::new(),
+                options: Vec::new(),
+                started_wall_us: 0,
+                span_us: None,
+                is_timed: false,
+                statements: 1,
+            },
+            statements: None,
+        })
+    }
+
+    fn serve(hub: &Arc<Hub>, patience: Duration) -> PageServer {
+        let wanted = "127.0.0.1:0".parse().unwrap();
+        let mut server = PageServer::start_with(wanted, patience).unwrap();
+        server.show(hub).unwrap();
+        server
+    }
+
+    fn come(server: &PageServer) -> TcpStream {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (key, address) = (&server.site.key, server.address);
+        write!(
+            stream,
+            "GET /{key}/events HTTP/1.1\r\nHost: {address}\r\n\r\n"
+        )
+        .unwrap();
+        stream
+    }
+
+    fn wait_for_viewers(server: &PageServer, wanted: usize) {
+        let since = Instant::now();
+        while server.site.viewers.load(Ordering::Acquire) != wanted {
+            assert!(since.elapsed() < PATIENCE, "never {wanted} viewers");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_viewer_that_does_not_read_is_given_up_and_delays_nobody() {
+        // More than the system takes in for a connection, so that writing it waits for the viewer.
+        let hub = hub("w".repeat(16 << 20));
+        let server = serve(&hub, Duration::from_millis(300));
+        let _deaf = come(&server);
+        wait_for_viewers(&server, 1);
+        // Another comes, and has all; the hub answers meanwhile.
+        let mut lines = BufReader::new(come(&server));
+        let mut until = |what: &str| {
+            let mut line = String::new();
+            while !line.starts_with(what) {
+                line.clear();
+                assert!(lines.read_line(&mut line).unwrap() > 0, "no {what}");
+            }
+            line.len()
+        };
+        assert!(until("data: ") > 16 << 20);
+        hub.stopping();
+        until("event: step");
+        // The one that read is left.
+        wait_for_viewers(&server, 1);
+        hub.finish(Err("enough".to_owned()));
+        until("event: end");
+        wait_for_viewers(&server, 0);
+    }
+
+    #[test]
+    fn more_viewers_than_there_is_room_for_are_turned_away() {
+        let hub = hub("w".to_owned());
+        let server = serve(&hub, PATIENCE);
+        let viewers: Vec<TcpStream> = (0..VIEWERS_MAX).map(|_| come(&server)).collect();
+        wait_for_viewers(&server, VIEWERS_MAX);
+        let mut line = String::new();
+        BufReader::new(come(&server)).read_line(&mut line).unwrap();
+        assert!(line.contains(" 503 "), "{line}");
+        // The end frees all places.
+        hub.finish(Err("enough".to_owned()));
+        wait_for_viewers(&server, 0);
+        drop(viewers);
+    }
+
+    #[test]
+    fn a_name_is_refused_and_an_address_is_not() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9187",
+            "localhost",
+            "LOCALHOST:80",
+            "[::1]",
+            "[::1]:9187",
+            "192.168.1.7:80",
+        ] {
+            assert!(is_numeric_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "attacker.example",
+            "attacker.example:9187",
+            "localhost.attacker.example",
+            "127.0.0.1.nip.io",
+            "localhost:",
+            "localhost:x",
+            "127.0.0.1:99999",
+            "a@127.0.0.1",
+        ] {
+            assert!(!is_numeric_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_the_whole_secret_is_the_secret() {
+        let (one, other) = (random_word().unwrap(), random_word().unwrap());
+        assert_eq!(one.len(), 32);
+        assert!(same(&one, &one) && !same(&one, &other));
+        assert!(!same("", &one) && !same(&one[..31], &one) && !same(&format!("{one}0"), &one));
+    }
+}
