@@ -28,19 +28,11 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
     let [first, rest @ ..] = &options.runs[..] else {
         return Err(Failure::usage("no run is given; give one, or two"));
     };
-    let folded = folded(first, &options.choice, options.waits)?;
-    let unit = if options.waits {
-        "waits seen"
-    } else {
-        "samples"
-    };
+    let folded = folded(first, &options.choice)?;
     let mut titles = FlameTitles {
-        title: match options.waits {
-            true => format!("Waits of {}", first.display()),
-            false => format!("Processor time of {}", first.display()),
-        },
+        title: format!("Processor time of {}", first.display()),
         subtitle: chosen(&options.choice),
-        unit: unit.to_owned(),
+        unit: "samples".to_owned(),
     };
     let drawn = match rest {
         [] => match form {
@@ -48,7 +40,7 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
             _ => flame_svg(&folded, &titles),
         },
         [second, ..] => {
-            let after = self::folded(second, &options.choice, options.waits)?;
+            let after = self::folded(second, &options.choice)?;
             titles.title = format!(
                 "{} beside {}: red has more, blue has less",
                 second.display(),
@@ -101,11 +93,8 @@ fn chosen(choice: &ChoiceArgs) -> String {
 }
 
 /// The stacks of a run, each with the number of its samples.
-fn folded(run: &Path, choice: &ChoiceArgs, waits: bool) -> Result<Vec<String>, Failure> {
+fn folded(run: &Path, choice: &ChoiceArgs) -> Result<Vec<String>, Failure> {
     let reader = RunReader::open(run)?;
-    if waits {
-        return waited(&reader, choice);
-    }
     let profiled = Profiled::open(reader, choice)?;
     let mut samples: HashMap<u64, u64> = HashMap::new();
     profiled.each(|stack, _| *samples.entry(stack).or_default() += 1)?;
@@ -116,8 +105,4 @@ fn folded(run: &Path, choice: &ChoiceArgs, waits: bool) -> Result<Vec<String>, F
         .collect();
     folded.sort_unstable();
     Ok(folded)
-}
-
-fn waited(_reader: &RunReader, _choice: &ChoiceArgs) -> Result<Vec<String>, Failure> {
-    Err(Failure::usage("no waits"))
 }

@@ -85,9 +85,6 @@ pub struct Flame {
     /// The picture, NAME.svg, or a page with it, NAME.html; `.folded` is the stacks as text.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// What is waited for instead of what is computed: statement, kind of wait, wait event.
-    #[arg(long)]
-    pub waits: bool,
     /// Which samples.
     #[command(flatten)]
     pub choice: ChoiceArgs,
