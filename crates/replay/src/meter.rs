@@ -240,6 +240,8 @@ impl Meter {
 
     fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Which backends sessions speak with.
     pub fn backends(&self) -> &Backends {
         &self.backends

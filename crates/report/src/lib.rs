@@ -4,8 +4,7 @@
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`live_text`], [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
-//! [`fitness_text`], [`run_text`], [`phases_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
+//! [`fitness_text`], [`live_text`], [`run_text`], [`phases_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
 //! can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
@@ -30,9 +29,7 @@ pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
     TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
-    mask_text, pcap_text, proxy_text, run_text, settings_text, slice_text,
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, mask_text,
-    pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text,
+    mask_text, pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
