@@ -9,6 +9,7 @@
 //!   faster, or failed, and how sure that is;
 //! - [`targets::compare_targets`] and [`plan::compare_plans`]: what else is different between the
 //!   servers of two runs, and in how they carry a statement out.
+//! - [`phases`]: what the processor time of a profile was for.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -38,6 +39,7 @@ mod inspect;
 mod judgement;
 mod landmarks;
 mod over_time;
+pub mod phases;
 pub mod plan;
 mod profile;
 pub mod quantile;

@@ -12,5 +12,5 @@ mod speed;
 
 pub use factor::{Factor, FactorError};
 pub use format::{duration_of, duration_text, rfc3339_text, utc_text};
-pub use monotonic::{Clock, HandClock, SystemClock};
+pub use monotonic::{Clock, HandClock, SystemClock, monotonic_ns};
 pub use speed::{Speed, SpeedError};

@@ -43,6 +43,13 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's monotonic time as all of its programs read it (`CLOCK_MONOTONIC`), in nanoseconds: for what
+/// another program has stamped. [`SystemClock`] counts the same time from its own start.
+pub fn monotonic_ns() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec as i64
+}
+
 /// A clock for tests that stands still until it is turned. Clones show the same time.
 #[derive(Debug, Clone, Default)]
 pub struct HandClock {

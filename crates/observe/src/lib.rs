@@ -6,8 +6,10 @@
 //! and for a lock; a role without privileges will do, and what it cannot see is noted. Nothing here
 //! fails a replay: what could not be had is a note among the facts, or a plan's reason.
 //!
+//! What its processors do meanwhile is recorded by [`profile`].
+//!
 //! Deliberately absent: carrying out any statement of a workload (`EXPLAIN` without `ANALYZE` only),
-//! judging what was found, and what a server does while a replay runs.
+//! and judging what was found.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +17,7 @@ mod catalogue;
 mod examples;
 mod facts;
 mod plans;
+pub mod profile;
 mod secrets;
 
 pub use examples::{Example, examples};

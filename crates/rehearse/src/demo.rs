@@ -277,6 +277,7 @@ fn replay_from_snapshot(
         Asked {
             facts: true,
             plans: Some(observe::PLANS_MAX),
+            profile: None,
         },
         output,
         interrupt,

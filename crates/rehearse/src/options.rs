@@ -12,6 +12,7 @@ pub mod masking;
 pub mod observing;
 pub mod pace;
 pub mod pcap;
+pub mod profiling;
 pub mod proxy;
 pub mod sending;
 pub mod slice;
@@ -23,6 +24,7 @@ use observing::{LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pcap::{CaptureLive, CapturePcap};
+use profiling::{Flame, Phases, Profile, ProfilingArgs};
 use proxy::CaptureProxy;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
@@ -65,6 +67,12 @@ pub enum Command {
     Summary(Summary),
     /// Compare two runs, statement by statement.
     Compare(Box<Compare>),
+    /// Record what a server's processors do, with perf.
+    Profile(Profile),
+    /// Say what the processor time of a profile was for: parsing, planning, opening indexes, scanning …
+    Phases(Phases),
+    /// Draw a profile, or the difference of two, as a flame graph.
+    Flame(Flame),
     /// Print the JSON schema of what a command prints with --json.
     Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.
@@ -340,6 +348,9 @@ pub struct Replay {
     /// What its target is asked.
     #[command(flatten)]
     pub asking: AskingArgs,
+    /// Its CPU profile.
+    #[command(flatten)]
+    pub profiling: ProfilingArgs,
     /// Which part of the workload.
     #[command(flatten)]
     pub part: PartArgs,
@@ -443,6 +454,8 @@ pub enum SchemaOf {
     DryRun,
     /// `compare --json`.
     Compare,
+    /// `phases --json`.
+    Phases,
 }
 
 impl SchemaOf {
@@ -457,6 +470,7 @@ impl SchemaOf {
             SchemaOf::Summary => Described::Summary,
             SchemaOf::DryRun => Described::DryRun,
             SchemaOf::Compare => Described::Compare,
+            SchemaOf::Phases => Described::Phases,
         }
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: printing, async, reading logs, and any judgement of what happened.
 
+mod backends;
 mod breaker;
 mod captured;
 mod connect;
@@ -50,6 +51,7 @@ mod worker;
 
 use readiness as epoll;
 
+pub use backends::Backends;
 pub use captured::captured_on;
 pub use connect::ConnectError;
 pub use course::{SESSIONS_OF_A_COPY, Scale};

@@ -21,6 +21,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use run::{Execution, Outcome, StatementKind};
 use workload::Sqlstate;
 
+use crate::backends::Backends;
 use crate::incidents::Incidents;
 use crate::ledger::{Costliest, Ledger, LedgerTimes};
 use crate::progress::Counters;
@@ -176,6 +177,7 @@ pub struct Meter {
     written: AtomicU64,
     counters: Arc<Counters>,
     incidents: Arc<Incidents>,
+    backends: Backends,
     clock: Arc<dyn Clock>,
     start_ns: i64,
     statements: u64,
@@ -201,6 +203,7 @@ impl Meter {
             written: AtomicU64::new(0),
             counters: counters.clone(),
             incidents: incidents.clone(),
+            backends: Backends::default(),
             clock: clock.clone(),
             start_ns,
             statements,
@@ -237,6 +240,11 @@ impl Meter {
 
     fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which backends sessions speak with.
+    pub fn backends(&self) -> &Backends {
+        &self.backends
     }
 
     /// Counts; only on the thread of that worker.

@@ -4,7 +4,7 @@
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`live_text`], [`run_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
+//! [`fitness_text`], [`live_text`], [`run_text`], [`phases_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
 //! can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
@@ -15,6 +15,7 @@
 //! are masked in the views, so in texts and in JSON alike, unless the program was asked for them.
 
 pub mod compare_markdown;
+pub mod flame;
 mod html;
 mod json;
 pub mod junit;
@@ -28,7 +29,7 @@ pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
     TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
-    mask_text, pcap_text, proxy_text, run_text, settings_text, slice_text,
+    mask_text, pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -58,6 +59,7 @@ pub use view::live::{
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
 pub use view::message::Literals;
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
+pub use view::phases::{PhaseView, PhasesView, ProfileView, SpinLockView, StatementPhasesView};
 pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};
 pub use view::proxy::{
     IncompleteView, ProxyStatusView, ProxyView, RecordingStatusView, RecordingView,

@@ -13,6 +13,7 @@ use crate::view::compare::CompareView;
 use crate::view::dry_run::DryRunView;
 use crate::view::inspect::InspectView;
 use crate::view::pcap::PcapView;
+use crate::view::phases::PhasesView;
 use crate::view::proxy::ProxyView;
 use crate::view::run_summary::RunSummaryView;
 
@@ -33,11 +34,13 @@ pub enum Described {
     DryRun,
     /// `rehearse compare --json`
     Compare,
+    /// `rehearse phases --json`
+    Phases,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 7] = [
+    pub const ALL: [Described; 8] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -45,6 +48,7 @@ impl Described {
         Described::Summary,
         Described::DryRun,
         Described::Compare,
+        Described::Phases,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -57,6 +61,7 @@ impl Described {
             Described::Summary => "summary",
             Described::DryRun => "dry-run",
             Described::Compare => "compare",
+            Described::Phases => "phases",
         }
     }
 
@@ -70,6 +75,7 @@ impl Described {
             Described::Summary => of::<RunSummaryView>(),
             Described::DryRun => of::<DryRunView>(),
             Described::Compare => of::<CompareView>(),
+            Described::Phases => of::<PhasesView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

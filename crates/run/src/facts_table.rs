@@ -30,7 +30,7 @@ const ONE_FILE: TableOptions = TableOptions {
 };
 
 /// A kind of row: its columns, and how it is written and read.
-trait Row: Sized {
+pub(crate) trait Row: Sized {
     const COLUMNS: &'static [Column];
     fn write(&self, table: &mut TableWriter);
     fn read(batch: &Batch, row: usize) -> Result<Self, String>;
@@ -102,25 +102,25 @@ pub(crate) fn read_plans(archive: &Archive) -> Result<Option<Vec<PlanFact>>, Arc
     }
 }
 
-fn has(archive: &Archive, table: &str) -> bool {
+pub(crate) fn has(archive: &Archive, table: &str) -> bool {
     let mut files = archive.manifest().files.iter();
     files.any(|file| file.table == table)
 }
 
-fn text(batch: &Batch, column: usize, row: usize) -> String {
+pub(crate) fn text(batch: &Batch, column: usize, row: usize) -> String {
     batch.text(column, row).unwrap_or_default().to_owned()
 }
 
-fn maybe(batch: &Batch, column: usize, row: usize) -> Option<String> {
+pub(crate) fn maybe(batch: &Batch, column: usize, row: usize) -> Option<String> {
     batch.text(column, row).map(str::to_owned)
 }
 
-fn texts(batch: &Batch, column: usize, row: usize) -> Vec<String> {
+pub(crate) fn texts(batch: &Batch, column: usize, row: usize) -> Vec<String> {
     let list = batch.text_list::<String>(column, row).unwrap_or_default();
     list.into_iter().flatten().collect()
 }
 
-fn write_texts(table: &mut TableWriter, texts: &[String]) {
+pub(crate) fn write_texts(table: &mut TableWriter, texts: &[String]) {
     table.text_list(Some(texts.iter().map(|text| Some(text.as_str()))));
 }
 

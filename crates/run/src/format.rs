@@ -12,7 +12,9 @@ pub const KIND: &str = "run";
 /// sources; without them, as in format 1, no place is known.
 /// 3: executions have the columns `result_digest` and `captured_result_digest`.
 /// 4: there may be tables of what is known of the target, and of plans; without them nothing is.
-pub const FORMAT: u32 = 4;
+/// 5: there may be tables of what was observed meanwhile; a run without executions is of an observation
+/// alone, and its workload has no id.
+pub const FORMAT: u32 = 5;
 
 /// The manifest's own part of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,8 @@
 //! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the
 //!   [`Facts`] of its target, where they were asked for.
 //! - `plans.parquet`: a [`PlanFact`] for each statement whose plan was asked for.
+//! - `profile`, `stacks`, `stack-samples`, `profiled-backends`, `session-backends`, `statement-spans` and
+//!   `profiled-statements`: a CPU profile of the server, where one was recorded ([`ProfileReader`]).
 //!
 //! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
 //! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
@@ -16,6 +18,8 @@ mod execution;
 mod facts;
 mod facts_table;
 mod format;
+mod profiled;
+mod profiled_table;
 mod reader;
 mod table;
 mod tally;
@@ -28,6 +32,10 @@ pub use facts::{
     RelationFact, SettingFact,
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
+pub use profiled::{
+    ProfileInfo, ProfiledBackend, SessionBackend, Stack, StackSample, StatementSpan,
+};
+pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::RunReader;
 pub use tally::ServiceTime;
 pub use writer::{RunWriter, recover};

@@ -9,6 +9,7 @@ use crate::execution::Execution;
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
+use crate::profiled_table::ProfileReader;
 use crate::table::{EXECUTION, read_execution};
 
 /// A complete run, opened.
@@ -88,6 +89,14 @@ impl RunReader {
     /// Where a file cannot be read.
     pub fn facts(&self) -> Result<Option<Facts>, ArchiveError> {
         read_facts(&self.archive)
+    }
+
+    /// The CPU profile that was recorded meanwhile; `None` where none was asked for.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn profile(&self) -> Result<Option<ProfileReader>, ArchiveError> {
+        ProfileReader::open(&self.archive)
     }
 
     /// The plans of statements, those first that took most time; `None` where they were not asked

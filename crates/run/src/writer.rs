@@ -12,6 +12,7 @@ use crate::execution::{Execution, SkipReason};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
+use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tally::{ServiceTime, Tally};
 
@@ -88,6 +89,24 @@ impl RunWriter {
         Ok(())
     }
 
+    /// Begins the tables of a CPU profile. They are written apart from the executions, on whichever
+    /// thread; [`Self::take_profile`] takes them back. Once at most.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn profile(&self) -> Result<ProfileWriter, ArchiveError> {
+        ProfileWriter::create(&self.archive)
+    }
+
+    /// Takes the tables of a profile. Without this they are not part of the run.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn take_profile(&mut self, profile: ProfileWriter) -> Result<(), ArchiveError> {
+        self.files.extend(profile.finish()?);
+        Ok(())
+    }
+
     /// Sums up service times by statement from now on, for [`Self::costliest`].
     pub fn sum_up_service_times(&mut self) {
         self.tally.sum_up_service_times();
@@ -149,7 +168,12 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
             reason: format!("it was stopped before it began ({error})"),
         })?;
     let archive = ArchiveWriter::resume(partial, KIND, FORMAT)?;
-    let tables = [&["executions", "statements"], &TABLES[..]].concat();
+    let tables = [
+        &["executions", "statements"],
+        &TABLES[..],
+        &PROFILE_TABLES[..],
+    ]
+    .concat();
     let files = recover_tables(partial, &tables, &archive::Keyring::default())?;
     let paths = files
         .iter()

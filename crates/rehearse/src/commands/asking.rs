@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use clock::Clock;
+use observe::profile::{ProfileOptions, Profiling};
 use observe::{Answers, Example};
 use replay::{LoginMap, Target};
 use run::{NoPlan, PlanOutcome, RunWriter};
@@ -20,6 +21,8 @@ pub struct Asked {
     pub facts: bool,
     /// Plans at the end, of so many statements.
     pub plans: Option<usize>,
+    /// A CPU profile meanwhile, with so many samples a second.
+    pub profile: Option<u32>,
 }
 
 /// Asks a target, as the sessions of a replay log in there.
@@ -45,6 +48,28 @@ impl Asking<'_> {
             run.facts(&facts)?;
         }
         Ok(())
+    }
+
+    /// Begins a profile, if one is asked for, and says what it does or why it cannot.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn profile(&self, run: &RunWriter) -> Result<Option<Profiling>, ArchiveError> {
+        let Some(frequency_hz) = self.asked.profile else {
+            return Ok(None);
+        };
+        let Some(login) = self.all_logins()?.into_iter().next() else {
+            return Ok(None);
+        };
+        let options = ProfileOptions {
+            frequency_hz,
+            ..ProfileOptions::default()
+        };
+        let writer = run.profile()?;
+        let profiling =
+            Profiling::start(&self.target, &login, &options, writer, self.clock.clone());
+        terminal::note(&profiling.told());
+        Ok(Some(profiling))
     }
 
     /// Behind the last one.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::{Clock, Factor, Speed, SystemClock};
+use observe::profile::Profiling;
 use replay::{Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, Snapshot, Target};
 use report::{DryRunSkippedView, DryRunView, Literals, LiveReplayView, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, RunWriter, SkipReason};
@@ -81,6 +82,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let asked = Asked {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
+        profile: (options.profiling.profile).then_some(options.profiling.profile_frequency),
     };
     let info = replay_with_progress(
         reader, &target, &engine, asked, output, &interrupt, watching,
@@ -413,6 +415,8 @@ struct Progress<'m> {
     narrator: Narrator,
     metrics: Option<&'m MetricsServer>,
     asking: Option<Asking<'m>>,
+    profiling: Option<Profiling>,
+    meter: Option<Arc<Meter>>,
     interrupt: Interrupt,
     told_stop: bool,
 }
@@ -425,8 +429,18 @@ impl Progress<'_> {
             narrator: Narrator::new(log::level()),
             metrics: None,
             asking: None,
+            profiling: None,
+            meter: None,
             interrupt,
             told_stop: false,
+        }
+    }
+
+    /// Which backends sessions speak with, since the last time.
+    fn note_backends(&self, profiling: &Profiling) -> Result<(), ArchiveError> {
+        match &self.meter {
+            Some(meter) => profiling.sessions(&meter.backends().take()),
+            None => Ok(()),
         }
     }
 
@@ -446,6 +460,10 @@ impl Observer for Progress<'_> {
     fn started(&mut self, meter: &Arc<Meter>) {
         self.narrator.started(meter);
         self.hub.begin(meter);
+        if self.profiling.as_ref().is_some_and(Profiling::is_on) {
+            meter.backends().want();
+        }
+        self.meter = Some(Arc::clone(meter));
         if let Some(metrics) = self.metrics {
             metrics.show(meter);
         }
@@ -457,13 +475,19 @@ impl Observer for Progress<'_> {
     }
 
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        self.asking
-            .as_ref()
-            .map_or(Ok(()), |asking| asking.begin(run))
+        if let Some(asking) = &self.asking {
+            asking.begin(run)?;
+            self.profiling = asking.profile(run)?;
+        }
+        Ok(())
     }
 
     fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.hub.ending();
+        if let Some(profiling) = self.profiling.take() {
+            self.note_backends(&profiling)?;
+            run.take_profile(profiling.finish()?)?;
+        }
         match &self.asking {
             Some(asking) if !self.is_asked_to_stop() => {
                 self.drawing.show(&self.hub.now());
@@ -474,6 +498,11 @@ impl Observer for Progress<'_> {
     }
 
     fn progress(&mut self, now: &Snapshot) {
+        if let Some(profiling) = &self.profiling {
+            profiling.run_is(now.elapsed_ns);
+            // A disk that refuses is found out by the recorder, and at the profile's end.
+            let _ = self.note_backends(profiling);
+        }
         self.drawing.show(&self.hub.now());
         let lines = self.narrator.progress(now);
         self.tell(&lines);

@@ -113,6 +113,9 @@ impl Worker {
         let session = &mut self.slots[slot].session;
         session.phase = Phase::Idle;
         session.guard = connection.guard;
+        let process_id = connection.place.process_id();
+        let backends = self.parts.meter.backends();
+        backends.speaks_with(session.id, process_id, now_ns);
         session.place = Some(Box::new(connection.place));
         session.comes_back = session.farewell.take().is_some();
         session.application = session

@@ -171,6 +171,10 @@ impl Worker {
         let is_clean = giver.session.standing.holds_nothing();
         let mut application = giver.session.application.clone();
         taker.session.take_over(&mut giver.session);
+        if let Some(place) = &taker.session.place {
+            let backends = self.parts.meter.backends();
+            backends.speaks_with(taker.session.id, place.process_id(), now_ns);
+        }
         giver.session.phase = Phase::Parked;
         if let Some(shared) = &mut self.shared {
             shared.owners.retain(|owner| *owner != from);

@@ -14,6 +14,7 @@ pub(crate) mod line;
 pub mod live_text;
 pub mod mask_text;
 pub mod pcap_text;
+pub mod phases_text;
 pub mod proxy_text;
 pub mod run_text;
 pub mod settings_text;

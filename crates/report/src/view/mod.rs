@@ -14,6 +14,7 @@ pub(crate) mod live;
 pub(crate) mod mask;
 pub(crate) mod message;
 pub(crate) mod pcap;
+pub(crate) mod phases;
 pub(crate) mod plan;
 pub(crate) mod proxy;
 pub(crate) mod run_summary;

@@ -1,0 +1,152 @@
+//! The server's processes on this machine, by `/proc` (`proc(5)`).
+
+use std::collections::BTreeSet;
+use std::fs;
+
+/// How many ticks `/proc` counts in a second: the kernel's `USER_HZ`, 100 on all that PostgreSQL is built for
+/// but Alpha and Itanium.
+const TICKS: u64 = 100;
+/// How often a server is looked at until none of its processes ends meanwhile.
+const LOOKS_MAX: u32 = 50;
+const NS_IN_TICK: u64 = 1_000_000_000 / TICKS;
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Who made it.
+    pub parent: u32,
+    /// Its own time outside of the kernel, in nanoseconds.
+    pub user_ns: u64,
+    /// Its own time in the kernel.
+    pub system_ns: u64,
+    /// The same of its children that have ended.
+    pub children_user_ns: u64,
+    /// See there.
+    pub children_system_ns: u64,
+    /// When it began, in seconds of 1970.
+    pub started_s: f64,
+}
+
+/// A process; `None` where there is none, or no such directory.
+pub fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse(&stat, booted_s()?)
+}
+
+fn parse(stat: &str, booted_s: u64) -> Option<Process> {
+    let (head, rest) = stat.rsplit_once(") ")?;
+    let (pid, name) = head.split_once(" (")?;
+    // From the third field on: state, parent …
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Process {
+        pid: pid.trim().parse().ok()?,
+        name: name.to_owned(),
+        parent: u32::try_from(number(4)?).ok()?,
+        user_ns: number(14)? * NS_IN_TICK,
+        system_ns: number(15)? * NS_IN_TICK,
+        children_user_ns: number(16)? * NS_IN_TICK,
+        children_system_ns: number(17)? * NS_IN_TICK,
+        started_s: booted_s as f64 + number(22)? as f64 / TICKS as f64,
+    })
+}
+
+/// When the machine was started, in seconds of 1970.
+fn booted_s() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    line.trim().parse().ok()
+}
+
+/// The processes that `parent` made and that are there.
+pub fn children(parent: u32) -> Vec<Process> {
+    let (Ok(entries), Some(booted_s)) = (fs::read_dir("/proc"), booted_s()) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            entry.file_name().to_str()?.parse::<u32>().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            parse(&stat, booted_s)
+        })
+        .filter(|process| process.parent == parent)
+        .collect()
+}
+
+/// The time that a server's processes used since it was started, in nanoseconds: the postmaster's, that of
+/// its children, and of those that have ended. Without the kernel's part where `kernel` is false.
+pub fn cpu_ns(postmaster: u32, kernel: bool) -> Option<u64> {
+    // One that ends between the two looks would be counted twice or not at all: look again until none did.
+    let mut own = process(postmaster)?;
+    let mut alive = children(postmaster);
+    for _ in 0..LOOKS_MAX {
+        let again = process(postmaster)?;
+        let ended = |one: &Process| (one.children_user_ns, one.children_system_ns);
+        let is_steady = ended(&again) == ended(&own);
+        own = again;
+        if is_steady {
+            break;
+        }
+        alive = children(postmaster);
+    }
+    let of = |process: &Process| process.user_ns + if kernel { process.system_ns } else { 0 };
+    let ended = own.children_user_ns + if kernel { own.children_system_ns } else { 0 };
+    Some(of(&own) + ended + alive.iter().map(of).sum::<u64>())
+}
+
+/// The numbers of a server's processes, the postmaster's among them.
+pub fn family(postmaster: u32) -> BTreeSet<u32> {
+    let mut family: BTreeSet<u32> = children(postmaster).iter().map(|one| one.pid).collect();
+    family.insert(postmaster);
+    family
+}
+
+/// The user that a process runs as (its effective one).
+pub fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether this process may watch all others (`CAP_PERFMON`, or `CAP_SYS_ADMIN`; `capabilities(7)`).
+pub fn may_watch_all() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    const PERFMON: u32 = 38;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & (1 << SYS_ADMIN | 1 << PERFMON) != 0)
+}
+
+/// `kernel.perf_event_paranoid`; `None` where there is no such setting.
+pub fn paranoid() -> Option<i64> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_have_anything_in_it() {
+        let stat =
+            "42 (post) gres (x) S 7 1 1 0 -1 4194304 1 2 3 4 250 150 30 20 20 0 1 0 12345 1 2";
+        let process = parse(stat, 1_000_000).unwrap();
+        assert_eq!((process.pid, process.parent), (42, 7));
+        assert_eq!(process.name, "post) gres (x");
+        assert_eq!(process.user_ns, 2_500_000_000);
+        assert_eq!(process.system_ns, 1_500_000_000);
+        assert_eq!(
+            process.children_user_ns + process.children_system_ns,
+            500_000_000
+        );
+        assert!((process.started_s - 1_000_123.45).abs() < 1e-6);
+        assert_eq!(parse("42 (x", 0), None);
+    }
+}

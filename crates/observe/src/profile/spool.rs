@@ -1,0 +1,128 @@
+//! What a recording gives, kept on disk until it is read: a recording never waits for its reader, and
+//! the reader's work falls behind the end of a short one.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// The reader begins when so much is there, or at the end.
+const BEGIN_AT: u64 = 64 << 20;
+/// The most on disk: past it the recording waits, and loses what does not find room meanwhile, which it
+/// counts.
+const BYTES_MAX: u64 = 1 << 30;
+const PIECE: usize = 1 << 20;
+
+/// The place between a recording and its reader.
+pub struct Spool {
+    file: File,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    written: u64,
+    read: u64,
+    ended: bool,
+    /// Nobody reads any more.
+    given_up: bool,
+}
+
+impl Spool {
+    /// An empty one, in a file without a name.
+    ///
+    /// # Errors
+    /// Where there is no place for temporary files.
+    pub fn new() -> io::Result<Self> {
+        Ok(Spool {
+            file: tempfile::tempfile()?,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes all that `from` gives.
+    pub fn fill(&self, mut from: impl Read) {
+        let mut piece = vec![0; PIECE];
+        while let Ok(length @ 1..) = from.read(&mut piece) {
+            let mut state = self.state();
+            while state.written >= BYTES_MAX && !state.given_up {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            // What nobody reads is still taken, so that the recording can end.
+            if state.given_up {
+                continue;
+            }
+            if self
+                .file
+                .write_all_at(&piece[..length], state.written)
+                .is_err()
+            {
+                state.given_up = true;
+                continue;
+            }
+            state.written += length as u64;
+            self.changed.notify_all();
+        }
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is worth to begin reading; `false` where nothing came at all.
+    pub fn wait_for_enough(&self) -> bool {
+        let mut state = self.state();
+        while !state.ended && state.written < BEGIN_AT {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        state.written > 0
+    }
+
+    /// Gives all that came, and what still comes, to `to`. Says whether nothing was lost on the way.
+    pub fn drain(&self, mut to: impl Write) -> bool {
+        let mut piece = vec![0; PIECE];
+        loop {
+            let mut state = self.state();
+            while state.read == state.written && !state.ended {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            if state.read == state.written {
+                return !state.given_up;
+            }
+            let length = (state.written - state.read).min(PIECE as u64) as usize;
+            let read = self.file.read_exact_at(&mut piece[..length], state.read);
+            state.read += length as u64;
+            // All is read: begin anew, so that the file stays small.
+            if state.read == state.written && self.file.set_len(0).is_ok() {
+                (state.read, state.written) = (0, 0);
+                self.changed.notify_all();
+            }
+            drop(state);
+            if read.is_err() || to.write_all(&piece[..length]).is_err() {
+                self.state().given_up = true;
+                self.changed.notify_all();
+                return false;
+            }
+        }
+    }
+
+    /// How much there is, in bytes.
+    pub fn written(&self) -> u64 {
+        self.state().written
+    }
+}

@@ -1,0 +1,43 @@
+//! `rehearse phases`: what the processor time of a profile was for.
+
+use std::path::Path;
+
+use analyse::phases::{PhaseAccount, Placement, Rules};
+use report::{PhasesView, phases_text, to_json};
+use run::RunReader;
+
+use crate::commands::profiled::Profiled;
+use crate::ending::{Ending, Failure};
+use crate::options::profiling::{ChoiceArgs, Phases};
+use crate::terminal;
+
+/// Reads the profile once and shows its phases.
+pub fn run(options: &Phases) -> Result<Ending, Failure> {
+    show(&options.run, &options.choice, options.top, options.json)?;
+    Ok(Ending::Done)
+}
+
+/// Shows the phases of a run's profile.
+///
+/// # Errors
+/// Where it has none or cannot be read.
+pub fn show(path: &Path, choice: &ChoiceArgs, top: usize, json: bool) -> Result<(), Failure> {
+    let profiled = Profiled::open(RunReader::open(path)?, choice)?;
+    let (stacks, rules) = (profiled.stacks()?, Rules::new());
+    let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
+    let nowhere = rules.place("");
+    let mut account = PhaseAccount::default();
+    let others = profiled.each(|stack, statement| {
+        let placed = placed.get(stack as usize);
+        account.add(placed.copied().unwrap_or(nowhere), statement);
+    })?;
+    let name = path.display().to_string();
+    let info = profiled.profile.info();
+    let view = PhasesView::new(&name, info, &account, others, &profiled.texts()?, top);
+    if json {
+        terminal::say_line(&to_json(&view));
+    } else {
+        terminal::say(&phases_text::render_text(&view, &terminal::style()));
+    }
+    Ok(())
+}

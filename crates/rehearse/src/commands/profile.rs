@@ -1,0 +1,93 @@
+//! `rehearse profile`: what a server's processors do for a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
+use observe::profile::{ProfileOptions, Profiling};
+use replay::{LoginMap, Target};
+use run::{RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use target::login::Dialer;
+
+use crate::commands::phases;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::profiling::{ChoiceArgs, Profile};
+use crate::terminal;
+
+/// How often it looks whether it was interrupted.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How many statements are shown at the end.
+const TOP: usize = 10;
+
+/// Records, keeps the profile in a run, and shows its phases.
+pub fn run(options: &Profile) -> Result<Ending, Failure> {
+    let mut target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    if let Some(file) = &options.password_from {
+        target.take_passwords_from(file)?;
+    }
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let login = LoginMap::default().login(&target, "postgres", "postgres", "rehearse profile");
+    let dialer = Dialer::new(&target)?;
+    let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
+        Failure::could_not(format!("{} refused: {}", target.address(), error.message))
+    })?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let mut info = RunInfo {
+        status: RunStatus::Complete,
+        workload: WorkloadRef {
+            failures_named: true,
+            ..WorkloadRef::default()
+        },
+        target: TargetInfo {
+            address,
+            server_version,
+        },
+        options: BTreeMap::from([(
+            "profile_frequency".to_owned(),
+            options.frequency.to_string(),
+        )]),
+        started_wall_us: clock.wall_us(),
+        elapsed_ns: 0,
+        span_due_ns: 0,
+        span_sent_ns: 0,
+        statements: 0,
+        done: 0,
+        failed: BTreeMap::new(),
+        skipped: BTreeMap::new(),
+        connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
+    };
+    let mut run = RunWriter::create(&options.output, &info, std::iter::empty())?;
+    let wanted = ProfileOptions {
+        frequency_hz: options.frequency,
+        statements: true,
+        ..ProfileOptions::default()
+    };
+    let profiling = Profiling::start(&target, &login, &wanted, run.profile()?, clock.clone());
+    if !profiling.is_on() {
+        let told = profiling.told();
+        drop(profiling);
+        let left = run.directory().to_owned();
+        drop(run);
+        // Nothing is in it.
+        let _ = std::fs::remove_dir_all(left);
+        return Err(Failure::could_not(told.trim_end_matches('.')));
+    }
+    terminal::note(&profiling.told());
+    let begun_ns = clock.now_ns();
+    profiling.run_is(0);
+    while !interrupt.is_asked()
+        && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.how_long.as_nanos()
+    {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    info.elapsed_ns = clock.now_ns() - begun_ns;
+    run.take_profile(profiling.finish()?)?;
+    run.finish(info, 0)?;
+    phases::show(&options.output, &ChoiceArgs::default(), TOP, options.json)?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,153 @@
+//! The samples of a run's profile, each with its statement, as the user wants them.
+
+use std::collections::{HashMap, HashSet};
+
+use analyse::phases::{Span, attribute, spans_of_executions};
+use archive::ArchiveError;
+use run::{ProfileReader, ProfiledBackend, RunReader};
+use workload::{Fingerprint, StatementText};
+
+use crate::ending::Failure;
+use crate::options::profiling::ChoiceArgs;
+
+/// Processes that work for clients.
+const CLIENTS: [&str; 3] = ["client backend", "parallel worker", "unknown"];
+
+/// A run's profile, opened.
+pub struct Profiled {
+    run: RunReader,
+    pub profile: ProfileReader,
+    backends: HashMap<u64, ProfiledBackend>,
+    statement: Option<Fingerprint>,
+    choice: ChoiceArgs,
+}
+
+impl Profiled {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Where the run has none, or a choice makes no sense.
+    pub fn open(run: RunReader, choice: &ChoiceArgs) -> Result<Self, Failure> {
+        let name = run.path().display();
+        let Some(profile) = run.profile()? else {
+            return Err(Failure::usage(format!(
+                "{name} has no CPU profile; give `rehearse replay` the option --profile, or record one with `rehearse profile`"
+            )));
+        };
+        if let Some(reason) = &profile.info().off {
+            let remedy = profile.info().remedy.as_deref();
+            let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+            return Err(Failure::could_not(format!(
+                "{name} has no CPU profile: {reason}{remedy}"
+            )));
+        }
+        let statement = match &choice.statement {
+            None => None,
+            Some(text) => Some(u64::from_str_radix(text, 16).map(Fingerprint).map_err(|_| {
+                Failure::usage(format!(
+                    "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse phases` prints them"
+                ))
+            })?),
+        };
+        let mut backends = HashMap::new();
+        for one in profile.backends()? {
+            let one = one?;
+            backends.insert(one.pid, one);
+        }
+        Ok(Profiled {
+            run,
+            profile,
+            backends,
+            statement,
+            choice: choice.clone(),
+        })
+    }
+
+    /// Gives every chosen sample's stack and its statement, where that is known, and says how many samples
+    /// were not chosen.
+    ///
+    /// # Errors
+    /// Where the run cannot be read.
+    pub fn each(
+        &self,
+        mut take: impl FnMut(u64, Option<Fingerprint>),
+    ) -> Result<u64, ArchiveError> {
+        let mut others = 0;
+        let sessions: Result<HashSet<u64>, ArchiveError> = self
+            .profile
+            .sessions()?
+            .map(|one| one.map(|one| one.pid))
+            .collect();
+        let mut pids = sessions?;
+        let of_replay = !pids.is_empty();
+        let chosen = |sample: run::StackSample, statement| {
+            let is_wanted = self.statement.is_none() || statement == self.statement;
+            match is_wanted && self.is_chosen(sample.pid) {
+                true => take(sample.stack, statement),
+                false => others += 1,
+            }
+        };
+        let samples = self.profile.samples()?;
+        if of_replay {
+            let spans = spans_of_executions(
+                Box::new(self.run.executions()?) as Box<dyn Iterator<Item = _>>,
+                self.profile.sessions()?,
+            );
+            attribute(samples, spans, &pids, chosen)?;
+        } else {
+            let spans: Result<Vec<_>, _> = self.profile.spans()?.collect();
+            let mut spans = spans?;
+            spans.sort_by_key(|span| span.until_ns);
+            pids.extend(spans.iter().map(|span| span.pid));
+            let spans = spans.into_iter().map(|span| {
+                Ok(Span {
+                    pid: span.pid,
+                    from_ns: span.from_ns,
+                    until_ns: span.until_ns,
+                    fingerprint: span.fingerprint,
+                })
+            });
+            attribute(samples, spans, &pids, chosen)?;
+        }
+        Ok(others)
+    }
+
+    fn is_chosen(&self, pid: u64) -> bool {
+        let backend = self.backends.get(&pid);
+        let is = |wanted: &Option<String>, known: fn(&ProfiledBackend) -> &Option<String>| {
+            wanted.is_none() || backend.is_some_and(|one| known(one) == wanted)
+        };
+        let kind = backend.map_or("unknown", |one| one.kind.as_str());
+        (self.choice.all_processes || CLIENTS.contains(&kind))
+            && is(&self.choice.user, |one| &one.user)
+            && is(&self.choice.database, |one| &one.database)
+    }
+
+    /// All stacks, by their numbers.
+    ///
+    /// # Errors
+    /// Where the run cannot be read.
+    pub fn stacks(&self) -> Result<Vec<String>, ArchiveError> {
+        let stacks = self.profile.stacks()?;
+        stacks
+            .map(|stack| stack.map(|stack| stack.frames))
+            .collect()
+    }
+
+    /// The texts of statements.
+    ///
+    /// # Errors
+    /// Where the run cannot be read.
+    pub fn texts(&self) -> Result<HashMap<Fingerprint, StatementText>, ArchiveError> {
+        let mut texts = HashMap::new();
+        for text in self.profile.statements()? {
+            let text = text?;
+            texts.insert(text.fingerprint, text);
+        }
+        for text in self.run.statements()? {
+            let text = text?;
+            texts.insert(text.fingerprint, text);
+        }
+        Ok(texts)
+    }
+}

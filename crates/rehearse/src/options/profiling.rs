@@ -1,0 +1,91 @@
+//! Options of CPU profiles, and of what is made of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// A CPU profile beside a replay.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "A CPU profile of the server, where it is on this machine")]
+pub struct ProfilingArgs {
+    /// Record what the server's processes do, with perf, and keep it in the run.
+    #[arg(long)]
+    pub profile: bool,
+    /// Samples a second of processor time.
+    #[arg(long, value_name = "HZ", default_value_t = observe::profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    pub profile_frequency: u32,
+}
+
+/// `rehearse profile`
+#[derive(Debug, Args)]
+pub struct Profile {
+    /// The server, on this machine: postgres://HOST:PORT or 'host=… port=…' with libpq's parameters.
+    #[arg(long, value_name = "URL")]
+    pub target: String,
+    /// How long: 30s, 10m; Ctrl-C ends it earlier.
+    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = clock::duration_of)]
+    pub how_long: Duration,
+    /// The run to make, NAME.run, which has the profile and no executions.
+    #[arg(short, long, value_name = "NAME.run")]
+    pub output: PathBuf,
+    /// Samples a second of processor time.
+    #[arg(long, value_name = "HZ", default_value_t = observe::profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    pub frequency: u32,
+    /// Look for the password in this file first.
+    #[arg(long, value_name = "FILE")]
+    pub password_from: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which samples of a profile.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Which samples")]
+pub struct ChoiceArgs {
+    /// Those of this statement only; its fingerprint, as `rehearse phases` and `summary` print it.
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub statement: Option<String>,
+    /// Those of this role's backends only.
+    #[arg(long, value_name = "ROLE")]
+    pub user: Option<String>,
+    /// Those of this database's backends only.
+    #[arg(long, value_name = "DATABASE")]
+    pub database: Option<String>,
+    /// The server's own processes as well: checkpointer, autovacuum and the like.
+    #[arg(long)]
+    pub all_processes: bool,
+}
+
+/// `rehearse phases`
+#[derive(Debug, Args)]
+pub struct Phases {
+    /// A run with a profile.
+    #[arg(value_name = "NAME.run")]
+    pub run: PathBuf,
+    /// Which samples.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// How many statements to show.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `rehearse flame`
+#[derive(Debug, Args)]
+pub struct Flame {
+    /// A run with a profile; with two, the second is shown, coloured by what it has more or less than the
+    /// first.
+    #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 1..=2, required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The picture, NAME.svg, or a page with it, NAME.html; `.folded` is the stacks as text.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Which samples.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}

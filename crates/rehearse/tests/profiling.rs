@@ -1,0 +1,210 @@
+//! CPU profiles through the command line, of a real server that works. Where perf may not record, the tests
+//! say so and go on, unless `REHEARSE_TEST_PERF` is set.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use postgres::{Client, NoTls};
+use sandbox::{Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+
+fn rehearse(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments);
+    for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
+        command.env_remove(variable);
+    }
+    command.output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = rehearse(arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether `perf` records at all here.
+fn may_record(directory: &Path) -> bool {
+    let output = Command::new("perf")
+        .args(["record", "-q", "-e", "cpu-clock", "-o"])
+        .arg(directory.join("try.data"))
+        .args(["--", "true"])
+        .output();
+    let reason = match output {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        std::env::var_os("REHEARSE_TEST_PERF").is_none(),
+        "REHEARSE_TEST_PERF is set, and perf does not record: {reason}"
+    );
+    eprintln!("not tested: perf does not record here: {reason}");
+    false
+}
+
+/// A client that keeps the server working until it is dropped.
+struct Work {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Work {
+    fn start(url: &str, sql: &'static str) -> Self {
+        let mut client = Client::connect(url, NoTls).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&stop);
+        let work = move || {
+            while !until.load(Ordering::Relaxed) {
+                client.batch_execute(sql).unwrap();
+            }
+        };
+        Work {
+            stop,
+            thread: Some(std::thread::spawn(work)),
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn share(view: &Value, phase: &str) -> f64 {
+    let phases = view["phases"].as_array().unwrap();
+    let found = phases.iter().find(|one| one["phase"] == phase);
+    found.map_or(0.0, |one| one["share_percent"].as_f64().unwrap())
+}
+
+#[test]
+fn a_busy_server_is_profiled_placed_and_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    if !may_record(directory.path()) {
+        return;
+    }
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: Some(15),
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    let url = endpoint.url("postgres");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (sorting, scanning) = (path("sorting.run"), path("scanning.run"));
+    let profile = |sql, run: &str| {
+        let _work = Work::start(&url, sql);
+        let output = rehearse(&[
+            "profile", "--target", &url, "--for", "2s", "-o", run, "--json",
+        ]);
+        if output.status.code() == Some(3) && std::env::var_os("REHEARSE_TEST_PERF").is_none() {
+            eprintln!("not tested: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+        is_valid(&view);
+        Some(view)
+    };
+    let sorts = "SELECT count(*) FROM (SELECT md5(i::text) AS t FROM generate_series(1, 30000) AS i ORDER BY 1) AS s";
+    let Some(view) = profile(sorts, &sorting) else {
+        return;
+    };
+    assert!(view["samples"].as_u64().unwrap() >= 5, "{view}");
+    assert!(
+        share(&view, "sort") + share(&view, "expression") + share(&view, "scan") > 30.0,
+        "{view}"
+    );
+    assert!(share(&view, "unplaced") < 50.0, "{view}");
+    let counted: u64 = view["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["samples"].as_u64().unwrap())
+        .sum();
+    assert_eq!(counted, view["samples"].as_u64().unwrap(), "phases add up");
+    let parses = "SELECT 1 WHERE 1 = 2";
+    profile(parses, &scanning).unwrap();
+
+    // The same from the run, and a part of it.
+    let text = succeeds(&["phases", &sorting]);
+    assert!(text.contains("by the kernel's count"), "{text}");
+    let none = succeeds(&["phases", &sorting, "--user", "nobody", "--json"]);
+    let none: Value = serde_json::from_str(&none).unwrap();
+    assert_eq!(none["samples"], 0);
+    assert!(none["others"].as_u64() >= view["samples"].as_u64());
+
+    let (svg, page) = (path("one.svg"), path("two.html"));
+    succeeds(&["flame", &sorting, "-o", &svg]);
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(
+        drawn.contains("<svg") && drawn.contains("PostgresMain"),
+        "{drawn}"
+    );
+    succeeds(&["flame", &sorting, &scanning, "-o", &page]);
+    let drawn = std::fs::read_to_string(&page).unwrap();
+    assert!(drawn.starts_with("<!DOCTYPE html>") && drawn.contains("PostgresMain"));
+    let folded = path("both.folded");
+    succeeds(&["flame", &sorting, &scanning, "-o", &folded]);
+    let lines = std::fs::read_to_string(&folded).unwrap();
+    for line in lines.lines() {
+        let numbers: Vec<&str> = line.rsplitn(3, ' ').collect();
+        assert!(
+            numbers.len() == 3 && numbers[..2].iter().all(|n| n.parse::<u64>().is_ok()),
+            "{line}"
+        );
+    }
+
+    let output = rehearse(&["flame", &sorting, "-o", &path("one.png")]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let output = rehearse(&["phases", &sorting, "--statement", "of mine"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+fn is_valid(view: &Value) {
+    let schema: Value = serde_json::from_str(&succeeds(&["schema", "phases"])).unwrap();
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    compiler.add_resource("phases.json", schema).unwrap();
+    let index = compiler.compile("phases.json", &mut schemas).unwrap();
+    schemas
+        .validate(view, index)
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Without perf there is a reason, and no run.
+#[test]
+fn without_perf_there_is_a_reason_and_nothing_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: None,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    let run = directory.path().join("none.run");
+    let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
+        .args(["profile", "--target", &endpoint.url("postgres"), "-o"])
+        .arg(&run)
+        .env("PATH", directory.path())
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{complaint}");
+    assert!(
+        complaint.contains("there is no program `perf`") && complaint.contains("linux-perf"),
+        "{complaint}"
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
