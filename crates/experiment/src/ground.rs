@@ -53,30 +53,23 @@ pub struct Sandboxed {
 }
 
 impl Sandboxed {
-    /// Takes a sandbox as it is now as the state that trials begin from. `settings` are those
-    /// that every trial has, the variant's besides. `is_kept`: it outlives this, and is left as it was.
+    /// Takes a sandbox as it is before the first trial as the state that trials begin from: only then is it
+    /// touched. `settings` are those that every trial has, the variant's besides. `is_kept`: it
+    /// outlives this, and is left as it was.
     ///
     /// # Errors
-    /// Where its data cannot be copied; where an earlier sweep was not ended there, and `goes_on` does
-    /// not say that this one is the same.
+    /// Where an earlier sweep was not ended there, and `goes_on` does not say that this one is the same.
     pub fn new(
-        mut sandbox: Sandbox,
+        sandbox: Sandbox,
         database: &str,
         settings: Vec<(String, String)>,
         is_kept: bool,
         goes_on: bool,
     ) -> Result<Self, ExperimentError> {
-        let is_there = sandbox.snapshots().iter().any(|name| name == BASE);
-        match (is_there, goes_on) {
-            (true, false) => {
-                return Err(ExperimentError::Usage(
-                    "this sandbox still has the snapshot of a sweep that did not end; end that one with --resume, or take the sandbox down and load it anew".to_owned(),
-                ));
-            }
-            (true, true) => {}
-            (false, _) => {
-                sandbox.snapshot(BASE)?;
-            }
+        if has_base(&sandbox) && !goes_on {
+            return Err(ExperimentError::Usage(
+                "this sandbox still has the snapshot of a sweep that did not end; end that one with --resume, or take the sandbox down and load it anew".to_owned(),
+            ));
         }
         Ok(Sandboxed {
             sandbox,
@@ -92,6 +85,10 @@ impl Sandboxed {
     }
 }
 
+fn has_base(sandbox: &Sandbox) -> bool {
+    sandbox.snapshots().iter().any(|name| name == BASE)
+}
+
 impl Ground for Sandboxed {
     fn check(&mut self, _: &[Variant]) -> Result<(), ExperimentError> {
         // A setting that the server does not know keeps it from starting, and says so.
@@ -99,6 +96,9 @@ impl Ground for Sandboxed {
     }
 
     fn ready(&mut self, variant: &Variant, restore: bool) -> Result<Target, ExperimentError> {
+        if !has_base(&self.sandbox) {
+            self.sandbox.snapshot(BASE)?;
+        }
         let mut settings = self.settings.clone();
         for setting in &variant.settings {
             settings.retain(|(name, _)| !name.eq_ignore_ascii_case(&setting.name));
@@ -127,7 +127,7 @@ impl Ground for Sandboxed {
     }
 
     fn leave(&mut self) -> Result<(), ExperimentError> {
-        if self.is_kept {
+        if self.is_kept && has_base(&self.sandbox) {
             self.sandbox.set(self.settings.clone())?;
             self.sandbox.stop(Stop::Immediate)?;
             self.sandbox.restore(BASE)?;

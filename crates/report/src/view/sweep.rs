@@ -239,8 +239,8 @@ impl SweepCurveView {
             (Some(knee), _) => {
                 let mut text = format!("The knee is at {}: beyond it a step brings", at(knee.level));
                 text.push_str(&format!(
-                    " less than {} of what it asks for, and responses take longer",
-                    percent(GROWTH_MIN, 1.0)
+                    " less than {:.0} % of what it asks for, and responses take longer",
+                    GROWTH_MIN * 100.0
                 ));
                 match (knee.lowest, knee.highest) {
                     (Some(low), Some(high)) if low == high => {
