@@ -8,8 +8,9 @@
 //! - [`RunProfile::collect`] for each run of two sides, then [`compare()`]: what became slower,
 //!   faster, or failed, and how sure that is;
 //! - [`targets::compare_targets`] and [`plan::compare_plans`]: what else is different between the
-//!   servers of two runs, and in how they carry a statement out.
-//! - [`phases`]: what the processor time of a profile was for.
+//!   servers of two runs, and in how they carry a statement out;
+//! - [`phases`]: what the processor time of a profile was for;
+//! - [`sweep`]: what an experiment with several levels of load says, and where its knee is.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -49,6 +50,7 @@ mod rows_change;
 mod series;
 mod slowest;
 mod summary;
+pub mod sweep;
 pub mod targets;
 mod timeline;
 mod tracked;
@@ -81,6 +83,7 @@ pub use judgement::{
 pub use landmarks::Landmarks;
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use profile::RunProfile;
+pub use random::SplitMix64;
 pub use remark::{BURST_SHARE, HEAVY_TAIL_SHARE, Remark, TREND_FACTOR, WARM_UP_FACTOR};
 pub use rows_change::{RowsChange, RowsComparison};
 pub use series::SAMPLES_MAX;

@@ -50,6 +50,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Profile(options) => commands::profile::run(&options),
         Command::Phases(options) => commands::phases::run(&options),
         Command::Flame(options) => commands::flame::run(&options),
+        Command::Sweep(options) => commands::sweep::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::Recover(options) => commands::recover::run(&options),
         Command::Sandbox(options) => commands::sandbox::run(options),

@@ -16,6 +16,7 @@ pub mod profiling;
 pub mod proxy;
 pub mod sending;
 pub mod slice;
+pub mod sweep;
 
 use asking::{AskingArgs, ExplainArgs};
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
@@ -28,6 +29,7 @@ use profiling::{Flame, Phases, Profile, ProfilingArgs};
 use proxy::CaptureProxy;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
+pub use sweep::Sweep;
 
 /// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
 /// got slower.
@@ -73,6 +75,8 @@ pub enum Command {
     Phases(Phases),
     /// Draw a profile, or the difference of two, as a flame graph.
     Flame(Flame),
+    /// Try the same load at many levels of clients, pace, protocol and settings, and find the knee.
+    Sweep(Box<Sweep>),
     /// Print the JSON schema of what a command prints with --json.
     Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.
@@ -456,6 +460,8 @@ pub enum SchemaOf {
     Compare,
     /// `phases --json`.
     Phases,
+    /// `sweep --json`.
+    Sweep,
 }
 
 impl SchemaOf {
@@ -471,6 +477,7 @@ impl SchemaOf {
             SchemaOf::DryRun => Described::DryRun,
             SchemaOf::Compare => Described::Compare,
             SchemaOf::Phases => Described::Phases,
+            SchemaOf::Sweep => Described::Sweep,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::breaker::Breaker;
 use crate::connect::{ConnectError, Dialer};
 use crate::connector::Connectors;
 use crate::course;
+use crate::feed::Feed;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::meter::Meter;
@@ -136,7 +137,11 @@ pub fn replay(
     clock: &Arc<dyn Clock>,
     observer: &mut dyn Observer,
 ) -> Result<RunInfo, ReplayError> {
-    let sessions_at_once = reader.info().sessions_at_once * options.scale.copies().max(1);
+    let feed = options.feed.as_ref();
+    let sessions_at_once = match feed {
+        None => reader.info().sessions_at_once * options.scale.copies().max(1),
+        Some(feed) => feed.clients().into(),
+    };
     let connections = options
         .connections_max
         .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
@@ -145,7 +150,11 @@ pub fn replay(
     }
     let target = &options.prepared(target);
     let dialer = Arc::new(Dialer::new(target)?);
-    let statements = course::statements(reader, &options.shape())?;
+    // Of a feed nobody knows: it is what was handed out in the end.
+    let statements = match feed {
+        None => course::statements(reader, &options.shape())?,
+        Some(_) => 0,
+    };
     let name = reader.path().display().to_string();
     let mut info = RunInfo {
         status: RunStatus::Complete,
@@ -200,7 +209,7 @@ pub fn replay(
             Speed::Times { .. } => LEAD_NS,
         };
     let patience_ns = i64::try_from(options.patience.as_nanos()).unwrap_or(i64::MAX);
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::of(feed.map_or(0, Feed::clients)));
     let incidents = Arc::new(Incidents::default());
     let connectors = Connectors::start(&dialer, &incidents, sessions_at_once, clock, start_ns);
     let worker_count = match options.connections_max {
@@ -367,6 +376,11 @@ pub fn replay(
     if stop.load(Ordering::Relaxed) {
         info.status = RunStatus::Stopped;
     }
+    let statements = match feed {
+        None => statements,
+        Some(_) => planned.statements,
+    };
+    info.workload.statements = statements;
     info.options.extend(planned.noted);
     incidents.fill(&mut info);
     if let Some(order) = &order {

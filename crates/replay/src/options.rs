@@ -7,6 +7,7 @@ use std::time::Duration;
 use clock::{Factor, Speed};
 
 use crate::course::{Scale, Shape};
+use crate::feed::Feed;
 use crate::guard;
 use crate::login::LoginMap;
 use crate::resume::Earlier;
@@ -63,6 +64,10 @@ pub struct Options {
     pub queue_statements_max: usize,
     /// How often the unfinished run is made safe from a kill.
     pub checkpoint: Duration,
+    /// What clients do, instead of the workload's events: the workload then only says which
+    /// statements there may be, and who logs in where. Copies, think times, idle times and the
+    /// order of commits are of no account then.
+    pub feed: Option<Feed>,
     /// The run that this goes on with.
     pub earlier: Option<Arc<Earlier>>,
     /// Which part of a workload this is of, by option; for the run's manifest.
@@ -93,6 +98,7 @@ impl Default for Options {
             spin_us: 0,
             queue_statements_max: 256,
             checkpoint: Duration::from_secs(10),
+            feed: None,
             earlier: None,
             part: BTreeMap::new(),
             workload_name: None,
@@ -172,6 +178,8 @@ impl Options {
         note("order", self.commit_order.then(|| "commit".to_owned()));
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
+        let clients = self.feed.as_ref().map(|feed| feed.clients().to_string());
+        note("clients", clients);
         note("read_only", self.read_only.then(|| "true".to_owned()));
         note("fetch_size", self.fetch_size.map(|rows| rows.to_string()));
         let remaps = self.remap_generated.then(|| "true".to_owned());

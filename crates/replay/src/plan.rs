@@ -31,7 +31,7 @@ use crate::worker::{Inbox, ToWorker};
 use target::Target;
 
 /// How far ahead of its time a statement is made ready.
-const AHEAD_NS: i64 = 1_000_000_000;
+pub(crate) const AHEAD_NS: i64 = 1_000_000_000;
 /// The first statements are made ready before time starts.
 pub(crate) const LEAD_NS: i64 = 100_000_000;
 /// Jobs are handed over in batches of at most this many.
@@ -39,7 +39,7 @@ const BATCH_JOBS_MAX: usize = 256;
 /// At full speed or in a closed loop, how many jobs may wait at the workers in all.
 const WAITING_JOBS_MAX: i64 = 50_000;
 /// At full speed, how long to wait before looking again whether there is room.
-const NAP: Duration = Duration::from_millis(2);
+pub(crate) const NAP: Duration = Duration::from_millis(2);
 
 /// What the planner works with.
 pub(crate) struct Planner<'a> {
@@ -75,7 +75,10 @@ impl Planner<'_> {
     /// Where the workload cannot be read.
     pub(crate) fn plan(self) -> Result<Planned, ArchiveError> {
         epoll::let_others_go_first();
-        let result = self.hand_out();
+        let result = match &self.options.feed {
+            None => self.hand_out(),
+            Some(feed) => Ok(self.hand_out_fed(feed)),
+        };
         for inbox in &self.inboxes {
             inbox.send(ToWorker::End);
         }
@@ -188,6 +191,10 @@ impl Planner<'_> {
         Ok(planned)
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Waits until all that was handed out is done; false after a stop.
     fn wait_until_done(&self, batches: &mut [Vec<Job>]) -> bool {
         self.send_all(batches);
@@ -240,7 +247,7 @@ impl Planner<'_> {
         }
     }
 
-    fn send_all(&self, batches: &mut [Vec<Job>]) {
+    pub(crate) fn send_all(&self, batches: &mut [Vec<Job>]) {
         for (worker, batch) in batches.iter_mut().enumerate() {
             self.send(worker, batch);
         }

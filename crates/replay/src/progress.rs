@@ -79,6 +79,8 @@ pub(crate) struct Counters {
     pub(crate) heard_ns: AtomicI64,
     /// Sessions whose connect was handed out and that have not ended.
     pub(crate) sessions_live: AtomicI64,
+    /// Of a feed, the same for each client.
+    pub(crate) of_clients: Vec<AtomicI64>,
     /// Jobs given to workers and not yet done, for a planner that need not keep time.
     pub(crate) waiting: AtomicI64,
     /// Statements whose time has come.
@@ -89,6 +91,24 @@ pub(crate) struct Counters {
 const HEARD_STEP_NS: i64 = 50_000_000;
 
 impl Counters {
+    /// With a place for each client of a feed.
+    pub(crate) fn of(clients: u32) -> Self {
+        Counters {
+            of_clients: (0..clients).map(|_| AtomicI64::new(0)).collect(),
+            ..Counters::default()
+        }
+    }
+
+    /// A job of this session is over.
+    #[inline]
+    pub(crate) fn over(&self, session: u64) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if !self.of_clients.is_empty() {
+            let client = (session % self.of_clients.len() as u64) as usize;
+            self.of_clients[client].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Something came from the target. Written seldom, so that workers need not share the line.
     #[inline]
     pub(crate) fn heard(&self, now_ns: i64) {

@@ -287,7 +287,7 @@ impl Worker {
             order.done(execution.session, execution.sequence);
         }
         let counters = &self.parts.counters;
-        counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        counters.over(execution.session);
         if execution.is_statement() {
             match execution.outcome {
                 Outcome::Done => &counters.done,

@@ -23,13 +23,13 @@ pub mod schema;
 mod text;
 mod view;
 
-pub use html::{compare_page, inspect_page, live_page};
+pub use html::{compare_page, inspect_page, live_page, sweep_page};
 pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
     TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
-    mask_text, pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text,
+    mask_text, pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -70,6 +70,10 @@ pub use view::run_summary::{
 pub use view::settings::SettingsView;
 pub use view::slice::{SliceReasonView, SliceView};
 pub use view::sources::{GapView, LeftOutView, OverlapView, SourceView, SourcesView};
+pub use view::sweep::{
+    SweepCurveView, SweepEstimateView, SweepKneeView, SweepNumbersView, SweepPointView,
+    SweepStepView, SweepTrialNameView, SweepTrialView, SweepVariantView, SweepView,
+};
 pub use view::targets::{
     DetailView, IndexView, InvalidIndexView, ObjectView, SettingSideView, SettingView, SizeView,
     TargetNoteView, TargetsView,

@@ -16,6 +16,7 @@ use crate::view::pcap::PcapView;
 use crate::view::phases::PhasesView;
 use crate::view::proxy::ProxyView;
 use crate::view::run_summary::RunSummaryView;
+use crate::view::sweep::SweepView;
 
 /// What of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +37,13 @@ pub enum Described {
     Compare,
     /// `rehearse phases --json`
     Phases,
+    /// `rehearse sweep --json`
+    Sweep,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 8] = [
+    pub const ALL: [Described; 9] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -49,6 +52,7 @@ impl Described {
         Described::DryRun,
         Described::Compare,
         Described::Phases,
+        Described::Sweep,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -62,6 +66,7 @@ impl Described {
             Described::DryRun => "dry-run",
             Described::Compare => "compare",
             Described::Phases => "phases",
+            Described::Sweep => "sweep",
         }
     }
 
@@ -76,6 +81,7 @@ impl Described {
             Described::DryRun => of::<DryRunView>(),
             Described::Compare => of::<CompareView>(),
             Described::Phases => of::<PhasesView>(),
+            Described::Sweep => of::<SweepView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -23,3 +23,4 @@ pub mod settings;
 pub mod slice;
 pub mod sources;
 pub mod summary;
+pub mod sweep;

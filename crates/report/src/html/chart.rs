@@ -3,6 +3,7 @@
 //! Colours are numbers here, and the page's style gives each its colour, light or dark, and lines
 //! their dashes: the style has a rule for `[fill="#000001"]` and so on (`templates/style.css`).
 
+pub(super) mod curves;
 pub(super) mod lines;
 
 use std::ops::Range;

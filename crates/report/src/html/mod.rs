@@ -15,3 +15,4 @@ mod data;
 mod frame;
 pub mod inspect_page;
 pub mod live_page;
+pub mod sweep_page;

@@ -21,6 +21,7 @@ pub mod settings_text;
 pub mod slice_text;
 mod sources_text;
 mod style;
+pub mod sweep_text;
 mod table;
 pub(crate) mod targets_text;
 

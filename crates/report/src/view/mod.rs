@@ -22,4 +22,5 @@ pub(crate) mod settings;
 pub(crate) mod slice;
 pub(crate) mod sources;
 pub(crate) mod sqlstate;
+pub(crate) mod sweep;
 pub(crate) mod targets;

@@ -12,6 +12,7 @@ mod made_up;
 #[path = "../../../analyse/tests/made_up/mod.rs"]
 mod made_up_runs;
 mod shop_runs;
+mod sweep;
 // The tests of the program open what it serves, and use more of it.
 #[allow(dead_code)]
 mod tab;

@@ -1,0 +1,250 @@
+//! What is varied.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clock::Speed;
+use serde::{Deserialize, Serialize};
+
+use crate::order::in_blocks;
+
+/// In which of the protocol's forms statements are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// As they were captured.
+    Captured,
+    /// A text with its values in it: a Query message.
+    Simple,
+    /// Parse, Bind and Execute each time, without a name.
+    Extended,
+    /// Prepared once a session by name; then Bind and Execute.
+    Prepared,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 4] = [Mode::Captured, Mode::Simple, Mode::Extended, Mode::Prepared];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Captured => "captured",
+            Mode::Simple => "simple",
+            Mode::Extended => "extended",
+            Mode::Prepared => "prepared",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| {
+            format!("'{text}' is no protocol mode; give captured, simple, extended or prepared")
+        })
+    }
+}
+
+/// When statements are due.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// A closed loop: when the client's previous one is done.
+    Closed,
+    /// An open loop of a script: so many transactions a second in all, at moments of chance.
+    Rate(f64),
+    /// An open loop of a workload: its captured times, so many times as fast.
+    Speed(#[serde(with = "as_text")] Speed),
+}
+
+mod as_text {
+    use super::*;
+    use serde::{Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(speed: &Speed, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(speed)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Speed, D::Error> {
+        String::deserialize(text)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pace::Closed => f.write_str("closed loop"),
+            Pace::Rate(per_s) => write!(f, "{per_s}/s"),
+            Pace::Speed(speed) => write!(f, "speed {speed}"),
+        }
+    }
+}
+
+/// A setting of the server's or of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value, as in `postgresql.conf`, without quotes around it.
+    pub value: String,
+}
+
+/// A level of the settings: several that are set together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called; empty where there is one level only, without settings.
+    pub name: String,
+    /// What is set.
+    pub settings: Vec<Setting>,
+}
+
+/// One combination of levels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// How many clients; `None`: as many as the workload has.
+    pub clients: Option<u32>,
+    /// When statements are due.
+    pub pace: Pace,
+    /// In which form they are sent.
+    pub mode: Mode,
+    /// Which of the design's variants, from 0.
+    pub variant: usize,
+}
+
+/// One trial of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Its place in the order, from 1.
+    pub number: u32,
+    /// Which repetition it belongs to, from 1.
+    pub block: u32,
+    /// What is done.
+    pub cell: Cell,
+}
+
+/// What is varied, and how often it is repeated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Design {
+    /// Levels of clients; empty: as many as the workload has.
+    pub clients: Vec<u32>,
+    /// Levels of pace; at least one.
+    pub paces: Vec<Pace>,
+    /// Levels of the protocol's mode; at least one.
+    pub modes: Vec<Mode>,
+    /// Levels of settings; at least one.
+    pub variants: Vec<Variant>,
+    /// How many trials each combination has.
+    pub repeat: u32,
+    /// What the order, and the values of scripts, are made of.
+    pub seed: u64,
+}
+
+impl Design {
+    /// Every combination of levels, in their order.
+    pub fn cells(&self) -> Vec<Cell> {
+        let clients: Vec<Option<u32>> = match self.clients.is_empty() {
+            true => vec![None],
+            false => self.clients.iter().copied().map(Some).collect(),
+        };
+        let mut cells = Vec::new();
+        for variant in 0..self.variants.len() {
+            for &mode in &self.modes {
+                for &pace in &self.paces {
+                    for &clients in &clients {
+                        cells.push(Cell {
+                            clients,
+                            pace,
+                            mode,
+                            variant,
+                        });
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// Every trial, in the order in which it is to be done.
+    pub fn trials(&self) -> Vec<Trial> {
+        let cells = self.cells();
+        let blocks = in_blocks(cells.len(), self.repeat, self.seed);
+        let of_blocks = (1..).zip(blocks);
+        let in_order = of_blocks.flat_map(|(block, places)| {
+            let cells = &cells;
+            places
+                .into_iter()
+                .map(move |place| (block, cells[place].clone()))
+        });
+        (1..)
+            .zip(in_order)
+            .map(|(number, (block, cell))| Trial {
+                number,
+                block,
+                cell,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn design() -> Design {
+        Design {
+            clients: vec![1, 4, 8],
+            paces: vec![
+                Pace::Closed,
+                Pace::Rate(250.0),
+                Pace::Speed("1.5".parse().unwrap()),
+            ],
+            modes: vec![Mode::Simple, Mode::Prepared],
+            variants: vec![Variant::default(), Variant::default()],
+            repeat: 3,
+            seed: 11,
+        }
+    }
+
+    #[test]
+    fn every_combination_comes_once_a_block() {
+        let design = design();
+        let cells = design.cells();
+        assert_eq!(cells.len(), 3 * 3 * 2 * 2);
+        let trials = design.trials();
+        assert_eq!(trials.len(), cells.len() * 3);
+        for block in 1..=3 {
+            let of_block: Vec<&Cell> = trials
+                .iter()
+                .filter(|trial| trial.block == block)
+                .map(|trial| &trial.cell)
+                .collect();
+            assert_eq!(of_block.len(), cells.len());
+            assert!(cells.iter().all(|cell| of_block.contains(&cell)));
+            assert_ne!(of_block, cells.iter().collect::<Vec<_>>());
+        }
+        let numbers: Vec<u32> = trials.iter().map(|trial| trial.number).collect();
+        assert_eq!(numbers, (1..=108).collect::<Vec<_>>());
+        assert_eq!(trials, design.trials());
+    }
+
+    #[test]
+    fn a_design_is_read_back_as_it_was_written() {
+        let text = serde_json::to_string(&design()).unwrap();
+        assert_eq!(serde_json::from_str::<Design>(&text).unwrap(), design());
+        assert!(text.contains(r#"{"speed":"1.5"}"#), "{text}");
+    }
+
+    #[test]
+    fn without_levels_of_clients_there_is_one() {
+        let none = Design {
+            clients: Vec::new(),
+            paces: vec![Pace::Closed],
+            ..design()
+        };
+        assert_eq!(none.cells().len(), 4);
+        assert!(none.cells().iter().all(|cell| cell.clients.is_none()));
+    }
+}

@@ -1,0 +1,404 @@
+//! What a sweep's journal comes to.
+
+use std::collections::BTreeMap;
+
+use analyse::sweep::{GROWTH_MIN, bend, estimates};
+use experiment::{Cell, Journal, Numbers, Pace, Record, Trial};
+use report::{
+    SweepCurveView, SweepEstimateView, SweepNumbersView, SweepPointView, SweepTrialNameView,
+    SweepTrialView, SweepVariantView, SweepView,
+};
+
+/// Below this share of clients that wait for the server, it is told that they were not kept busy.
+const BUSY_MIN: f64 = 0.8;
+/// Above this share of the machine, our own CPU time is told of.
+const OWN_CPU_NOTABLE: f64 = 0.2;
+
+/// Above this share of the machine, what others used is told of: a kernel's own work for both is less.
+const OTHERS_NOTABLE: f64 = 0.25;
+
+/// What the curves go over.
+#[derive(Clone, Copy, PartialEq)]
+enum Axis {
+    Clients,
+    Pace,
+    None,
+}
+
+/// The view of a journal; `why` is why trials were not done.
+pub fn view(journal: &Journal, why: Option<&str>) -> SweepView {
+    let manifest = journal.manifest();
+    let design = &manifest.design;
+    let records: Vec<&Record> = journal.records().collect();
+    let not_done: Vec<SweepTrialNameView> = design
+        .trials()
+        .iter()
+        .filter(|trial| !journal.has(trial))
+        .map(|trial| name(journal, trial))
+        .collect();
+    let axis = match (design.clients.len(), design.paces.len()) {
+        (2.., _) => Axis::Clients,
+        (_, 2..) => Axis::Pace,
+        _ => Axis::None,
+    };
+    let option = |name: &str| manifest.options.get(name).cloned().unwrap_or_default();
+    let statements_of_one = option("statements-of-one").parse().unwrap_or(1);
+    let shown = |name: &str| !["load-name", "place-name", "statements-of-one"].contains(&name);
+    let mut view = SweepView {
+        schema: "rehearse/sweep/1",
+        name: journal.path().display().to_string(),
+        load: option("load-name"),
+        place: option("place-name"),
+        started_wall_us: manifest.started_wall_us,
+        seed: design.seed,
+        repeat: design.repeat,
+        unit: if manifest.options.contains_key("script") {
+            "transactions"
+        } else {
+            "statements"
+        },
+        statements_of_one,
+        options: manifest
+            .options
+            .iter()
+            .filter(|(name, _)| shown(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        variants: design
+            .variants
+            .iter()
+            .map(|variant| SweepVariantView {
+                name: variant.name.clone(),
+                settings: variant
+                    .settings
+                    .iter()
+                    .map(|setting| (setting.name.clone(), setting.value.clone()))
+                    .collect(),
+            })
+            .collect(),
+        trials_planned: design.trials().len() as u64,
+        trials_done: records
+            .iter()
+            .filter(|record| record.numbers.is_some())
+            .count() as u64,
+        trials_failed: records
+            .iter()
+            .filter(|record| record.failed.is_some())
+            .count() as u64,
+        why_not_done: (!not_done.is_empty()).then(|| why.unwrap_or("it was not ended").to_owned()),
+        not_done,
+        axis: match (axis, design.paces.first()) {
+            (Axis::Clients, _) => Some("clients"),
+            (Axis::Pace, Some(Pace::Rate(_))) => Some("rate"),
+            (Axis::Pace, _) => Some("speed"),
+            (Axis::None, _) => None,
+        },
+        growth_min: GROWTH_MIN,
+        curves: curves(journal, &records, axis),
+        trials: records
+            .iter()
+            .map(|record| trial(journal, record))
+            .collect(),
+        notes: Vec::new(),
+    };
+    view.notes = notes(&view, &records);
+    view
+}
+
+fn name(journal: &Journal, trial: &Trial) -> SweepTrialNameView {
+    let cell = &trial.cell;
+    SweepTrialNameView {
+        number: trial.number,
+        block: trial.block,
+        clients: cell.clients,
+        pace: cell.pace.to_string(),
+        mode: cell.mode.name().to_owned(),
+        variant: variant(journal, cell),
+    }
+}
+
+fn variant(journal: &Journal, cell: &Cell) -> String {
+    let variants = &journal.manifest().design.variants;
+    variants
+        .get(cell.variant)
+        .map_or_else(String::new, |one| one.name.clone())
+}
+
+/// The level of a cell on the axis.
+fn level(cell: &Cell, axis: Axis) -> f64 {
+    match (axis, cell.pace) {
+        (Axis::Clients, _) => cell.clients.unwrap_or(0).into(),
+        (Axis::Pace, Pace::Rate(rate)) => rate,
+        (Axis::Pace, Pace::Speed(speed)) => speed.to_string().parse().unwrap_or(0.0),
+        _ => 0.0,
+    }
+}
+
+fn curves(journal: &Journal, records: &[&Record], axis: Axis) -> Vec<SweepCurveView> {
+    let design = &journal.manifest().design;
+    let several = (
+        design.variants.len() > 1,
+        design.modes.len() > 1,
+        design.paces.len() > 1 && axis != Axis::Pace,
+        design.clients.len() > 1 && axis != Axis::Clients,
+    );
+    let mut curves: Vec<(Cell, SweepCurveView)> = Vec::new();
+    for cell in design.cells() {
+        // What a curve has in common.
+        let mut common = cell.clone();
+        match axis {
+            Axis::Clients => common.clients = None,
+            Axis::Pace => common.pace = Pace::Closed,
+            Axis::None => {}
+        }
+        if curves.iter().any(|(other, _)| *other == common) {
+            continue;
+        }
+        let of_curve = |other: &Cell| match axis {
+            Axis::Clients => {
+                Cell {
+                    clients: None,
+                    ..other.clone()
+                } == common
+            }
+            Axis::Pace => {
+                Cell {
+                    pace: Pace::Closed,
+                    ..other.clone()
+                } == common
+            }
+            Axis::None => *other == common,
+        };
+        let variant = variant(journal, &cell);
+        let mut parts = Vec::new();
+        if several.0 {
+            parts.push(variant.clone());
+        }
+        if several.1 {
+            parts.push(cell.mode.name().to_owned());
+        }
+        if several.2 {
+            parts.push(cell.pace.to_string());
+        }
+        if let (true, Some(clients)) = (several.3, cell.clients) {
+            parts.push(format!("{clients} clients"));
+        }
+        let mut levels: BTreeMap<u64, Vec<&Numbers>> = BTreeMap::new();
+        for record in records {
+            if let (true, Some(numbers)) = (of_curve(&record.trial.cell), &record.numbers) {
+                // Positive numbers have the order of their bits.
+                let level = level(&record.trial.cell, axis).to_bits();
+                levels.entry(level).or_default().push(numbers);
+            }
+        }
+        let levels: Vec<(f64, Vec<&Numbers>)> = levels
+            .into_iter()
+            .map(|(bits, all)| (f64::from_bits(bits), all))
+            .collect();
+        let mut curve = SweepCurveView {
+            name: parts.join(", "),
+            mode: cell.mode.name().to_owned(),
+            variant,
+            clients: cell.clients.filter(|_| axis != Axis::Clients),
+            pace: (axis != Axis::Pace).then(|| cell.pace.to_string()),
+            points: points(&levels),
+            steps: Vec::new(),
+            knee: None,
+            no_knee: None,
+            peak: None,
+            falls_to: None,
+        };
+        if axis != Axis::None {
+            let of = |all: &[&Numbers], get: &dyn Fn(&Numbers) -> Option<f64>| -> Vec<f64> {
+                all.iter().filter_map(|numbers| get(numbers)).collect()
+            };
+            let given: Vec<(f64, Vec<f64>, Vec<f64>)> = levels
+                .iter()
+                .map(|(level, all)| {
+                    let per_s = of(all, &|numbers| Some(numbers.per_s));
+                    let mean_us = of(all, &|numbers| Some(numbers.response?.mean_us));
+                    (*level, per_s, mean_us)
+                })
+                .collect();
+            curve.bends(&bend(&given));
+        }
+        curves.push((common, curve));
+    }
+    curves.into_iter().map(|(_, curve)| curve).collect()
+}
+
+fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPointView> {
+    let estimated = |get: &dyn Fn(&Numbers) -> Option<f64>| -> Vec<Option<SweepEstimateView>> {
+        let values: Vec<Vec<f64>> = levels
+            .iter()
+            .map(|(_, all)| all.iter().filter_map(|numbers| get(numbers)).collect())
+            .collect();
+        estimates(&values)
+            .into_iter()
+            .map(|one| one.map(SweepEstimateView::from))
+            .collect()
+    };
+    let per_s = estimated(&|numbers| Some(numbers.per_s));
+    let mean_us = estimated(&|numbers| Some(numbers.response?.mean_us));
+    let p50_us = estimated(&|numbers| Some(numbers.response?.p50_us));
+    let p99_us = estimated(&|numbers| Some(numbers.response?.p99_us));
+    let server_cpu_us = estimated(&|numbers| numbers.server_cpu_us);
+    let client_cpu_us = estimated(&|numbers| numbers.client_cpu_us);
+    let point = |(place, (level, all)): (usize, &(f64, Vec<&Numbers>))| {
+        let mean = |values: Vec<f64>| {
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let counted: Vec<_> = all.iter().filter_map(|numbers| numbers.counted).collect();
+        let tracked = counted.iter().filter(|one| one.plans.is_some());
+        let plan_ms: f64 = tracked.clone().filter_map(|one| one.plan_ms).sum();
+        let exec_ms: f64 = tracked.clone().map(|one| one.exec_ms).sum();
+        let plans: Vec<u64> = tracked.filter_map(|one| one.plans).collect();
+        SweepPointView {
+            level: *level,
+            trials: all.len() as u64,
+            per_s: per_s[place],
+            mean_us: mean_us[place],
+            p50_us: p50_us[place],
+            p99_us: p99_us[place],
+            server_cpu_us: server_cpu_us[place],
+            client_cpu_us: client_cpu_us[place],
+            machine_busy: mean(
+                all.iter()
+                    .filter_map(|numbers| numbers.machine_busy)
+                    .collect(),
+            ),
+            busy: mean(all.iter().map(|numbers| numbers.busy).collect()).unwrap_or(0.0),
+            failed: all.iter().flat_map(|numbers| numbers.failed.values()).sum(),
+            calls: (!counted.is_empty()).then(|| counted.iter().map(|one| one.calls).sum()),
+            plans: (!plans.is_empty()).then(|| plans.iter().sum()),
+            plan_share: (!plans.is_empty() && plan_ms + exec_ms > 0.0)
+                .then(|| plan_ms / (plan_ms + exec_ms)),
+        }
+    };
+    levels.iter().enumerate().map(point).collect()
+}
+
+fn trial(journal: &Journal, record: &Record) -> SweepTrialView {
+    SweepTrialView {
+        name: name(journal, &record.trial),
+        started_wall_us: record.started_wall_us,
+        took_s: record.took_s,
+        failed: record.failed.clone(),
+        numbers: record.numbers.as_ref().map(numbers),
+    }
+}
+
+/// What was measured in a trial.
+pub fn numbers(numbers: &Numbers) -> SweepNumbersView {
+    let (response, counted) = (numbers.response, numbers.counted);
+    SweepNumbersView {
+        window_s: numbers.window_s,
+        statements: numbers.statements,
+        done: numbers.transactions,
+        failed: numbers.failed.clone(),
+        skipped: numbers.skipped.clone(),
+        per_s: numbers.per_s,
+        each_second: numbers.each_second.clone(),
+        mean_us: response.map(|times| times.mean_us),
+        p50_us: response.map(|times| times.p50_us),
+        p95_us: response.map(|times| times.p95_us),
+        p99_us: response.map(|times| times.p99_us),
+        max_us: response.map(|times| times.max_us),
+        busy: numbers.busy,
+        tool_lag_p99_us: numbers.tool_lag_p99_us,
+        client_cpu_us: numbers.client_cpu_us,
+        server_cpu_us: numbers.server_cpu_us,
+        machine_busy: numbers.machine_busy,
+        calls: counted.map(|counted| counted.calls),
+        plans: counted.and_then(|counted| counted.plans),
+        plan_ms: counted.and_then(|counted| counted.plan_ms),
+        exec_ms: counted.map(|counted| counted.exec_ms),
+        missing: numbers.missing.clone(),
+        connections_failed: numbers.connections_failed,
+    }
+}
+
+/// What has to be known to read the curves.
+fn notes(view: &SweepView, records: &[&Record]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let all = || {
+        records
+            .iter()
+            .filter_map(|record| Some((&record.trial.cell, record.numbers.as_ref()?)))
+    };
+    let cores = view
+        .options
+        .get("cores")
+        .and_then(|text| text.parse::<f64>().ok());
+    let own = |numbers: &Numbers| {
+        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
+        let used_s = numbers.client_cpu_us? * statements as f64 / 1e6;
+        Some(used_s / numbers.window_s / cores?)
+    };
+    let most = all()
+        .filter_map(|(_, numbers)| own(numbers))
+        .fold(0.0, f64::max);
+    let is_here = all().any(|(_, numbers)| numbers.server_cpu_us.is_some());
+    if most > OWN_CPU_NOTABLE {
+        let beside = match is_here {
+            true => {
+                "the server has the rest, so the knee is that of both together; a machine of its own for this program moves it"
+            }
+            false => "give it more cores, or a larger machine, where that is much",
+        };
+        notes.push(format!(
+            "Up to {:.0} % of this machine's CPU time was our own: {beside}.",
+            most * 100.0
+        ));
+    }
+    let others = |numbers: &Numbers| {
+        let statements = numbers.statements + numbers.failed.values().sum::<u64>();
+        let ours_us = numbers.client_cpu_us? + numbers.server_cpu_us?;
+        let ours = ours_us * statements as f64 / 1e6 / numbers.window_s / cores?;
+        Some(numbers.machine_busy? - ours)
+    };
+    let most = all()
+        .filter_map(|(_, numbers)| others(numbers))
+        .fold(0.0, f64::max);
+    if most > OTHERS_NOTABLE {
+        notes.push(format!(
+            "Up to {:.0} % of this machine's CPU time was neither the server's nor ours: others worked on it, and in a noisy hour curves are noise. Repeat it when it is quiet.",
+            most * 100.0
+        ));
+    }
+    let idle = all().filter(|(cell, numbers)| {
+        cell.pace == Pace::Closed
+            && cell
+                .clients
+                .is_some_and(|clients| numbers.busy < BUSY_MIN * f64::from(clients))
+    });
+    let idle = idle.count();
+    if idle > 0 {
+        notes.push(format!(
+            "In {idle} of {} trials less than {:.0} % of the clients were waiting for the server at a time (`busy`): what kept them is this program, or opening connections.",
+            all().count(),
+            BUSY_MIN * 100.0
+        ));
+    }
+    let failed: u64 = all().flat_map(|(_, numbers)| numbers.failed.values()).sum();
+    if failed > 0 {
+        let statements: u64 = all().map(|(_, numbers)| numbers.statements).sum();
+        notes.push(format!(
+            "{failed} statements failed, and {statements} were done: throughput is of the latter."
+        ));
+    }
+    let mut missing: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (what, why) in all().flat_map(|(_, numbers)| &numbers.missing) {
+        *missing.entry((what, why)).or_default() += 1;
+    }
+    for ((what, why), count) in missing {
+        let what = match what {
+            "plans" => "Plans and calls are",
+            "server_cpu" => "The server's CPU time is",
+            "client_cpu" => "Our own CPU time is",
+            other => other,
+        };
+        notes.push(format!("{what} not known of {count} trials: {why}."));
+    }
+    notes
+}

@@ -1,0 +1,323 @@
+//! Sweeps through the command line: a real one, killed half-way and gone on with, and what is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A test that waits for longer fails; nothing is said of how long anything takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(arguments);
+    for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn rehearse(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn trials(sweep: &Path) -> BTreeMap<String, String> {
+    let files = std::fs::read_dir(sweep.join("trials"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    files
+        .filter(|file| file.path().extension().is_some_and(|one| one == "json"))
+        .map(|file| {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            (file.file_name().into_string().unwrap(), text)
+        })
+        .collect()
+}
+
+/// Any major version that the tests have; the machine's own where there is one.
+fn major() -> String {
+    let places = sandbox::Places::from_environment().unwrap();
+    let wanted = sandbox::Wanted {
+        major: None,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    found.major.to_string()
+}
+
+#[test]
+fn a_sweep_that_was_killed_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let sweep = directory.path().join("a.sweep");
+    let name = sweep.display().to_string();
+    let major = major();
+    let given = [
+        "sweep",
+        "--script",
+        "simple-update",
+        "--server",
+        &major,
+        "--clients",
+        "1,2",
+        "--mode",
+        "simple,prepared",
+        "--set",
+        "synchronous_commit=off",
+        "--repeat",
+        "2",
+        "--time",
+        "700ms",
+        "--warm-up",
+        "200ms",
+        "-o",
+        &name,
+    ];
+    let mut child = command(&given)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while trials(&sweep).len() < 3 {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it is over before it was killed"
+        );
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = trials(&sweep);
+    assert!(before.len() < 8);
+
+    // Other options are another sweep.
+    let other: Vec<&str> = given
+        .iter()
+        .map(|one| if *one == "700ms" { "1s" } else { one })
+        .collect();
+    let refused = rehearse(&[&other[..], &["--resume"]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("was begun with other options (--time)"),
+        "{said}"
+    );
+
+    let done = rehearse(&[&given[..], &["--resume", "--json"]].concat());
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let after = trials(&sweep);
+    assert_eq!(after.len(), 8);
+    for (file, text) in &before {
+        assert_eq!(&after[file], text, "{file} was done again");
+    }
+    let view: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let schema: Value = serde_json::from_slice(&rehearse(&["schema", "sweep"]).stdout).unwrap();
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    compiler.add_resource("sweep.json", schema).unwrap();
+    let compiled = compiler.compile("sweep.json", &mut schemas).unwrap();
+    if let Err(error) = schemas.validate(&view, compiled) {
+        panic!("{error:#}");
+    }
+
+    assert_eq!(
+        (&view["trials_done"], &view["trials_planned"]),
+        (&8.into(), &8.into())
+    );
+    assert_eq!(view["not_done"].as_array().unwrap().len(), 0);
+    assert_eq!(view["unit"], "transactions");
+    let curves = view["curves"].as_array().unwrap();
+    let names: Vec<&str> = curves
+        .iter()
+        .map(|curve| curve["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["simple", "prepared"]);
+    for curve in curves {
+        let points = curve["points"].as_array().unwrap();
+        assert_eq!(points.len(), 2);
+        for point in points {
+            assert_eq!(point["trials"], 2);
+            assert_eq!(point["failed"], 0);
+            assert!(point["per_s"]["centre"].as_f64().unwrap() > 0.0);
+            assert!(
+                point["per_s"]["low"].as_f64().unwrap()
+                    <= point["per_s"]["centre"].as_f64().unwrap()
+            );
+            assert!(
+                point["server_cpu_us"]["centre"].as_f64().unwrap() > 0.0,
+                "{point}"
+            );
+            assert!(
+                point["client_cpu_us"]["centre"].as_f64().unwrap() > 0.0,
+                "{point}"
+            );
+        }
+    }
+    for trial in view["trials"].as_array().unwrap() {
+        let numbers = &trial["numbers"];
+        // Five statements a transaction, but for those that the window cuts.
+        let (statements, done) = (
+            numbers["statements"].as_u64().unwrap(),
+            numbers["done"].as_u64().unwrap(),
+        );
+        assert!(done > 0 && statements.abs_diff(5 * done) <= 10, "{numbers}");
+        let clients = trial["clients"].as_f64().unwrap();
+        assert!(
+            numbers["busy"].as_f64().unwrap() <= clients + 0.01,
+            "{numbers}"
+        );
+        let seconds: u64 = numbers["each_second"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_u64)
+            .sum();
+        assert_eq!(seconds, done);
+    }
+    // The order is another one in each repetition, and kept.
+    let manifest: Value =
+        serde_json::from_str(&std::fs::read_to_string(sweep.join("manifest.json")).unwrap())
+            .unwrap();
+    assert_eq!(manifest["design"]["seed"], view["seed"]);
+
+    // Shown again, without a server.
+    let shown = rehearse(&["sweep", &name]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        text.contains("8 of 8 trials, 2 of each combination"),
+        "{text}"
+    );
+    let page = std::fs::read_to_string(sweep.join("report.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Throughput"));
+}
+
+#[test]
+fn a_workload_is_dealt_to_clients_within_its_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let log: String = (0..40)
+        .map(|line| {
+            let session = 100 + line % 4;
+            format!(
+                "2026-03-01 09:00:{:02}.000 UTC [{session}] LOG:  statement: SELECT {line}\n",
+                line
+            )
+        })
+        .collect();
+    std::fs::write(at("a.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("a.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("a.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let (output, workload, major) = (at("b.sweep"), at("a.workload"), major());
+    let given = [
+        "sweep",
+        &workload,
+        "--server",
+        &major,
+        "--load",
+        "true",
+        "--user",
+        "postgres",
+        "--database",
+        "postgres",
+        "--clients",
+        "3",
+        "--set",
+        "work_mem=1MB,2MB",
+        "--repeat",
+        "2",
+        "--time",
+        "300ms",
+        "--warm-up",
+        "100ms",
+        "-o",
+        &output,
+        "--json",
+    ];
+    // Time for the first trial only.
+    let swept = rehearse(&[&given[..], &["--within", "1ms"]].concat());
+    assert_eq!(swept.status.code(), Some(0), "{swept:?}");
+    let view: Value = serde_json::from_slice(&swept.stdout).unwrap();
+    assert_eq!(view["trials_done"], 1);
+    assert_eq!(view["not_done"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        view["why_not_done"],
+        "the time that it was given (--within) was over"
+    );
+    let numbers = &view["trials"][0]["numbers"];
+    // More than the workload has: it begins again.
+    assert!(numbers["statements"].as_u64().unwrap() > 40, "{numbers}");
+    assert_eq!(numbers["skipped"], serde_json::json!({}));
+    let missing = numbers["missing"]["plans"].as_str().unwrap();
+    assert!(missing.contains("pg_stat_statements"), "{missing}");
+}
+
+#[test]
+fn what_makes_no_sense_is_said_in_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("a.sweep").display().to_string();
+    let refused = |arguments: &[&str], sentence: &str| {
+        let given = [&["sweep", "-o", &output], arguments].concat();
+        let said = rehearse(&given);
+        assert_eq!(said.status.code(), Some(2), "{said:?}");
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(text.contains(sentence), "{text}");
+    };
+    refused(&[], "nothing says what clients do");
+    refused(&["--script", "select-only"], "nothing says where");
+    refused(
+        &[
+            "--script",
+            "select-only",
+            "--mode",
+            "captured",
+            "--server",
+            "17",
+        ],
+        "a script was not captured",
+    );
+    refused(
+        &[
+            "--script",
+            "select-only",
+            "--clients",
+            "1,1",
+            "--server",
+            "17",
+        ],
+        "a level is named twice",
+    );
+    refused(
+        &["--script", "select", "--server", "17"],
+        "is no built-in script",
+    );
+    refused(
+        &[
+            "--script",
+            "select-only",
+            "--set",
+            "work_mem",
+            "--server",
+            "17",
+        ],
+        "is no setting",
+    );
+    refused(
+        &["x.workload", "--rate", "5", "--server", "17"],
+        "--rate is for scripts",
+    );
+    refused(&["x.workload", "--server", "17"], "--load");
+}

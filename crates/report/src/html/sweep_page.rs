@@ -1,0 +1,334 @@
+//! A sweep as a page: the knees on top, curves with their intervals, the numbers, and every trial.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+
+use super::chart::curves::{Curve, Point, curves};
+use super::frame::Frame;
+use crate::text::amount::{count, duration, percent, rate};
+use crate::text::line::one_line;
+use crate::text::sweep_text::{cells, heads, trial_text};
+use crate::view::sweep::{
+    SweepCurveView, SweepEstimateView, SweepPointView, SweepView, level_number,
+};
+
+/// Curves that have a colour of their own; further ones are in the tables.
+const CURVES_MAX: usize = 8;
+/// Colours of curves begin behind this number of the style.
+const FIRST_COLOUR: u8 = 0x20;
+/// Trials that are listed.
+const TRIALS_MAX: usize = 500;
+
+struct Chart {
+    title: &'static str,
+    note: &'static str,
+    spoken: String,
+    svg: String,
+}
+
+/// A curve's section.
+struct Section {
+    name: String,
+    /// Its class in the style; none where it is not drawn.
+    class: String,
+    sentence: String,
+    found: bool,
+    rows: Vec<Vec<String>>,
+}
+
+struct TrialRow {
+    number: u32,
+    block: u32,
+    when: String,
+    what: String,
+    /// Why there are no numbers.
+    failed: String,
+    cells: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "sweep.html")]
+struct Page<'a> {
+    frame: Frame,
+    view: &'a SweepView,
+    title: String,
+    facts: Vec<(&'static str, String)>,
+    axis: &'static str,
+    charts: Vec<Chart>,
+    undrawn: usize,
+    heads: Vec<&'static str>,
+    sections: Vec<Section>,
+    trials: Vec<TrialRow>,
+    trials_more: usize,
+    not_done: Vec<String>,
+    options: Vec<(String, String)>,
+    started: String,
+}
+
+/// The sweep as a page: a whole HTML file.
+pub fn render_html(view: &SweepView) -> String {
+    let trials = view
+        .trials
+        .iter()
+        .take(TRIALS_MAX)
+        .map(|trial| trial_row(view, trial));
+    let page = Page {
+        frame: Frame::new(Vec::new()),
+        view,
+        title: one_line(&view.load, 120),
+        facts: facts(view),
+        axis: match view.axis {
+            Some("rate") => "transactions a second that were asked for",
+            Some("speed") => "speed",
+            _ => "clients",
+        },
+        charts: charts(view),
+        undrawn: view.curves.len().saturating_sub(CURVES_MAX),
+        heads: heads(view),
+        sections: sections(view),
+        trials: trials.collect(),
+        trials_more: view.trials.len().saturating_sub(TRIALS_MAX),
+        not_done: view.not_done.iter().map(trial_text).collect(),
+        options: view
+            .options
+            .iter()
+            .map(|(name, value)| (name.clone(), one_line(value, 300)))
+            .collect(),
+        started: clock::utc_text(view.started_wall_us),
+    };
+    page.render().expect("rendering into a text does not fail")
+}
+
+fn facts(view: &SweepView) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let best = view
+        .curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .filter_map(|point| point.per_s)
+        .map(|estimate| estimate.centre)
+        .fold(0.0, f64::max);
+    let most = match view.unit {
+        "transactions" => "the most transactions a second",
+        _ => "the most statements a second",
+    };
+    facts.push((most, rate(best)));
+    facts.push((
+        "trials done",
+        format!(
+            "{} of {}",
+            count(view.trials_done),
+            count(view.trials_planned)
+        ),
+    ));
+    facts.push(("trials of each combination", count(view.repeat.into())));
+    let failed: u64 = view
+        .curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .map(|point| point.failed)
+        .sum();
+    facts.push(("failed statements", count(failed)));
+    facts.push(("seed of the order", view.seed.to_string()));
+    facts
+}
+
+/// The class of the style that has the colour of a curve; neighbours differ most. As in `sweep.css`.
+fn class(place: usize) -> String {
+    match place < CURVES_MAX {
+        true => format!("c{}", [1, 4, 3, 2, 5, 6, 7, 8][place]),
+        false => String::new(),
+    }
+}
+
+fn sections(view: &SweepView) -> Vec<Section> {
+    let axis = view.axis.unwrap_or("clients");
+    let of = |(place, curve): (usize, &SweepCurveView)| Section {
+        name: match curve.name.as_str() {
+            "" => "All trials".to_owned(),
+            name => one_line(name, 200),
+        },
+        class: class(place),
+        sentence: curve.sentence(axis).unwrap_or_default(),
+        found: curve.knee.is_some(),
+        rows: curve
+            .points
+            .iter()
+            .map(|point| cells(view, curve, point))
+            .collect(),
+    };
+    view.curves.iter().enumerate().map(of).collect()
+}
+
+type Get = fn(&SweepPointView) -> Option<SweepEstimateView>;
+type Written = fn(f64) -> String;
+
+fn charts(view: &SweepView) -> Vec<Chart> {
+    let Some(axis) = view.axis else {
+        return Vec::new();
+    };
+    let wanted: [(&str, &str, Get, bool, Written); 5] = [
+        (
+            "Throughput",
+            "a second, with 95 % intervals; a ring is a knee",
+            |point| point.per_s,
+            false,
+            rate,
+        ),
+        (
+            "Response time, p50",
+            "in ratios, with 95 % intervals",
+            |point| point.p50_us,
+            true,
+            duration,
+        ),
+        (
+            "Response time, p99",
+            "in ratios, with 95 % intervals",
+            |point| point.p99_us,
+            true,
+            duration,
+        ),
+        (
+            "The server's CPU time for a statement",
+            "of all its processes",
+            |point| point.server_cpu_us,
+            false,
+            duration,
+        ),
+        (
+            "Our own CPU time for a statement",
+            "what measuring costs",
+            |point| point.client_cpu_us,
+            false,
+            duration,
+        ),
+    ];
+    let chart = |(title, note, get, logarithmic, written): (
+        &'static str,
+        &'static str,
+        Get,
+        bool,
+        Written,
+    )| {
+        let drawn: Vec<Curve> = (1u8..)
+            .zip(view.curves.iter().take(CURVES_MAX))
+            .map(|(number, curve)| Curve {
+                colour: FIRST_COLOUR + number,
+                points: points(curve, get, title == "Throughput"),
+            })
+            .collect();
+        let any = drawn.iter().any(|curve| !curve.points.is_empty());
+        any.then(|| Chart {
+            title,
+            note,
+            spoken: spoken(view, axis, get, written),
+            svg: curves(&drawn, logarithmic, &level_number, &written),
+        })
+    };
+    wanted.into_iter().filter_map(chart).collect()
+}
+
+fn points(curve: &SweepCurveView, get: Get, with_knee: bool) -> Vec<Point> {
+    let of = |point: &SweepPointView| {
+        let estimate = get(point)?;
+        Some(Point {
+            level: point.level,
+            value: estimate.centre,
+            interval: estimate.low.zip(estimate.high),
+            is_knee: with_knee && curve.knee.is_some_and(|knee| knee.level == point.level),
+        })
+    };
+    curve.points.iter().filter_map(of).collect()
+}
+
+/// What a chart says, for those who do not see it.
+fn spoken(view: &SweepView, axis: &str, get: Get, written: Written) -> String {
+    let ends = |curve: &SweepCurveView| {
+        let known: Vec<(f64, f64)> = curve
+            .points
+            .iter()
+            .filter_map(|point| Some((point.level, get(point)?.centre)))
+            .collect();
+        let (first, last) = (known.first()?, known.last()?);
+        Some(format!(
+            "{} from {} at {} to {} at {}",
+            curve.name,
+            written(first.1),
+            crate::view::sweep::level_text(axis, first.0),
+            written(last.1),
+            crate::view::sweep::level_text(axis, last.0)
+        ))
+    };
+    let all: Vec<String> = view
+        .curves
+        .iter()
+        .take(CURVES_MAX)
+        .filter_map(ends)
+        .collect();
+    all.join("; ")
+}
+
+fn trial_row(view: &SweepView, trial: &crate::SweepTrialView) -> TrialRow {
+    let after_us = trial.started_wall_us - view.started_wall_us;
+    let mut row = TrialRow {
+        number: trial.name.number,
+        block: trial.name.block,
+        when: clock::duration_text(after_us.max(0).saturating_mul(1_000)),
+        what: trial_text(&trial.name),
+        failed: trial
+            .failed
+            .as_deref()
+            .map_or_else(String::new, |why| one_line(why, 300)),
+        cells: Vec::new(),
+    };
+    if let Some(numbers) = &trial.numbers {
+        let dash = || "–".to_owned();
+        let time = |us: Option<f64>| us.map_or_else(dash, duration);
+        row.cells = vec![
+            rate(numbers.per_s),
+            time(numbers.p50_us),
+            time(numbers.p99_us),
+            time(numbers.max_us),
+            time(numbers.server_cpu_us),
+            time(numbers.client_cpu_us),
+            numbers
+                .machine_busy
+                .map_or_else(dash, |share| percent(share, 1.0)),
+            format!("{:.1}", numbers.busy),
+            count(numbers.failed.values().sum()),
+        ];
+    }
+    row
+}
+
+/// What a page says of a level of settings.
+impl Page<'_> {
+    fn settings(&self) -> Vec<(String, String)> {
+        let text = |settings: &BTreeMap<String, String>| {
+            let pairs: Vec<String> = settings
+                .iter()
+                .map(|(name, value)| format!("{name} = {value}"))
+                .collect();
+            match pairs.is_empty() {
+                true => "nothing".to_owned(),
+                false => pairs.join("; "),
+            }
+        };
+        let named = self
+            .view
+            .variants
+            .iter()
+            .filter(|one| !one.name.is_empty() || !one.settings.is_empty());
+        named
+            .map(|one| {
+                let name = match one.name.as_str() {
+                    "" => "every trial".to_owned(),
+                    name => name.to_owned(),
+                };
+                (name, text(&one.settings))
+            })
+            .collect()
+    }
+}
