@@ -319,5 +319,25 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         &["x.workload", "--rate", "5", "--server", "17"],
         "--rate is for scripts",
     );
-    refused(&["x.workload", "--server", "17"], "--load");
+    // What is refused leaves nothing behind.
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let log = "2026-03-01 09:00:00.000 UTC [1] LOG:  statement: INSERT INTO t VALUES (1)\n";
+    std::fs::write(at("a.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("a.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("a.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let target = "postgres://nobody@127.0.0.1:1/nothing";
+    refused(
+        &[&at("a.workload"), "--target", target],
+        "nothing says how the target's data are restored",
+    );
+    refused(&[&at("a.workload"), "--server", "17"], "--load");
+    assert!(!Path::new(&output).exists());
 }

@@ -64,8 +64,11 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         )));
     }
 
+    let restore = place::restores(options, writes(options)?)?;
     let base = base(options);
     let mut place = place::make(options, &design, &base, known)?;
+    // What is refused leaves nothing behind.
+    place.ground.check(&design.variants)?;
     let described = described(options, &place)?;
     let manifest = Manifest::new(design, described, place.settings.clone(), clock.wall_us());
     let mut journal = match kept {
@@ -73,7 +76,6 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         None => Journal::create(output, manifest)?,
     };
     let load = load(options, &journal, &place, base)?;
-    let restore = place::restores(options, load.writes())?;
     tell_plan(&journal, &load, restore);
     let experiment = Experiment {
         load,
@@ -100,6 +102,15 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         &stop,
     )?;
     show(&journal, ended.why, options, page)
+}
+
+/// Whether the load changes what is on the server.
+fn writes(options: &Sweep) -> Result<bool, Failure> {
+    match (options.script, &options.workload) {
+        (Some(script), _) => Ok(script.writes()),
+        (None, Some(path)) => Ok(keys::open(path)?.info().writes > 0),
+        (None, None) => Ok(false),
+    }
 }
 
 fn is_sweep(path: &Path) -> bool {

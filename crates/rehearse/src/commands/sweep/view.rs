@@ -17,6 +17,9 @@ const OWN_CPU_NOTABLE: f64 = 0.2;
 /// Above this share of the machine, what others used is told of: a kernel's own work for both is less.
 const OTHERS_NOTABLE: f64 = 0.25;
 
+/// Below this share of the rate that is asked for, it is told that the rest piles up.
+const KEEPS_UP: f64 = 0.9;
+
 /// What the curves go over.
 #[derive(Clone, Copy, PartialEq)]
 enum Axis {
@@ -379,6 +382,25 @@ fn notes(view: &SweepView, records: &[&Record]) -> Vec<String> {
             all().count(),
             BUSY_MIN * 100.0
         ));
+    }
+    if view.axis == Some("rate") {
+        for curve in &view.curves {
+            let behind = curve.points.iter().find_map(|point| {
+                let done = point.per_s?.centre;
+                (done < KEEPS_UP * point.level).then_some((point.level, done))
+            });
+            if let Some((asked, done)) = behind {
+                let name = if curve.name.is_empty() {
+                    String::new()
+                } else {
+                    format!("{}: ", curve.name)
+                };
+                notes.push(format!(
+                    "{name}From {asked} transactions a second on, less than {:.0} % of what is asked for is done ({done:.0} there): the backlog grows, and so do response times for as long as a trial lasts.",
+                    KEEPS_UP * 100.0
+                ));
+            }
+        }
     }
     let failed: u64 = all().flat_map(|(_, numbers)| numbers.failed.values()).sum();
     if failed > 0 {
