@@ -464,13 +464,13 @@ struct Reader {
 impl Reader {
     fn run(mut self) -> Read {
         let mut read = Read::default();
-        if !self.spool.wait_for_enough() {
+        let Some(is_over) = self.spool.wait_for_enough() else {
             return read;
-        }
+        };
         while !self.origin.known.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let mut child = match perf::script(&self.perf, &self.name, Stdio::piped()) {
+        let mut child = match perf::script(&self.perf, &self.name, Stdio::piped(), !is_over) {
             Ok(child) => child,
             Err(error) => {
                 read.failed = Some(format!("perf script cannot be started: {error}"));

@@ -222,14 +222,27 @@ fn first_line(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Reads a recording. Goes last where processors are wanted by others.
+/// Reads a recording. While a recording goes on it goes last (`humbly`) where others want the processors;
+/// behind its end, somebody waits for it.
 ///
 /// # Errors
 /// Where it cannot be started.
-pub fn script(perf: &str, process_name: &str, stdin: Stdio) -> std::io::Result<Child> {
-    Command::new("nice")
+pub fn script(
+    perf: &str,
+    process_name: &str,
+    stdin: Stdio,
+    humbly: bool,
+) -> std::io::Result<Child> {
+    let mut command = match humbly {
+        true => Command::new("nice"),
+        false => Command::new(perf),
+    };
+    if humbly {
+        command.args(["-n", "19", perf]);
+    }
+    command
         .process_group(0)
-        .args(["-n", "19", perf, "script", "-i", "-", "--no-inline"])
+        .args(["script", "-i", "-", "--no-inline"])
         .args(["--comms", process_name])
         .args(["-F", "comm,pid,tid,time,event,ip,sym,dso"])
         .args(["--show-task-events", "--show-lost-events"])
@@ -429,7 +442,7 @@ fn trial(
     let worked_ns = used_ns() - before_ns;
     recording.end().map_err(Trouble::Refused)?;
     let recorded = reading.join().unwrap_or_default();
-    let mut child = script(perf, &name, Stdio::piped())
+    let mut child = script(perf, &name, Stdio::piped(), false)
         .map_err(|error| Trouble::Refused(format!("perf script cannot be started: {error}")))?;
     let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let _ = last_words(child.stderr.take());

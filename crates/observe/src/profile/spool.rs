@@ -78,8 +78,9 @@ impl Spool {
         self.changed.notify_all();
     }
 
-    /// Waits until it is worth to begin reading; `false` where nothing came at all.
-    pub fn wait_for_enough(&self) -> bool {
+    /// Waits until it is worth to begin reading, and says whether the recording is over then; `None` where
+    /// nothing came at all.
+    pub fn wait_for_enough(&self) -> Option<bool> {
         let mut state = self.state();
         while !state.ended && state.written < BEGIN_AT {
             state = self
@@ -87,7 +88,7 @@ impl Spool {
                 .wait(state)
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        state.written > 0
+        (state.written > 0).then_some(state.ended)
     }
 
     /// Gives all that came, and what still comes, to `to`. Says whether nothing was lost on the way.
