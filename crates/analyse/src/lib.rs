@@ -10,6 +10,7 @@
 //! - [`targets::compare_targets`] and [`plan::compare_plans`]: what else is different between the
 //!   servers of two runs, and in how they carry a statement out;
 //! - [`phases`]: what the processor time of a profile was for;
+//! - [`observed::ObservedSum`]: what was seen of a server while it was watched;
 //! - [`sweep`]: what an experiment with several levels of load says, and where its knee is.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
@@ -39,6 +40,7 @@ mod histogram;
 mod inspect;
 mod judgement;
 mod landmarks;
+pub mod observed;
 mod over_time;
 pub mod phases;
 pub mod plan;

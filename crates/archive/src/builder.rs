@@ -1,8 +1,8 @@
 //! What gathers the values of a column until a batch of rows is full.
 
 use arrow_array::builder::{
-    ArrayBuilder, BinaryBuilder, BooleanBuilder, Int64Builder, ListBuilder, PrimitiveBuilder,
-    StringBuilder, UInt32Builder, UInt64Builder,
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
+    PrimitiveBuilder, StringBuilder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::{ArrayRef, ArrowPrimitiveType};
 
@@ -49,6 +49,7 @@ pub(crate) enum Builder {
     U64(UInt64Builder, Nulls),
     I64(Int64Builder, Nulls),
     U32(UInt32Builder, Nulls),
+    F64(Float64Builder, Nulls),
     Bool(BooleanBuilder),
     Text(StringBuilder, Nulls),
     TextList(ListBuilder<StringBuilder>),
@@ -64,6 +65,7 @@ impl Builder {
             ColumnType::U64 => Builder::U64(UInt64Builder::new(), 0),
             ColumnType::I64 => Builder::I64(Int64Builder::new(), 0),
             ColumnType::U32 => Builder::U32(UInt32Builder::new(), 0),
+            ColumnType::F64 => Builder::F64(Float64Builder::new(), 0),
             ColumnType::Bool => Builder::Bool(BooleanBuilder::new()),
             ColumnType::Text => Builder::Text(StringBuilder::new(), 0),
             ColumnType::TextList => Builder::TextList(ListBuilder::new(StringBuilder::new())),
@@ -79,6 +81,7 @@ impl Builder {
             Builder::U64(builder, nulls) => settled(builder, nulls),
             Builder::I64(builder, nulls) => settled(builder, nulls),
             Builder::U32(builder, nulls) => settled(builder, nulls),
+            Builder::F64(builder, nulls) => settled(builder, nulls),
             Builder::Bool(builder) => ArrayBuilder::finish(builder),
             Builder::Text(builder, nulls) => {
                 settle_texts(builder, nulls);
@@ -97,6 +100,7 @@ impl Builder {
             Builder::U64(..) => "u64",
             Builder::I64(..) => "i64",
             Builder::U32(..) => "u32",
+            Builder::F64(..) => "f64",
             Builder::Bool(_) => "bool",
             Builder::Text(..) => "text",
             Builder::TextList(_) => "text list",

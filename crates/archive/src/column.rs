@@ -12,6 +12,8 @@ pub enum ColumnType {
     I64,
     /// Unsigned, 32 bits.
     U32,
+    /// A number with a fraction, 64 bits.
+    F64,
     /// True or false.
     Bool,
     /// UTF-8.
@@ -94,6 +96,7 @@ pub(crate) fn arrow_schema(columns: &[Column]) -> Arc<Schema> {
                 ColumnType::U64 => DataType::UInt64,
                 ColumnType::I64 => DataType::Int64,
                 ColumnType::U32 => DataType::UInt32,
+                ColumnType::F64 => DataType::Float64,
                 ColumnType::Bool => DataType::Boolean,
                 ColumnType::Text => DataType::Utf8,
                 ColumnType::TextList => list(DataType::Utf8),

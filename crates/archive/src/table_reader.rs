@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, new_null_array};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
@@ -175,6 +175,12 @@ impl Batch {
     /// A value; `None` for null.
     pub fn u32(&self, column: usize, row: usize) -> Option<u32> {
         let array = self.columns[column].as_primitive::<UInt32Type>();
+        array.is_valid(row).then(|| array.value(row))
+    }
+
+    /// A value; `None` for null.
+    pub fn f64(&self, column: usize, row: usize) -> Option<f64> {
+        let array = self.columns[column].as_primitive::<Float64Type>();
         array.is_valid(row).then(|| array.value(row))
     }
 

@@ -139,6 +139,14 @@ impl TableWriter {
     }
 
     /// Gives the row's next column.
+    pub fn f64(&mut self, value: impl Into<Option<f64>>) {
+        match self.builder() {
+            Builder::F64(builder, nulls) => append(builder, nulls, value.into()),
+            other => other.mismatch("f64"),
+        }
+    }
+
+    /// Gives the row's next column.
     pub fn bool(&mut self, value: impl Into<Option<bool>>) {
         match self.builder() {
             Builder::Bool(builder) => builder.append_option(value.into()),

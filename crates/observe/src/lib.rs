@@ -1,10 +1,11 @@
 //! What a target is, beside what it does: its settings, extensions, relations and indexes
-//! ([`facts`]), and how it would carry statements out ([`plans`]).
+//! ([`facts`]), how it would carry statements out ([`plans`]), and what it counts and waits for while it
+//! works ([`Watch`]).
 //!
-//! Who drives: the program, before a replay's first statement and behind its last one. Every question
-//! is asked in a transaction that only reads and is rolled back, with limits of time for a statement
+//! Who drives: the program, before a replay's first statement, beside it, and behind its last one. Every
+//! question is asked in a transaction that only reads, with limits of time for a statement
 //! and for a lock; a role without privileges will do, and what it cannot see is noted. Nothing here
-//! fails a replay: what could not be had is a note among the facts, or a plan's reason.
+//! fails a replay: what could not be had is a note among the facts, a plan's reason, or a probe that is off.
 //!
 //! What its processors do meanwhile is recorded by [`profile`].
 //!
@@ -13,14 +14,21 @@
 
 #![forbid(unsafe_code)]
 
+mod asker;
 mod catalogue;
 mod examples;
 mod facts;
+mod ledger;
 mod plans;
+mod probe;
 pub mod profile;
 mod secrets;
+mod watch;
 
 pub use examples::{Example, examples};
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_within};
+pub use ledger::{Latest, RunTime};
 pub use plans::{Answers, PLANS_MAX, PLANS_TIME, plans};
+pub use probe::locks::WEAK_MODES;
 pub use secrets::may_be_secret;
+pub use watch::{HZ, ProbeStatus, Watch, WatchOptions};

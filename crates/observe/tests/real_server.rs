@@ -1,5 +1,8 @@
 //! Facts and plans of real servers: what is found, what is kept from whom, and what does no harm.
 
+#[path = "real_server/watching.rs"]
+mod watching;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use clock::{Clock, SystemClock};
@@ -40,6 +43,10 @@ struct Server {
 
 impl Server {
     fn start(major: u16) -> Self {
+        Server::with(major, &[])
+    }
+
+    fn with(major: u16, settings: &[(&str, &str)]) -> Self {
         let places = Places::from_environment().unwrap();
         let wanted = Wanted {
             major: Some(major),
@@ -48,12 +55,13 @@ impl Server {
         };
         let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
         let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
-        sandbox
-            .set(vec![
-                ("random_page_cost".to_owned(), "1.5".to_owned()),
-                ("archive_command".to_owned(), "KEY=hush true".to_owned()),
-            ])
-            .unwrap();
+        let own = [
+            ("random_page_cost", "1.5"),
+            ("archive_command", "KEY=hush true"),
+        ];
+        let all = own.iter().chain(settings);
+        let all = all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        sandbox.set(all.collect()).unwrap();
         let endpoint = sandbox.start().unwrap();
         let server = Server {
             endpoint,

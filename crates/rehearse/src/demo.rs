@@ -278,6 +278,7 @@ fn replay_from_snapshot(
             facts: true,
             plans: Some(observe::PLANS_MAX),
             profile: None,
+            watch: None,
         },
         output,
         interrupt,

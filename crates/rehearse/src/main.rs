@@ -45,6 +45,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Key(options) => commands::key::run(&options),
         Command::Mask(options) => commands::mask::run(&options),
         Command::Replay(options) => commands::replay::run(&options),
+        Command::Observe(options) => commands::observe::run(&options),
         Command::Summary(options) => commands::summary::run(&options),
         Command::Compare(options) => commands::compare::run(&options),
         Command::Profile(options) => commands::profile::run(&options),

@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod sending;
 pub mod slice;
 pub mod sweep;
+pub mod watching;
 
 use asking::{AskingArgs, ExplainArgs};
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
@@ -30,6 +31,7 @@ use proxy::CaptureProxy;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
+use watching::{Observe, WatchArgs};
 
 /// Replays a PostgreSQL database's real traffic against a change before it ships, and says what
 /// got slower.
@@ -65,6 +67,8 @@ pub enum Command {
     Mask(Box<MaskCommand>),
     /// Replay a workload against a server, session by session.
     Replay(Box<Replay>),
+    /// Watch a server without a replay: statements, waits, locks, counters, machine.
+    Observe(Observe),
     /// Say what happened in a run.
     Summary(Summary),
     /// Compare two runs, statement by statement.
@@ -355,6 +359,9 @@ pub struct Replay {
     /// Its CPU profile.
     #[command(flatten)]
     pub profiling: ProfilingArgs,
+    /// How its target is watched.
+    #[command(flatten)]
+    pub watching: WatchArgs,
     /// Which part of the workload.
     #[command(flatten)]
     pub part: PartArgs,
@@ -462,6 +469,8 @@ pub enum SchemaOf {
     Phases,
     /// `sweep --json`.
     Sweep,
+    /// `observe --json`, and `observed` of `summary --json`.
+    Observe,
 }
 
 impl SchemaOf {
@@ -478,6 +487,7 @@ impl SchemaOf {
             SchemaOf::Compare => Described::Compare,
             SchemaOf::Phases => Described::Phases,
             SchemaOf::Sweep => Described::Sweep,
+            SchemaOf::Observe => Described::Observe,
         }
     }
 }

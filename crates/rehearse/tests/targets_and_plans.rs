@@ -1,6 +1,9 @@
 //! What a replay finds out about its target, through the command line and on real servers: settings and
 //! an index that changed, a newer major version, and the plans that came of it.
 
+#[path = "targets_and_plans/observed.rs"]
+mod observed;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -312,6 +312,11 @@ impl Meter {
         self.over_ns.store(now_ns, Ordering::Release);
     }
 
+    /// The time since the replay's start, in nanoseconds, as executions have it; negative before.
+    pub fn now_ns(&self) -> i64 {
+        self.clock.now_ns() - self.start_ns
+    }
+
     /// Reads all of it.
     pub fn read(&self) -> Readings {
         let over_ns = self.over_ns.load(Ordering::Acquire);

@@ -4,8 +4,8 @@
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`live_text`], [`run_text`], [`phases_text`] and [`compare_text`] one for people; [`settings_text`] makes what one
-//! can run.
+//! [`fitness_text`], [`live_text`], [`run_text`], [`observed_text`], [`phases_text`] and [`compare_text`] one
+//! for people; [`settings_text`] makes what one can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
 //! writes the text. Deliberately absent: printing, files, knowledge of a terminal (the program
@@ -29,7 +29,8 @@ pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
     TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
-    mask_text, pcap_text, phases_text, proxy_text, run_text, settings_text, slice_text, sweep_text,
+    mask_text, observed_text, pcap_text, phases_text, proxy_text, run_text, settings_text,
+    slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -58,6 +59,10 @@ pub use view::live::{
 };
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
 pub use view::message::Literals;
+pub use view::observed::{
+    BlockedView, CountedView, HostView, LocksView, MachineView, MovedView, ObservedNoteView,
+    ObservedStatementView, ProbeView, QueueView, ServerProcessView, WaitView, WatchedView,
+};
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
 pub use view::phases::{PhaseView, PhasesView, ProfileView, SpinLockView, StatementPhasesView};
 pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};

@@ -12,6 +12,7 @@ use crate::view::capture::CaptureView;
 use crate::view::compare::CompareView;
 use crate::view::dry_run::DryRunView;
 use crate::view::inspect::InspectView;
+use crate::view::observed::WatchedView;
 use crate::view::pcap::PcapView;
 use crate::view::phases::PhasesView;
 use crate::view::proxy::ProxyView;
@@ -39,11 +40,13 @@ pub enum Described {
     Phases,
     /// `rehearse sweep --json`
     Sweep,
+    /// `rehearse observe --json`
+    Observe,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 9] = [
+    pub const ALL: [Described; 10] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -53,6 +56,7 @@ impl Described {
         Described::Compare,
         Described::Phases,
         Described::Sweep,
+        Described::Observe,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -67,6 +71,7 @@ impl Described {
             Described::Compare => "compare",
             Described::Phases => "phases",
             Described::Sweep => "sweep",
+            Described::Observe => "observe",
         }
     }
 
@@ -82,6 +87,7 @@ impl Described {
             Described::Compare => of::<CompareView>(),
             Described::Phases => of::<PhasesView>(),
             Described::Sweep => of::<SweepView>(),
+            Described::Observe => of::<WatchedView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

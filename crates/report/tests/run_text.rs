@@ -2,6 +2,8 @@
 
 #[path = "../../analyse/tests/made_up/mod.rs"]
 mod made_up;
+#[path = "run_text/observed.rs"]
+mod observed;
 
 use analyse::{DivergenceFinder, Summary};
 use made_up::{connect, done, failed, info, skipped, text};

@@ -57,6 +57,13 @@ pub struct RunInfo {
     pub given_up: Option<String>,
 }
 
+impl RunInfo {
+    /// Whether nothing was replayed: a server was watched, and that is all.
+    pub fn is_observation(&self) -> bool {
+        self.workload.id.is_empty()
+    }
+}
+
 /// Whether a replay reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

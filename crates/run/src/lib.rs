@@ -10,6 +10,8 @@
 //! - `plans.parquet`: a [`PlanFact`] for each statement whose plan was asked for.
 //! - `profile`, `stacks`, `stack-samples`, `profiled-backends`, `session-backends`, `statement-spans` and
 //!   `profiled-statements`: a CPU profile of the server, where one was recorded ([`ProfileReader`]).
+//! - `probes`, `seen-statements`, `statement-statistics`, `sample-windows`, `activity`, `blocking`, `locks`
+//!   and `counters-*.parquet`: what was seen of the server meanwhile, where it was watched.
 //!
 //! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
 //! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
@@ -18,6 +20,8 @@ mod execution;
 mod facts;
 mod facts_table;
 mod format;
+mod observed;
+mod observed_table;
 mod profiled;
 mod profiled_table;
 mod reader;
@@ -32,10 +36,15 @@ pub use facts::{
     RelationFact, SettingFact,
 };
 pub use format::{FORMAT, KIND, RunInfo, RunStatus, TargetInfo, WorkloadRef};
+pub use observed::{
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
+    StatementStatistics,
+};
+pub use observed_table::ObservedWriter;
 pub use profiled::{
     ProfileInfo, ProfiledBackend, SessionBackend, Stack, StackSample, StatementSpan,
 };
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
-pub use reader::RunReader;
+pub use reader::{RunReader, Stream};
 pub use tally::ServiceTime;
 pub use writer::{RunWriter, recover};

@@ -7,8 +7,13 @@ use workload::StatementText;
 
 use crate::execution::Execution;
 use crate::facts::{Facts, PlanFact};
-use crate::facts_table::{read_facts, read_plans};
+use crate::facts_table::{Row, has, read_facts, read_plans};
 use crate::format::{FORMAT, KIND, RunInfo};
+use crate::observed::{
+    Activity, Blocking, Counter, LockCount, ProbeNote, SampleWindow, SeenStatement,
+    StatementStatistics,
+};
+use crate::observed_table as observed;
 use crate::profiled_table::ProfileReader;
 use crate::table::{EXECUTION, read_execution};
 
@@ -107,4 +112,90 @@ impl RunReader {
     pub fn plans(&self) -> Result<Option<Vec<PlanFact>>, ArchiveError> {
         read_plans(&self.archive)
     }
+
+    /// Whether the server was watched meanwhile. Where it was not, what follows here is empty.
+    pub fn is_observed(&self) -> bool {
+        has(&self.archive, observed::NOTES)
+    }
+
+    /// What became of the probes, in the order in which it happened.
+    ///
+    /// # Errors
+    /// Where the file cannot be read; so it is with all that follow, where later damage comes as an item.
+    pub fn probes(&self) -> Result<Vec<ProbeNote>, ArchiveError> {
+        self.seen(observed::NOTES)?.collect()
+    }
+
+    /// The statements that were seen.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn seen_statements(&self) -> Result<Stream<SeenStatement>, ArchiveError> {
+        self.seen(observed::SEEN)
+    }
+
+    /// What the server's statistics of statements gained.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn statement_statistics(&self) -> Result<Stream<StatementStatistics>, ArchiveError> {
+        self.seen(observed::STATISTICS)
+    }
+
+    /// When the activity was sampled, and how often.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn sample_windows(&self) -> Result<Stream<SampleWindow>, ArchiveError> {
+        self.seen(observed::WINDOWS)
+    }
+
+    /// What was met in the samples.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn activity(&self) -> Result<Stream<Activity>, ArchiveError> {
+        self.seen(observed::ACTIVITY)
+    }
+
+    /// Who held up whom.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn blocking(&self) -> Result<Stream<Blocking>, ArchiveError> {
+        self.seen(observed::BLOCKING)
+    }
+
+    /// The locks that were there.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn locks(&self) -> Result<Stream<LockCount>, ArchiveError> {
+        self.seen(observed::LOCKS)
+    }
+
+    /// Counters, whenever they changed.
+    ///
+    /// # Errors
+    /// As [`Self::probes`].
+    pub fn counters(&self) -> Result<Stream<Counter>, ArchiveError> {
+        self.seen(observed::COUNTERS)
+    }
+
+    fn seen<R: Row + 'static>(&self, table: &str) -> Result<Stream<R>, ArchiveError> {
+        if !has(&self.archive, table) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let path = self.archive.path().to_owned();
+        let rows = self.archive.table(table, R::COLUMNS)?;
+        Ok(Box::new(rows.rows(move |batch, row| {
+            R::read(batch, row).map_err(|reason| ArchiveError::Damaged {
+                path: path.clone(),
+                reason,
+            })
+        })))
+    }
 }
+
+/// Rows of a table, one after the other; holds one batch in memory.
+pub type Stream<R> = Box<dyn Iterator<Item = Result<R, ArchiveError>>>;

@@ -12,6 +12,7 @@ use crate::execution::{Execution, SkipReason};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
+use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::table::{EXECUTION, read_execution, write_execution};
 use crate::tally::{ServiceTime, Tally};
@@ -107,6 +108,24 @@ impl RunWriter {
         Ok(())
     }
 
+    /// Begins the tables of what is seen meanwhile. They are written apart from the executions, on
+    /// whichever thread; [`Self::take_observed`] takes them back. Once at most.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn observed(&self) -> Result<ObservedWriter, ArchiveError> {
+        ObservedWriter::create(&self.archive)
+    }
+
+    /// Takes the tables of what was seen. Without this they are not part of the run.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn take_observed(&mut self, observed: ObservedWriter) -> Result<(), ArchiveError> {
+        self.files.extend(observed.finish()?);
+        Ok(())
+    }
+
     /// Sums up service times by statement from now on, for [`Self::costliest`].
     pub fn sum_up_service_times(&mut self) {
         self.tally.sum_up_service_times();
@@ -132,13 +151,15 @@ impl RunWriter {
     }
 
     /// Writes the manifest, syncs and renames. The counts and spans in `info` are replaced by
-    /// those of what was taken. `unreached` statements of the workload were not come to before a
+    /// those of what was taken; `elapsed_ns` stays where nothing was done. `unreached` statements of the workload were not come to before a
     /// stop: they have no rows, and count as skipped for that reason.
     ///
     /// # Errors
     /// Where the disk refuses; the partial stays.
     pub fn finish(mut self, mut info: RunInfo, unreached: u64) -> Result<RunInfo, ArchiveError> {
+        let elapsed_ns = info.elapsed_ns;
         self.tally.fill(&mut info);
+        info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
         if unreached > 0 {
             info.statements += unreached;
             *info
@@ -172,6 +193,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         &["executions", "statements"],
         &TABLES[..],
         &PROFILE_TABLES[..],
+        &OBSERVED_TABLES[..],
     ]
     .concat();
     let files = recover_tables(partial, &tables, &archive::Keyring::default())?;

@@ -1,5 +1,8 @@
 //! What is written into a run is what is read from it, and its counts add up.
 
+#[path = "round_trip/observed.rs"]
+mod observed;
+
 use std::collections::BTreeMap;
 
 use std::path::Path;

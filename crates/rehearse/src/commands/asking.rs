@@ -15,7 +15,7 @@ use workload::{ArchiveError, WorkloadReader};
 use crate::terminal;
 
 /// What is to be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Facts, before the first statement.
     pub facts: bool,
@@ -23,6 +23,8 @@ pub struct Asked {
     pub plans: Option<usize>,
     /// A CPU profile meanwhile, with so many samples a second.
     pub profile: Option<u32>,
+    /// What it counts and waits for meanwhile.
+    pub watch: Option<observe::WatchOptions>,
 }
 
 /// Asks a target, as the sessions of a replay log in there.
@@ -104,7 +106,7 @@ impl Asking<'_> {
     }
 
     /// Each login once, those first whose sessions have the most statements.
-    fn all_logins(&self) -> Result<Vec<Login>, ArchiveError> {
+    pub fn all_logins(&self) -> Result<Vec<Login>, ArchiveError> {
         let mut statements: HashMap<Login, u64> = HashMap::new();
         for session in self.reader.sessions()? {
             let session = session?;

@@ -187,6 +187,17 @@ fn in_both<'r>(
         .find(|(one, other)| one.id() == other.id())
 }
 
+/// A run of an observation has nothing to compare.
+fn replayed(reader: RunReader) -> Result<RunReader, Failure> {
+    match reader.info().is_observation() {
+        false => Ok(reader),
+        true => Err(Failure::usage(format!(
+            "{} is of `rehearse observe` or `rehearse profile`, which replayed nothing; compare runs of `rehearse replay`",
+            reader.path().display()
+        ))),
+    }
+}
+
 /// Compares runs; all are opened before any is read, and two are read at a time.
 ///
 /// # Errors
@@ -195,7 +206,7 @@ pub fn compare(request: &Request) -> Result<Comparison, Failure> {
     let open = |paths: &[PathBuf]| -> Result<Vec<RunReader>, Failure> {
         paths
             .iter()
-            .map(|path| Ok(RunReader::open(path)?))
+            .map(|path| replayed(RunReader::open(path)?))
             .collect()
     };
     let (before, after) = (open(&request.before)?, open(&request.after)?);

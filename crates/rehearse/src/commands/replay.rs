@@ -14,8 +14,10 @@ use workload::{ArchiveError, WorkloadReader};
 use crate::commands::asking::{Asked, Asking};
 use crate::commands::drawing::Drawing;
 use crate::commands::narration::{Line, Narrator};
+use crate::commands::observe::looks_of as looks;
 use crate::commands::part::part;
 use crate::commands::summary;
+use crate::commands::target_watch::TargetWatch;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -83,6 +85,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
         profile: (options.profiling.profile).then_some(options.profiling.profile_frequency),
+        watch: looks(options)?,
     };
     let info = replay_with_progress(
         reader, &target, &engine, asked, output, &interrupt, watching,
@@ -341,6 +344,10 @@ pub fn replay_with_progress(
     }
     let mut progress = Progress::new(interrupt.clone(), &hub);
     progress.metrics = watching.metrics;
+    progress.target_watch = asked
+        .watch
+        .clone()
+        .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone()));
     progress.asking = Some(Asking {
         asked,
         reader,
@@ -417,6 +424,7 @@ struct Progress<'m> {
     asking: Option<Asking<'m>>,
     profiling: Option<Profiling>,
     meter: Option<Arc<Meter>>,
+    target_watch: Option<TargetWatch>,
     interrupt: Interrupt,
     told_stop: bool,
 }
@@ -431,6 +439,7 @@ impl Progress<'_> {
             asking: None,
             profiling: None,
             meter: None,
+            target_watch: None,
             interrupt,
             told_stop: false,
         }
@@ -467,6 +476,9 @@ impl Observer for Progress<'_> {
         if let Some(metrics) = self.metrics {
             metrics.show(meter);
         }
+        if let Some(watch) = &self.target_watch {
+            watch.started(meter);
+        }
     }
 
     fn happened(&mut self, happenings: &[Happening], left_out: u64) {
@@ -475,10 +487,14 @@ impl Observer for Progress<'_> {
     }
 
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        if let Some(asking) = &self.asking {
-            asking.begin(run)?;
-            self.profiling = asking.profile(run)?;
+        let Some(asking) = &self.asking else {
+            return Ok(());
+        };
+        asking.begin(run)?;
+        if let Some(watch) = &mut self.target_watch {
+            watch.begin(run, &asking.all_logins()?)?;
         }
+        self.profiling = asking.profile(run)?;
         Ok(())
     }
 
@@ -487,6 +503,9 @@ impl Observer for Progress<'_> {
         if let Some(profiling) = self.profiling.take() {
             self.note_backends(&profiling)?;
             run.take_profile(profiling.finish()?)?;
+        }
+        if let Some(watch) = &mut self.target_watch {
+            watch.end(run)?;
         }
         match &self.asking {
             Some(asking) if !self.is_asked_to_stop() => {

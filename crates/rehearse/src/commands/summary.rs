@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use analyse::observed::{Observed, ObservedSum};
 use analyse::{DivergenceFinder, Summary};
-use report::{Literals, RunSummaryView, run_text, to_json};
+use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
 use run::RunReader;
 
 use crate::ending::{Ending, Failure};
@@ -22,6 +23,18 @@ pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
 /// Where the run cannot be read.
 pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
+    let name = path.display().to_string();
+    let observed = match reader.is_observed() {
+        true => Some(WatchedView::new(&name, reader.info(), &observed(&reader)?)),
+        false => None,
+    };
+    if let (Some(view), true) = (&observed, reader.info().is_observation()) {
+        match json {
+            true => terminal::say_line(&to_json(view)),
+            false => terminal::say(&observed_text::render_text(view, &terminal::style())),
+        }
+        return Ok(());
+    }
     let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
     let executions = reader.executions()?.inspect(|execution| {
         if let Ok(execution) = execution {
@@ -30,14 +43,49 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
     });
     let summary = Summary::collect(executions)?;
     let divergence = finder.finish(reader.statements()?)?;
-    let name = path.display().to_string();
-    let view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals);
+    let view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals)
+        .with_observed(observed);
     if json {
         terminal::say_line(&to_json(&view));
     } else {
         terminal::say(&run_text::render_text(&view, &terminal::style()));
+        if let Some(observed) = &view.observed {
+            terminal::say("\n");
+            terminal::say(&observed_text::render_text(observed, &terminal::style()));
+        }
     }
     Ok(())
+}
+
+/// Sums up what was seen of the server; reads each table once.
+fn observed(reader: &RunReader) -> Result<Observed, Failure> {
+    let mut sum = ObservedSum::default();
+    sum.notes(reader.probes()?);
+    for text in reader.statements()? {
+        sum.text(text?);
+    }
+    for seen in reader.seen_statements()? {
+        sum.seen(seen?);
+    }
+    for row in reader.statement_statistics()? {
+        sum.statistics(&row?);
+    }
+    for row in reader.sample_windows()? {
+        sum.window(&row?);
+    }
+    for row in reader.activity()? {
+        sum.activity(&row?);
+    }
+    for row in reader.blocking()? {
+        sum.blocking(&row?);
+    }
+    for row in reader.locks()? {
+        sum.locks(&row?);
+    }
+    for row in reader.counters()? {
+        sum.counter(&row?);
+    }
+    Ok(sum.finish())
 }
 
 /// What the user wants to see of messages.

@@ -13,6 +13,7 @@ pub(crate) mod latency;
 pub(crate) mod live;
 pub(crate) mod mask;
 pub(crate) mod message;
+pub(crate) mod observed;
 pub(crate) mod pcap;
 pub(crate) mod phases;
 pub(crate) mod plan;

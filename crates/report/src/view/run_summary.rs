@@ -11,6 +11,7 @@ use workload::Sqlstate;
 use crate::view::divergence::DivergenceView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
+use crate::view::observed::WatchedView;
 
 /// How one run went. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -75,6 +76,8 @@ pub struct RunSummaryView {
     pub divergence: DivergenceView,
     /// The first of each error.
     pub examples: Vec<ErrorExampleView>,
+    /// What was seen of the server meanwhile; `null` where it was not watched.
+    pub observed: Option<WatchedView>,
 }
 
 /// A reason and how many statements it holds for.
@@ -185,7 +188,13 @@ impl RunSummaryView {
                 .iter()
                 .map(|one| example(one, literals))
                 .collect(),
+            observed: None,
         }
+    }
+
+    /// With what was seen of the server meanwhile.
+    pub fn with_observed(self, observed: Option<WatchedView>) -> Self {
+        Self { observed, ..self }
     }
 }
 

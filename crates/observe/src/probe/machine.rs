@@ -1,0 +1,220 @@
+//! The server's machine, where it is this one: processors by mode, and by process of the server, memory,
+//! disks, network, and pressure (PSI).
+//!
+//! That it is this one is not believed of an address: the process that the server says our connection has
+//! must be there, and name our connection in its title. In another container's name space it is not.
+//!
+//! The time of processors that the server took is that of its live processes, and of those that have
+//! ended: the postmaster has waited for those, and the kernel has added their time to its own.
+
+use std::collections::HashMap;
+use std::fs;
+
+use run::{Counter, ProbeNote, ProbeState};
+
+use crate::asker::{Asker, Unable};
+use crate::ledger::Ledger;
+use crate::probe::proc::{self, Series};
+use crate::probe::{Moment, Probe};
+
+/// Reads `/proc`.
+#[derive(Default)]
+pub(crate) struct MachineProbe {
+    postmaster: i32,
+    /// Of our connection.
+    pid: i32,
+    last: HashMap<(String, String, &'static str), f64>,
+    titles: HashMap<i32, String>,
+}
+
+/// What goes up and down; the rest only grows.
+const GAUGES: [&str; 7] = [
+    "processors",
+    "total",
+    "available",
+    "cached",
+    "dirty",
+    "writeback",
+    "swap_free",
+];
+
+impl MachineProbe {
+    fn write(&mut self, ledger: &Ledger, source: &str, object: &str, series: Series) {
+        let at_ns = ledger.now_ns();
+        for (name, value) in series {
+            let key = (source.to_owned(), object.to_owned(), name);
+            if self.last.insert(key, value) == Some(value) {
+                continue;
+            }
+            ledger.counter(Counter {
+                at_ns,
+                source: source.to_owned(),
+                object: object.to_owned(),
+                name: name.to_owned(),
+                value,
+                gauge: source == "memory" || GAUGES.contains(&name),
+            });
+        }
+    }
+
+    /// The processes of the server, the postmaster left out.
+    fn children(&self) -> Vec<i32> {
+        let pid = self.postmaster;
+        if let Ok(list) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+            return list
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect();
+        }
+        // Kernels without that file.
+        let Ok(all) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        all.flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|child| process_of(*child).is_some_and(|process| process.parent == pid))
+            .collect()
+    }
+
+    fn server(&mut self, ledger: &Ledger) {
+        let Some(postmaster) = process_of(self.postmaster) else {
+            return;
+        };
+        let mut user_s = postmaster.user_s + postmaster.children_user_s;
+        let mut system_s = postmaster.system_s + postmaster.children_system_s;
+        let children = self.children();
+        for &pid in &children {
+            let Some(process) = process_of(pid) else {
+                continue;
+            };
+            user_s += process.user_s;
+            system_s += process.system_s;
+            // One that has just begun has none yet.
+            let known = self.titles.get(&pid).cloned().or_else(|| title_of(pid));
+            let Some(title) = known else { continue };
+            self.titles.insert(pid, title.clone());
+            let series = vec![
+                ("user_seconds", process.user_s),
+                ("system_seconds", process.system_s),
+            ];
+            self.write(ledger, "process", &format!("{title} {pid}"), series);
+        }
+        // What has ended needs not be remembered.
+        if self.titles.len() > children.len() {
+            let gone: Vec<i32> = self
+                .titles
+                .keys()
+                .filter(|pid| !children.contains(pid))
+                .copied()
+                .collect();
+            for pid in gone {
+                if let Some(title) = self.titles.remove(&pid) {
+                    let object = format!("{title} {pid}");
+                    self.last
+                        .retain(|(source, known, _), _| source != "process" || *known != object);
+                }
+            }
+        }
+        let series = vec![
+            ("user_seconds", user_s),
+            ("system_seconds", system_s),
+            ("processes", children.len() as f64),
+        ];
+        self.write(ledger, "server", "", series);
+    }
+}
+
+impl Probe for MachineProbe {
+    fn name(&self) -> &'static str {
+        "machine"
+    }
+
+    fn every_ns(&self) -> i64 {
+        1_000_000_000
+    }
+
+    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
+        let known = asker.known();
+        let elsewhere = |why: &str| {
+            Unable::never(
+                format!("{why}: the server is on another machine, or in a container of its own"),
+                "run this on the server's machine",
+            )
+        };
+        let Ok(cmdline) = fs::read_to_string(format!("/proc/{}/cmdline", known.pid)) else {
+            return Err(elsewhere(
+                "the server's process of our connection is not here",
+            ));
+        };
+        let end = match known.client_port {
+            Some(port) => format!("({port})"),
+            None => "[local]".to_owned(),
+        };
+        let parts = [known.user.as_str(), known.database.as_str(), end.as_str()];
+        if proc::title(&cmdline).is_none() || !parts.iter().all(|part| cmdline.contains(part)) {
+            return Err(elsewhere(
+                "the process with the number of our connection's is another",
+            ));
+        }
+        self.postmaster = match process_of(known.pid) {
+            Some(process) => process.parent,
+            None => return Err(elsewhere("the server's process cannot be looked at")),
+        };
+        self.pid = known.pid;
+        if fs::read_to_string("/proc/pressure/cpu").is_err() {
+            ledger.full_note(ProbeNote {
+                probe: self.name().to_owned(),
+                state: ProbeState::Unseen,
+                text: "pressure (PSI): this kernel does not tell".to_owned(),
+                remedy: Some("psi=1 on the kernel's command line".to_owned()),
+                ..ProbeNote::default()
+            });
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
+        // Behind a loss, the server may be another.
+        if asker.known().pid != self.pid {
+            self.begin(asker, ledger)?;
+        }
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let stat = read("/proc/stat");
+        if stat.is_empty() {
+            return Err(Unable::Failed("/proc/stat cannot be read".to_owned()));
+        }
+        self.write(ledger, "cpu", "", proc::processors(&stat));
+        self.server(ledger);
+        self.write(ledger, "memory", "", proc::memory(&read("/proc/meminfo")));
+        for (device, series) in proc::disks(&read("/proc/diskstats")) {
+            // Partitions are counted with their disk.
+            if fs::metadata(format!("/sys/block/{device}")).is_ok() {
+                self.write(ledger, "disk", device, series);
+            }
+        }
+        for (interface, series) in proc::network(&read("/proc/net/dev")) {
+            self.write(ledger, "network", interface, series);
+        }
+        for what in ["cpu", "memory", "io"] {
+            let series = proc::pressure(&read(&format!("/proc/pressure/{what}")));
+            self.write(ledger, "pressure", what, series);
+        }
+        // What we take of it ourselves.
+        if let Some(own) = proc::process(&read("/proc/self/stat")) {
+            let series = vec![
+                ("user_seconds", own.user_s),
+                ("system_seconds", own.system_s),
+            ];
+            self.write(ledger, "rehearse", "", series);
+        }
+        Ok(())
+    }
+}
+
+fn process_of(pid: i32) -> Option<proc::Process> {
+    proc::process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn title_of(pid: i32) -> Option<String> {
+    proc::title(&fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?)
+}

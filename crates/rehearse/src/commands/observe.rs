@@ -1,0 +1,152 @@
+//! `rehearse observe`: what a server counts and waits for, without a replay.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::observe::WatchOptions;
+use clock::{Clock, SystemClock, duration_text};
+use indicatif::{ProgressBar, ProgressStyle};
+use replay::{LoginMap, Target};
+use run::{RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use target::login::Dialer;
+
+use crate::commands::summary;
+use crate::commands::target_watch::TargetWatch;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::options;
+use crate::options::watching::{LookArgs, Observe};
+use crate::terminal;
+
+/// How often it is looked whether the time is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Watches for as long as is asked, and ends with a summary.
+pub fn run(options: &Observe) -> Result<Ending, Failure> {
+    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    match &options.output {
+        Some(output) => {
+            watch(options, &target, output, &interrupt)?;
+            summary::show(output, options.json, summary::literals(false))?;
+        }
+        None => {
+            let place = tempfile::tempdir().map_err(Failure::could_not)?;
+            let output = place.path().join("observed.run");
+            watch(options, &target, &output, &interrupt)?;
+            summary::show(&output, options.json, summary::literals(false))?;
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// What is looked at.
+fn looks(args: &LookArgs) -> WatchOptions {
+    WatchOptions {
+        hz: args.hz,
+        queue: args.queue.clone(),
+    }
+}
+
+/// What is looked at beside a replay, if anything is.
+///
+/// # Errors
+/// Where a query is given and nothing is watched.
+pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failure> {
+    let watching = &options.watching;
+    if watching.looks.queue.is_some() && !watching.observe {
+        return Err(Failure::usage(
+            "--queue is asked by what watches the target; give --observe with it",
+        ));
+    }
+    Ok(watching.observe.then(|| looks(&watching.looks)))
+}
+
+fn watch(
+    options: &Observe,
+    target: &Target,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let login = LoginMap::default().login(target, "", "", "");
+    let (address, server_version, _) = Dialer::new(target)?.try_out(&login).map_err(|error| {
+        Failure::could_not(format!(
+            "cannot observe {} as user \"{}\" on database \"{}\": {error}; give a target that takes this login, such as postgres://USER@HOST:PORT/DATABASE",
+            target.address(), login.user, login.database
+        ))
+    })?;
+    let mut info = RunInfo {
+        status: RunStatus::Complete,
+        workload: WorkloadRef::default(),
+        target: TargetInfo {
+            address: address.clone(),
+            server_version: server_version.clone(),
+        },
+        options: described(options),
+        started_wall_us: clock.wall_us(),
+        elapsed_ns: 0,
+        span_due_ns: 0,
+        span_sent_ns: 0,
+        statements: 0,
+        done: 0,
+        failed: BTreeMap::new(),
+        skipped: BTreeMap::new(),
+        connections_failed: BTreeMap::new(),
+        connections_lost: BTreeMap::new(),
+        connections_reopened: 0,
+        given_up: None,
+    };
+    let mut run = RunWriter::create(output, &info, std::iter::empty())?;
+    let mut watching = TargetWatch::new(looks(&options.looks), target.clone(), clock.clone());
+    watching.begin(&mut run, &[login])?;
+    let start_ns = clock.now_ns();
+    let time = clock.clone();
+    watching.start(Arc::new(move || time.now_ns() - start_ns));
+    let until = match options.how_long {
+        Some(_) => "; Ctrl-C ends it earlier",
+        None => " until Ctrl-C",
+    };
+    terminal::note(&format!(
+        "Observing {address} (PostgreSQL {server_version}){until}."
+    ));
+    let span_ns = options
+        .how_long
+        .map(|span| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
+    let bar = bar(span_ns);
+    loop {
+        let elapsed_ns = clock.now_ns() - start_ns;
+        if interrupt.is_asked() || span_ns.is_some_and(|span_ns| elapsed_ns >= span_ns) {
+            break;
+        }
+        bar.set_position((elapsed_ns / 1_000_000).max(0) as u64);
+        bar.set_message(duration_text(elapsed_ns / 1_000_000_000 * 1_000_000_000));
+        std::thread::sleep(LOOK_EVERY);
+    }
+    bar.finish_and_clear();
+    info.elapsed_ns = clock.now_ns() - start_ns;
+    watching.end(&mut run)?;
+    run.finish(info, 0)?;
+    Ok(())
+}
+
+fn described(options: &Observe) -> BTreeMap<String, String> {
+    let mut described = BTreeMap::from([("hz".to_owned(), options.looks.hz.to_string())]);
+    if let Some(queue) = &options.looks.queue {
+        described.insert("queue".to_owned(), queue.clone());
+    }
+    described
+}
+
+fn bar(span_ns: Option<i64>) -> ProgressBar {
+    let length = span_ns.map(|span_ns| (span_ns / 1_000_000).max(1) as u64);
+    let bar = ProgressBar::with_draw_target(length, terminal::progress_target());
+    let template = match length {
+        Some(_) => "{bar:30} {percent:>3} %  {msg}",
+        None => "{spinner} {msg}",
+    };
+    bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+    bar
+}

@@ -1,0 +1,109 @@
+//! A target that is watched, beside a replay and without one, through the command line.
+
+use serde_json::Value;
+
+use super::{BY_CUSTOMER, rehearse, replay, server, succeeds, workload};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// What the view says is what its schema allows.
+fn holds_to_schema(of: &str, view: &Value) {
+    let schema = json(&succeeds(&["schema", of]));
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    compiler.add_resource("of.json", schema).unwrap();
+    let compiled = compiler.compile("of.json", &mut schemas).unwrap();
+    if let Err(error) = schemas.validate(view, compiled) {
+        panic!("{error:#}");
+    }
+}
+
+fn probe<'v>(view: &'v Value, name: &str) -> &'v Value {
+    let mut all = view["probes"].as_array().unwrap().iter();
+    all.find(|probe| probe["probe"] == name).unwrap()
+}
+
+#[test]
+fn a_target_is_watched_beside_a_replay_and_without_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let (_sandbox, endpoint) = server(15);
+    workload(directory);
+    let url = endpoint.url("postgres");
+
+    let watched = replay(
+        directory,
+        &endpoint,
+        "watched.run",
+        &[
+            "--observe",
+            "--hz",
+            "50",
+            "--queue",
+            "SELECT count(*) AS n FROM parts",
+        ],
+    );
+    let view = json(&succeeds(&["summary", &watched, "--json"]));
+    holds_to_schema("summary", &view);
+    let observed = &view["observed"];
+    holds_to_schema("observe", observed);
+    assert_eq!(probe(observed, "activity")["off"], Value::Null);
+    let why = probe(observed, "statements")["off"].as_str().unwrap();
+    assert_eq!(why, "the extension is not there");
+    assert!(observed["samples"].as_u64().unwrap() > 0);
+    assert_eq!(observed["queue"][0]["last"], 3_000.0);
+    // An index was read, and the counters say so.
+    let scans = observed["counters"].as_array().unwrap().iter().any(|one| {
+        one["object"] == "public.orders_customer on orders"
+            && one["name"] == "idx_scan"
+            && one["gained"].as_f64().unwrap() >= 1.0
+    });
+    assert!(scans, "{BY_CUSTOMER}: {}", observed["counters"]);
+    let text = succeeds(&["summary", &watched]);
+    assert!(text.contains("service time (sent → done)"), "{text}");
+    let (_, text) = text.split_once("watched for").unwrap();
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(
+        text.contains("statements: the extension is not there"),
+        "{text}"
+    );
+
+    let plain = replay(directory, &endpoint, "plain.run", &[]);
+    let view = json(&succeeds(&["summary", &plain, "--json"]));
+    assert_eq!(view["observed"], Value::Null);
+
+    let run = directory.join("alone.run").display().to_string();
+    let alone = [
+        "observe", "--target", &url, "--for", "1s", "-o", &run, "--json",
+    ];
+    let view = json(&succeeds(&alone));
+    holds_to_schema("observe", &view);
+    assert_eq!(json(&succeeds(&["summary", &run, "--json"])), view);
+    let refused = rehearse(&["compare", &run, &plain]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("replayed nothing"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_said_before_anything_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("a.run").display().to_string();
+    let nobody = "postgres://127.0.0.1:1/postgres";
+    let refused = rehearse(&["observe", "--target", nobody, "--for", "1s", "-o", &run]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("cannot observe 127.0.0.1:1"), "{why}");
+    assert!(!directory.path().join("a.run.partial").exists());
+
+    workload(directory.path());
+    let from = directory.path().join("a.workload").display().to_string();
+    let refused = rehearse(&[
+        "replay", &from, "--target", nobody, "-o", &run, "--queue", "SELECT 1",
+    ]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("give --observe with it"), "{why}");
+}
