@@ -282,7 +282,7 @@ fn replay_from_snapshot(
         },
         output,
         interrupt,
-        replaying::Watching::default(),
+        replaying::Viewers::default(),
     )?;
     let failures: u64 = info.failed.values().sum();
     tell(&format!(

@@ -57,7 +57,9 @@ for (const one of charts) {
 let view = { points: [], now: null };
 function within() {
   const last = view.points.length ? view.points[view.points.length - 1].at_s : 0, to = Math.max(last, 10);
-  const from = state.range ? Math.max(0, to - state.range) : 0;
+  // A replay that goes on with another begins late.
+  const first = view.points.length ? view.points[0].at_s : 0, begin = first > 3 * state.step ? first - state.step : 0;
+  const from = state.range ? Math.max(begin, to - state.range) : begin;
   return [view.points.filter((point) => point.at_s >= from), from, to];
 }
 function drawCharts() {

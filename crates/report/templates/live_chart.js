@@ -36,7 +36,7 @@ function swatch(one) {
 function liveChart(host, options) {
   const height = 190, left = 62, right = 12, top = 8, bottom = 24;
   const svg = make("svg", { "aria-hidden": "true" });
-  const plot = make("div", { class: "live-plot", role: "img", tabindex: "0", "aria-label": options.title });
+  const plot = make("div", { class: "live-plot", role: "img", "aria-roledescription": "chart", tabindex: "0", "aria-label": options.title, "aria-keyshortcuts": "ArrowLeft ArrowRight Home End" });
   const legend = make("ul", { class: "legend" });
   const figure = make("figure", {}, make("figcaption", {}, options.title, make("small", {}, options.unit)), legend, plot);
   plot.append(svg);

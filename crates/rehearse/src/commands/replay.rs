@@ -77,7 +77,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         terminal::note(&format!("Metrics are at http://{address}/metrics."));
     }
     let reader = &part.reader;
-    let watching = Watching {
+    let viewers = Viewers {
         metrics: metrics.as_ref(),
         page: page.as_mut(),
     };
@@ -87,9 +87,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         profile: (options.profiling.profile).then_some(options.profiling.profile_frequency),
         watch: looks(options)?,
     };
-    let info = replay_with_progress(
-        reader, &target, &engine, asked, output, &interrupt, watching,
-    )?;
+    let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, viewers)?;
     summary::show(
         output,
         options.json,
@@ -250,7 +248,7 @@ fn dry_run(
 
 /// Who else looks at a replay.
 #[derive(Default)]
-pub struct Watching<'w> {
+pub struct Viewers<'w> {
     pub metrics: Option<&'w MetricsServer>,
     pub page: Option<&'w mut PageServer>,
 }
@@ -266,7 +264,7 @@ pub fn replay_with_progress(
     asked: Asked,
     output: &Path,
     interrupt: &Interrupt,
-    watching: Watching<'_>,
+    viewers: Viewers<'_>,
 ) -> Result<RunInfo, Failure> {
     let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
     let (statements, span_ns) = replay::extent(reader, engine)?;
@@ -331,9 +329,9 @@ pub fn replay_with_progress(
             is_timed: engine.speed != Speed::Max && engine.think_time.is_none(),
             statements,
         },
-        statements: watching.page.is_some().then(|| reader.clone()),
+        statements: viewers.page.is_some().then(|| reader.clone()),
     });
-    if let Some(page) = watching.page {
+    if let Some(page) = viewers.page {
         page.show(&hub)?;
         terminal::note(&format!("The replay can be watched at {}", page.url()));
         if page.is_open() {
@@ -343,7 +341,7 @@ pub fn replay_with_progress(
         }
     }
     let mut progress = Progress::new(interrupt.clone(), &hub);
-    progress.metrics = watching.metrics;
+    progress.metrics = viewers.metrics;
     progress.target_watch = asked
         .watch
         .clone()
@@ -495,6 +493,11 @@ impl Observer for Progress<'_> {
             watch.begin(run, &asking.all_logins()?)?;
         }
         self.profiling = asking.profile(run)?;
+        if self.profiling.as_ref().is_some_and(Profiling::is_on) {
+            self.hub.phases_not_observed(
+                "the profile is read when the replay is over; `rehearse phases` shows it then",
+            );
+        }
         Ok(())
     }
 

@@ -54,6 +54,8 @@ pub struct Hub {
 
 struct Shared {
     replay: LiveReplayView,
+    waits: ObservedView,
+    phases: ObservedView,
     statements: Option<WorkloadReader>,
     history: History,
     now: Arc<LiveNowView>,
@@ -113,12 +115,14 @@ impl Hub {
             connections_lost: Vec::new(),
             top: Vec::new(),
             others: None,
-            waits: not_sampled(),
-            phases: not_profiled(),
+            waits: ObservedView::not("the replay has not begun"),
+            phases: ObservedView::not("the replay has not begun"),
         };
         Arc::new(Hub {
             shared: Mutex::new(Shared {
                 replay: about.replay,
+                waits: ObservedView::not("this replay does not sample the target's activity"),
+                phases: ObservedView::not("this replay does not profile the target"),
                 statements: about.statements,
                 history: History::default(),
                 now: Arc::new(now),
@@ -184,6 +188,8 @@ impl Hub {
                 now.state = LiveState::Stopping;
                 now.note = Some(STOPPING.to_owned());
             }
+            now.waits = shared.waits.clone();
+            now.phases = shared.phases.clone();
             if seen.seconds > 0.0 {
                 let alone = seen.seconds >= SHORTEST_POINT_S;
                 let history = &mut shared.history;
@@ -195,6 +201,12 @@ impl Hub {
                 return;
             }
         }
+    }
+
+    /// The processor time of the target is not observed while it runs: why, as what follows "not
+    /// observed: ".
+    pub fn phases_not_observed(&self, why: &str) {
+        self.shared().phases = ObservedView::not(why);
     }
 
     /// It was asked to stop.
@@ -436,8 +448,9 @@ impl Looker {
             connections_lost: codes(&readings.connections_lost),
             top,
             others,
-            waits: not_sampled(),
-            phases: not_profiled(),
+            // What is observed is not looked at here.
+            waits: ObservedView::not(""),
+            phases: ObservedView::not(""),
         }
     }
 
@@ -524,12 +537,4 @@ fn codes(counts: &[(String, u64)]) -> Vec<LiveErrorView> {
     let of = counts.iter();
     of.map(|(code, count)| LiveErrorView::new(code, *count, 0))
         .collect()
-}
-
-fn not_sampled() -> ObservedView {
-    ObservedView::not("this replay does not sample the target's activity")
-}
-
-fn not_profiled() -> ObservedView {
-    ObservedView::not("this replay does not profile the target")
 }

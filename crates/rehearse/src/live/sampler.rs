@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use replay::{LedgerTimes, Meter, Readings, Times};
 use report::{LatelyView, LiveErrorView, LiveQuantilesView, LiveTimesView};
@@ -24,6 +25,7 @@ pub struct Sampler {
     is_timed: bool,
     /// The last looks, the latest last; never empty.
     seen: VecDeque<Seen>,
+    looked: Instant,
 }
 
 /// What happened between two looks.
@@ -52,6 +54,7 @@ impl Sampler {
             meter: meter.clone(),
             is_timed,
             seen: VecDeque::new(),
+            looked: Instant::now(),
         };
         let first = sampler.see();
         sampler.seen.push_back(first);
@@ -67,10 +70,18 @@ impl Sampler {
         }
     }
 
-    /// Looks again, and gives what happened since the last time.
+    /// Looks again, and gives what happened since the last time. It took no time where the replay's time
+    /// jumped: nothing can be said then of how much happened in a second.
     pub fn look(&mut self) -> Between {
         let now = self.see();
-        let between = self.between(self.latest(), &now);
+        let mut between = self.between(self.latest(), &now);
+        let passed = self.looked.elapsed().as_secs_f64();
+        self.looked = Instant::now();
+        if between.seconds > passed * 2.0 + 1.0 {
+            // A replay that goes on with another has that one's time from its first statement on.
+            self.seen.clear();
+            between.seconds = 0.0;
+        }
         self.seen.push_back(now);
         while self.seen.len() > LATELY_LOOKS + 1 {
             self.seen.pop_front();

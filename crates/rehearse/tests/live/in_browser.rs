@@ -143,6 +143,20 @@ fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
     assert!(tab.text("#values-at").contains("answered "));
     assert!(tab.is("document.querySelectorAll('#top tbody tr').length > 1"));
 
+    // What is observed of the target is drawn on each other, by name: here something made up.
+    tab.eval(
+        "state.points.forEach((point, at) => { point.waits = [['Lock transactionid', 1 + at % 3], ['IO DataFileRead', 0.5]]; });
+        state.now.waits = {why_not: null, source: 'made up', lately: []}; draw(); 1",
+    );
+    let areas = "[...document.querySelectorAll('#charts figure')].find((one) => one.innerText.includes('Lock transactionid'))?.querySelectorAll('path.area').length";
+    wait(&mut tab, &format!("{areas} === 2"));
+    let shown = tab.text("#charts");
+    assert!(
+        shown.contains("made up") && shown.contains("does not profile"),
+        "{shown}"
+    );
+    tab.picture("live-over", true);
+
     // No request left the page but those to the program.
     let elsewhere: Vec<String> = tab.requests();
     assert!(
