@@ -31,16 +31,6 @@ impl Found {
     fn total_ns(&self) -> f64 {
         self.processor.0 + self.waits.values().map(|(ns, _)| ns).sum::<f64>()
     }
-
-    fn add(&mut self, other: &Found) {
-        self.processor.0 += other.processor.0;
-        self.processor.1 += other.processor.1;
-        for (event, (ns, samples)) in &other.waits {
-            let mine = self.waits.entry(event.clone()).or_default();
-            mine.0 += ns;
-            mine.1 += samples;
-        }
-    }
 }
 
 /// What the server's statistics say of a statement.
@@ -51,17 +41,34 @@ struct Counted {
     exec_ns: f64,
 }
 
-/// Where the time went. What is empty was not looked at: no windows, no sampling; no statistics, no
-/// `pg_stat_statements`; no stacks, no phases.
-pub fn time_model(
+/// What a run holds beside its executions. What is empty was not looked at: no windows, no sampling; no
+/// statistics, no `pg_stat_statements`; no stacks, no phases.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'s> {
+    /// When samples were taken.
+    pub windows: &'s [SampleWindow],
+    /// What stacks say of the processor's time.
+    pub stacks: &'s [ProcessorTime],
+    /// Which statement of the run one is of which the server gave only the beginning
+    /// ([`whole_statements`](super::whole_statements)).
+    pub whole: &'s HashMap<Fingerprint, Fingerprint>,
+}
+
+/// Where the time went. Statistics and samples are read once.
+///
+/// # Errors
+/// The first of either iterator's.
+pub fn time_model<E>(
     sums: &Sums,
-    statistics: &[StatementStatistics],
-    windows: &[SampleWindow],
-    activity: &[Activity],
-    stacks: &[ProcessorTime],
-) -> TimeModel {
-    let (found, others, hidden) = found(sums, windows, activity);
-    let counted = counted(statistics);
+    seen: Seen<'_>,
+    statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
+    activity: impl IntoIterator<Item = Result<Activity, E>>,
+) -> Result<TimeModel, E> {
+    let Seen {
+        windows, stacks, ..
+    } = seen;
+    let (found, others, hidden) = found(sums, seen, activity)?;
+    let counted = counted(statistics)?;
     let sampled = windows.iter().any(|window| window.samples > 0);
     let evidence = Evidence {
         sampled,
@@ -90,18 +97,18 @@ pub fn time_model(
     let known = statements.iter().map(|one| one.response_ns).sum::<f64>();
     let rest_ns = (sums.all.response_ns() - known).max(0.0);
     statements.sort_by(|one, other| {
-        let longest = other.response_ns.total_cmp(&one.response_ns);
+        let longest = other.service_ns.total_cmp(&one.service_ns);
         longest.then(one.fingerprint.cmp(&other.fingerprint))
     });
     let whole = whole.finish(sums.all.calls, rest_ns);
     let remarks = remarks(&evidence, windows, &counted, &whole, (ours, theirs));
-    TimeModel {
+    Ok(TimeModel {
         whole,
         statements,
         others_ns: others,
         hidden_ns: hidden,
         remarks,
-    }
+    })
 }
 
 fn remarks(
@@ -116,7 +123,7 @@ fn remarks(
         remarks.push(TimeRemark::NotSampled);
     }
     let planned = counted.values().any(|one| one.plan_ns.is_some());
-    if !planned && evidence.stacks.all.is_empty() {
+    if !planned && evidence.stacks.is_empty() {
         remarks.push(TimeRemark::PlanningUnknown);
     }
     if whole.scale * SCALE_NOTABLE < 1.0 {
@@ -138,11 +145,12 @@ fn remarks(
 }
 
 /// Time by statement that samples found, that of statements of others, and that of hidden ones.
-fn found(
+fn found<E>(
     sums: &Sums,
-    windows: &[SampleWindow],
-    activity: &[Activity],
-) -> (HashMap<Fingerprint, Found>, f64, f64) {
+    seen: Seen<'_>,
+    activity: impl IntoIterator<Item = Result<Activity, E>>,
+) -> Result<(HashMap<Fingerprint, Found>, f64, f64), E> {
+    let Seen { windows, whole, .. } = seen;
     let each_ns: HashMap<i64, f64> = windows
         .iter()
         .filter(|window| window.samples > 0)
@@ -154,6 +162,7 @@ fn found(
     let mut by_statement: HashMap<Fingerprint, Found> = HashMap::new();
     let (mut others_ns, mut hidden_ns) = (0.0, 0.0);
     for seen in activity {
+        let seen = seen?;
         let Some(each_ns) = each_ns.get(&seen.at_ns) else {
             continue;
         };
@@ -169,6 +178,7 @@ fn found(
         }
         let of_run = seen
             .fingerprint
+            .map(|fingerprint| *whole.get(&fingerprint).unwrap_or(&fingerprint))
             .filter(|fingerprint| sums.by_statement.contains_key(fingerprint));
         let Some(fingerprint) = of_run else {
             others_ns += ns;
@@ -185,13 +195,16 @@ fn found(
         place.0 += ns;
         place.1 += seen.count;
     }
-    (by_statement, others_ns, hidden_ns)
+    Ok((by_statement, others_ns, hidden_ns))
 }
 
 /// Statistics by statement. What functions sent is within what called them.
-fn counted(statistics: &[StatementStatistics]) -> HashMap<Fingerprint, Counted> {
+fn counted<E>(
+    statistics: impl IntoIterator<Item = Result<StatementStatistics, E>>,
+) -> Result<HashMap<Fingerprint, Counted>, E> {
     let mut by_statement: HashMap<Fingerprint, Counted> = HashMap::new();
     for one in statistics {
+        let one = one?;
         let Some(fingerprint) = one.fingerprint.filter(|_| one.top_level != Some(false)) else {
             continue;
         };
@@ -202,7 +215,7 @@ fn counted(statistics: &[StatementStatistics]) -> HashMap<Fingerprint, Counted> 
             *counted.plan_ns.get_or_insert(0.0) += plan_ns as f64;
         }
     }
-    by_statement
+    Ok(by_statement)
 }
 
 /// Shares of the processor's time by phase.
@@ -214,18 +227,22 @@ struct Stacks<'s> {
 impl<'s> Stacks<'s> {
     fn new(stacks: &'s [ProcessorTime]) -> Self {
         let mut by_statement: HashMap<Fingerprint, Vec<&ProcessorTime>> = HashMap::new();
+        let mut all = Vec::new();
         for one in stacks {
-            if let Some(fingerprint) = one.fingerprint {
-                by_statement.entry(fingerprint).or_default().push(one);
+            match one.fingerprint {
+                Some(fingerprint) => by_statement.entry(fingerprint).or_default().push(one),
+                None => all.push(one),
             }
         }
-        Stacks {
-            by_statement,
-            all: stacks.iter().collect(),
-        }
+        Stacks { by_statement, all }
     }
 
-    /// Planning's share, and what the others have among themselves. `None` without stacks.
+    fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.by_statement.is_empty()
+    }
+
+    /// Planning's share, and what the others have among themselves; of a statement without stacks of
+    /// its own, those of all. `None` without stacks.
     fn shares(&self, fingerprint: Option<Fingerprint>) -> Option<(f64, BTreeMap<&'s str, f64>)> {
         let own = fingerprint.and_then(|fingerprint| self.by_statement.get(&fingerprint));
         let rows = own.unwrap_or(&self.all);
@@ -295,6 +312,7 @@ impl Evidence<'_> {
             fingerprint,
             calls: sums.calls,
             response_ns: sums.response_ns(),
+            service_ns: sums.service_ns,
             parts,
             scale,
         }
@@ -411,10 +429,14 @@ impl Gathered {
                 None => parts.push(part(What::Unlooked, rest_ns, Known::Inferred)),
             }
         }
+        let is_lag = |part: &&Part| matches!(part.what, What::ToolLag | What::SessionLag);
+        let lag_ns: f64 = parts.iter().filter(is_lag).map(|part| part.ns).sum();
+        let response_ns: f64 = parts.iter().map(|part| part.ns).sum();
         TimeOf {
             fingerprint: None,
             calls,
-            response_ns: parts.iter().map(|part| part.ns).sum(),
+            response_ns,
+            service_ns: response_ns - lag_ns,
             parts,
             scale: match self.samples_ns > 0.0 {
                 true => self.fitted_ns / self.samples_ns,

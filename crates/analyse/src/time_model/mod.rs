@@ -23,10 +23,12 @@
 //! Who drives: the program hands in what a run holds, or what several probes saw. Deliberately absent:
 //! reading, and what a phase is (`phases`).
 
+mod beginnings;
 mod build;
 mod sums;
 
-pub use build::time_model;
+pub use beginnings::whole_statements;
+pub use build::{Seen, time_model};
 pub use sums::{ResponseSums, Sums};
 
 use workload::Fingerprint;
@@ -36,7 +38,7 @@ use workload::Fingerprint;
 pub struct TimeModel {
     /// All statements together.
     pub whole: TimeOf,
-    /// Each, the longest time first.
+    /// Each, the longest service time first: lag comes of what others took.
     pub statements: Vec<TimeOf>,
     /// Time of backends with statements that are none of the run's, in nanoseconds: other clients, or
     /// functions and triggers that show their own.
@@ -56,6 +58,8 @@ pub struct TimeOf {
     pub calls: u64,
     /// Due → done, in nanoseconds: the sum of the parts.
     pub response_ns: f64,
+    /// Sent → done, in nanoseconds: the sum of the parts that are no lag.
+    pub service_ns: f64,
     /// The parts, in the order of [`What`].
     pub parts: Vec<Part>,
     /// What samples were multiplied by, so that they fit into the service time: 1 where they do.
@@ -160,7 +164,7 @@ pub enum TimeRemark {
 /// What stacks say of a statement's time on the processor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessorTime {
-    /// The statement; `None`: not told by statement.
+    /// The statement; `None`: of all together.
     pub fingerprint: Option<Fingerprint>,
     /// The phase's name.
     pub phase: String,

@@ -1,5 +1,7 @@
 //! Made-up evidence of which the truth is known.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 use run::{Activity, SampleWindow, StatementStatistics};
 use workload::Fingerprint;
@@ -7,6 +9,22 @@ use workload::Fingerprint;
 use super::*;
 
 const SECOND: f64 = 1e9;
+
+fn time_model(
+    sums: &Sums,
+    statistics: &[StatementStatistics],
+    windows: &[SampleWindow],
+    activity: &[Activity],
+    stacks: &[ProcessorTime],
+) -> TimeModel {
+    let seen = Seen {
+        windows,
+        stacks,
+        whole: &HashMap::new(),
+    };
+    let statistics = statistics.iter().cloned().map(Ok::<_, ()>);
+    super::time_model(sums, seen, statistics, activity.iter().cloned().map(Ok)).unwrap()
+}
 
 fn sums(of: &[(u64, ResponseSums)]) -> Sums {
     let mut sums = Sums::default();
