@@ -40,7 +40,9 @@ pub fn time(run: &RunReader, sums: &Sums) -> Result<Option<TimeView>, Failure> {
 /// The processor's time by phase, of all and of each statement where that can be told. Nothing
 /// where no profile was taken.
 fn stacks(run: &RunReader) -> Result<Vec<ProcessorTime>, Failure> {
-    let has = run.profile()?.is_some_and(|profile| profile.info().off.is_none());
+    let has = run
+        .profile()?
+        .is_some_and(|profile| profile.info().off.is_none());
     if !has {
         return Ok(Vec::new());
     }
@@ -55,7 +57,7 @@ fn stacks(run: &RunReader) -> Result<Vec<ProcessorTime>, Failure> {
     })?;
     let mut all = times(None, account.all());
     for one in account.statements() {
-        all.extend(times(one.fingerprint, &one.sums));
+        all.extend(times(Some(one.fingerprint), &one.sums));
     }
     Ok(all)
 }
