@@ -11,7 +11,8 @@
 //!   servers of two runs, and in how they carry a statement out;
 //! - [`phases`]: what the processor time of a profile was for;
 //! - [`observed::ObservedSum`]: what was seen of a server while it was watched;
-//! - [`sweep`]: what an experiment with several levels of load says, and where its knee is.
+//! - [`sweep`]: what an experiment with several levels of load says, and where its knee is;
+//! - [`time_model::time_model`]: where the time of a run went, from what was observed.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -54,6 +55,7 @@ mod slowest;
 mod summary;
 pub mod sweep;
 pub mod targets;
+pub mod time_model;
 mod timeline;
 mod tracked;
 mod trend;

@@ -83,3 +83,4 @@ pub use view::targets::{
     DetailView, IndexView, InvalidIndexView, ObjectView, SettingSideView, SettingView, SizeView,
     TargetNoteView, TargetsView,
 };
+pub use view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};

@@ -26,3 +26,4 @@ pub mod sources;
 pub mod summary;
 pub mod sweep;
 pub mod target_watch;
+pub mod where_time_went;

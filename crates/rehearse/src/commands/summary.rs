@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use analyse::observed::{Observed, ObservedSum};
+use analyse::time_model::Sums;
 use analyse::{DivergenceFinder, Summary};
 use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
 use run::RunReader;
 
+use crate::commands::where_time_went;
 use crate::ending::{Ending, Failure};
 use crate::options;
 use crate::terminal;
@@ -36,15 +38,18 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
         return Ok(());
     }
     let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
+    let mut sums = Sums::default();
     let executions = reader.executions()?.inspect(|execution| {
         if let Ok(execution) = execution {
             finder.add(execution);
+            sums.add(execution);
         }
     });
     let summary = Summary::collect(executions)?;
     let divergence = finder.finish(reader.statements()?)?;
-    let view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals)
+    let mut view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals)
         .with_observed(observed);
+    view.time = where_time_went::time(&reader, &sums)?;
     if json {
         terminal::say_line(&to_json(&view));
     } else {

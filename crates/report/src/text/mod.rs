@@ -25,5 +25,6 @@ mod style;
 pub mod sweep_text;
 mod table;
 pub(crate) mod targets_text;
+pub(crate) mod time_text;
 
 pub use style::TextStyle;

@@ -7,6 +7,7 @@ use crate::text::divergence_text;
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::text::time_text;
 use crate::view::latency::LatencyView;
 use crate::view::run_summary::RunSummaryView;
 
@@ -34,6 +35,9 @@ pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
     }
     lines.extend(divergence_text::lines(&view.divergence, *style));
     lines.extend(examples(view, *style));
+    if let Some(time) = &view.time {
+        lines.extend(time_text::lines(time, *style));
+    }
     lines.push(String::new());
     lines.join("\n")
 }

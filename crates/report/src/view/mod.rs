@@ -25,3 +25,4 @@ pub(crate) mod sources;
 pub(crate) mod sqlstate;
 pub(crate) mod sweep;
 pub(crate) mod targets;
+pub(crate) mod time;

@@ -12,6 +12,7 @@ use crate::view::divergence::DivergenceView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
 use crate::view::observed::WatchedView;
+use crate::view::time::TimeView;
 
 /// How one run went. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -78,6 +79,8 @@ pub struct RunSummaryView {
     pub examples: Vec<ErrorExampleView>,
     /// What was seen of the server meanwhile; `null` where it was not watched.
     pub observed: Option<WatchedView>,
+    /// Where the time went; `null` where nobody watched the target.
+    pub time: Option<TimeView>,
 }
 
 /// A reason and how many statements it holds for.
@@ -189,6 +192,7 @@ impl RunSummaryView {
                 .map(|one| example(one, literals))
                 .collect(),
             observed: None,
+            time: None,
         }
     }
 
