@@ -84,3 +84,4 @@ pub use view::targets::{
     TargetNoteView, TargetsView,
 };
 pub use view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
+pub use view::time_change::{TimeChangeView, TimePartChangeView};

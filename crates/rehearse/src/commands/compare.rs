@@ -11,6 +11,7 @@ use run::RunReader;
 use crate::commands::known;
 use crate::commands::outputs::{self, Form, JUNIT, MARKDOWN, PAGE};
 use crate::commands::summary::literals;
+use crate::commands::where_time_went;
 use crate::ending::{Ending, Failure};
 use crate::options::{Compare, OutputArgs};
 use crate::terminal;
@@ -42,6 +43,7 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     let mut view = CompareView::new(&request.names(), &comparison, literals);
     known::put_into(&mut view, &request.before, &request.after, literals)?;
     known::explain(&mut view, &request, &options.explain, literals)?;
+    view.time = where_time_went::change(&request.before, &request.after)?;
     view.ask(&conditions, &comparison);
     for output in outputs {
         let content = match output.form() {

@@ -1,10 +1,11 @@
 //! Where the time of a run went: reads what was observed and profiled for the time model.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules};
 use analyse::time_model::{ProcessorTime, Seen, Sums, time_model, whole_statements};
-use report::TimeView;
+use report::{TimeChangeView, TimeView};
 use run::{RunReader, SampleWindow, SeenStatement};
 use workload::Fingerprint;
 
@@ -35,6 +36,29 @@ pub fn time(run: &RunReader, sums: &Sums) -> Result<Option<TimeView>, Failure> {
     };
     let model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
     Ok(Some(TimeView::new(&model, &texts)))
+}
+
+/// Of both sides of a comparison, where all runs were watched.
+///
+/// # Errors
+/// Where a run cannot be read.
+pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChangeView>, Failure> {
+    let mut sides = [Vec::new(), Vec::new()];
+    for (times, paths) in sides.iter_mut().zip([before, after]) {
+        for path in paths {
+            let run = RunReader::open(path)?;
+            if !run.is_observed() {
+                return Ok(None);
+            }
+            let sums = Sums::collect(run.executions()?)?;
+            let Some(time) = time(&run, &sums)? else {
+                return Ok(None);
+            };
+            times.push(time);
+        }
+    }
+    let [before, after] = sides;
+    Ok(TimeChangeView::new(&before, &after))
 }
 
 /// The processor's time by phase, of all and of each statement where that can be told. Nothing

@@ -6,6 +6,7 @@ mod news;
 mod packed;
 mod side_by_side;
 mod targets;
+mod time;
 mod words;
 
 use askama::Template;
@@ -21,6 +22,7 @@ use charts::{Chart, Numbers};
 use news::{ErrorRow, RowsRow};
 use side_by_side::{FactRow, Side};
 use targets::Targets;
+use time::Time;
 
 /// Statements that stand in the page without its script.
 const ROWS_MAX: usize = 30;
@@ -67,6 +69,7 @@ struct Page<'a> {
     cautions: Vec<String>,
     charts: Vec<Chart>,
     numbers: Numbers,
+    time: Option<Time>,
     errors: Vec<ErrorRow>,
     errors_more: usize,
     rows_note: String,
@@ -104,6 +107,7 @@ pub fn render_html(view: &CompareView) -> String {
         cautions: view.cautions.iter().map(caution_text).collect(),
         charts: charts::charts(view),
         numbers: charts::numbers(view),
+        time: time::time(view),
         errors: news::errors(view, &statements),
         errors_more: view.errors.len().saturating_sub(NEWS_MAX),
         rows_note: news::rows_note(view),

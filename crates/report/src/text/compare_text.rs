@@ -6,6 +6,7 @@ use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
+use crate::text::time_text;
 use crate::view::compare::{
     CautionView, CompareView, ErrorChangeView, RowsChangeView, RunSideView, StatementCompareView,
     TimesView,
@@ -44,6 +45,9 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     behind.extend(condition_text::lines(&view.conditions, *style));
     if let Some(targets) = &view.targets {
         behind.extend(targets_text::lines(targets, *style));
+    }
+    if let Some(time) = &view.time {
+        behind.extend(time_text::change_lines(time, *style));
     }
     behind.push(String::new());
     behind.extend(legend(view, *style));

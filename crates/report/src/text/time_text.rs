@@ -1,10 +1,11 @@
 //! Where the time of a run went, in a few lines.
 
-use crate::text::amount::{count, counted, duration, percent, ratio};
+use crate::text::amount::{added, count, counted, duration, duration_change, percent, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
+use crate::view::time_change::TimeChangeView;
 
 /// Parts of the service time that are shown; the rest is summed up.
 const PARTS_MAX: usize = 10;
@@ -103,10 +104,36 @@ fn statement(one: &TimeOfView, whole_us: f64, width: usize) -> Vec<String> {
     lines
 }
 
+/// Parts of a comparison that are shown.
+const CHANGES_MAX: usize = 4;
+
+/// What response times were made of before and after, with a blank line before it.
+pub(crate) fn change_lines(view: &TimeChangeView, style: TextStyle) -> Vec<String> {
+    let title = format!(
+        "Where the time of a run went, before → after: {} of response time",
+        duration_change(Some(view.before_us), Some(view.after_us))
+    );
+    let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
+    for part in view.parts.iter().take(CHANGES_MAX) {
+        table.row([
+            format!("  {}", part_name(part.what, part.of.as_deref())),
+            duration_change(Some(part.before_us), Some(part.after_us)),
+            added(part.after_us - part.before_us),
+            part.known.to_owned(),
+        ]);
+    }
+    lines.extend(table.lines());
+    lines
+}
+
 /// What a part is, in words.
-pub(crate) fn name(part: &TimePartView) -> String {
-    let of = part.of.as_deref();
-    match part.what {
+fn name(part: &TimePartView) -> String {
+    part_name(part.what, part.of.as_deref())
+}
+
+pub(crate) fn part_name(what: &str, of: Option<&str>) -> String {
+    match what {
         "tool_lag" => "tool lag".to_owned(),
         "session_lag" => "session lag".to_owned(),
         "way" => "network and the way".to_owned(),

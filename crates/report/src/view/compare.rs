@@ -16,6 +16,7 @@ use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
 use crate::view::plan::PlanChangeView;
 use crate::view::targets::TargetsView;
+use crate::view::time_change::TimeChangeView;
 pub use details::{
     CompareOverTimeView, DetailsView, SlowExecutionView, StretchTimesView, StretchView,
 };
@@ -84,6 +85,8 @@ pub struct CompareView {
     pub conditions: Vec<ConditionView>,
     /// The targets side by side; `null` where a run does not know its own.
     pub targets: Option<TargetsView>,
+    /// What response times were made of; `null` where not all runs were watched.
+    pub time: Option<TimeChangeView>,
 }
 
 /// A statement with other numbers of rows in one run than in the other.
@@ -302,6 +305,7 @@ impl CompareView {
             rows: comparison.rows.changes.iter().map(rows).collect(),
             conditions: Vec::new(),
             targets: None,
+            time: None,
         }
     }
 

@@ -26,3 +26,4 @@ pub(crate) mod sqlstate;
 pub(crate) mod sweep;
 pub(crate) mod targets;
 pub(crate) mod time;
+pub(crate) mod time_change;

@@ -331,7 +331,11 @@ impl WatchedView {
             run: run.to_owned(),
             target: info.target.address.clone(),
             server_version: info.target.server_version.clone(),
-            elapsed_us: info.elapsed_ns as f64 / 1e3,
+            // One that was killed did not come to write down how long it was.
+            elapsed_us: match info.elapsed_ns {
+                0 => observed.sampled_ns as f64 / 1e3,
+                elapsed_ns => elapsed_ns as f64 / 1e3,
+            },
             probes: observed
                 .probes
                 .iter()
