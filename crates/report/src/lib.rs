@@ -63,6 +63,7 @@ pub use view::observed::{
     BlockedView, CountedView, HostView, LocksView, MachineView, MovedView, ObservedNoteView,
     ObservedStatementView, ProbeView, QueueView, ServerProcessView, WaitView, WatchedView,
 };
+pub use view::observed_change::{NumberChangeView, ObservedChangeView};
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
 pub use view::phases::{PhaseView, PhasesView, ProfileView, SpinLockView, StatementPhasesView};
 pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};

@@ -44,6 +44,9 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
     known::put_into(&mut view, &request.before, &request.after, literals)?;
     known::explain(&mut view, &request, &options.explain, literals)?;
     view.time = where_time_went::change(&request.before, &request.after)?;
+    if view.time.is_some() {
+        view.observed = where_time_went::observed(&request.before, &request.after)?;
+    }
     view.ask(&conditions, &comparison);
     for output in outputs {
         let content = match output.form() {

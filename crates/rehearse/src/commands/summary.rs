@@ -63,7 +63,10 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
 }
 
 /// Sums up what was seen of the server; reads each table once.
-fn observed(reader: &RunReader) -> Result<Observed, Failure> {
+///
+/// # Errors
+/// Where the run cannot be read.
+pub fn observed(reader: &RunReader) -> Result<Observed, Failure> {
     let mut sum = ObservedSum::default();
     sum.notes(reader.probes()?);
     for text in reader.statements()? {

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use analyse::observed::Observed;
 use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules};
 use analyse::time_model::{ProcessorTime, Seen, Sums, time_model, whole_statements};
-use report::{TimeChangeView, TimeView};
+use report::{ObservedChangeView, TimeChangeView, TimeView};
 use run::{RunReader, SampleWindow, SeenStatement};
 use workload::Fingerprint;
 
 use crate::commands::profiled::Profiled;
+use crate::commands::summary;
 use crate::ending::Failure;
 use crate::options::profiling::ChoiceArgs;
 
@@ -59,6 +61,23 @@ pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange
     }
     let [before, after] = sides;
     Ok(TimeChangeView::new(&before, &after))
+}
+
+/// What was observed of the targets of both sides.
+///
+/// # Errors
+/// Where a run cannot be read.
+pub fn observed(
+    before: &[PathBuf],
+    after: &[PathBuf],
+) -> Result<Option<ObservedChangeView>, Failure> {
+    let side = |paths: &[PathBuf]| -> Result<Vec<Observed>, Failure> {
+        let each = paths
+            .iter()
+            .map(|path| summary::observed(&RunReader::open(path)?));
+        each.collect()
+    };
+    Ok(ObservedChangeView::new(&side(before)?, &side(after)?))
 }
 
 /// The processor's time by phase, of all and of each statement where that can be told. Nothing

@@ -3,6 +3,7 @@
 
 mod charts;
 mod news;
+mod observed;
 mod packed;
 mod side_by_side;
 mod targets;
@@ -20,6 +21,7 @@ use crate::view::compare::{CompareView, StatementCompareView, TimesView};
 use crate::view::latency::LatencyView;
 use charts::{Chart, Numbers};
 use news::{ErrorRow, RowsRow};
+use observed::Observed;
 use side_by_side::{FactRow, Side};
 use targets::Targets;
 use time::Time;
@@ -70,6 +72,7 @@ struct Page<'a> {
     charts: Vec<Chart>,
     numbers: Numbers,
     time: Option<Time>,
+    observed: Option<Observed>,
     errors: Vec<ErrorRow>,
     errors_more: usize,
     rows_note: String,
@@ -108,6 +111,7 @@ pub fn render_html(view: &CompareView) -> String {
         charts: charts::charts(view),
         numbers: charts::numbers(view),
         time: time::time(view),
+        observed: observed::observed(view),
         errors: news::errors(view, &statements),
         errors_more: view.errors.len().saturating_sub(NEWS_MAX),
         rows_note: news::rows_note(view),

@@ -49,6 +49,17 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     if let Some(time) = &view.time {
         behind.extend(time_text::change_lines(time, *style));
     }
+    if let Some(observed) = &view.observed {
+        let changed = observed
+            .numbers
+            .iter()
+            .filter(|one| one.share() > 0.1)
+            .count();
+        behind.push(format!(
+            "  {} observed of the targets changed by more than a tenth (--html, --json)",
+            counted(changed as u64, "number")
+        ));
+    }
     behind.push(String::new());
     behind.extend(legend(view, *style));
     behind.push(String::new());

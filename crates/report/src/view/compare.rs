@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::view::condition::ConditionView;
 use crate::view::latency::LatencyView;
 use crate::view::message::{Literals, shown};
+use crate::view::observed_change::ObservedChangeView;
 use crate::view::plan::PlanChangeView;
 use crate::view::targets::TargetsView;
 use crate::view::time_change::TimeChangeView;
@@ -87,6 +88,8 @@ pub struct CompareView {
     pub targets: Option<TargetsView>,
     /// What response times were made of; `null` where not all runs were watched.
     pub time: Option<TimeChangeView>,
+    /// What was observed of the targets; `null` where not all runs were watched.
+    pub observed: Option<ObservedChangeView>,
 }
 
 /// A statement with other numbers of rows in one run than in the other.
@@ -306,6 +309,7 @@ impl CompareView {
             conditions: Vec::new(),
             targets: None,
             time: None,
+            observed: None,
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod live;
 pub(crate) mod mask;
 pub(crate) mod message;
 pub(crate) mod observed;
+pub(crate) mod observed_change;
 pub(crate) mod pcap;
 pub(crate) mod phases;
 pub(crate) mod plan;

@@ -1,0 +1,247 @@
+//! What was observed of the targets, before and after a change: everything that is a number.
+
+use std::collections::BTreeMap;
+
+use analyse::observed::Observed;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Counters that changed, at most so many.
+const COUNTERS_MAX: usize = 300;
+
+/// What the runs observed of their targets, side by side; of several runs a side, the mean of a run.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+pub struct ObservedChangeView {
+    /// Statistics of statements, locks, the machine and the user's query, in this order; then the
+    /// server's counters, those that changed most for their size first.
+    pub numbers: Vec<NumberChangeView>,
+    /// Counters that are left out.
+    pub left_out: u64,
+}
+
+/// One number.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+pub struct NumberChangeView {
+    /// Where it comes from: `pg_stat_statements`, `locks`, `machine`, `queue`, or the server's view.
+    pub source: String,
+    /// Of what: a table, a database; empty where there is only one.
+    pub object: String,
+    /// Its name, with its unit where it has one.
+    pub name: String,
+    /// In a run before; `null` where none had it.
+    pub before: Option<f64>,
+    /// In a run after; `null` where none had it.
+    pub after: Option<f64>,
+}
+
+impl NumberChangeView {
+    /// By how much of the greater it changed: 0 is not, 1 is from or to nothing.
+    pub fn share(&self) -> f64 {
+        let (before, after) = (self.before.unwrap_or(0.0), self.after.unwrap_or(0.0));
+        let greater = before.abs().max(after.abs());
+        match greater > 0.0 {
+            true => (after - before).abs() / greater,
+            false => 0.0,
+        }
+    }
+}
+
+/// Kind of number (a group, and which of it), source, object and name.
+type Key = (usize, usize, String, String, String);
+
+impl ObservedChangeView {
+    /// Of the runs of both sides. Nothing where a side has none.
+    pub fn new(before: &[Observed], after: &[Observed]) -> Option<Self> {
+        if before.is_empty() || after.is_empty() {
+            return None;
+        }
+        let mut sums: BTreeMap<Key, [Option<f64>; 2]> = BTreeMap::new();
+        for (side, runs) in [before, after].into_iter().enumerate() {
+            for run in runs {
+                for (key, value) in numbers(run) {
+                    let sum = &mut sums.entry(key).or_default()[side];
+                    *sum = Some(sum.unwrap_or(0.0) + value / runs.len() as f64);
+                }
+            }
+        }
+        let (mut few, mut counters) = (Vec::new(), Vec::new());
+        for ((group, _, source, object, name), [before, after]) in sums {
+            let one = NumberChangeView {
+                source,
+                object,
+                name,
+                before,
+                after,
+            };
+            match group {
+                COUNTERS => counters.push(one),
+                _ => few.push(one),
+            }
+        }
+        counters.retain(|one| one.share() > 0.0);
+        counters.sort_by(|one, other| other.share().total_cmp(&one.share()));
+        let left_out = counters.len().saturating_sub(COUNTERS_MAX) as u64;
+        counters.truncate(COUNTERS_MAX);
+        few.extend(counters);
+        Some(Self {
+            numbers: few,
+            left_out,
+        })
+    }
+}
+
+const COUNTERS: usize = 4;
+
+/// All that is a number, with its place.
+fn numbers(run: &Observed) -> Vec<(Key, f64)> {
+    let mut found = Vec::new();
+    let mut add = |place: (usize, usize), source: &str, object: &str, name: &str, value| {
+        if let Some(value) = value {
+            let key = (
+                place.0,
+                place.1,
+                source.to_owned(),
+                object.to_owned(),
+                name.to_owned(),
+            );
+            found.push((key, value));
+        }
+    };
+    let totals = &run.totals;
+    let counted = |value: u64| (totals.calls > 0).then_some(value as f64);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let statements = [
+        ("calls", counted(totals.calls)),
+        ("plans", totals.plans.map(|plans| plans as f64)),
+        ("planning, ms", totals.plan_ns.map(ms)),
+        ("execution, ms", counted(totals.exec_ns).map(|ns| ns / 1e6)),
+        ("rows", counted(totals.rows)),
+        ("shared buffers found", counted(totals.shared_hit)),
+        ("shared buffers read", counted(totals.shared_read)),
+        ("temporary blocks", counted(totals.temp_blocks)),
+        ("WAL, bytes", totals.wal_bytes.map(|bytes| bytes as f64)),
+    ];
+    for (at, (name, value)) in statements.into_iter().enumerate() {
+        add((0, at), "pg_stat_statements", "", name, value);
+    }
+    if let Some(locks) = &run.locks {
+        let counts = [
+            ("most at a moment", locks.most),
+            ("most that waited at a moment", locks.most_waiting),
+            (
+                "most of one process past the fast path",
+                locks.past_fast_path_most,
+            ),
+        ];
+        for (at, (name, value)) in counts.into_iter().enumerate() {
+            add((1, at), "locks", "", name, Some(value as f64));
+        }
+    }
+    if let Some(machine) = &run.machine {
+        let amounts = [
+            (
+                "server's processor time, s",
+                machine.server_s.0 + machine.server_s.1,
+            ),
+            ("processors busy, share", machine.busy),
+            ("waiting for a disk, share", machine.waiting_for_disk),
+            ("read from disks, bytes", machine.disk_bytes.0),
+            ("written to disks, bytes", machine.disk_bytes.1),
+            ("received over the network, bytes", machine.network_bytes.0),
+            ("sent over the network, bytes", machine.network_bytes.1),
+        ];
+        for (at, (name, value)) in amounts.into_iter().enumerate() {
+            add((2, at), "machine", "", name, Some(value));
+        }
+    }
+    for series in &run.queue {
+        let name = format!("{}, mean", series.name);
+        add((3, 0), "queue", &series.object, &name, Some(series.mean));
+    }
+    for moved in run.moved.iter().filter(|moved| !moved.gauge) {
+        // Counters have no order of their own.
+        add(
+            (COUNTERS, 0),
+            &moved.source,
+            &moved.object,
+            &moved.name,
+            Some(moved.gained),
+        );
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyse::observed::{Locks, Moved};
+
+    fn run(calls: u64, wal: Option<u64>, counters: &[(&str, f64)]) -> Observed {
+        let mut run = Observed {
+            locks: Some(Locks {
+                most: 3,
+                ..Locks::default()
+            }),
+            ..Observed::default()
+        };
+        run.totals.calls = calls;
+        run.totals.wal_bytes = wal;
+        for (name, gained) in counters {
+            run.moved.push(Moved {
+                source: "pg_stat_database".to_owned(),
+                object: "shop".to_owned(),
+                name: (*name).to_owned(),
+                gained: *gained,
+                ..Moved::default()
+            });
+        }
+        run
+    }
+
+    #[test]
+    fn numbers_stand_side_by_side_and_counters_by_their_change() {
+        let before = [
+            run(
+                100,
+                Some(1_000),
+                &[("blks_read", 10.0), ("tup_returned", 50.0)],
+            ),
+            run(
+                200,
+                Some(3_000),
+                &[("blks_read", 30.0), ("tup_returned", 50.0)],
+            ),
+        ];
+        let after = [run(
+            150,
+            None,
+            &[
+                ("blks_read", 25.0),
+                ("tup_returned", 50.0),
+                ("deadlocks", 1.0),
+            ],
+        )];
+        let change = ObservedChangeView::new(&before, &after).unwrap();
+        let of = |name: &str| {
+            let one = change.numbers.iter().find(|one| one.name == name).unwrap();
+            (one.before, one.after)
+        };
+        assert_eq!(of("calls"), (Some(150.0), Some(150.0)));
+        assert_eq!(of("WAL, bytes"), (Some(2_000.0), None));
+        assert_eq!(of("most at a moment"), (Some(3.0), Some(3.0)));
+        let counters: Vec<_> = change
+            .numbers
+            .iter()
+            .filter(|one| one.source == "pg_stat_database")
+            .map(|one| (one.name.as_str(), one.before, one.after))
+            .collect();
+        assert_eq!(
+            counters,
+            [
+                ("deadlocks", None, Some(1.0)),
+                ("blks_read", Some(20.0), Some(25.0))
+            ]
+        );
+        assert_eq!(ObservedChangeView::new(&before, &[]), None);
+    }
+}
