@@ -268,8 +268,9 @@ const keys = {
   r: () => { if (state.now) { put("said", ""); setTimeout(() => put("said", `${state.now.state_words}, ${positionText(state.now)}`), 50); } },
 };
 document.addEventListener("keydown", (event) => {
-  const within = event.target.closest && event.target.closest("input, select, textarea, dialog");
-  if (within || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+  const within = event.target.closest && event.target.closest("input, select, textarea, dialog"), dialog = within && within.closest("dialog");
+  // What had the focus in a dialog keeps it for a moment when that is closed.
+  if ((within && (!dialog || dialog.open)) || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
   if (!id("keys-on").checked && event.key !== "?") return;
   event.preventDefault();
   keys[event.key]();

@@ -70,7 +70,7 @@ function liveChart(host, options) {
       return axis.ticks.map((value) => [value, options.tick(value)]);
     }
     // It grows at once, and shrinks when it is far too large.
-    if (most > high || most < high * 0.4) {
+    if (!high || most > high || most < high * 0.4) {
       step = most > 0 ? niceStep(most * 1.02, 5) : 1;
       if (options.whole) step = Math.max(1, Math.ceil(step));
       high = Math.max(step, Math.ceil((most * 1.02) / step) * step);

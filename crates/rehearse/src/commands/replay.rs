@@ -525,6 +525,9 @@ impl Observer for Progress<'_> {
             // A disk that refuses is found out by the recorder, and at the profile's end.
             let _ = self.note_backends(profiling);
         }
+        if let Some(watch) = &mut self.target_watch {
+            watch.show(&self.hub);
+        }
         self.drawing.show(&self.hub.now());
         let lines = self.narrator.progress(now);
         self.tell(&lines);

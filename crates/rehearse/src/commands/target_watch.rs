@@ -1,15 +1,17 @@
 //! Watching a target beside a replay: the stages never import each other, so the program begins it
 //! before the replay, tells it when that starts, and ends it behind the last statement.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clock::Clock;
 use observe::{Watch, WatchOptions};
 use replay::{LoginMap, Meter, Target};
-use run::RunWriter;
+use run::{Activity, RunWriter};
 use target::login::Login;
 use workload::ArchiveError;
 
+use crate::live::Hub;
 use crate::terminal;
 
 /// A watch, from before it begins until it is over.
@@ -18,6 +20,8 @@ pub struct TargetWatch {
     target: Target,
     clock: Arc<dyn Clock>,
     watch: Option<Watch>,
+    /// The end of the last stretch of samples that was shown.
+    shown_ns: i64,
 }
 
 impl TargetWatch {
@@ -28,6 +32,7 @@ impl TargetWatch {
             target,
             clock,
             watch: None,
+            shown_ns: i64::MIN,
         }
     }
 
@@ -57,6 +62,31 @@ impl TargetWatch {
         }
     }
 
+    /// Shows whoever looks at the replay what was seen in the last second that is over, once.
+    pub fn show(&mut self, hub: &Hub) {
+        let Some(watch) = &self.watch else { return };
+        let activity = watch.statuses().iter().find(|one| one.probe == "activity");
+        if let Some(why) = activity.and_then(|one| one.off.as_ref()) {
+            if self.shown_ns == i64::MIN {
+                self.shown_ns = 0;
+                hub.waits_not_observed(why);
+            }
+            return;
+        }
+        let latest = watch.latest();
+        let Some(window) = latest.window else { return };
+        if window.until_ns > self.shown_ns && window.samples > 0 {
+            self.shown_ns = window.until_ns;
+            let seconds = (window.until_ns - window.at_ns) as f64 / 1e9;
+            let source = format!(
+                "{:.0} samples a second of pg_stat_activity, without idle sessions",
+                window.samples as f64 / seconds.max(1e-3)
+            );
+            let waits = waits(&latest.activity, window.samples);
+            hub.waits_observed(&source, window.until_ns, waits);
+        }
+    }
+
     /// The last statement is done.
     ///
     /// # Errors
@@ -67,6 +97,22 @@ impl TargetWatch {
             None => Ok(()),
         }
     }
+}
+
+/// How many were met in each wait, on average.
+fn waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    for one in activity {
+        let name = match (one.state.as_str(), &one.wait_type, &one.wait) {
+            (state, _, _) if state.starts_with("idle in transaction") => state.to_owned(),
+            (_, None, _) => "on a processor, or in want of one".to_owned(),
+            (_, Some(kind), None) => kind.clone(),
+            (_, Some(kind), Some(wait)) => format!("{kind} {wait}"),
+        };
+        *by_name.entry(name).or_default() += one.count;
+    }
+    let of = |(name, count): (String, u64)| (name, count as f64 / samples as f64);
+    by_name.into_iter().map(of).collect()
 }
 
 /// The logins, with the one before them whom the target itself names: who names a user there has one for
@@ -113,5 +159,34 @@ fn told(watch: &Watch) -> String {
     match off.is_empty() {
         true => format!("Watching the target: {on}."),
         false => format!("Watching the target: {on}. Off: {}.", off.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_counted_by_name_and_by_sample() {
+        let met = |state: &str, wait: Option<(&str, &str)>, count| Activity {
+            state: state.to_owned(),
+            wait_type: wait.map(|(kind, _)| kind.to_owned()),
+            wait: wait.map(|(_, wait)| wait.to_owned()),
+            count,
+            ..Activity::default()
+        };
+        let seen = [
+            met("active", None, 30),
+            met("active", Some(("Lock", "transactionid")), 10),
+            met("active", Some(("Lock", "transactionid")), 20),
+            met("idle in transaction", Some(("Client", "ClientRead")), 5),
+        ];
+        let expected = [
+            ("Lock transactionid", 1.5),
+            ("idle in transaction", 0.25),
+            ("on a processor, or in want of one", 1.5),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(waits(&seen, 20), expected);
     }
 }

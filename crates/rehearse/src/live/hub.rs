@@ -17,6 +17,7 @@ use run::{RunInfo, RunStatus, SkipReason};
 use workload::WorkloadReader;
 
 use super::history::{History, OfTarget};
+use super::observed::Observed;
 use super::sampler::{LATELY_LOOKS, Sampler, counted, times_view};
 use super::statements::Statements;
 
@@ -54,7 +55,7 @@ pub struct Hub {
 
 struct Shared {
     replay: LiveReplayView,
-    waits: ObservedView,
+    waits: Observed,
     phases: ObservedView,
     statements: Option<WorkloadReader>,
     history: History,
@@ -121,7 +122,7 @@ impl Hub {
         Arc::new(Hub {
             shared: Mutex::new(Shared {
                 replay: about.replay,
-                waits: ObservedView::not("this replay does not sample the target's activity"),
+                waits: Observed::not("this replay does not sample the target's activity"),
                 phases: ObservedView::not("this replay does not profile the target"),
                 statements: about.statements,
                 history: History::default(),
@@ -188,12 +189,16 @@ impl Hub {
                 now.state = LiveState::Stopping;
                 now.note = Some(STOPPING.to_owned());
             }
-            now.waits = shared.waits.clone();
+            let of_target = OfTarget {
+                waits: shared.waits.take(seen.at_ns),
+                ..OfTarget::default()
+            };
+            now.waits = shared.waits.view.clone();
             now.phases = shared.phases.clone();
             if seen.seconds > 0.0 {
                 let alone = seen.seconds >= SHORTEST_POINT_S;
                 let history = &mut shared.history;
-                history.add(&seen, now.in_flight, OfTarget::default(), alone);
+                history.add(&seen, now.in_flight, of_target, alone);
             }
             shared.set(now);
             self.changed.notify_all();
@@ -201,6 +206,17 @@ impl Hub {
                 return;
             }
         }
+    }
+
+    /// So many of the target's backends, on average, were in each wait in a stretch of the replay's time that
+    /// ended then. Once for each stretch.
+    pub fn waits_observed(&self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {
+        self.shared().waits.saw(source, until_ns, waits);
+    }
+
+    /// The target's waits are not observed: why, as what follows "not observed: ".
+    pub fn waits_not_observed(&self, why: &str) {
+        self.shared().waits = Observed::not(why);
     }
 
     /// The processor time of the target is not observed while it runs: why, as what follows "not

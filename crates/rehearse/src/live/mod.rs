@@ -9,7 +9,9 @@
 //! the replay go first, and none of its threads waits for them. What is shown is `report`'s.
 
 mod history;
+mod http;
 mod hub;
+mod observed;
 mod sampler;
 mod server;
 mod statements;

@@ -11,15 +11,13 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use report::{live_page, to_json_line};
-use socket2::SockRef;
-use tiny_http::{Header, Method, Request, Response, Server};
 
+use super::http::{Listening, Request};
 use super::hub::{Hub, Next, Place};
 use crate::ending::Failure;
 use crate::interrupt::Interrupt;
@@ -28,8 +26,6 @@ use crate::interrupt::Interrupt;
 const VIEWERS_MAX: usize = 16;
 /// A viewer that takes nothing for so long is given up.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-/// A connection that asks nothing for so long is closed.
-const READ_PATIENCE: Duration = Duration::from_secs(60);
 /// Where nothing is new for so long, a viewer is told that this is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// How long the end waits for viewers to have taken their last event.
@@ -37,20 +33,21 @@ const LAST_EVENT: Duration = Duration::from_secs(1);
 /// How often is looked for Ctrl-C and for viewers meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The header that a stop is asked with.
-const SECRET_HEADER: &str = "X-Rehearse-Secret";
+const SECRET_HEADER: &str = "x-rehearse-secret";
 /// What a page may do: its own style and scripts, and to listen to where it came from.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Answers until it is dropped.
+/// Listens, and answers from when it has something to show until it is dropped.
 pub struct PageServer {
-    server: Arc<Server>,
+    /// Until it answers.
+    listener: Option<TcpListener>,
+    listening: Option<Listening>,
     site: Arc<Site>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    patience: Duration,
 }
 
 struct Site {
-    hub: OnceLock<Arc<Hub>>,
     /// The part of the address that cannot be guessed.
     key: String,
     /// What a stop needs; none is taken where others than this machine's users may come.
@@ -59,7 +56,7 @@ struct Site {
 }
 
 impl PageServer {
-    /// Listens, and answers from now on.
+    /// Listens; what comes now is answered when there is something to show.
     ///
     /// # Errors
     /// Where the address is in use, or is none of this machine's.
@@ -75,28 +72,21 @@ impl PageServer {
         };
         let listener = TcpListener::bind(wanted).map_err(|error| failed(&error))?;
         let address = listener.local_addr().map_err(|error| failed(&error))?;
-        // Connections have these from the listener.
-        let socket = SockRef::from(&listener);
-        socket
-            .set_write_timeout(Some(patience))
-            .and_then(|()| socket.set_read_timeout(Some(READ_PATIENCE)))
-            .map_err(|error| failed(&error))?;
         let key = random_word().map_err(|error| failed(&error))?;
         let secret = match address.ip().is_loopback() {
             true => Some(random_word().map_err(|error| failed(&error))?),
             false => None,
         };
-        let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
         Ok(PageServer {
-            server: Arc::new(server),
+            listener: Some(listener),
+            listening: None,
             site: Arc::new(Site {
-                hub: OnceLock::new(),
                 key,
                 secret,
                 viewers: AtomicUsize::new(0),
             }),
             address,
-            thread: None,
+            patience,
         })
     }
 
@@ -115,20 +105,18 @@ impl PageServer {
     /// # Errors
     /// Where the system has no room for a thread.
     pub fn show(&mut self, hub: &Arc<Hub>) -> Result<(), Failure> {
-        let _ = self.site.hub.set(hub.clone());
-        let (server, site) = (self.server.clone(), self.site.clone());
-        let serve = move || {
-            readiness::let_others_go_first();
-            // It ends when it is unblocked.
-            while let Ok(request) = server.recv() {
-                // Whoever asked and went away needs no answer.
-                let _ = site.answer(request);
-            }
+        let Some(listener) = self.listener.take() else {
+            return Ok(());
         };
-        let thread = std::thread::Builder::new().name("page".to_owned());
-        self.thread = Some(thread.spawn(serve).map_err(|error| {
+        let (site, hub) = (self.site.clone(), hub.clone());
+        let answer = move |request| {
+            // Whoever asked and went away needs no answer.
+            let _ = site.answer(request, &hub);
+        };
+        let listening = Listening::start(listener, self.patience, answer).map_err(|error| {
             Failure::could_not(format!("the live page cannot be served: {error}"))
-        })?);
+        })?;
+        self.listening = Some(listening);
         Ok(())
     }
 
@@ -147,12 +135,8 @@ impl Drop for PageServer {
     fn drop(&mut self) {
         let until = Instant::now() + LAST_EVENT;
         let is_watched = || self.site.viewers.load(Ordering::Acquire) > 0;
-        while self.site.hub.get().is_some() && is_watched() && Instant::now() < until {
+        while is_watched() && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
-        }
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
     }
 }
@@ -181,38 +165,31 @@ fn is_numeric_host(host: &str) -> bool {
 }
 
 impl Site {
-    fn answer(self: &Arc<Self>, request: Request) -> io::Result<()> {
-        let header = |name: &'static str| {
-            let is = |header: &&Header| header.field.equiv(name);
-            let found = request.headers().iter().find(is);
-            found.map(|header| header.value.as_str().to_owned())
-        };
-        let host = header("Host").unwrap_or_default();
+    fn answer(&self, request: Request, hub: &Hub) -> io::Result<()> {
+        let host = request.header("host").to_owned();
         if !is_numeric_host(&host) {
             let text = "ask for this page by an IP address or as localhost: names could be led here by others\n";
-            return say(request, 403, text);
+            return say(request, "403 Forbidden", text);
         }
-        let path = request.url().split('?').next().unwrap_or_default();
+        let path = request.path.clone();
         let below = path.strip_prefix('/').unwrap_or_default();
         let (key, rest) = match below.split_once('/') {
             Some((key, rest)) => (key, Some(rest)),
             None => (below, None),
         };
-        let Some(hub) = self.hub.get().filter(|_| same(key, &self.key)) else {
+        if !same(key, &self.key) {
             let text = "there is nothing; the page's whole address was printed where the replay was started\n";
-            return say(request, 404, text);
-        };
-        match (request.method(), rest) {
-            (Method::Get | Method::Head, None) => {
+            return say(request, "404 Not Found", text);
+        }
+        match (request.method.as_str(), rest) {
+            ("GET" | "HEAD", None) => {
                 let location = format!("/{}/", self.key);
-                let response = Response::empty(308).with_header(named("Location", &location));
-                request.respond(response)
+                request.answer("308 Permanent Redirect", &[("Location", &location)], "")
             }
-            (Method::Get | Method::Head, Some("")) => {
+            ("GET" | "HEAD", Some("")) => {
                 let html = live_page::render_html(&hub.replay(), self.secret.as_deref());
-                let mut response = Response::from_string(html)
-                    .with_header(named("Content-Type", "text/html; charset=utf-8"));
-                for (name, value) in [
+                let headers = [
+                    ("Content-Type", "text/html; charset=utf-8"),
                     ("Content-Security-Policy", POLICY),
                     ("Cache-Control", "no-store"),
                     ("X-Content-Type-Options", "nosniff"),
@@ -220,94 +197,76 @@ impl Site {
                     ("Referrer-Policy", "no-referrer"),
                     ("Cross-Origin-Opener-Policy", "same-origin"),
                     ("Cross-Origin-Resource-Policy", "same-origin"),
-                ] {
-                    response.add_header(named(name, value));
-                }
-                request.respond(response)
+                ];
+                request.answer("200 OK", &headers, &html)
             }
-            (Method::Get, Some("events")) => self.stream(request, hub),
-            (Method::Post, Some("stop")) => {
+            ("GET", Some("events")) => self.stream(request, hub),
+            ("POST", Some("stop")) => {
                 let own = format!("http://{host}");
-                let is_ours = header("Origin").is_none_or(|origin| origin == own);
-                let secret = header(SECRET_HEADER).unwrap_or_default();
-                let is_right = self.secret.as_ref().is_some_and(|it| same(&secret, it));
+                let is_ours = ["", &own].contains(&request.header("origin"));
+                let secret = request.header(SECRET_HEADER);
+                let is_right = self.secret.as_ref().is_some_and(|it| same(secret, it));
                 if !is_ours || !is_right {
-                    return say(
-                        request,
-                        403,
-                        "a replay is stopped from its page, and from this machine\n",
-                    );
+                    let text = "a replay is stopped from its page, and from this machine\n";
+                    return say(request, "403 Forbidden", text);
                 }
                 hub.ask_to_stop();
-                say(request, 202, "stopping in order\n")
+                say(request, "202 Accepted", "stopping in order\n")
             }
-            (_, Some("" | "events")) => say(request, 405, "this can be read, and no more\n"),
-            (_, Some("stop")) => say(request, 405, "a stop is asked for by POST\n"),
-            _ => say(
-                request,
-                404,
-                "there are the page, its events and its stop\n",
-            ),
+            (_, Some("" | "events")) => {
+                say(request, NOT_ALLOWED, "this can be read, and no more\n")
+            }
+            (_, Some("stop")) => say(request, NOT_ALLOWED, "a stop is asked for by POST\n"),
+            _ => {
+                let text = "there are the page, its events and its stop\n";
+                say(request, "404 Not Found", text)
+            }
         }
     }
 
-    /// Streams to a viewer, on a thread of its own.
-    fn stream(self: &Arc<Self>, request: Request, hub: &Arc<Hub>) -> io::Result<()> {
-        if self.viewers.fetch_add(1, Ordering::AcqRel) >= VIEWERS_MAX {
-            self.viewers.fetch_sub(1, Ordering::AcqRel);
-            let text = format!("{VIEWERS_MAX} viewers are there already; close one\n");
-            return say(request, 503, &text);
-        }
-        let (site, hub) = (self.clone(), hub.clone());
-        let serve = move || {
-            readiness::let_others_go_first();
-            let _ = write_events(request, &hub);
-            site.viewers.fetch_sub(1, Ordering::AcqRel);
+    /// Streams to a viewer, on the thread that its connection has.
+    fn stream(&self, request: Request, hub: &Hub) -> io::Result<()> {
+        let others = self.viewers.fetch_add(1, Ordering::AcqRel);
+        let result = match others >= VIEWERS_MAX {
+            true => {
+                let text = format!("{VIEWERS_MAX} viewers are there already; close one\n");
+                say(request, "503 Service Unavailable", &text)
+            }
+            false => write_events(request, hub),
         };
-        let thread = std::thread::Builder::new().name("viewer".to_owned());
-        if let Err(error) = thread.spawn(serve) {
-            self.viewers.fetch_sub(1, Ordering::AcqRel);
-            return Err(error);
-        }
-        Ok(())
+        self.viewers.fetch_sub(1, Ordering::AcqRel);
+        result
     }
 }
 
-fn named(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("a valid header")
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
+
+fn say(request: Request, status: &str, text: &str) -> io::Result<()> {
+    let headers = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("X-Content-Type-Options", "nosniff"),
+    ];
+    request.answer(status, &headers, text)
 }
 
-fn say(request: Request, status: u16, text: &str) -> io::Result<()> {
-    let response = Response::from_string(text)
-        .with_status_code(status)
-        .with_header(named("Content-Type", "text/plain; charset=utf-8"))
-        .with_header(named("X-Content-Type-Options", "nosniff"));
-    request.respond(response)
-}
-
-/// Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), in chunks,
-/// so that the end of the stream is seen: `whole` first and where the history was thinned, `step` else,
-/// `end` at last.
+/// Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): `whole` first and
+/// where the history was thinned, `step` else, `end` at last.
 fn write_events(request: Request, hub: &Hub) -> io::Result<()> {
-    let mut writer = request.into_writer();
-    writer.write_all(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n",
-    )?;
-    let mut chunk = |text: &str| {
-        write!(writer, "{:x}\r\n{text}\r\n", text.len())?;
-        writer.flush()
-    };
+    let headers = [
+        ("Content-Type", "text/event-stream"),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+    ];
+    let mut stream = request.begin("200 OK", &headers)?;
     let mut place = Place::default();
     loop {
-        match hub.next(&mut place, SIGN_OF_LIFE) {
-            Next::Whole(view) => chunk(&event("whole", &to_json_line(&*view)))?,
-            Next::Step(view) => chunk(&event("step", &to_json_line(&*view)))?,
-            Next::Nothing => chunk(": still here\n\n")?,
-            Next::Over => {
-                chunk(&event("end", "{}"))?;
-                return chunk("");
-            }
-        }
+        let text = match hub.next(&mut place, SIGN_OF_LIFE) {
+            Next::Whole(view) => event("whole", &to_json_line(&*view)),
+            Next::Step(view) => event("step", &to_json_line(&*view)),
+            Next::Nothing => ": still here\n\n".to_owned(),
+            Next::Over => return stream.write_all(event("end", "{}").as_bytes()),
+        };
+        stream.write_all(text.as_bytes())?;
     }
 }
 

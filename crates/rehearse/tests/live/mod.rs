@@ -182,6 +182,7 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
         "--ui",
         "--ui-linger",
         "50s",
+        "--observe",
     ]);
     let line = running.until("can be watched at http://");
     let (address, path) = parts(line.split(" at ").last().unwrap());
@@ -290,6 +291,15 @@ fn viewers_see_the_replay_and_its_end_and_nobody_else_does() {
     assert!(now["whole"]["response"].is_object());
     // The last is told when the run is whole.
     assert_is_of_the_run(&now, &run);
+    let waits = &now["waits"];
+    assert!(waits["why_not"].is_null(), "{waits}");
+    assert!(
+        waits["source"]
+            .as_str()
+            .unwrap()
+            .contains("samples a second"),
+        "{waits}"
+    );
     assert_eq!(now["failed"], 36);
     let answered: f64 = points
         .iter()
