@@ -214,10 +214,10 @@ fn a_cancel_that_found_nothing_yet_is_sent_again() {
     let mut traffic = Traffic::new(&server);
     traffic.connect(0, 1);
     traffic.simple(10, 1, "SET application_name = 'slow to begin'");
-    traffic.simple(1_000, 1, "SELECT pg_sleep(600)");
-    traffic.at(1_001, 1, EventKind::Cancel);
-    traffic.simple(1_002, 1, "SELECT 1");
-    traffic.disconnect(1_010, 1);
+    traffic.simple(4_000, 1, "SELECT pg_sleep(600)");
+    traffic.at(4_001, 1, EventKind::Cancel);
+    traffic.simple(4_002, 1, "SELECT 1");
+    traffic.disconnect(4_010, 1);
     let mut admin = client(&server);
     let mut process = None;
     let mut went_on = false;
@@ -236,11 +236,13 @@ fn a_cancel_that_found_nothing_yet_is_sent_again() {
         if process.is_none() && elapsed > Duration::from_millis(300) {
             let sql = "SELECT pid::text FROM pg_stat_activity
                 WHERE application_name = 'slow to begin' AND state = 'idle'";
-            let pid: String = admin.query_one(sql, &[]).unwrap().get(0);
-            signal("-STOP", &pid);
-            process = Some(pid);
+            if let Some(row) = admin.query_opt(sql, &[]).unwrap() {
+                let pid: String = row.get(0);
+                signal("-STOP", &pid);
+                process = Some(pid);
+            }
         }
-        if !went_on && elapsed > Duration::from_millis(1_700) {
+        if !went_on && elapsed > Duration::from_millis(4_700) {
             signal("-CONT", process.as_ref().unwrap());
             went_on = true;
         }
