@@ -16,6 +16,7 @@
 
 mod asker;
 mod catalogue;
+mod evidence;
 mod examples;
 mod facts;
 mod ledger;
@@ -25,6 +26,7 @@ pub mod profile;
 mod secrets;
 mod watch;
 
+pub use evidence::evidence;
 pub use examples::{Example, examples};
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_within};
 pub use ledger::{Latest, RunTime};

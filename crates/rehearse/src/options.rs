@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
 pub mod asking;
+pub mod bundle;
 pub mod encrypting;
 pub mod masking;
 pub mod observing;
@@ -20,6 +21,7 @@ pub mod sweep;
 pub mod watching;
 
 use asking::{AskingArgs, ExplainArgs};
+use bundle::Bundle;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs, PageArgs};
@@ -79,6 +81,8 @@ pub enum Command {
     Phases(Phases),
     /// Draw a profile, or the difference of two, as a flame graph.
     Flame(Flame),
+    /// Pack all that a sceptic needs to do a run again into one file.
+    Bundle(Bundle),
     /// Try the same load at many levels of clients, pace, protocol and settings, and find the knee.
     Sweep(Box<Sweep>),
     /// Print the JSON schema of what a command prints with --json.
@@ -471,6 +475,8 @@ pub enum SchemaOf {
     Sweep,
     /// `observe --json`, and `observed` of `summary --json`.
     Observe,
+    /// `bundle --json`, and `evidence.json` in a bundle.
+    Evidence,
 }
 
 impl SchemaOf {
@@ -488,6 +494,7 @@ impl SchemaOf {
             SchemaOf::Phases => Described::Phases,
             SchemaOf::Sweep => Described::Sweep,
             SchemaOf::Observe => Described::Observe,
+            SchemaOf::Evidence => Described::Evidence,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What a replay finds out about its target, through the command line and on real servers: settings and
 //! an index that changed, a newer major version, and the plans that came of it.
 
+#[path = "targets_and_plans/bundled.rs"]
+mod bundled;
 #[path = "targets_and_plans/observed.rs"]
 mod observed;
 

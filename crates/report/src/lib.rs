@@ -28,9 +28,9 @@ pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, fitness_text, inspect_text, live_text,
-    mask_text, observed_text, pcap_text, phases_text, proxy_text, run_text, settings_text,
-    slice_text, sweep_text,
+    TextStyle, capture_text, compare_text, dry_run_text, evidence_text, fitness_text, inspect_text,
+    live_text, mask_text, observed_text, pcap_text, phases_text, proxy_text, run_text,
+    settings_text, slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::compare::{
@@ -44,6 +44,7 @@ pub use view::divergence::{
     DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,
 };
 pub use view::dry_run::{DryRunSkippedView, DryRunView};
+pub use view::evidence::{ArtefactView, EvidenceView};
 pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};
 pub use view::inspect::{
     ArrivalsView, CallExampleView, CapturedErrorView, CheckpointsView, CodeCountView,

@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema};
 use crate::view::capture::CaptureView;
 use crate::view::compare::CompareView;
 use crate::view::dry_run::DryRunView;
+use crate::view::evidence::EvidenceView;
 use crate::view::inspect::InspectView;
 use crate::view::observed::WatchedView;
 use crate::view::pcap::PcapView;
@@ -42,11 +43,13 @@ pub enum Described {
     Sweep,
     /// `rehearse observe --json`
     Observe,
+    /// `rehearse bundle --json`
+    Evidence,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 10] = [
+    pub const ALL: [Described; 11] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -57,6 +60,7 @@ impl Described {
         Described::Phases,
         Described::Sweep,
         Described::Observe,
+        Described::Evidence,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -72,6 +76,7 @@ impl Described {
             Described::Phases => "phases",
             Described::Sweep => "sweep",
             Described::Observe => "observe",
+            Described::Evidence => "evidence",
         }
     }
 
@@ -88,6 +93,7 @@ impl Described {
             Described::Phases => of::<PhasesView>(),
             Described::Sweep => of::<SweepView>(),
             Described::Observe => of::<WatchedView>(),
+            Described::Evidence => of::<EvidenceView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

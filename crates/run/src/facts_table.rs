@@ -24,6 +24,20 @@ pub(crate) const TABLES: [&str; 7] = [
     SETTINGS, EXTENSIONS, DATABASES, RELATIONS, INDEXES, NOTES, PLANS,
 ];
 
+/// Of one of these tables.
+pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
+    match table {
+        SETTINGS => Some(SettingFact::COLUMNS),
+        EXTENSIONS => Some(ExtensionFact::COLUMNS),
+        DATABASES => Some(DatabaseFact::COLUMNS),
+        RELATIONS => Some(RelationFact::COLUMNS),
+        INDEXES => Some(IndexFact::COLUMNS),
+        NOTES => Some(FactNote::COLUMNS),
+        PLANS => Some(PlanFact::COLUMNS),
+        _ => None,
+    }
+}
+
 const ONE_FILE: TableOptions = TableOptions {
     parts: Parts::One,
     group_rows: 1 << 16,
@@ -37,7 +51,7 @@ pub(crate) trait Row: Sized {
 }
 
 /// Writes a whole table of the archive.
-fn write<R: Row>(
+pub(crate) fn write<R: Row>(
     archive: &ArchiveWriter,
     name: &'static str,
     rows: &[R],
@@ -50,7 +64,8 @@ fn write<R: Row>(
     table.finish()
 }
 
-fn read<R: Row>(archive: &Archive, name: &str) -> Result<Vec<R>, ArchiveError> {
+/// Reads one.
+pub(crate) fn read<R: Row>(archive: &Archive, name: &str) -> Result<Vec<R>, ArchiveError> {
     let path = archive.path().to_owned();
     let rows = archive.table(name, R::COLUMNS)?.rows(move |batch, row| {
         R::read(batch, row).map_err(|reason| ArchiveError::Damaged {

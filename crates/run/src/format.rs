@@ -13,7 +13,7 @@ pub const KIND: &str = "run";
 /// 3: executions have the columns `result_digest` and `captured_result_digest`.
 /// 4: there may be tables of what is known of the target, and of plans; without them nothing is.
 /// 5: there may be tables of what was observed meanwhile; a run without executions is of an observation
-/// alone, and its workload has no id.
+/// alone, and its workload has no id; and there may be tables of evidence.
 pub const FORMAT: u32 = 5;
 
 /// The manifest's own part of a run.
@@ -58,6 +58,33 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
+    /// Of a server that is watched from `started_wall_us` (microseconds since 1970-01-01 UTC), while
+    /// nothing is replayed: no workload, and nothing counted yet.
+    pub fn observation(
+        target: TargetInfo,
+        options: BTreeMap<String, String>,
+        started_wall_us: i64,
+    ) -> Self {
+        RunInfo {
+            status: RunStatus::Complete,
+            workload: WorkloadRef::default(),
+            target,
+            options,
+            started_wall_us,
+            elapsed_ns: 0,
+            span_due_ns: 0,
+            span_sent_ns: 0,
+            statements: 0,
+            done: 0,
+            failed: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            connections_failed: BTreeMap::new(),
+            connections_lost: BTreeMap::new(),
+            connections_reopened: 0,
+            given_up: None,
+        }
+    }
+
     /// Whether nothing was replayed: a server was watched, and that is all.
     pub fn is_observation(&self) -> bool {
         self.workload.id.is_empty()

@@ -16,6 +16,8 @@
 //! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
 //! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
 
+mod csv;
+mod evidence;
 mod execution;
 mod facts;
 mod facts_table;
@@ -30,6 +32,7 @@ mod tally;
 mod writer;
 
 pub use archive::{ArchiveError, Unfinished};
+pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
 pub use facts::{
     DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, PlanFact, PlanOutcome,

@@ -30,6 +30,21 @@ pub(crate) const TABLES: [&str; 8] = [
     NOTES, SEEN, STATISTICS, WINDOWS, ACTIVITY, BLOCKING, LOCKS, COUNTERS,
 ];
 
+/// Of one of these tables.
+pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
+    match table {
+        NOTES => Some(ProbeNote::COLUMNS),
+        SEEN => Some(SeenStatement::COLUMNS),
+        STATISTICS => Some(StatementStatistics::COLUMNS),
+        WINDOWS => Some(SampleWindow::COLUMNS),
+        ACTIVITY => Some(Activity::COLUMNS),
+        BLOCKING => Some(Blocking::COLUMNS),
+        LOCKS => Some(LockCount::COLUMNS),
+        COUNTERS => Some(Counter::COLUMNS),
+        _ => None,
+    }
+}
+
 const OBSERVED: TableOptions = TableOptions {
     parts: Parts::Rows(1 << 22),
     group_rows: 1 << 16,

@@ -26,6 +26,20 @@ pub(crate) const TABLES: [&str; 7] = [
     PROFILE, STACKS, SAMPLES, BACKENDS, SESSIONS, SPANS, STATEMENTS,
 ];
 
+/// Of one of these tables.
+pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
+    match table {
+        PROFILE => Some(ProfileInfo::COLUMNS),
+        STACKS => Some(Stack::COLUMNS),
+        SAMPLES => Some(StackSample::COLUMNS),
+        BACKENDS => Some(ProfiledBackend::COLUMNS),
+        SESSIONS => Some(SessionBackend::COLUMNS),
+        SPANS => Some(StatementSpan::COLUMNS),
+        STATEMENTS => Some(StatementText::COLUMNS),
+        _ => None,
+    }
+}
+
 const OPTIONS: TableOptions = TableOptions {
     parts: Parts::Rows(1 << 24),
     group_rows: 1 << 16,

@@ -1,10 +1,13 @@
 //! Reads a run, a batch at a time.
 
+use std::io;
 use std::path::Path;
 
 use archive::{Archive, ArchiveError};
 use workload::StatementText;
 
+use crate::csv::{columns_of, write_head, write_rows};
+use crate::evidence::{Artefact, Moment, read_evidence};
 use crate::execution::Execution;
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{Row, has, read_facts, read_plans};
@@ -56,6 +59,43 @@ impl RunReader {
     /// Names the first file that differs.
     pub fn verify(&self) -> Result<(), ArchiveError> {
         self.archive.verify()
+    }
+
+    /// The names of its tables, each once.
+    pub fn tables(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for file in &self.archive.manifest().files {
+            if !names.contains(&file.table.as_str()) {
+                names.push(&file.table);
+            }
+        }
+        names
+    }
+
+    /// Writes a table as comma-separated values, with the names of its columns first and without
+    /// those in `left_out`. Holds one batch in memory. Returns how many rows there were.
+    ///
+    /// # Errors
+    /// Where the table cannot be read, or `out` refuses.
+    pub fn write_csv(
+        &self,
+        table: &str,
+        left_out: &[&str],
+        out: &mut impl io::Write,
+    ) -> Result<u64, ArchiveError> {
+        let columns = columns_of(table).ok_or_else(|| ArchiveError::Damaged {
+            path: self.archive.path().to_owned(),
+            reason: format!("no run has a table '{table}'"),
+        })?;
+        let refused = |error| ArchiveError::io("write the values of", self.archive.path(), error);
+        write_head(columns, left_out, out).map_err(refused)?;
+        let mut reader = self.archive.table(table, columns)?;
+        let mut rows = 0;
+        while let Some(batch) = reader.next_batch()? {
+            write_rows(&batch, columns, left_out, out).map_err(refused)?;
+            rows += batch.rows() as u64;
+        }
+        Ok(rows)
     }
 
     /// All executions, in the order in which they were done. Holds one batch in memory.
@@ -111,6 +151,14 @@ impl RunReader {
     /// Where the file cannot be read.
     pub fn plans(&self) -> Result<Option<Vec<PlanFact>>, ArchiveError> {
         read_plans(&self.archive)
+    }
+
+    /// What was gathered at one moment so that the run can be done again; `None` where nothing was.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn evidence(&self, moment: Moment) -> Result<Option<Vec<Artefact>>, ArchiveError> {
+        read_evidence(&self.archive, moment)
     }
 
     /// Whether the server was watched meanwhile. Where it was not, what follows here is empty.

@@ -8,6 +8,7 @@ use archive::{
 };
 use workload::StatementText;
 
+use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{TABLES, write_facts, write_plans};
@@ -87,6 +88,16 @@ impl RunWriter {
     /// Where the disk refuses.
     pub fn plans(&mut self, plans: &[PlanFact]) -> Result<(), ArchiveError> {
         self.files.extend(write_plans(&self.archive, plans)?);
+        Ok(())
+    }
+
+    /// Keeps what was gathered at one moment. It survives a kill of this process. Once at most for each.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn evidence(&mut self, moment: Moment, artefacts: &[Artefact]) -> Result<(), ArchiveError> {
+        let files = write_evidence(&self.archive, moment, artefacts)?;
+        self.files.extend(files);
         Ok(())
     }
 
@@ -194,6 +205,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         &TABLES[..],
         &PROFILE_TABLES[..],
         &OBSERVED_TABLES[..],
+        &EVIDENCE_TABLES[..],
     ]
     .concat();
     let files = recover_tables(partial, &tables, &archive::Keyring::default())?;

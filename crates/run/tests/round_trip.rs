@@ -1,5 +1,7 @@
 //! What is written into a run is what is read from it, and its counts add up.
 
+#[path = "round_trip/evidence.rs"]
+mod evidence;
 #[path = "round_trip/observed.rs"]
 mod observed;
 
@@ -16,24 +18,7 @@ use run::{
 use workload::{Fingerprint, Sqlstate, StatementClass, StatementText, Unreplayable};
 
 fn info() -> RunInfo {
-    RunInfo {
-        status: RunStatus::Complete,
-        workload: WorkloadRef::default(),
-        target: TargetInfo::default(),
-        options: BTreeMap::new(),
-        started_wall_us: 0,
-        elapsed_ns: 0,
-        span_due_ns: 0,
-        span_sent_ns: 0,
-        statements: 0,
-        done: 0,
-        failed: BTreeMap::new(),
-        skipped: BTreeMap::new(),
-        connections_failed: BTreeMap::new(),
-        connections_lost: BTreeMap::new(),
-        connections_reopened: 0,
-        given_up: None,
-    }
+    RunInfo::observation(TargetInfo::default(), BTreeMap::new(), 0)
 }
 
 fn statement() -> StatementText {

@@ -34,7 +34,8 @@ pub enum PlanSide {
 }
 
 impl PlanSide {
-    fn of(fact: Option<&PlanFact>) -> Self {
+    /// What a run has of a statement; `None` where that is nothing.
+    pub fn of(fact: Option<&PlanFact>) -> Self {
         let Some(fact) = fact else {
             return PlanSide::NotWanted;
         };

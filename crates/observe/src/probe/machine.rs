@@ -12,7 +12,7 @@ use std::fs;
 
 use run::{Counter, ProbeNote, ProbeState};
 
-use crate::asker::{Asker, Unable};
+use crate::asker::{Asker, Known, Unable};
 use crate::ledger::Ledger;
 use crate::probe::proc::{self, Series};
 use crate::probe::{Moment, Probe};
@@ -135,31 +135,8 @@ impl Probe for MachineProbe {
 
     fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
         let known = asker.known();
-        let elsewhere = |why: &str| {
-            Unable::never(
-                format!("{why}: the server is on another machine, or in a container of its own"),
-                "run this on the server's machine",
-            )
-        };
-        let Ok(cmdline) = fs::read_to_string(format!("/proc/{}/cmdline", known.pid)) else {
-            return Err(elsewhere(
-                "the server's process of our connection is not here",
-            ));
-        };
-        let end = match known.client_port {
-            Some(port) => format!("({port})"),
-            None => "[local]".to_owned(),
-        };
-        let parts = [known.user.as_str(), known.database.as_str(), end.as_str()];
-        if proc::title(&cmdline).is_none() || !parts.iter().all(|part| cmdline.contains(part)) {
-            return Err(elsewhere(
-                "the process with the number of our connection's is another",
-            ));
-        }
-        self.postmaster = match process_of(known.pid) {
-            Some(process) => process.parent,
-            None => return Err(elsewhere("the server's process cannot be looked at")),
-        };
+        self.postmaster = postmaster_here(known)
+            .map_err(|why| Unable::never(why, "run this on the server's machine"))?;
         self.pid = known.pid;
         if fs::read_to_string("/proc/pressure/cpu").is_err() {
             ledger.full_note(ProbeNote {
@@ -208,6 +185,32 @@ impl Probe for MachineProbe {
             self.write(ledger, "rehearse", "", series);
         }
         Ok(())
+    }
+}
+
+/// The server's first process, if it is on this machine; else why it is not.
+pub(crate) fn postmaster_here(known: &Known) -> Result<i32, String> {
+    let elsewhere = |why: &str| {
+        format!("{why}: the server is on another machine, or in a container of its own")
+    };
+    let Ok(cmdline) = fs::read_to_string(format!("/proc/{}/cmdline", known.pid)) else {
+        return Err(elsewhere(
+            "the server's process of our connection is not here",
+        ));
+    };
+    let end = match known.client_port {
+        Some(port) => format!("({port})"),
+        None => "[local]".to_owned(),
+    };
+    let parts = [known.user.as_str(), known.database.as_str(), end.as_str()];
+    if proc::title(&cmdline).is_none() || !parts.iter().all(|part| cmdline.contains(part)) {
+        return Err(elsewhere(
+            "the process with the number of our connection's is another",
+        ));
+    }
+    match process_of(known.pid) {
+        Some(process) => Ok(process.parent),
+        None => Err(elsewhere("the server's process cannot be looked at")),
     }
 }
 

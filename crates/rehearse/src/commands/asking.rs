@@ -8,7 +8,7 @@ use clock::Clock;
 use observe::profile::{ProfileOptions, Profiling};
 use observe::{Answers, Example};
 use replay::{LoginMap, Target};
-use run::{NoPlan, PlanOutcome, RunWriter};
+use run::{Artefact, Moment, NoPlan, PlanOutcome, RunWriter};
 use target::login::Login;
 use workload::{ArchiveError, WorkloadReader};
 
@@ -17,7 +17,7 @@ use crate::terminal;
 /// What is to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// Facts, before the first statement.
+    /// Facts before the first statement, and evidence before it and behind the last.
     pub facts: bool,
     /// Plans at the end, of so many statements.
     pub plans: Option<usize>,
@@ -34,6 +34,8 @@ pub struct Asking<'a> {
     pub target: Target,
     pub logins: &'a LoginMap,
     pub clock: Arc<dyn Clock>,
+    /// What was gathered before the first statement.
+    pub evidence: Vec<Artefact>,
 }
 
 impl Asking<'_> {
@@ -41,15 +43,24 @@ impl Asking<'_> {
     ///
     /// # Errors
     /// Where the workload cannot be read or the run not be written.
-    pub fn begin(&self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+    pub fn begin(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         if self.asked.plans.is_some() {
             run.sum_up_service_times();
         }
         if self.asked.facts {
             let facts = observe::facts(&self.target, &self.all_logins()?, &*self.clock);
             run.facts(&facts)?;
+            self.evidence = self.gather(run, Moment::Before)?;
         }
         Ok(())
+    }
+
+    fn gather(&self, run: &mut RunWriter, moment: Moment) -> Result<Vec<Artefact>, ArchiveError> {
+        let logins = self.all_logins()?;
+        let gathered =
+            observe::evidence(&self.target, &logins, &self.clock, moment, &self.evidence);
+        run.evidence(moment, &gathered)?;
+        Ok(gathered)
     }
 
     /// Begins a profile, if one is asked for, and says what it does or why it cannot.
@@ -79,6 +90,9 @@ impl Asking<'_> {
     /// # Errors
     /// As [`Self::begin`].
     pub fn end(&self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        if self.asked.facts {
+            self.gather(run, Moment::After)?;
+        }
         let Some(most) = self.asked.plans else {
             return Ok(());
         };

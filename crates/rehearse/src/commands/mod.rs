@@ -1,6 +1,7 @@
 //! One command a file: what was typed becomes what the engines take, and what they give is shown.
 
 pub mod asking;
+pub mod bundle;
 pub mod capture;
 pub mod compare;
 mod drawing;

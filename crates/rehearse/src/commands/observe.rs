@@ -9,7 +9,7 @@ use ::observe::WatchOptions;
 use clock::{Clock, SystemClock, duration_text};
 use indicatif::{ProgressBar, ProgressStyle};
 use replay::{LoginMap, Target};
-use run::{RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use run::{RunInfo, RunWriter, TargetInfo};
 use target::login::Dialer;
 
 use crate::commands::summary;
@@ -78,27 +78,11 @@ fn watch(
             target.address(), login.user, login.database
         ))
     })?;
-    let mut info = RunInfo {
-        status: RunStatus::Complete,
-        workload: WorkloadRef::default(),
-        target: TargetInfo {
-            address: address.clone(),
-            server_version: server_version.clone(),
-        },
-        options: described(options),
-        started_wall_us: clock.wall_us(),
-        elapsed_ns: 0,
-        span_due_ns: 0,
-        span_sent_ns: 0,
-        statements: 0,
-        done: 0,
-        failed: BTreeMap::new(),
-        skipped: BTreeMap::new(),
-        connections_failed: BTreeMap::new(),
-        connections_lost: BTreeMap::new(),
-        connections_reopened: 0,
-        given_up: None,
+    let watched = TargetInfo {
+        address: address.clone(),
+        server_version: server_version.clone(),
     };
+    let mut info = RunInfo::observation(watched, described(options), clock.wall_us());
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let mut watching = TargetWatch::new(looks(&options.looks), target.clone(), clock.clone());
     watching.begin(&mut run, &[login])?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clock::{Clock, SystemClock};
 use observe::profile::{ProfileOptions, Profiling};
 use replay::{LoginMap, Target};
-use run::{RunInfo, RunStatus, RunWriter, TargetInfo, WorkloadRef};
+use run::{RunInfo, RunWriter, TargetInfo};
 use target::login::Dialer;
 
 use crate::commands::phases;
@@ -34,33 +34,16 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         Failure::could_not(format!("{} refused: {}", target.address(), error.message))
     })?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let mut info = RunInfo {
-        status: RunStatus::Complete,
-        workload: WorkloadRef {
-            failures_named: true,
-            ..WorkloadRef::default()
-        },
-        target: TargetInfo {
-            address,
-            server_version,
-        },
-        options: BTreeMap::from([(
-            "profile_frequency".to_owned(),
-            options.frequency.to_string(),
-        )]),
-        started_wall_us: clock.wall_us(),
-        elapsed_ns: 0,
-        span_due_ns: 0,
-        span_sent_ns: 0,
-        statements: 0,
-        done: 0,
-        failed: BTreeMap::new(),
-        skipped: BTreeMap::new(),
-        connections_failed: BTreeMap::new(),
-        connections_lost: BTreeMap::new(),
-        connections_reopened: 0,
-        given_up: None,
+    let watched = TargetInfo {
+        address,
+        server_version,
     };
+    let frequency = (
+        "profile_frequency".to_owned(),
+        options.frequency.to_string(),
+    );
+    let described = BTreeMap::from([frequency]);
+    let mut info = RunInfo::observation(watched, described, clock.wall_us());
     let mut run = RunWriter::create(&options.output, &info, std::iter::empty())?;
     let wanted = ProfileOptions {
         frequency_hz: options.frequency,

@@ -352,6 +352,7 @@ pub fn replay_with_progress(
         target: engine.prepared(target),
         logins: &engine.logins,
         clock: clock.clone(),
+        evidence: Vec::new(),
     });
     let result = replay::replay(
         reader,
@@ -485,7 +486,7 @@ impl Observer for Progress<'_> {
     }
 
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        let Some(asking) = &self.asking else {
+        let Some(asking) = &mut self.asking else {
             return Ok(());
         };
         asking.begin(run)?;

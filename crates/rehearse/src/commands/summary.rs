@@ -26,30 +26,15 @@ pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
 pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
     let name = path.display().to_string();
-    let observed = match reader.is_observed() {
-        true => Some(WatchedView::new(&name, reader.info(), &observed(&reader)?)),
-        false => None,
-    };
-    if let (Some(view), true) = (&observed, reader.info().is_observation()) {
+    if reader.info().is_observation() {
+        let view = watched(&reader, &name)?;
         match json {
-            true => terminal::say_line(&to_json(view)),
-            false => terminal::say(&observed_text::render_text(view, &terminal::style())),
+            true => terminal::say_line(&to_json(&view)),
+            false => terminal::say(&observed_text::render_text(&view, &terminal::style())),
         }
         return Ok(());
     }
-    let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
-    let mut sums = Sums::default();
-    let executions = reader.executions()?.inspect(|execution| {
-        if let Ok(execution) = execution {
-            finder.add(execution);
-            sums.add(execution);
-        }
-    });
-    let summary = Summary::collect(executions)?;
-    let divergence = finder.finish(reader.statements()?)?;
-    let mut view = RunSummaryView::new(&name, reader.info(), &summary, &divergence, literals)
-        .with_observed(observed);
-    view.time = where_time_went::time(&reader, &sums)?;
+    let view = view(&reader, &name, literals)?;
     if json {
         terminal::say_line(&to_json(&view));
     } else {
@@ -60,6 +45,39 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+/// The summary of a run.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSummaryView, Failure> {
+    let observed = match reader.is_observed() {
+        true => Some(watched(reader, name)?),
+        false => None,
+    };
+    let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
+    let mut sums = Sums::default();
+    let executions = reader.executions()?.inspect(|execution| {
+        if let Ok(execution) = execution {
+            finder.add(execution);
+            sums.add(execution);
+        }
+    });
+    let summary = Summary::collect(executions)?;
+    let divergence = finder.finish(reader.statements()?)?;
+    let mut view = RunSummaryView::new(name, reader.info(), &summary, &divergence, literals)
+        .with_observed(observed);
+    view.time = where_time_went::time(reader, &sums)?;
+    Ok(view)
+}
+
+/// What was seen of the server.
+///
+/// # Errors
+/// Where the run cannot be read.
+pub fn watched(reader: &RunReader, name: &str) -> Result<WatchedView, Failure> {
+    Ok(WatchedView::new(name, reader.info(), &observed(reader)?))
 }
 
 /// Sums up what was seen of the server; reads each table once.

@@ -9,7 +9,7 @@ use clap::Args;
 #[command(next_help_heading = "What the target is asked")]
 pub struct AskingArgs {
     /// Do not ask the target for its settings, extensions, relations and indexes before the first
-    /// statement.
+    /// statement, and do not gather evidence for a bundle.
     #[arg(long)]
     pub no_facts: bool,
     /// At the end, ask for the plans (EXPLAIN, which carries nothing out) of the statements that took

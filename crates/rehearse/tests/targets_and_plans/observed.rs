@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{BY_CUSTOMER, rehearse, replay, server, succeeds, workload};
 
-fn json(text: &str) -> Value {
+pub(super) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
 /// What the view says is what its schema allows.
-fn holds_to_schema(of: &str, view: &Value) {
+pub(super) fn holds_to_schema(of: &str, view: &Value) {
     let schema = json(&succeeds(&["schema", of]));
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();

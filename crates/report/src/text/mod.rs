@@ -8,6 +8,7 @@ pub(crate) mod condition_text;
 mod conversation_text;
 mod divergence_text;
 pub mod dry_run_text;
+pub mod evidence_text;
 pub mod fitness_text;
 pub mod inspect_text;
 pub(crate) mod line;

@@ -6,6 +6,7 @@ pub mod condition;
 pub(crate) mod conversation;
 pub(crate) mod divergence;
 pub(crate) mod dry_run;
+pub(crate) mod evidence;
 pub(crate) mod explanation;
 pub(crate) mod fitness;
 pub(crate) mod inspect;

@@ -113,6 +113,13 @@ impl PlanChangeView {
     }
 }
 
+impl PlanSideView {
+    /// The view of one plan, with no other beside it.
+    pub fn new(plan: &PlanSide, literals: Literals) -> Self {
+        side(plan, &[], literals)
+    }
+}
+
 fn side(side: &PlanSide, marks: &[Mark], literals: Literals) -> PlanSideView {
     let missing = |why: String| PlanSideView {
         missing: Some(why),

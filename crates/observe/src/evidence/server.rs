@@ -1,0 +1,454 @@
+//! Questions to the server. Answers are the rows as JSON, so that a column that some version has more
+//! needs no word here (PostgreSQL documentation, chapters 27, 51 and 52, of the versions 10 to 18).
+
+use run::{Artefact, Moment};
+
+use super::{Pieces, why};
+use crate::asker::{Asker, Unable};
+
+/// A question: name, since which version (`server_version_num`), at which moments, and what follows
+/// `SELECT`.
+struct Question(&'static str, u32, When, &'static str);
+
+/// At which moments it is worth asking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// What does not change by itself.
+    Before,
+    /// What counts.
+    Both,
+}
+
+use When::{Before, Both};
+
+const ANY: u32 = 0;
+
+const SERVER: &[Question] = &[
+    Question(
+        "server/version",
+        ANY,
+        Before,
+        "version(), current_setting('server_version_num') AS number",
+    ),
+    Question("server/build", ANY, Before, "name, setting FROM pg_config"),
+    Question(
+        "server/control-system",
+        ANY,
+        Before,
+        "* FROM pg_control_system()",
+    ),
+    Question(
+        "server/control-init",
+        ANY,
+        Before,
+        "* FROM pg_control_init()",
+    ),
+    Question(
+        "server/control-checkpoint",
+        ANY,
+        Both,
+        "* FROM pg_control_checkpoint()",
+    ),
+    Question(
+        "server/control-recovery",
+        ANY,
+        Both,
+        "* FROM pg_control_recovery()",
+    ),
+    Question(
+        "server/times",
+        ANY,
+        Both,
+        "now(), pg_postmaster_start_time() AS started, pg_conf_load_time() AS configuration_read, \
+         pg_is_in_recovery() AS in_recovery, current_setting('TimeZone') AS time_zone",
+    ),
+    Question(
+        "server/me",
+        ANY,
+        Before,
+        "current_setting('is_superuser') AS superuser, rolcreaterole, rolcreatedb, rolreplication, \
+         pg_has_role(current_user, 'pg_monitor', 'USAGE') AS monitor, \
+         pg_has_role(current_user, 'pg_read_all_settings', 'USAGE') AS reads_all_settings, \
+         pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS reads_all_stats \
+         FROM pg_roles WHERE rolname = current_user",
+    ),
+    // Values are among the run's settings, without those that may be secrets.
+    Question(
+        "server/settings-files",
+        ANY,
+        Before,
+        "sourcefile, sourceline, seqno, name, applied, error FROM pg_file_settings ORDER BY seqno",
+    ),
+    Question(
+        "server/settings-of-roles",
+        ANY,
+        Before,
+        "d.datname AS database, s.setrole <> 0 AS of_a_role, split_part(one, '=', 1) AS name \
+         FROM pg_db_role_setting s LEFT JOIN pg_database d ON d.oid = s.setdatabase, unnest(setconfig) one ORDER BY 1, 3",
+    ),
+    Question(
+        "server/client-authentication",
+        ANY,
+        Before,
+        "line_number, type, database, address, netmask, auth_method, error FROM pg_hba_file_rules ORDER BY line_number",
+    ),
+    Question(
+        "server/extensions-available",
+        ANY,
+        Before,
+        "name, default_version, installed_version FROM pg_available_extensions ORDER BY name",
+    ),
+    Question(
+        "server/roles",
+        ANY,
+        Before,
+        "count(*) AS roles, count(*) FILTER (WHERE rolcanlogin) AS may_log_in, \
+         count(*) FILTER (WHERE rolsuper) AS superusers, count(*) FILTER (WHERE rolconnlimit >= 0) AS with_limits FROM pg_roles",
+    ),
+    Question(
+        "server/databases",
+        ANY,
+        Both,
+        "datname, pg_encoding_to_char(encoding) AS encoding, datcollate, datctype, datconnlimit, datistemplate, \
+         datallowconn, age(datfrozenxid) AS frozen_age, mxid_age(datminmxid) AS multixact_age, \
+         CASE WHEN has_database_privilege(oid, 'CONNECT') THEN pg_database_size(oid) END AS bytes FROM pg_database ORDER BY datname",
+    ),
+    Question(
+        "server/tablespaces",
+        ANY,
+        Before,
+        "spcname, spcoptions FROM pg_tablespace ORDER BY spcname",
+    ),
+    Question(
+        "server/stat-database",
+        ANY,
+        Both,
+        "* FROM pg_stat_database ORDER BY datname",
+    ),
+    Question(
+        "server/stat-database-conflicts",
+        ANY,
+        Both,
+        "* FROM pg_stat_database_conflicts ORDER BY datname",
+    ),
+    Question("server/stat-bgwriter", ANY, Both, "* FROM pg_stat_bgwriter"),
+    Question(
+        "server/stat-checkpointer",
+        170_000,
+        Both,
+        "* FROM pg_stat_checkpointer",
+    ),
+    Question("server/stat-wal", 140_000, Both, "* FROM pg_stat_wal"),
+    Question("server/stat-io", 160_000, Both, "* FROM pg_stat_io"),
+    Question("server/stat-slru", 130_000, Both, "* FROM pg_stat_slru"),
+    Question("server/stat-archiver", ANY, Both, "* FROM pg_stat_archiver"),
+    Question(
+        "server/stat-replication",
+        ANY,
+        Both,
+        "state, sync_state, sent_lsn, write_lsn, flush_lsn, replay_lsn, write_lag, flush_lag, replay_lag FROM pg_stat_replication",
+    ),
+    Question(
+        "server/replication-slots",
+        ANY,
+        Both,
+        "slot_type, plugin, database, active, age(xmin) AS xmin_age, age(catalog_xmin) AS catalog_xmin_age, restart_lsn FROM pg_replication_slots",
+    ),
+    Question(
+        "server/progress-vacuum",
+        ANY,
+        Both,
+        "* FROM pg_stat_progress_vacuum",
+    ),
+    Question(
+        "server/progress-create-index",
+        120_000,
+        Both,
+        "* FROM pg_stat_progress_create_index",
+    ),
+    Question(
+        "server/progress-cluster",
+        120_000,
+        Both,
+        "* FROM pg_stat_progress_cluster",
+    ),
+    Question(
+        "server/progress-analyze",
+        130_000,
+        Both,
+        "* FROM pg_stat_progress_analyze",
+    ),
+    Question(
+        "server/progress-basebackup",
+        130_000,
+        Both,
+        "* FROM pg_stat_progress_basebackup",
+    ),
+    Question(
+        "server/progress-copy",
+        140_000,
+        Both,
+        "* FROM pg_stat_progress_copy",
+    ),
+    Question(
+        "server/activity",
+        ANY,
+        Both,
+        "backend_type, state, wait_event_type, wait_event, count(*), max(age(backend_xmin)) AS xmin_age, \
+         max(now() - xact_start) AS longest_transaction FROM pg_stat_activity GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC",
+    ),
+    Question(
+        "server/locks",
+        ANY,
+        Both,
+        "locktype, mode, granted, fastpath, count(*) FROM pg_locks GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC",
+    ),
+    Question(
+        "server/prepared-transactions",
+        ANY,
+        Both,
+        "count(*), max(now() - prepared) AS oldest FROM pg_prepared_xacts",
+    ),
+    Question(
+        "server/shared-memory",
+        130_000,
+        Before,
+        "* FROM pg_shmem_allocations ORDER BY size DESC",
+    ),
+    Question(
+        "server/wal-position",
+        ANY,
+        Both,
+        "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() END AS lsn",
+    ),
+    Question(
+        "server/wal-files",
+        ANY,
+        Both,
+        "count(*) AS files, sum(size) AS bytes FROM pg_ls_waldir()",
+    ),
+    Question(
+        "server/log-files",
+        ANY,
+        Both,
+        "count(*) AS files, sum(size) AS bytes, pg_current_logfile() AS current FROM pg_ls_logdir()",
+    ),
+    Question(
+        "server/temporary-files",
+        120_000,
+        Both,
+        "count(*) AS files, sum(size) AS bytes FROM pg_ls_tmpdir()",
+    ),
+    Question(
+        "server/time-zones",
+        ANY,
+        Before,
+        "count(*), md5(string_agg(name || utc_offset, ',' ORDER BY name)) AS md5 FROM pg_timezone_names",
+    ),
+];
+
+const DATABASE: &[Question] = &[
+    Question(
+        "stat-tables",
+        ANY,
+        Both,
+        "* FROM pg_stat_user_tables ORDER BY schemaname, relname",
+    ),
+    Question(
+        "stat-indexes",
+        ANY,
+        Both,
+        "* FROM pg_stat_user_indexes ORDER BY schemaname, relname, indexrelname",
+    ),
+    Question(
+        "io-tables",
+        ANY,
+        Both,
+        "* FROM pg_statio_user_tables ORDER BY schemaname, relname",
+    ),
+    Question(
+        "io-indexes",
+        ANY,
+        Both,
+        "* FROM pg_statio_user_indexes ORDER BY schemaname, relname, indexrelname",
+    ),
+    Question(
+        "io-sequences",
+        ANY,
+        Both,
+        "* FROM pg_statio_user_sequences ORDER BY schemaname, relname",
+    ),
+    Question(
+        "stat-functions",
+        ANY,
+        Both,
+        "schemaname, funcname, calls, total_time, self_time FROM pg_stat_user_functions",
+    ),
+    Question(
+        "pages",
+        ANY,
+        Both,
+        "n.nspname AS schema, c.relname AS name, c.relkind AS kind, c.relpages, c.reltuples, c.relallvisible, \
+         CASE WHEN c.relkind IN ('r', 'm', 't') THEN age(c.relfrozenxid) END AS frozen_age, c.reloptions, c.relpersistence \
+         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'm', 't', 'i', 'p', 'I') ORDER BY c.relpages DESC LIMIT 5000",
+    ),
+    // Without values: common ones and bounds of histograms are what is in the tables.
+    Question(
+        "column-statistics",
+        ANY,
+        Before,
+        "schemaname, tablename, attname, inherited, null_frac, avg_width, n_distinct, correlation, \
+         array_length(most_common_freqs, 1) AS common_values, most_common_freqs[1] AS most_common_share \
+         FROM pg_stats WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2, 3 LIMIT 10000",
+    ),
+    Question(
+        "extended-statistics",
+        ANY,
+        Before,
+        "n.nspname AS schema, stxname AS name, stxrelid::regclass::text AS of_table, stxkeys::text AS columns, stxkind \
+         FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace ORDER BY 1, 2",
+    ),
+    Question(
+        "constraints",
+        ANY,
+        Before,
+        "conrelid::regclass::text AS of_table, conname, contype, convalidated, condeferrable, pg_get_constraintdef(oid) AS definition \
+         FROM pg_constraint WHERE conrelid <> 0 AND connamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) ORDER BY 1, 2 LIMIT 10000",
+    ),
+    Question(
+        "triggers",
+        ANY,
+        Before,
+        "tgrelid::regclass::text AS of_table, tgname, tgenabled, tgfoid::regproc::text AS function, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1, 2",
+    ),
+    Question(
+        "policies",
+        ANY,
+        Before,
+        "polrelid::regclass::text AS of_table, polname, polcmd, polpermissive FROM pg_policy ORDER BY 1, 2",
+    ),
+    Question(
+        "functions",
+        ANY,
+        Before,
+        "p.oid::regprocedure::text AS name, l.lanname AS language, provolatile, proparallel, proisstrict, md5(prosrc) AS md5 \
+         FROM pg_proc p JOIN pg_language l ON l.oid = prolang WHERE p.oid >= 16384 \
+         AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e') ORDER BY 1 LIMIT 10000",
+    ),
+    Question(
+        "types",
+        ANY,
+        Before,
+        "t.oid::regtype::text AS name, typtype, typlen, typstorage FROM pg_type t WHERE t.oid >= 16384 AND typtype IN ('d', 'e', 'r') ORDER BY 1",
+    ),
+    Question(
+        "sequences",
+        ANY,
+        Before,
+        "schemaname, sequencename, data_type, increment_by, cache_size, cycle FROM pg_sequences ORDER BY 1, 2",
+    ),
+    Question(
+        "views",
+        ANY,
+        Before,
+        "schemaname, viewname, md5(definition) AS md5 FROM pg_views WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
+    ),
+    Question(
+        "foreign-servers",
+        ANY,
+        Before,
+        "srvtype, srvversion, fdwname FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = srvfdw",
+    ),
+    Question(
+        "publications",
+        ANY,
+        Before,
+        "pubname, puballtables, pubinsert, pubupdate, pubdelete FROM pg_publication ORDER BY 1",
+    ),
+    Question(
+        "event-triggers",
+        ANY,
+        Before,
+        "evtname, evtevent, evtenabled FROM pg_event_trigger ORDER BY 1",
+    ),
+    Question(
+        "largest-statistics-targets",
+        ANY,
+        Before,
+        "attrelid::regclass::text AS of_table, attname, attstattarget FROM pg_attribute WHERE attstattarget > 0 ORDER BY 3 DESC LIMIT 1000",
+    ),
+];
+
+pub(super) fn of_the_server(
+    pieces: &mut Pieces,
+    asker: &mut Asker<'_>,
+    moment: Moment,
+    begun: &[Artefact],
+) {
+    for question in SERVER {
+        ask(pieces, asker, question, question.0, moment);
+    }
+    super::server_log::gather(pieces, asker, moment, begun);
+}
+
+pub(super) fn of_a_database(
+    pieces: &mut Pieces,
+    asker: &mut Asker<'_>,
+    database: &str,
+    moment: Moment,
+) {
+    for question in DATABASE {
+        let name = format!("database/{database}/{}", question.0);
+        ask(pieces, asker, question, &name, moment);
+    }
+}
+
+fn ask(
+    pieces: &mut Pieces,
+    asker: &mut Asker<'_>,
+    question: &Question,
+    name: &str,
+    moment: Moment,
+) {
+    let Question(_, since, when, what) = question;
+    if *when == Before && moment == Moment::After {
+        return;
+    }
+    let how = format!("SELECT {what}");
+    if asker.known().version < *since {
+        let why = format!(
+            "the server is of version {}, and this is from {} on",
+            version(asker.known().version),
+            version(*since)
+        );
+        pieces.lacks(name, &how, why);
+        return;
+    }
+    let asked = format!("SELECT coalesce(json_agg(one), '[]')::text FROM ({how}) one");
+    match asker.ask(&asked) {
+        Ok(rows) => {
+            let answer = rows
+                .into_iter()
+                .next()
+                .and_then(|row| row.into_iter().next());
+            pieces.has(name, &how, answer.flatten().unwrap_or_default());
+        }
+        Err(unable) => {
+            let lost = matches!(unable, Unable::Gone(_));
+            pieces.lacks(name, &how, why(unable));
+            // One question that took too long is not the end of all that follow.
+            if lost {
+                let _ = asker.open();
+            }
+        }
+    }
+}
+
+/// As people write it.
+fn version(number: u32) -> String {
+    match number {
+        100_000.. => (number / 10_000).to_string(),
+        _ => format!("{}.{}", number / 10_000, number / 100 % 100),
+    }
+}

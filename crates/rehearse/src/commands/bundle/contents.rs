@@ -1,0 +1,372 @@
+//! What goes into a bundle: what was gathered beside the run, and all that the run itself knows.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use analyse::plan::PlanSide;
+use report::{ArtefactView, Literals, PlanSideView, to_json};
+use run::{Artefact, Moment, PlanFact, RunReader};
+use serde_json::json;
+
+use crate::commands::summary;
+use crate::ending::Failure;
+
+use super::pack::{Pack, Packed};
+
+/// Tables with columns that may have values of the application's in them, and those columns.
+const WITH_VALUES: [(&str, &[&str]); 2] = [
+    ("executions", &["message"]),
+    ("plans", &["plan", "message"]),
+];
+
+/// Tables that a run may have, and what has to be asked for to have them.
+const ASKED_FOR: [(&str, &[&str], &str); 4] = [
+    (
+        "settings, extensions, relations and indexes",
+        &[
+            "settings",
+            "extensions",
+            "databases",
+            "relations",
+            "indexes",
+            "target-notes",
+        ],
+        "the replay was told not to ask (--no-facts), or watched alone",
+    ),
+    ("plans", &["plans"], "not asked for: replay with --explain"),
+    (
+        "what was seen meanwhile",
+        &[
+            "probes",
+            "seen-statements",
+            "statement-statistics",
+            "sample-windows",
+            "activity",
+            "blocking",
+            "locks",
+            "counters",
+        ],
+        "not asked for: replay with --observe",
+    ),
+    (
+        "a CPU profile",
+        &[
+            "profile",
+            "stacks",
+            "stack-samples",
+            "profiled-backends",
+            "session-backends",
+            "statement-spans",
+            "profiled-statements",
+        ],
+        "not asked for: replay with --profile",
+    ),
+];
+
+pub struct Contents<'r> {
+    reader: &'r RunReader,
+    name: &'r str,
+    literals: bool,
+    pub artefacts: Vec<ArtefactView>,
+}
+
+impl<'r> Contents<'r> {
+    pub fn of(reader: &'r RunReader, name: &'r str, literals: bool) -> Self {
+        Contents {
+            reader,
+            name,
+            literals,
+            artefacts: Vec::new(),
+        }
+    }
+
+    /// Packs all of it.
+    ///
+    /// # Errors
+    /// Where the run cannot be read or the pack not be written.
+    pub fn gather(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        self.gathered(pack, Moment::Before)?;
+        self.gathered(pack, Moment::After)?;
+        self.program(pack)?;
+        self.run(pack)?;
+        self.tables(pack)?;
+        self.plans(pack)?;
+        self.profile(pack)
+    }
+
+    pub fn left_out(&self) -> Vec<String> {
+        match self.literals {
+            true => Vec::new(),
+            false => vec!["messages of errors and values in plans: --show-literals".to_owned()],
+        }
+    }
+
+    fn has(&mut self, name: &str, moment: &'static str, how: &str, file: &str, packed: Packed) {
+        self.artefacts.push(ArtefactView {
+            name: name.to_owned(),
+            moment,
+            how: how.to_owned(),
+            file: Some(file.to_owned()),
+            bytes: Some(packed.bytes),
+            sha256: Some(packed.sha256),
+            missing: None,
+        });
+    }
+
+    fn lacks(&mut self, name: &str, moment: &'static str, how: &str, why: &str) {
+        self.artefacts.push(ArtefactView {
+            name: name.to_owned(),
+            moment,
+            how: how.to_owned(),
+            file: None,
+            bytes: None,
+            sha256: None,
+            missing: Some(why.to_owned()),
+        });
+    }
+
+    /// What was gathered beside the replay.
+    fn gathered(&mut self, pack: &mut Pack, moment: Moment) -> Result<(), Failure> {
+        let Some(artefacts) = self.reader.evidence(moment)? else {
+            let why = match moment {
+                Moment::Before => {
+                    "not gathered: --no-facts, an older run, or one that was made otherwise"
+                }
+                Moment::After => {
+                    "not gathered: the replay did not come to its end, or as before it"
+                }
+            };
+            self.lacks("machine", moment.name(), "files of Linux", why);
+            self.lacks("server", moment.name(), "questions to the server", why);
+            return Ok(());
+        };
+        for one in artefacts {
+            self.gathered_one(pack, moment, &one)?;
+        }
+        Ok(())
+    }
+
+    fn gathered_one(
+        &mut self,
+        pack: &mut Pack,
+        moment: Moment,
+        one: &Artefact,
+    ) -> Result<(), Failure> {
+        let Some(content) = &one.content else {
+            let why = one.missing.as_deref().unwrap_or("nobody knows why");
+            self.lacks(&one.name, moment.name(), &one.how, why);
+            return Ok(());
+        };
+        let form = match content.starts_with('[') {
+            true => "json",
+            false => "txt",
+        };
+        let file = format!("{}.{}.{form}", plain(&one.name), moment.name());
+        let packed = pack.file(&file, content.as_bytes())?;
+        self.has(&one.name, moment.name(), &one.how, &file, packed);
+        Ok(())
+    }
+
+    fn program(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        let content = json!({
+            "program": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "format_of_runs": run::FORMAT,
+            "built_for": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            "debug": cfg!(debug_assertions),
+        });
+        let packed = pack.file("program.json", to_json(&content).as_bytes())?;
+        self.has("program", "run", "what packed this", "program.json", packed);
+        Ok(())
+    }
+
+    /// Its manifest, its summary and its mix.
+    fn run(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        let info = to_json(self.reader.info());
+        let packed = pack.file("run/manifest.json", info.as_bytes())?;
+        let how = "what the run says of itself: options, target, workload, counts";
+        self.has("run/manifest", "run", how, "run/manifest.json", packed);
+
+        let literals = summary::literals(self.literals);
+        let summary = match self.reader.info().is_observation() {
+            true => to_json(&summary::watched(self.reader, self.name)?),
+            false => to_json(&summary::view(self.reader, self.name, literals)?),
+        };
+        let packed = pack.file("run/summary.json", summary.as_bytes())?;
+        let how = format!("rehearse summary {} --json", self.name);
+        self.has("run/summary", "run", &how, "run/summary.json", packed);
+        self.mix(pack)
+    }
+
+    /// Which statements, how often, and what they took.
+    fn mix(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        #[derive(Default)]
+        struct Sum {
+            executions: u64,
+            failed: u64,
+            service_ns: u64,
+            rows: u64,
+        }
+        let mut sums: HashMap<u64, Sum> = HashMap::new();
+        for execution in self.reader.executions()? {
+            let execution = execution?;
+            let Some(fingerprint) = execution.fingerprint else {
+                continue;
+            };
+            let sum = sums.entry(fingerprint.0).or_default();
+            sum.executions += 1;
+            sum.failed += u64::from(matches!(execution.outcome, run::Outcome::Failed(_)));
+            sum.rows += execution.rows;
+            if let (Some(sent_ns), Some(done_ns)) = (execution.sent_ns, execution.done_ns) {
+                sum.service_ns += (done_ns - sent_ns).max(0) as u64;
+            }
+        }
+        let mut mix: Vec<serde_json::Value> = Vec::new();
+        for text in self.reader.statements()? {
+            let text = text?;
+            let sum = sums.remove(&text.fingerprint.0).unwrap_or_default();
+            mix.push(json!({
+                "fingerprint": format!("{:016x}", text.fingerprint.0),
+                "class": text.class.name(),
+                "executions": sum.executions,
+                "failed": sum.failed,
+                "service_s": sum.service_ns as f64 / 1e9,
+                "rows": sum.rows,
+                "statement": text.sql,
+            }));
+        }
+        mix.sort_by_key(|one| std::cmp::Reverse(one["executions"].as_u64()));
+        let packed = pack.file("run/mix.json", to_json(&mix).as_bytes())?;
+        let how = "executions of the run, by statement without values";
+        self.has("run/mix", "run", how, "run/mix.json", packed);
+        Ok(())
+    }
+
+    /// Its tables as they are, without values.
+    fn tables(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        let tables: Vec<String> = self
+            .reader
+            .tables()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        for table in &tables {
+            // Each piece of these has a file of its own.
+            if table.starts_with("evidence-") {
+                continue;
+            }
+            let left_out = WITH_VALUES.iter().find(|(with, _)| with == table);
+            let left_out = match (left_out, self.literals) {
+                (Some((_, columns)), false) => *columns,
+                _ => &[],
+            };
+            let file = format!("run/{table}.csv");
+            let reader = self.reader;
+            let packed = pack.written(&file, |out| {
+                reader.write_csv(table, left_out, out)?;
+                out.flush().map_err(Failure::could_not)
+            })?;
+            let mut how = format!("the run's table {table}");
+            if !left_out.is_empty() {
+                how.push_str(&format!(", without {}", left_out.join(" and ")));
+            }
+            self.has(&format!("run/{table}"), "run", &how, &file, packed);
+        }
+        for (what, names, why) in ASKED_FOR {
+            for name in names {
+                if !tables.iter().any(|table| table == name) {
+                    self.lacks(&format!("run/{name}"), "run", what, why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans by their steps: the table's own texts have values in them.
+    fn plans(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        let Some(plans) = self.reader.plans()? else {
+            return Ok(());
+        };
+        let literals = summary::literals(self.literals);
+        let shown: Vec<serde_json::Value> =
+            plans.iter().map(|plan| plan_of(plan, literals)).collect();
+        let packed = pack.file("run/plan-steps.json", to_json(&shown).as_bytes())?;
+        let how = "EXPLAIN (FORMAT JSON), read into steps";
+        self.has("run/plan-steps", "run", how, "run/plan-steps.json", packed);
+        Ok(())
+    }
+
+    /// The profile as folded stacks, which other programs draw.
+    fn profile(&mut self, pack: &mut Pack) -> Result<(), Failure> {
+        let Some(profile) = self.reader.profile()? else {
+            return Ok(());
+        };
+        let mut folded: Vec<(String, u64)> = Vec::new();
+        for stack in profile.stacks()? {
+            let stack = stack?;
+            folded.push((stack.frames, stack.samples));
+        }
+        folded.sort_unstable();
+        let packed = pack.written("run/profile.folded", |out| {
+            for (frames, count) in &folded {
+                writeln!(out, "{frames} {count}").map_err(Failure::could_not)?;
+            }
+            Ok(())
+        })?;
+        let how = "perf record of the server's processes, folded";
+        self.has(
+            "run/profile-folded",
+            "run",
+            how,
+            "run/profile.folded",
+            packed,
+        );
+        Ok(())
+    }
+}
+
+fn plan_of(plan: &PlanFact, literals: Literals) -> serde_json::Value {
+    let side = PlanSideView::new(&PlanSide::of(Some(plan)), literals);
+    json!({
+        "fingerprint": format!("{:016x}", plan.fingerprint.0),
+        "calls": plan.calls,
+        "service_s": plan.service_ns as f64 / 1e9,
+        "database": plan.database,
+        "plan": side,
+    })
+}
+
+/// A name as a path below the bundle's directory: names of databases may have anything in them.
+fn plain(name: &str) -> String {
+    let parts: Vec<String> = name
+        .split('/')
+        .map(|part| {
+            let safe = |c: char| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                true => c,
+                false => '_',
+            };
+            let part: String = part.chars().map(safe).collect();
+            match part.trim_start_matches('.') {
+                "" => "_".to_owned(),
+                part => part.to_owned(),
+            }
+        })
+        .collect();
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leaves_the_bundle() {
+        assert_eq!(
+            plain("database/shop/stat-tables"),
+            "database/shop/stat-tables"
+        );
+        assert_eq!(plain("database/../../etc"), "database/_/_/etc");
+        assert_eq!(plain("database/a b\nc/x"), "database/a_b_c/x");
+        assert_eq!(plain("database//x"), "database/_/x");
+    }
+}
