@@ -75,7 +75,7 @@ impl Worker {
             Err(error) if is_transient(&error) => 0,
             Err(error) => {
                 // The session's caller goes on with what waits: it will be skipped.
-                self.lost(slot, &error.to_string());
+                self.broke(slot, &error);
                 return;
             }
         };
@@ -121,7 +121,7 @@ impl Worker {
                 Ok(written) => session.unsent_from += written,
                 Err(error) if is_transient(&error) => return,
                 Err(error) => {
-                    if self.lost(slot, &error.to_string()) {
+                    if self.broke(slot, &error) {
                         let now_ns = self.now_ns();
                         self.go_on(slot, now_ns);
                     }
@@ -141,6 +141,29 @@ impl Worker {
 
     /// Reads all that is there; then, if it became free, the session goes on.
     pub(super) fn read(&mut self, slot: usize) {
+        let became_free = self.read_all(slot);
+        let socket = self.slots[slot].socket.as_ref();
+        if socket.is_some_and(Link::wants_write) {
+            self.write_later(slot, Vec::new());
+        }
+        if became_free {
+            let now_ns = self.now_ns();
+            self.go_on(slot, now_ns);
+        }
+    }
+
+    /// Nothing can be sent any more. What the server said before it left may still wait to be read,
+    /// and tells why. True if the session was busy, and is to go on with what waits.
+    fn broke(&mut self, slot: usize, error: &io::Error) -> bool {
+        let became_free = self.read_all(slot);
+        match self.slots[slot].socket {
+            Some(_) => self.lost(slot, &error.to_string()) | became_free,
+            None => became_free,
+        }
+    }
+
+    /// True if the session became free.
+    fn read_all(&mut self, slot: usize) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut became_free = false;
         while let Some(socket) = &mut self.slots[slot].socket {
@@ -188,14 +211,7 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        let socket = self.slots[slot].socket.as_ref();
-        if socket.is_some_and(Link::wants_write) {
-            self.write_later(slot, Vec::new());
-        }
-        if became_free {
-            let now_ns = self.now_ns();
-            self.go_on(slot, now_ns);
-        }
+        became_free
     }
 
     /// The server waits for the data of a COPY. Where they are not in the workload, it fails cleanly.

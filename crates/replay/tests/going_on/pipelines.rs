@@ -162,6 +162,24 @@ fn a_lost_connection_takes_the_whole_pipeline_with_it() {
 }
 
 #[test]
+fn what_a_server_says_before_it_leaves_is_heard_while_more_is_written() {
+    let (_sandbox, server) = server(&[]);
+    table(&server);
+    let mut traffic = Traffic::new(&server);
+    traffic.connect(0, 1);
+    let sql = "SELECT pg_terminate_backend(pg_backend_pid()) WHERE $1 = '1'";
+    traffic.execute(100, 1, "", sql, "1");
+    // More than sockets hold: when the server leaves, the rest of it waits to be written.
+    let long = format!("{}2", " ".repeat(32 << 20));
+    piece(&mut traffic, 100, "", &long, false, Boundary::Sync);
+    traffic.disconnect(500, 1);
+    let (info, executions) = traffic.replay(&Options::default(), |_| ());
+    let lost = Outcome::Failed(Sqlstate(*b"57P01"));
+    assert_eq!(outcomes(&executions), [lost, lost]);
+    assert_eq!(info.connections_lost["57P01"], 1);
+}
+
+#[test]
 fn a_stop_counts_all_of_a_pipeline_that_does_not_end() {
     let (_sandbox, server) = server(&[]);
     table(&server);
