@@ -19,7 +19,7 @@ use crate::feed::Feed;
 use crate::incidents::Incidents;
 use crate::login::{Login, LoginMap};
 use crate::meter::Meter;
-use crate::options::Options;
+use crate::options::{Options, SendOrder};
 use crate::order::Order;
 use crate::plan::{LEAD_NS, Planner};
 use crate::progress::{Counters, Observer};
@@ -234,9 +234,8 @@ pub fn replay(
         inboxes.push(inbox);
         receivers.push(messages);
     }
-    let order = options
-        .commit_order
-        .then(|| Arc::new(Order::new(inboxes.clone())));
+    let order = (options.order != SendOrder::Session)
+        .then(|| Arc::new(Order::new(inboxes.clone(), options.order)));
     for (number, messages) in receivers.into_iter().enumerate() {
         let inbox = inboxes[number].clone();
         let parts = Parts {
@@ -388,8 +387,12 @@ pub fn replay(
         let mut note = |name: &str, count: u64| {
             info.options.insert(name.to_owned(), count.to_string());
         };
-        note("waits_for_commits", waits);
-        note("let_go_before_commits", let_go);
+        let of = match options.order {
+            SendOrder::Global => "turn",
+            SendOrder::Commit | SendOrder::Session => "commits",
+        };
+        note(&format!("waits_for_{of}"), waits);
+        note(&format!("let_go_before_{of}"), let_go);
     }
     observer.ending(&mut writer)?;
     let before = earlier.map_or(0, Earlier::statements);

@@ -62,7 +62,7 @@ pub use forecast::{Forecast, forecast};
 pub use ledger::{Costliest, LedgerTimes, StatementTotals, Times};
 pub use login::{Login, LoginMap};
 pub use meter::{BOUNDS_NS, Counted, Happening, Histogram, Meter, Readings};
-pub use options::Options;
+pub use options::{Options, SendOrder};
 pub use progress::{Observer, Snapshot};
 pub use resume::Earlier;
 pub use target::{

@@ -50,8 +50,8 @@ pub struct Options {
     pub patience: Duration,
     /// Who connects where.
     pub logins: LoginMap,
-    /// Statements wait for the commits that they followed in the capture.
-    pub commit_order: bool,
+    /// What a statement waits for beside its own session.
+    pub order: SendOrder,
     /// The most connections at once. Where there are more sessions, they share connections between
     /// transactions. `None`: each session has its own.
     pub connections_max: Option<u32>,
@@ -76,6 +76,19 @@ pub struct Options {
     pub workload_name: Option<String>,
 }
 
+/// What a statement waits for, beside those before it in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendOrder {
+    /// Nothing.
+    #[default]
+    Session,
+    /// The commits that were over before it began in the capture.
+    Commit,
+    /// Everything that was due before it has been sent. One session that waits for the server holds up
+    /// all: as replays with one order for all work, and to be compared with.
+    Global,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -92,7 +105,7 @@ impl Default for Options {
             digest: false,
             patience: PATIENCE,
             logins: LoginMap::default(),
-            commit_order: false,
+            order: SendOrder::Session,
             connections_max: None,
             workers: default_workers(),
             spin_us: 0,
@@ -175,7 +188,12 @@ impl Options {
         if self.patience != PATIENCE {
             note("patience", Some(span(self.patience)));
         }
-        note("order", self.commit_order.then(|| "commit".to_owned()));
+        let order = match self.order {
+            SendOrder::Session => None,
+            SendOrder::Commit => Some("commit".to_owned()),
+            SendOrder::Global => Some("global".to_owned()),
+        };
+        note("order", order);
         let connections = self.connections_max.map(|count| count.to_string());
         note("max_connections", connections);
         let clients = self.feed.as_ref().map(|feed| feed.clients().to_string());

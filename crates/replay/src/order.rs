@@ -9,6 +9,9 @@
 //! A commit is the end of a transaction that wrote, or a statement that may write outside of one (in a
 //! pipeline, the last of its group), as far as first words tell. Where the capture has no duration, a commit counts as over when it began.
 //!
+//! `--order global`: a statement waits until all that was due before it has been sent. It is the same
+//! with every event for a commit, that is over when it is sent.
+//!
 //! What waits here may hold a lock that the commit in question waits for. [`crate::breaker`] notices
 //! that, and lets go.
 
@@ -20,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use workload::{Boundary, Event, EventKind, classify};
 
 use crate::job::Job;
+use crate::options::SendOrder;
 use crate::worker::{Inbox, ToWorker};
 
 /// One event of the run.
@@ -40,6 +44,14 @@ pub(crate) struct Followed {
 impl Followed {
     /// Gives the job its number, and takes it in if it commits.
     pub(crate) fn place(&mut self, event: &Event, job: &mut Job, order: &Order) {
+        if order.kind == SendOrder::Global {
+            // All before it.
+            job.after = self.over;
+            self.over += 1;
+            order.commits((event.session, event.sequence));
+            order.expect(&[(event.session, event.sequence)]);
+            return;
+        }
         let mut over_now = Vec::new();
         while let Some(&Reverse((end_us, place))) = self.under_way.peek()
             && end_us <= event.due_us
@@ -104,6 +116,7 @@ pub(crate) struct Order {
     mark: AtomicU64,
     state: Mutex<State>,
     inboxes: Vec<Arc<Inbox>>,
+    kind: SendOrder,
 }
 
 #[derive(Default)]
@@ -130,11 +143,12 @@ pub(crate) struct Waiting {
 }
 
 impl Order {
-    pub(crate) fn new(inboxes: Vec<Arc<Inbox>>) -> Self {
+    pub(crate) fn new(inboxes: Vec<Arc<Inbox>>, kind: SendOrder) -> Self {
         Order {
             mark: AtomicU64::new(0),
             state: Mutex::default(),
             inboxes,
+            kind,
         }
     }
 
@@ -154,6 +168,14 @@ impl Order {
         let mut state = self.state();
         state.expected.extend(places);
         self.advance(state);
+    }
+
+    /// A statement is sent: where that is what others wait for, it is over.
+    #[inline]
+    pub(crate) fn sent(&self, session: u64, sequence: u64) {
+        if self.kind == SendOrder::Global {
+            self.done(session, sequence);
+        }
     }
 
     /// An event is done, failed or skipped.
@@ -263,7 +285,7 @@ mod tests {
     #[test]
     fn a_statement_waits_for_the_commits_that_were_over_before_it_began() {
         let target = Target::parse("host=h", |_| None).unwrap();
-        let order = Order::new(Vec::new());
+        let order = Order::new(Vec::new(), SendOrder::Commit);
         let mut followed = Followed::default();
         let mut portals = Portals::new(None);
         let script = [

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clock::{Clock, Factor, Speed, SystemClock};
 use observe::profile::Profiling;
-use replay::{Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, Snapshot, Target};
+use replay::{
+    Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, SendOrder, Snapshot, Target,
+};
 use report::{DryRunSkippedView, DryRunView, Literals, LiveReplayView, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, RunWriter, SkipReason};
 use workload::{ArchiveError, WorkloadReader};
@@ -165,7 +167,11 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,
         },
-        commit_order: pace.order == options::ReplayOrder::Commit,
+        order: match pace.order {
+            options::ReplayOrder::Session => SendOrder::Session,
+            options::ReplayOrder::Commit => SendOrder::Commit,
+            options::ReplayOrder::Global => SendOrder::Global,
+        },
         connections_max: options.max_connections,
         spin_us: options.spin_us,
         ..Options::default()

@@ -52,6 +52,9 @@ pub enum ReplayOrder {
     Session,
     /// The commits that it followed in the capture.
     Commit,
+    /// All that was due before it: one session that waits for the server holds up the others. No users
+    /// queue like that; it is there to be compared with.
+    Global,
 }
 
 /// What keeps a database safe.

@@ -46,6 +46,7 @@ impl Worker {
         }
         // What is left of COPY data that the server did not want to the end goes first.
         let due_ns = job.due_ns;
+        let place = (job.session, job.sequence);
         let result = match session.unsent.is_empty() {
             true => socket.write(needed),
             false => Ok(0),
@@ -70,6 +71,9 @@ impl Worker {
         }
         session.phase = Phase::Running;
         self.parts.meter.add(self.parts.number, Count::Sent, 1);
+        if let Some(order) = &self.parts.order {
+            order.sent(place.0, place.1);
+        }
         let written = match result {
             Ok(written) => written,
             Err(error) if is_transient(&error) => 0,

@@ -2,7 +2,7 @@
 
 use crate::traffic::{Traffic, server, statements};
 use postgres::{Client, NoTls};
-use replay::Options;
+use replay::{Options, SendOrder};
 use run::Outcome;
 use sandbox::Endpoint;
 use workload::Sqlstate;
@@ -14,7 +14,7 @@ fn client(server: &Endpoint) -> Client {
 fn at_full_speed(workers: usize) -> Options {
     Options {
         speed: "max".parse().unwrap(),
-        commit_order: true,
+        order: SendOrder::Commit,
         workers,
         ..Options::default()
     }
@@ -89,9 +89,9 @@ fn what_waits_with_a_lock_that_others_need_is_let_go() {
     traffic.simple(1_610, 1, "COMMIT");
     traffic.disconnect(1_700, 1);
     traffic.disconnect(1_700, 2);
-    for commit_order in [false, true] {
+    for order in [SendOrder::Session, SendOrder::Commit] {
         let options = Options {
-            commit_order,
+            order,
             ..Options::default()
         };
         let (info, executions) = traffic.replay(&options, |_| ());
@@ -101,7 +101,7 @@ fn what_waits_with_a_lock_that_others_need_is_let_go() {
                 .all(|execution| execution.outcome == Outcome::Done),
             "{executions:?}"
         );
-        if commit_order {
+        if order == SendOrder::Commit {
             assert_eq!(info.options["let_go_before_commits"], "1", "{info:?}");
         }
     }
@@ -148,4 +148,80 @@ fn a_commit_that_fails_or_is_skipped_holds_nobody_up() {
         .filter(|outcome| matches!(outcome, Outcome::Failed(_)))
         .collect();
     assert!(failed.contains(&Outcome::Failed(Sqlstate(*b"57P01"))));
+}
+
+#[test]
+fn in_global_order_one_session_that_waits_holds_up_all() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=2 {
+        traffic.connect(0, session);
+    }
+    // 1 is busy for long when its next statement is due; what 2 sends has nothing to do with it.
+    traffic.simple(10, 1, "SELECT pg_sleep(2)");
+    traffic.simple(50, 1, "SELECT 1");
+    for at_ms in [20, 30, 40, 60, 70, 80] {
+        traffic.simple(at_ms, 2, "SELECT 2");
+    }
+    for session in 1..=2 {
+        traffic.disconnect(90, session);
+    }
+    for order in [SendOrder::Session, SendOrder::Global] {
+        let options = Options {
+            order,
+            ..Options::default()
+        };
+        let (info, executions) = traffic.replay(&options, |_| ());
+        assert_eq!(info.done, 8, "{info:?}");
+        let statements = statements(&executions);
+        let of = |session: u64| {
+            let mut all: Vec<_> = statements
+                .iter()
+                .filter(|one| one.session == session)
+                .collect();
+            all.sort_by_key(|one| one.sequence);
+            all
+        };
+        let slow_done_ns = of(1)[0].done_ns;
+        let held: Vec<bool> = of(2)
+            .iter()
+            .map(|one| one.sent_ns >= slow_done_ns)
+            .collect();
+        let behind = order == SendOrder::Global;
+        let expected = [false, false, false, behind, behind, behind];
+        assert_eq!(held, expected, "{order:?}");
+        if behind {
+            assert_ne!(info.options["waits_for_turn"], "0");
+            assert_eq!(info.options["let_go_before_turn"], "0");
+        }
+    }
+}
+
+#[test]
+fn in_global_order_locks_are_no_deadlock() {
+    let (_sandbox, server) = server(&[]);
+    client(&server)
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
+        .unwrap();
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=2 {
+        traffic.connect(0, session);
+    }
+    // 2 waits for the lock of 1, and its next statement is due before the COMMIT of 1, which would
+    // wait for that one to be sent.
+    traffic.simple(10, 1, "BEGIN");
+    traffic.simple(20, 1, "UPDATE t SET n = n + 1 WHERE id = 1");
+    traffic.simple(300, 2, "UPDATE t SET n = n + 1 WHERE id = 1");
+    traffic.simple(310, 2, "SELECT 2");
+    traffic.simple(320, 1, "COMMIT");
+    for session in 1..=2 {
+        traffic.disconnect(330, session);
+    }
+    let options = Options {
+        order: SendOrder::Global,
+        ..Options::default()
+    };
+    let (info, _) = traffic.replay(&options, |_| ());
+    assert_eq!(info.done, 5, "{info:?}");
+    assert_ne!(info.options["let_go_before_turn"], "0", "{info:?}");
 }

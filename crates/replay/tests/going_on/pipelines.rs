@@ -212,7 +212,7 @@ fn a_group_does_not_wait_for_its_own_commit() {
     }
     traffic.disconnect(500, 1);
     let options = Options {
-        commit_order: true,
+        order: replay::SendOrder::Commit,
         ..Options::default()
     };
     let (info, _) = traffic.replay(&options, |_| ());
