@@ -50,6 +50,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Compare(options) => commands::compare::run(&options),
         Command::Profile(options) => commands::profile::run(&options),
         Command::Phases(options) => commands::phases::run(&options),
+        Command::Lab(options) => commands::lab::run(&options),
         Command::Bundle(options) => commands::bundle::run(&options),
         Command::Flame(options) => commands::flame::run(&options),
         Command::Sweep(options) => commands::sweep::run(&options),

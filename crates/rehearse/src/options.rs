@@ -9,6 +9,7 @@ use clock::Speed;
 pub mod asking;
 pub mod bundle;
 pub mod encrypting;
+pub mod lab;
 pub mod masking;
 pub mod observing;
 pub mod pace;
@@ -23,6 +24,7 @@ pub mod watching;
 use asking::{AskingArgs, ExplainArgs};
 use bundle::Bundle;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
+use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
@@ -93,6 +95,8 @@ pub enum Command {
     Sandbox(Sandbox),
     /// See it all in a minute, on private servers.
     Demo(Demo),
+    /// Published cases of slow databases, alive, on private servers.
+    Lab(Lab),
 }
 
 /// `rehearse capture`
@@ -477,6 +481,8 @@ pub enum SchemaOf {
     Observe,
     /// `bundle --json`, and `evidence.json` in a bundle.
     Evidence,
+    /// `lab NAME --json`.
+    Lab,
 }
 
 impl SchemaOf {
@@ -495,6 +501,7 @@ impl SchemaOf {
             SchemaOf::Sweep => Described::Sweep,
             SchemaOf::Observe => Described::Observe,
             SchemaOf::Evidence => Described::Evidence,
+            SchemaOf::Lab => Described::Lab,
         }
     }
 }

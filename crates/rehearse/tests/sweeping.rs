@@ -1,5 +1,7 @@
 //! Sweeps through the command line: a real one, killed half-way and gone on with, and what is refused.
 
+mod lab;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

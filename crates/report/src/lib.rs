@@ -23,16 +23,19 @@ pub mod schema;
 mod text;
 mod view;
 
-pub use html::{compare_page, inspect_page, live_page, sweep_page};
+pub use html::{case_page, compare_page, inspect_page, live_page, sweep_page};
 pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, compare_text, dry_run_text, evidence_text, fitness_text, inspect_text,
-    live_text, mask_text, observed_text, pcap_text, phases_text, proxy_text, run_text,
-    settings_text, slice_text, sweep_text,
+    TextStyle, capture_text, case_text, compare_text, dry_run_text, evidence_text, fitness_text,
+    inspect_text, live_text, mask_text, observed_text, pcap_text, phases_text, proxy_text,
+    run_text, settings_text, slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
+pub use view::case::{
+    CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView,
+};
 pub use view::compare::{
     CautionView, CompareOverTimeView, CompareView, DetailsView, ErrorChangeView, NoiseView,
     RatioView, RemarkView, RowsChangeView, RunNames, RunSideView, SideView, SlowExecutionView,

@@ -9,6 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
 use crate::view::capture::CaptureView;
+use crate::view::case::CaseView;
 use crate::view::compare::CompareView;
 use crate::view::dry_run::DryRunView;
 use crate::view::evidence::EvidenceView;
@@ -45,11 +46,13 @@ pub enum Described {
     Observe,
     /// `rehearse bundle --json`
     Evidence,
+    /// `rehearse lab NAME --json`
+    Lab,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 11] = [
+    pub const ALL: [Described; 12] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -61,6 +64,7 @@ impl Described {
         Described::Sweep,
         Described::Observe,
         Described::Evidence,
+        Described::Lab,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -77,6 +81,7 @@ impl Described {
             Described::Sweep => "sweep",
             Described::Observe => "observe",
             Described::Evidence => "evidence",
+            Described::Lab => "lab",
         }
     }
 
@@ -94,6 +99,7 @@ impl Described {
             Described::Sweep => of::<SweepView>(),
             Described::Observe => of::<WatchedView>(),
             Described::Evidence => of::<EvidenceView>(),
+            Described::Lab => of::<CaseView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -79,15 +79,34 @@ pub fn capture_files(
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
+    show(&capture_whole(files, output, interrupt)?, false);
+    Ok(())
+}
+
+/// The same, without its account.
+///
+/// # Errors
+/// As [`capture_files`].
+pub fn capture_quietly(
+    files: &[PathBuf],
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    capture_whole(files, output, interrupt).map(|_| ())
+}
+
+fn capture_whole(
+    files: &[PathBuf],
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<CapturedLog, Failure> {
     let files = Sources::Files(log::select(files).map_err(failure)?);
     let everything = (
         &SliceArgs::default(),
         &MaskArgs::default(),
         &EncryptArgs::default(),
     );
-    let captured = capture(files, Some(output), None, None, everything, interrupt)?;
-    show(&captured, false);
-    Ok(())
+    capture(files, Some(output), None, None, everything, interrupt)
 }
 
 struct CapturedLog {

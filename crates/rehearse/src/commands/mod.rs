@@ -9,6 +9,7 @@ pub mod flame;
 pub mod inspect;
 pub mod key;
 pub mod known;
+pub mod lab;
 pub mod mask;
 mod narration;
 pub mod observe;

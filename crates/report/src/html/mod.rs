@@ -9,6 +9,7 @@
 //! A second page gives its own sections, and its table's rows as data: `templates/table.js` shows,
 //! sorts, searches and opens them.
 
+pub mod case_page;
 mod chart;
 pub mod compare_page;
 mod data;

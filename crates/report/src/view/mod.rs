@@ -1,6 +1,7 @@
 //! What is shown, apart from how.
 
 pub(crate) mod capture;
+pub(crate) mod case;
 pub(crate) mod compare;
 pub mod condition;
 pub(crate) mod conversation;

@@ -1,0 +1,28 @@
+//! Four published cases, each a real program against a real server: schema, load, trouble and cure, and
+//! what has to be looked at to see them. What was published stands beside what is measured.
+//!
+//! Who drives: the program (`rehearse lab`), which captures, replays, compares and reports with the
+//! same code as its commands. Deliberately absent: all of that, and any number of a result.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod scale;
+pub mod stall;
+
+pub use error::LabError;
+pub use scale::Scale;
+
+/// A case, and where it was published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// As it is called on the command line.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub title: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+}
+
+/// Those that are alive here.
+pub const CASES: [Case; 1] = [stall::CASE];

@@ -1,0 +1,120 @@
+//! How much of what untouched sessions were to send was sent in its time.
+
+use std::collections::HashSet;
+
+use run::Execution;
+
+/// A stretch of a replay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Statements of untouched sessions that were due in it.
+    pub due: u64,
+    /// Statements of untouched sessions that were sent in it.
+    pub sent: u64,
+}
+
+/// The send rates of the sessions that have nothing to do with the trouble.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates {
+    /// How long a stretch is, in nanoseconds.
+    pub window_ns: i64,
+    /// Stretches from the replay's start to the last statement sent.
+    pub windows: Vec<Window>,
+    /// Statements that were due.
+    pub due: u64,
+    /// Of these, those sent before the last of them was due, and a stretch more.
+    pub sent_in_time: u64,
+    /// From the replay's start to when the last of them was due, in nanoseconds.
+    pub span_ns: i64,
+}
+
+impl Rates {
+    /// Of the statements of a run, without the sessions in `touched`.
+    pub fn of<'e>(
+        executions: impl Iterator<Item = &'e Execution>,
+        touched: &HashSet<u64>,
+        window_ns: i64,
+    ) -> Self {
+        let mut moments: Vec<(i64, Option<i64>)> = executions
+            .filter(|one| one.is_statement() && !touched.contains(&one.session))
+            .map(|one| (one.due_ns, one.sent_ns))
+            .collect();
+        moments.sort_unstable();
+        let span_ns = moments.last().map_or(0, |(due_ns, _)| *due_ns);
+        let mut windows: Vec<Window> = Vec::new();
+        let mut at = |ns: i64, count: &dyn Fn(&mut Window)| {
+            let index = usize::try_from(ns / window_ns).unwrap_or(0);
+            if windows.len() <= index {
+                windows.resize(index + 1, Window::default());
+            }
+            count(&mut windows[index]);
+        };
+        let mut sent_in_time = 0;
+        for (due_ns, sent_ns) in &moments {
+            at(*due_ns, &|window| window.due += 1);
+            if let Some(sent_ns) = sent_ns {
+                at(*sent_ns, &|window| window.sent += 1);
+                sent_in_time += u64::from(*sent_ns < span_ns + window_ns);
+            }
+        }
+        Rates {
+            window_ns,
+            windows,
+            due: moments.len() as u64,
+            sent_in_time,
+            span_ns,
+        }
+    }
+
+    /// The share that was sent in its time, from 0 to 1.
+    pub fn kept(&self) -> f64 {
+        self.sent_in_time as f64 / self.due.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::{Outcome, StatementKind};
+
+    fn execution(session: u64, due_ns: i64, sent_ns: i64) -> Execution {
+        Execution {
+            session,
+            sequence: 0,
+            fingerprint: None,
+            kind: StatementKind::Execute,
+            outcome: Outcome::Done,
+            message: None,
+            due_ns,
+            sent_ns: Some(sent_ns),
+            first_byte_ns: None,
+            done_ns: None,
+            session_lag_ns: 0,
+            rows: 0,
+            bytes: 0,
+            digest: None,
+            captured: run::Captured::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_sent_after_its_time_is_not_kept_and_is_seen_where_it_is_sent() {
+        let all = [
+            execution(1, 0, 0),
+            execution(1, 10, 10),
+            execution(1, 20, 21),
+            execution(1, 29, 75),
+            // Touched.
+            execution(2, 5, 500),
+        ];
+        let rates = Rates::of(all.iter(), &HashSet::from([2]), 10);
+        assert_eq!((rates.due, rates.sent_in_time, rates.span_ns), (4, 3, 29));
+        assert_eq!(rates.kept(), 0.75);
+        let due: Vec<u64> = rates.windows.iter().map(|window| window.due).collect();
+        let sent: Vec<u64> = rates.windows.iter().map(|window| window.sent).collect();
+        assert_eq!(due, [1, 1, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(sent, [1, 1, 1, 0, 0, 0, 0, 1]);
+        let nothing = Rates::of([].iter(), &HashSet::new(), 10);
+        assert_eq!((nothing.due, nothing.kept()), (0, 0.0));
+    }
+}
