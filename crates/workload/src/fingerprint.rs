@@ -75,7 +75,7 @@ impl Fingerprinter {
                     continue;
                 }
                 Token::Value { .. } => {
-                    if list.value(out.len()) {
+                    if list.value(out) {
                         continue;
                     }
                     space(out, spaced_before, b'$');
@@ -105,7 +105,7 @@ impl Fingerprinter {
                             out.push_str(", ");
                         }
                         b'(' => {
-                            if list.opening() {
+                            if list.opening(out, values) {
                                 continue;
                             }
                             space(out, spaced_before, b'(');
@@ -113,7 +113,8 @@ impl Fingerprinter {
                             list.opened();
                         }
                         b')' => {
-                            if list.closing(out) {
+                            if let Some(before) = list.closing(out) {
+                                values = before;
                                 continue;
                             }
                             out.push(')');
@@ -186,12 +187,21 @@ fn push_number(out: &mut String, number: u32) {
 }
 
 /// Folds lists: in `(v, v, v)` all values after the first, and in `(v, v), (v, v)` all groups
-/// after the first.
+/// after the first that are of values alone.
 #[derive(Debug, Default)]
 struct List {
     state: ListState,
     /// Something was folded that has not been written as `...` yet.
     folded: bool,
+    /// The further group that is being written: it is taken back if it turns out to be of values alone.
+    group: Option<Group>,
+}
+
+/// How it was before a further group.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    length: usize,
+    values: u32,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -209,13 +219,12 @@ enum ListState {
     AfterGroup,
     /// After a comma behind such a group: held back.
     HeldGroupComma,
-    /// Inside a further group, all of which is left out.
-    InFoldedGroup,
 }
 
 impl List {
     fn opened(&mut self) {
         self.state = ListState::Opened;
+        self.group = None;
     }
 
     fn closed(&mut self) {
@@ -225,7 +234,7 @@ impl List {
     }
 
     /// A value came; true: leave it out.
-    fn value(&mut self, _at: usize) -> bool {
+    fn value(&mut self, out: &mut String) -> bool {
         match self.state {
             ListState::Opened => {
                 self.state = ListState::AfterFirst;
@@ -236,9 +245,8 @@ impl List {
                 self.state = ListState::AfterFirst;
                 true
             }
-            ListState::InFoldedGroup => true,
             _ => {
-                self.state = ListState::Outside;
+                self.other(out);
                 false
             }
         }
@@ -255,74 +263,73 @@ impl List {
                 self.state = ListState::HeldGroupComma;
                 true
             }
-            ListState::InFoldedGroup => true,
             _ => {
                 self.state = ListState::Outside;
+                self.group = None;
                 false
             }
         }
     }
 
-    /// A `(` came; true: leave it out.
-    fn opening(&mut self) -> bool {
-        if self.state == ListState::HeldGroupComma {
-            self.folded = true;
-            self.state = ListState::InFoldedGroup;
-            return true;
-        }
-        false
-    }
-
-    /// A `)` came; true: leave it out.
-    fn closing(&mut self, out: &mut String) -> bool {
+    /// A `(` came, behind so many values; true: it is written.
+    fn opening(&mut self, out: &mut String, values: u32) -> bool {
         match self.state {
-            ListState::AfterFirst | ListState::HeldComma => {
+            ListState::HeldGroupComma => {
+                self.group = Some(Group {
+                    length: out.len(),
+                    values,
+                });
                 if std::mem::take(&mut self.folded) {
                     out.push_str(", ...");
                 }
-                self.state = ListState::AfterGroup;
+                out.push_str(", (");
+                self.state = ListState::Opened;
+                true
+            }
+            // A parenthesis behind a held comma, or right behind a value or a group.
+            ListState::HeldComma | ListState::AfterFirst | ListState::AfterGroup => {
+                self.other(out);
                 false
             }
-            ListState::InFoldedGroup => {
+            ListState::Outside | ListState::Opened => false,
+        }
+    }
+
+    /// A `)` came. With a number the group was taken back, and so many values are written.
+    fn closing(&mut self, out: &mut String) -> Option<u32> {
+        match self.state {
+            ListState::AfterFirst | ListState::HeldComma => {
                 self.state = ListState::AfterGroup;
-                true
+                if let Some(group) = self.group.take() {
+                    out.truncate(group.length);
+                    self.folded = true;
+                    return Some(group.values);
+                }
+                if std::mem::take(&mut self.folded) {
+                    out.push_str(", ...");
+                }
+                None
             }
             _ => {
                 self.other(out);
-                false
+                None
             }
         }
     }
 
     /// Anything else came: what was held back is written.
     fn other(&mut self, out: &mut String) {
-        match self.state {
-            ListState::HeldComma => {
-                if std::mem::take(&mut self.folded) {
-                    out.push_str(", ...");
-                }
-                out.push_str(", ");
-            }
-            ListState::AfterFirst | ListState::AfterGroup | ListState::HeldGroupComma => {
-                if std::mem::take(&mut self.folded) {
-                    out.push_str(", ...");
-                }
-                if self.state == ListState::HeldGroupComma {
-                    out.push_str(", ");
-                }
-            }
-            _ => {}
+        if std::mem::take(&mut self.folded) {
+            out.push_str(", ...");
         }
-        if self.state != ListState::InFoldedGroup {
-            self.state = ListState::Outside;
+        if matches!(self.state, ListState::HeldComma | ListState::HeldGroupComma) {
+            out.push_str(", ");
         }
+        self.state = ListState::Outside;
+        self.group = None;
     }
 
     fn end(&mut self, out: &mut String) {
-        self.state = match self.state {
-            ListState::InFoldedGroup => ListState::AfterGroup,
-            state => state,
-        };
         self.other(out);
     }
 }
@@ -378,6 +385,37 @@ mod tests {
         );
         assert_eq!(normal("select f(1, a, 2)"), "select f($1, a, $2)");
         assert_eq!(normal("select (1), a"), "select ($1), a");
+    }
+
+    #[test]
+    fn what_is_no_list_of_values_is_kept_as_it_is() {
+        for (text, kept) in [
+            (
+                "SELECT f(1), (SELECT count(*) FROM t WHERE a = 5)",
+                "select f($1), (select count(*) from t where a = $2)",
+            ),
+            ("SELECT f(1), 'b'", "select f($1), $2"),
+            ("select f(1), 2, g(3, 4)", "select f($1), $2, g($3, ...)"),
+            (
+                "insert into t values (1, 'x'), (2, now()), (3, 'y')",
+                "insert into t values ($1, ...), ($2, now()), ($3, ...)",
+            ),
+            (
+                "insert into t values (1, 'x'), (2, 'y'), (3, now())",
+                "insert into t values ($1, ...), ..., ($2, now())",
+            ),
+            (
+                "insert into t values (1), (2), ((3)) on conflict do nothing",
+                "insert into t values ($1), ..., (($2)) on conflict do nothing",
+            ),
+            (
+                "select 1 in (1, (select 2))",
+                "select $1 in ($2, (select $3))",
+            ),
+            ("select f(1) (2)", "select f($1)($2)"),
+        ] {
+            assert_eq!(normal(text), kept, "{text}");
+        }
     }
 
     #[test]
