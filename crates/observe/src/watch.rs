@@ -131,7 +131,7 @@ impl Watch {
                     Box::new(MachineProbe::default()),
                     Box::new(CountersProbe::default()),
                     Box::new(ConnectionsProbe::default()),
-                    Box::new(LocksProbe),
+                    Box::new(LocksProbe::default()),
                     // Last: what the others asked before is not among what it counts.
                     Box::new(StatementsProbe::default()),
                 ],

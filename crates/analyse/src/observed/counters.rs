@@ -127,8 +127,12 @@ impl Counters {
             sum: 0.0,
         });
         let moved = &mut series.moved;
+        let of_the_machine = MACHINE.contains(&row.source.as_str());
         moved.gained += match row.value - moved.last {
             step if step >= 0.0 || row.gauge => step,
+            // The kernel's times go back by a hair now and then (`iowait`, a process that ends between two
+            // looks), and begin anew with the machine alone.
+            _ if of_the_machine => 0.0,
             // It began anew, and has grown to this since.
             _ => row.value,
         };

@@ -72,6 +72,7 @@ pub fn time_model<E>(
     let sampled = windows.iter().any(|window| window.samples > 0);
     let evidence = Evidence {
         sampled,
+        hidden: hidden > 0.0,
         stacks: Stacks::new(stacks),
     };
     let mut statements: Vec<TimeOf> = Vec::new();
@@ -166,12 +167,14 @@ fn found<E>(
         let Some(each_ns) = each_ns.get(&seen.at_ns) else {
             continue;
         };
-        if seen.backend != CLIENT {
-            continue;
-        }
         let ns = each_ns * seen.count as f64;
+        // What it is, is hidden as well.
         if seen.state == "hidden" {
             hidden_ns += ns;
+            continue;
+        }
+        if seen.backend != CLIENT {
+            continue;
         }
         if seen.state != ACTIVE {
             continue;
@@ -264,6 +267,8 @@ impl<'s> Stacks<'s> {
 
 struct Evidence<'s> {
     sampled: bool,
+    /// Samples met sessions that the role may not look into, idle or not.
+    hidden: bool,
     stacks: Stacks<'s>,
 }
 
@@ -302,7 +307,12 @@ impl Evidence<'_> {
             let server_ns = counted.map_or(0.0, |one| one.exec_ns + one.plan_ns.unwrap_or(0.0));
             let unseen_ns = (server_ns - total_ns).clamp(0.0, way_ns);
             parts.push(part(What::Execution, unseen_ns, Known::Inferred));
-            parts.push(part(What::Way, way_ns - unseen_ns, Known::Inferred));
+            // One that no sample met may be of a session that could not be looked into.
+            let rest = match self.hidden && total_ns == 0.0 {
+                true => What::Unlooked,
+                false => What::Way,
+            };
+            parts.push(part(rest, way_ns - unseen_ns, Known::Inferred));
         } else {
             split_statistics(&mut parts, sums.service_ns, counted);
         }

@@ -163,6 +163,7 @@ fn others_are_kept_apart_and_hidden_ones_told() {
     let sums = sums(&[(1, seen(10, 0.0, 0.0, 2.0))]);
     let mut hidden = activity(3, 1, None, 10);
     hidden.state = "hidden".to_owned();
+    hidden.backend = "unknown".to_owned();
     hidden.fingerprint = None;
     let mut idle = activity(3, 1, Some(("Client", "ClientRead")), 15);
     idle.state = "idle in transaction".to_owned();
@@ -189,6 +190,25 @@ fn others_are_kept_apart_and_hidden_ones_told() {
     assert_eq!(model.others_ns, 0.25 * SECOND);
     assert_eq!(model.hidden_ns, 0.5 * SECOND);
     assert_eq!(model.remarks, [TimeRemark::OthersCalls { factor: 4.0 }]);
+}
+
+#[test]
+fn what_no_sample_met_is_not_the_way_where_sessions_are_hidden() {
+    let sums = sums(&[(1, seen(10, 0.0, 0.0, 2.0)), (2, seen(10, 0.0, 0.0, 1.0))]);
+    let mut hidden = activity(3, 1, None, 10);
+    hidden.state = "hidden".to_owned();
+    hidden.backend = "unknown".to_owned();
+    hidden.fingerprint = None;
+    let all = [activity(0, 1, None, 20), hidden];
+    let model = time_model(&sums, &[], &windows(), &all, &[]);
+    assert_eq!(
+        seconds(&model.whole),
+        [
+            (What::Way, 1.0, "inferred"),
+            (What::Processor(None), 1.0, "sampled"),
+            (What::Unlooked, 1.0, "inferred")
+        ]
+    );
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) struct ActivityProbe {
     window: Option<SampleWindow>,
     counts: HashMap<Activity, u64>,
     blocking_at_ns: i64,
+    /// The end of the last window.
+    covered_ns: Option<i64>,
     /// What a question takes that does nothing.
     round_trip_ns: i64,
     /// What the last samples took.
@@ -57,6 +59,7 @@ impl ActivityProbe {
             window: None,
             counts: HashMap::new(),
             blocking_at_ns: i64::MIN,
+            covered_ns: None,
             round_trip_ns: 0,
             took_ns: [0; REMEMBERED],
             samples: 0,
@@ -67,6 +70,7 @@ impl ActivityProbe {
         let Some(window) = self.window.take() else {
             return;
         };
+        self.covered_ns = Some(window.until_ns);
         let mut activity: Vec<Activity> = self
             .counts
             .drain()
@@ -89,8 +93,16 @@ impl ActivityProbe {
         {
             self.close_window(ledger);
         }
+        let every_ns = self.every_ns();
+        let at_ns = match self.covered_ns {
+            // The first window begins with its first sample.
+            None => now_ns,
+            // Where samples are rarer than windows, one stands for the time since the one before.
+            Some(covered_ns) if now_ns - covered_ns <= 2 * every_ns.max(WINDOW_NS) => covered_ns,
+            Some(_) => begin_ns,
+        };
         self.window.get_or_insert(SampleWindow {
-            at_ns: begin_ns,
+            at_ns,
             until_ns: begin_ns + WINDOW_NS,
             samples: 0,
             missed: 0,
@@ -210,14 +222,14 @@ impl Probe for ActivityProbe {
                  a.query, a.query_id FROM pg_catalog.pg_stat_get_activity(NULL) a \
                  WHERE a.state IS DISTINCT FROM 'idle' \
                  AND a.wait_event_type IS DISTINCT FROM 'Activity' \
-                 AND a.query IS DISTINCT FROM '<insufficient privilege>'"
+                 AND (a.query IS DISTINCT FROM '<insufficient privilege>' OR a.datid IS NOT NULL)"
             }
             _ => {
                 "SELECT a.pid, a.datid, a.state, a.wait_event_type, a.wait_event, a.backend_type, \
                  a.query, NULL FROM pg_catalog.pg_stat_get_activity(NULL) a \
                  WHERE a.state IS DISTINCT FROM 'idle' \
                  AND a.wait_event_type IS DISTINCT FROM 'Activity' \
-                 AND a.query IS DISTINCT FROM '<insufficient privilege>'"
+                 AND (a.query IS DISTINCT FROM '<insufficient privilege>' OR a.datid IS NOT NULL)"
             }
         };
         let mut least_ns = i64::MAX;
@@ -271,7 +283,9 @@ impl Probe for ActivityProbe {
             if asker.own().has(pid) {
                 continue;
             }
-            let query = maybe(row, 6).filter(|query| !query.is_empty());
+            // Of another role's session only that it is there, idle or not.
+            let is_hidden = maybe(row, 6) == Some(HIDDEN);
+            let query = maybe(row, 6).filter(|query| !query.is_empty() && !is_hidden);
             let fingerprint = query.map(|query| {
                 let cut = query.len() + CHARACTER_BYTES >= self.query_bytes;
                 ledger.fingerprint(query, cut)
@@ -284,7 +298,10 @@ impl Probe for ActivityProbe {
                 database: self.database(asker, maybe(row, 1)),
                 backend: maybe(row, 5).unwrap_or("unknown").to_owned(),
                 // Processes of the server's own have none.
-                state: state.unwrap_or("active").to_owned(),
+                state: match is_hidden {
+                    true => "hidden".to_owned(),
+                    false => state.unwrap_or("active").to_owned(),
+                },
                 wait_type: maybe(row, 3).map(str::to_owned),
                 wait: wait.map(str::to_owned),
                 count: 0,
@@ -302,6 +319,11 @@ impl Probe for ActivityProbe {
     }
 
     fn leave(&mut self, ledger: &Ledger) {
+        // The last window ends where the watch does.
+        let now_ns = ledger.now_ns();
+        if let Some(window) = &mut self.window {
+            window.until_ns = window.until_ns.min(now_ns).max(window.at_ns + 1);
+        }
         self.close_window(ledger);
     }
 }

@@ -5,7 +5,7 @@
 //! columns move between versions (`pg_stat_checkpointer` in 17, I/O of WAL in 18; PostgreSQL
 //! documentation, 28.2), and a list of ours would be wrong with the next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use run::{Counter, ProbeNote, ProbeState};
 
@@ -124,6 +124,13 @@ const GAUGES: [&str; 6] = [
     "op_bytes",
 ];
 
+impl View {
+    /// The most objects that are read of it.
+    fn objects_max(&self) -> usize {
+        if self.many { OBJECTS_MAX } else { 1_000 }
+    }
+}
+
 /// Reads all views.
 #[derive(Default)]
 pub(crate) struct CountersProbe {
@@ -140,6 +147,8 @@ struct Found {
     read_clock_ns: i64,
     due_clock_ns: i64,
     failures: u32,
+    /// All of its objects were read the last time.
+    read_whole: bool,
 }
 
 struct Last {
@@ -156,17 +165,44 @@ impl Found {
         let earlier_ns = ledger.moment_of(self.read_clock_ns);
         let now_ns = ledger.moment_of(clock_ns);
         self.read_clock_ns = clock_ns;
+        let is_whole = rows.len() < self.view.objects_max();
+        let names: HashSet<&str> = rows.iter().map(|row| at(row, 0)).collect();
+        let known = self.last.len();
+        if is_whole {
+            self.last
+                .retain(|object, _| names.contains(object.as_str()));
+        }
+        // What was made since the last reading has counted from nothing; where something went at the same
+        // time, it may be the same by another name.
+        let may_be_new = self.read_whole && is_whole && self.last.len() == known;
+        self.read_whole = is_whole;
         for row in &rows {
             let object = at(row, 0);
             let values: Vec<Option<f64>> = (1..=self.columns.len())
                 .map(|column| number(row, column))
                 .collect();
+            if may_be_new && !self.last.contains_key(object) {
+                let nothing = self.nothing();
+                self.last.insert(object.to_owned(), nothing);
+            }
             self.keep(ledger, object, values, (earlier_ns, now_ns));
         }
         if self.view.gauges && rows.is_empty() {
             self.last.clear();
         }
         Ok(())
+    }
+
+    /// What has just been made: its counters are at nothing.
+    fn nothing(&self) -> Last {
+        let of = |name: &String| {
+            let counts = !(self.view.gauges || GAUGES.contains(&name.as_str()));
+            counts.then_some(0.0)
+        };
+        Last {
+            written: vec![false; self.columns.len()],
+            values: self.columns.iter().map(of).collect(),
+        }
     }
 
     /// Writes what changed; of many objects also what it was before.
@@ -252,7 +288,7 @@ impl Probe for CountersProbe {
                 continue;
             }
             let list: Vec<String> = columns.iter().map(|column| format!("v.{column}")).collect();
-            let limit = if view.many { OBJECTS_MAX } else { 1_000 };
+            let limit = view.objects_max();
             let question = format!(
                 "SELECT {}, {} FROM pg_catalog.{} v {} LIMIT {limit}",
                 view.object,
@@ -268,6 +304,7 @@ impl Probe for CountersProbe {
                 read_clock_ns: ledger.clock_ns(),
                 due_clock_ns: 0,
                 failures: 0,
+                read_whole: false,
             };
             match found.look(asker, ledger) {
                 Ok(()) => self.views.push(found),

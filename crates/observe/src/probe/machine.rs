@@ -27,6 +27,9 @@ pub(crate) struct MachineProbe {
     titles: HashMap<i32, String>,
 }
 
+/// How often the server's processes are looked at until none ended meanwhile.
+const LOOKS_MAX: u32 = 5;
+
 /// What goes up and down; the rest only grows.
 const GAUGES: [&str; 7] = [
     "processors",
@@ -77,16 +80,33 @@ impl MachineProbe {
     }
 
     fn server(&mut self, ledger: &Ledger) {
-        let Some(postmaster) = process_of(self.postmaster) else {
+        let Some(mut postmaster) = process_of(self.postmaster) else {
             return;
         };
+        let alive = |probe: &Self| -> Vec<(i32, proc::Process)> {
+            let children = probe.children().into_iter();
+            children
+                .filter_map(|pid| Some((pid, process_of(pid)?)))
+                .collect()
+        };
+        let mut processes = alive(self);
+        // One that ends between the two looks would be counted twice or not at all: look again until none did.
+        for _ in 0..LOOKS_MAX {
+            let Some(again) = process_of(self.postmaster) else {
+                return;
+            };
+            let ended = |one: &proc::Process| (one.children_user_s, one.children_system_s);
+            let is_steady = ended(&again) == ended(&postmaster);
+            postmaster = again;
+            if is_steady {
+                break;
+            }
+            processes = alive(self);
+        }
         let mut user_s = postmaster.user_s + postmaster.children_user_s;
         let mut system_s = postmaster.system_s + postmaster.children_system_s;
-        let children = self.children();
-        for &pid in &children {
-            let Some(process) = process_of(pid) else {
-                continue;
-            };
+        let children: Vec<i32> = processes.iter().map(|(pid, _)| *pid).collect();
+        for (pid, process) in processes {
             user_s += process.user_s;
             system_s += process.system_s;
             // One that has just begun has none yet.
@@ -164,12 +184,19 @@ impl Probe for MachineProbe {
         self.server(ledger);
         self.write(ledger, "memory", "", proc::memory(&read("/proc/meminfo")));
         for (device, series) in proc::disks(&read("/proc/diskstats")) {
-            // Partitions are counted with their disk.
-            if fs::metadata(format!("/sys/block/{device}")).is_ok() {
+            if is_a_disk(device) {
                 self.write(ledger, "disk", device, series);
             }
         }
-        for (interface, series) in proc::network(&read("/proc/net/dev")) {
+        let interfaces = read("/proc/net/dev");
+        let interfaces = proc::network(&interfaces);
+        // Bridges and bonds pass on what devices bring; where there is no device (in a container), all count.
+        let is_device = |name: &str| fs::metadata(format!("/sys/class/net/{name}/device")).is_ok();
+        let has_devices = interfaces.iter().any(|(name, _)| is_device(name));
+        for (interface, series) in interfaces {
+            if has_devices && !is_device(interface) && interface != "lo" {
+                continue;
+            }
             self.write(ledger, "network", interface, series);
         }
         for what in ["cpu", "memory", "io"] {
@@ -216,6 +243,17 @@ pub(crate) fn postmaster_here(known: &Known) -> Result<i32, String> {
 
 fn process_of(pid: i32) -> Option<proc::Process> {
     proc::process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether it is a disk of its own: partitions are counted with their disk, what is made of other disks
+/// (LVM, RAID) with those, and what lies in memory or in a file is none.
+fn is_a_disk(device: &str) -> bool {
+    let at = format!("/sys/block/{device}");
+    let in_memory = ["loop", "ram", "zram"];
+    let mut parts = fs::read_dir(format!("{at}/slaves")).into_iter().flatten();
+    fs::metadata(&at).is_ok()
+        && parts.next().is_none()
+        && !in_memory.iter().any(|kind| device.starts_with(kind))
 }
 
 fn title_of(pid: i32) -> Option<String> {

@@ -75,7 +75,7 @@ impl PermitsProbe {
             _ => "s.context = 'user' OR r.rolsuper, r.rolsuper".to_owned(),
         };
         let rows = asker.ask(&format!(
-            "SELECT s.setting, s.context, {rights} FROM pg_catalog.pg_settings s, \
+            "SELECT s.reset_val, s.context, {rights} FROM pg_catalog.pg_settings s, \
              pg_catalog.pg_roles r WHERE s.name = '{name}' AND r.rolname = current_user"
         ))?;
         Ok(rows.first().map(|row| Setting {

@@ -14,7 +14,11 @@ const ROWS_MAX: usize = 100;
 /// Asks the user's question.
 pub(crate) struct QueueProbe {
     question: String,
+    took_ns: i64,
 }
+
+/// The user's question may take this share of the time at most.
+const SHARE: i64 = 20;
 
 impl QueueProbe {
     /// Of a query, with a semicolon or without.
@@ -25,6 +29,7 @@ impl QueueProbe {
             question: format!(
                 "SELECT pg_catalog.row_to_json({MARK}) FROM (\n{query}\n) AS {MARK} LIMIT {ROWS_MAX}"
             ),
+            took_ns: 0,
         }
     }
 }
@@ -35,7 +40,7 @@ impl Probe for QueueProbe {
     }
 
     fn every_ns(&self) -> i64 {
-        1_000_000_000
+        (self.took_ns * SHARE).max(1_000_000_000)
     }
 
     fn begin(&mut self, asker: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
@@ -62,7 +67,10 @@ impl Probe for QueueProbe {
     }
 
     fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
-        let rows = asker.ask_one(&self.question)?;
+        let asked_ns = ledger.clock_ns();
+        let answer = asker.ask_one(&self.question);
+        self.took_ns = ledger.clock_ns() - asked_ns;
+        let rows = answer?;
         let at_ns = ledger.now_ns();
         for row in &rows {
             let (object, series) = numbers(at(row, 0));

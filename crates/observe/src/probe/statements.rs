@@ -202,7 +202,10 @@ impl StatementsProbe {
         let mut changed: Vec<(Key, Counts, bool)> = Vec::new();
         for (key, now) in &reading.entries {
             let before = self.before.get(key);
-            let anew = before.is_some_and(|before| has_gone_back(before, now));
+            // Those that the role may not see share a key: where one of them is evicted, all the others are
+            // still what they were.
+            let anew =
+                key.query_id.is_some() && before.is_some_and(|before| has_gone_back(before, now));
             let gained = match before.filter(|_| !anew) {
                 None => *now,
                 Some(before) => difference(before, now),
@@ -232,6 +235,13 @@ impl StatementsProbe {
             .filter_map(|(key, gained, anew)| self.row(&key, &gained, anew, span))
             .collect();
         ledger.statistics(&rows);
+        // What was evicted is asked for again when it comes back.
+        let kept: HashSet<i64> = reading
+            .entries
+            .keys()
+            .filter_map(|key| key.query_id)
+            .collect();
+        self.texts.retain(|id, _| kept.contains(id));
         self.before = reading.entries;
         self.read_clock_ns = reading.clock_ns;
         Ok(())

@@ -336,10 +336,18 @@ fn begin(
         origin: Arc::clone(origin),
     };
     let watching = std::thread::spawn(move || watch.run());
-    let recording = recording.wait_until_begun().map_err(|reason| {
-        stop.store(true, Ordering::Relaxed);
-        off(format!("perf failed: {reason}"), None)
-    })?;
+    let recording = match recording.wait_until_begun() {
+        Ok(recording) => recording,
+        Err(reason) => {
+            // Nobody waits for what does not come.
+            stop.store(true, Ordering::Relaxed);
+            origin.known.store(true, Ordering::Release);
+            let _ = filling.join();
+            let _ = reading.join();
+            let _ = watching.join();
+            return Err(off(format!("perf failed: {reason}"), None));
+        }
+    };
     Ok(On {
         info: ProfileInfo {
             event: perf::EVENT.to_owned(),

@@ -35,7 +35,7 @@ const START_UP: Duration = Duration::from_secs(20);
 const BEGUN: &str = "rehearse: recording";
 
 /// Work of a backend that reads nothing and keeps nothing: functions of strings, sorting, memory.
-const BUSY: &str = "SELECT count(*) FROM (SELECT md5(i::text) AS t FROM generate_series(1, 20000) AS i ORDER BY 1) AS s";
+const BUSY: &str = "SELECT /* rehearse_probe */ count(*) FROM (SELECT md5(i::text) AS t FROM generate_series(1, 20000) AS i ORDER BY 1) AS s";
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

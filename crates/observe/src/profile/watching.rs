@@ -89,10 +89,10 @@ impl Watch {
     ) {
         let question = match self.statements {
             false => {
-                "SELECT pid, backend_type, usename, datname, application_name FROM pg_catalog.pg_stat_activity"
+                "SELECT /* rehearse_probe */ pid, backend_type, usename, datname, application_name FROM pg_catalog.pg_stat_activity"
             }
             true => {
-                "SELECT pid, backend_type, usename, datname, application_name, state, (extract(epoch FROM query_start) * 1000000)::int8, (extract(epoch FROM state_change) * 1000000)::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int8, query FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()"
+                "SELECT /* rehearse_probe */ pid, backend_type, usename, datname, application_name, state, (extract(epoch FROM query_start) * 1000000)::int8, (extract(epoch FROM state_change) * 1000000)::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int8, query FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()"
             }
         };
         if let Ok(rows) = questions.ask("SELECT pg_catalog.pg_backend_pid()")

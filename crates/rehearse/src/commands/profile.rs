@@ -28,7 +28,7 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         target.take_passwords_from(file)?;
     }
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let login = LoginMap::default().login(&target, "postgres", "postgres", "rehearse profile");
+    let login = LoginMap::default().login(&target, "", "", "rehearse profile");
     let dialer = Dialer::new(&target)?;
     let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
         Failure::could_not(format!("{} refused: {}", target.address(), error.message))

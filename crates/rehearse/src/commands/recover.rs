@@ -16,12 +16,18 @@ pub fn run(options: &Recover) -> Result<Ending, Failure> {
     let partial = Path::new(name);
     if name.ends_with(".run.partial") {
         let (path, info) = run::recover(partial)?;
-        terminal::say_line(&format!(
-            "{}: {} statements recovered of {}; the run says that it was",
-            path.display(),
-            info.statements,
-            info.workload.statements
-        ));
+        terminal::say_line(&match info.is_observation() {
+            true => format!(
+                "{}: recovered, with what was seen of the server until the last moment that was made safe",
+                path.display()
+            ),
+            false => format!(
+                "{}: {} of {} statements recovered; its summary says that it was recovered, and a CPU profile is not among what survives",
+                path.display(),
+                info.statements,
+                info.workload.statements
+            ),
+        });
     } else if name.ends_with(".workload.partial") {
         let (path, info) = recover(partial)?;
         terminal::say_line(&format!(

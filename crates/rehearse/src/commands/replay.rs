@@ -496,10 +496,11 @@ impl Observer for Progress<'_> {
             return Ok(());
         };
         asking.begin(run)?;
+        // The profile first: what it tries out is not what the watch is to see.
+        self.profiling = asking.profile(run)?;
         if let Some(watch) = &mut self.target_watch {
             watch.begin(run, &asking.all_logins()?)?;
         }
-        self.profiling = asking.profile(run)?;
         if self.profiling.as_ref().is_some_and(Profiling::is_on) {
             self.hub.phases_not_observed(
                 "the profile is read when the replay is over; `rehearse phases` shows it then",
@@ -510,12 +511,13 @@ impl Observer for Progress<'_> {
 
     fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
         self.hub.ending();
+        // The watch first: reading what perf has recorded takes longer than the replay may have.
+        if let Some(watch) = &mut self.target_watch {
+            watch.end(run)?;
+        }
         if let Some(profiling) = self.profiling.take() {
             self.note_backends(&profiling)?;
             run.take_profile(profiling.finish()?)?;
-        }
-        if let Some(watch) = &mut self.target_watch {
-            watch.end(run)?;
         }
         match &self.asking {
             Some(asking) if !self.is_asked_to_stop() => {

@@ -102,7 +102,10 @@ impl TargetWatch {
 /// How many were met in each wait, on average.
 fn waits(activity: &[Activity], samples: u64) -> Vec<(String, f64)> {
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-    for one in activity {
+    // The server's own processes wait for work of theirs.
+    let of_clients =
+        |one: &&Activity| ["client backend", "parallel worker"].contains(&one.backend.as_str());
+    for one in activity.iter().filter(of_clients) {
         let name = match (one.state.as_str(), &one.wait_type, &one.wait) {
             (state, _, _) if state.starts_with("idle in transaction") => state.to_owned(),
             (_, None, _) => "on a processor, or in want of one".to_owned(),
@@ -173,13 +176,19 @@ mod tests {
             wait_type: wait.map(|(kind, _)| kind.to_owned()),
             wait: wait.map(|(_, wait)| wait.to_owned()),
             count,
+            backend: "client backend".to_owned(),
             ..Activity::default()
+        };
+        let own = Activity {
+            backend: "checkpointer".to_owned(),
+            ..met("active", Some(("Timeout", "CheckpointWriteDelay")), 20)
         };
         let seen = [
             met("active", None, 30),
             met("active", Some(("Lock", "transactionid")), 10),
             met("active", Some(("Lock", "transactionid")), 20),
             met("idle in transaction", Some(("Client", "ClientRead")), 5),
+            own,
         ];
         let expected = [
             ("Lock transactionid", 1.5),

@@ -193,7 +193,7 @@ fn remarks(view: &TimeView) -> Vec<String> {
     }
     if view.hidden_us > 0.0 {
         all.push(format!(
-            "Backends that hid what they did: {}; a role with pg_monitor sees it.",
+            "Sessions that the role may not look into, idle or not: {}; one with pg_monitor sees what they do.",
             duration(view.hidden_us)
         ));
     }

@@ -435,10 +435,7 @@ impl WatchedView {
                 pressure_memory: machine.pressure.map(|[_, memory, _]| memory),
                 pressure_io: machine.pressure.map(|[_, _, io]| io),
             }),
-            counters: observed
-                .moved
-                .iter()
-                .take(COUNTERS_MAX)
+            counters: kept_counters(observed)
                 .map(|one| MovedView {
                     source: one.source.clone(),
                     object: one.object.clone(),
@@ -451,7 +448,7 @@ impl WatchedView {
                     most: one.most,
                 })
                 .collect(),
-            counters_left_out: observed.moved.len().saturating_sub(COUNTERS_MAX) as u64,
+            counters_left_out: (observed.moved.len() - kept_counters(observed).count()) as u64,
             queue: observed
                 .queue
                 .iter()
@@ -484,4 +481,17 @@ fn counted(totals: &StatementTotals) -> CountedView {
         io_us: totals.io_ns as f64 / 1e3,
         wal_bytes: totals.wal_bytes,
     }
+}
+
+/// The first of each source, so that one with many objects does not crowd out the others.
+fn kept_counters(observed: &Observed) -> impl Iterator<Item = &analyse::observed::Moved> {
+    let mut of_source: (&str, usize) = ("", 0);
+    // They are sorted by source.
+    observed.moved.iter().filter(move |one| {
+        if of_source.0 != one.source {
+            of_source = (&one.source, 0);
+        }
+        of_source.1 += 1;
+        of_source.1 <= COUNTERS_MAX
+    })
 }

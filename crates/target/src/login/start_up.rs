@@ -328,7 +328,7 @@ impl<'a> StartUp<'a> {
         Err(LoginError::new(
             NO_PASSWORD,
             format!(
-                "the server asks for the password of role \"{}\" and none was given{unused}; put it into PGPASSWORD or the password file, or give --password-from",
+                "the server asks for the password of role \"{}\" and none was given{unused}; put it into PGPASSWORD, the password file (.pgpass) or the URL",
                 login.user
             ),
         ))
