@@ -3,7 +3,7 @@
 //! The normal form drops comments, folds white space, lower-cases what is not quoted, puts `$n`
 //! where a literal or a parameter stands (numbered from 1 in the order of appearance), and folds
 //! lists of values: `IN ($1, $2, $3)` and `VALUES ($1), ($2)` keep their first element and `...`.
-//! The fingerprint is its XXH3.
+//! `END` and `COMMIT WORK` are `commit`, `ABORT` is `rollback`. The fingerprint is its XXH3.
 //!
 //! This works on the text alone, without a catalogue or a grammar; `pg_stat_statements` works on
 //! the parse tree and may tell two texts apart that are one here (a table in two schemas of the
@@ -133,7 +133,24 @@ impl Fingerprinter {
         while self.normal.ends_with([';', ' ']) {
             self.normal.pop();
         }
+        if let Some(usual) = usual_word(&self.normal) {
+            self.normal.clear();
+            self.normal.push_str(usual);
+        }
         &self.normal
+    }
+}
+
+/// Ways to write the same end of a transaction, which the server's statistics count as one.
+fn usual_word(normal: &str) -> Option<&'static str> {
+    match normal {
+        "end" | "end work" | "end transaction" | "commit work" | "commit transaction" => {
+            Some("commit")
+        }
+        "abort" | "abort work" | "abort transaction" | "rollback work" | "rollback transaction" => {
+            Some("rollback")
+        }
+        _ => None,
     }
 }
 
@@ -416,6 +433,16 @@ mod tests {
         ] {
             assert_eq!(normal(text), kept, "{text}");
         }
+    }
+
+    #[test]
+    fn ends_of_transactions_are_one_however_they_are_written() {
+        for text in ["END", "end;", "COMMIT WORK", "commit transaction", "Commit"] {
+            assert_eq!(normal(text), "commit", "{text}");
+        }
+        assert_eq!(normal("ABORT"), normal("ROLLBACK TRANSACTION;"));
+        assert_eq!(normal("rollback to savepoint a"), "rollback to savepoint a");
+        assert_eq!(normal("commit and chain"), "commit and chain");
     }
 
     #[test]
