@@ -136,7 +136,7 @@ pub struct Knee {
 }
 
 /// Why a curve has no knee.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoKnee {
     /// Fewer than two levels have a result.
     OneLevel,
@@ -144,11 +144,24 @@ pub enum NoKnee {
     StillGrows,
     /// Throughput does not grow and neither do response times: the server is not asked for more.
     NotAsked,
+    /// At a level beyond the others nothing was done in some trial: throughput does not grow, it ends.
+    Collapses {
+        /// The lowest such level.
+        level: f64,
+    },
+    /// By the intervals it may be at any level, or at none.
+    Unclear,
 }
 
 /// Finds the knee of a curve: of each level its throughputs and mean response times, one a trial.
 /// Levels are positive, and may come in any order.
 pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
+    // Logarithms know of no zero: where nothing was done is told apart.
+    let ends_at = points
+        .iter()
+        .filter(|(level, values, _)| *level > 0.0 && values.contains(&0.0))
+        .map(|(level, ..)| *level)
+        .min_by(f64::total_cmp);
     let mut points: Vec<&(f64, Vec<f64>, Vec<f64>)> = points
         .iter()
         .filter(|(level, values, _)| *level > 0.0 && values.iter().any(|value| *value > 0.0))
@@ -186,7 +199,13 @@ pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
         (place + 1 < levels.len() && fall + half < 0.0).then(|| fall.exp())
     });
     Bend {
-        knee: knee(&steps),
+        knee: match (knee(&steps), ends_at) {
+            (Err(NoKnee::StillGrows | NoKnee::OneLevel), Some(level)) => {
+                Err(NoKnee::Collapses { level })
+            }
+            (Ok(found), Some(level)) if found.level >= level => Err(NoKnee::Collapses { level }),
+            (found, _) => found,
+        },
         steps,
         peak: best.map(|(place, _)| levels[place]),
         falls_to,
@@ -219,6 +238,9 @@ fn knee(steps: &[Step]) -> Result<Knee, NoKnee> {
         let highest = first(&|step| edge(step, true)).map(|step| step.from);
         (lowest, highest)
     });
+    if between == Some((steps[0].from, None)) {
+        return Err(NoKnee::Unclear);
+    }
     Ok(Knee {
         level: found.from,
         between,
@@ -282,6 +304,21 @@ mod tests {
     }
 
     #[test]
+    fn a_level_where_nothing_was_done_is_no_growth() {
+        let ends = |at: &[f64]| {
+            bend(&curve(&[
+                (1.0, &[100.0, 102.0]),
+                (2.0, &[190.0, 195.0]),
+                (4.0, at),
+            ]))
+            .knee
+        };
+        assert_eq!(ends(&[0.0, 0.0]), Err(NoKnee::Collapses { level: 4.0 }));
+        assert_eq!(ends(&[370.0, 0.0]), Err(NoKnee::Collapses { level: 4.0 }));
+        assert_eq!(ends(&[370.0, 372.0]), Err(NoKnee::StillGrows));
+    }
+
+    #[test]
     fn what_still_grows_has_none_and_noise_widens_where_it_may_be() {
         let grows = bend(&curve(&[(1.0, &[100.0]), (2.0, &[190.0]), (4.0, &[350.0])]));
         assert_eq!(grows.knee, Err(NoKnee::StillGrows));
@@ -293,8 +330,7 @@ mod tests {
             (2.0, &[160.0, 240.0]),
             (4.0, &[170.0, 260.0]),
         ]));
-        let knee = noisy.knee.unwrap();
-        assert_eq!((knee.level, knee.between), (2.0, Some((1.0, None))));
+        assert_eq!(noisy.knee, Err(NoKnee::Unclear));
         // A single trial a point: a knee, and nothing of how sure that is.
         let single = bend(&curve(&[(1.0, &[100.0]), (2.0, &[110.0])])).knee;
         let single = single.unwrap();

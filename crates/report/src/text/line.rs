@@ -63,11 +63,19 @@ pub(crate) fn wrapped(text: &str, first: &str, rest: &str, width: usize) -> Vec<
 
 /// A line of a table, which is ours, but for words at its end.
 pub(crate) fn cut(line: &str, width: usize) -> String {
-    let indent = line.len() - line.trim_start().len();
-    if line.chars().count() <= width && !line.chars().any(char::is_control) {
-        return line.to_owned();
+    let harmless = |character| match is_harmless(character) {
+        true => character,
+        false => '·',
+    };
+    if line.chars().count() <= width {
+        return line.chars().map(harmless).collect();
     }
-    format!("{}{}", &line[..indent], one_line(line, width - indent))
+    // Blanks stay: columns stand above one another.
+    let kept = line.chars().take(width.saturating_sub(1)).map(harmless);
+    let mut kept: String = kept.collect();
+    kept.truncate(kept.trim_end().len());
+    kept.push('…');
+    kept
 }
 
 /// Names with counts, as many as fit: `shop 12,000 · stock 345 · 3 more`.

@@ -1,7 +1,7 @@
 //! What was seen of a server while it was watched, for people: forty lines at most.
 
 use crate::text::amount::{bytes, count, counted, duration, percent, rate};
-use crate::text::line::one_line;
+use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::observed::{MovedView, ObservedStatementView, WaitView, WatchedView};
@@ -385,7 +385,9 @@ fn unseen(view: &WatchedView, style: TextStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if !all.is_empty() {
         lines.push(title(style, "Not seen, and what is to be known"));
-        lines.extend(all.iter().take(NOTES_MAX).map(|line| format!("  {line}")));
+        // What to do about it stands at the end.
+        let notes = all.iter().take(NOTES_MAX);
+        lines.extend(notes.flat_map(|note| wrapped(note, "  ", "      ", style.columns())));
         let rest = all.len().saturating_sub(NOTES_MAX);
         if rest > 0 {
             lines.push(format!("  and {rest} more"));

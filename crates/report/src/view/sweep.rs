@@ -199,7 +199,8 @@ pub struct SweepCurveView {
     pub steps: Vec<SweepStepView>,
     /// The knee.
     pub knee: Option<SweepKneeView>,
-    /// Why there is none: `one_level`, `still_grows` or `not_asked`.
+    /// Why there is none: `one_level`, `still_grows`, `not_asked`, `collapses` (at some level nothing was done) or
+    /// `unclear` (by the intervals it may be at any level, or at none).
     pub no_knee: Option<&'static str>,
     /// The level with the most throughput.
     pub peak: Option<f64>,
@@ -227,6 +228,8 @@ impl SweepCurveView {
                     NoKnee::OneLevel => "one_level",
                     NoKnee::StillGrows => "still_grows",
                     NoKnee::NotAsked => "not_asked",
+                    NoKnee::Collapses { .. } => "collapses",
+                    NoKnee::Unclear => "unclear",
                 });
             }
         }
@@ -264,6 +267,13 @@ impl SweepCurveView {
             }
             (None, Some("not_asked")) => {
                 "No knee to name: neither throughput nor response times grow, so it is not the server that holds back"
+                    .to_owned()
+            }
+            (None, Some("collapses")) => {
+                "No knee to name: at a level nothing was done in some trial, and throughput ends there".to_owned()
+            }
+            (None, Some("unclear")) => {
+                "No knee to name: by the intervals it may be at any level, or at none; more repetitions would tell"
                     .to_owned()
             }
             _ => return None,
