@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use run::{Activity, SampleWindow, StatementStatistics};
 use workload::Fingerprint;
 
+use crate::sampling::sample_ns;
+
 use super::{Known, Part, ProcessorTime, ResponseSums, Sums, TimeModel, TimeOf, TimeRemark, What};
 
 /// Samples may find a little more than clients saw, by chance.
@@ -152,14 +154,7 @@ fn found<E>(
     activity: impl IntoIterator<Item = Result<Activity, E>>,
 ) -> Result<(HashMap<Fingerprint, Found>, f64, f64), E> {
     let Seen { windows, whole, .. } = seen;
-    let each_ns: HashMap<i64, f64> = windows
-        .iter()
-        .filter(|window| window.samples > 0)
-        .map(|window| {
-            let long_ns = (window.until_ns - window.at_ns).max(0) as f64;
-            (window.at_ns, long_ns / window.samples as f64)
-        })
-        .collect();
+    let each_ns = sample_ns(windows);
     let mut by_statement: HashMap<Fingerprint, Found> = HashMap::new();
     let (mut others_ns, mut hidden_ns) = (0.0, 0.0);
     for seen in activity {
