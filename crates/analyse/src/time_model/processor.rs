@@ -24,7 +24,7 @@ use super::Known;
 const SCALE_NOTABLE: f64 = 1.05;
 
 /// Who used a processor.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Who {
     /// A client's session, or a worker that helped it.
     Client,
@@ -185,11 +185,7 @@ fn what_of(who: &Who, phase: Option<&str>) -> ProcessorWhat {
     }
 }
 
-fn of_stacks(
-    evidence: &ProcessorEvidence,
-    samples: u64,
-    kernel_ns: Option<f64>,
-) -> ProcessorModel {
+fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>) -> ProcessorModel {
     let sampled_ns = samples as f64 * evidence.sample_ns;
     let scale = match kernel_ns {
         Some(kernel_ns) if sampled_ns > kernel_ns => kernel_ns / sampled_ns,
@@ -399,7 +395,11 @@ mod tests {
             [
                 (ProcessorWhat::Client(None), 800.0, "measured"),
                 (ProcessorWhat::NotMet, 150.0, "inferred"),
-                (ProcessorWhat::Server("walwriter".to_owned()), 50.0, "measured"),
+                (
+                    ProcessorWhat::Server("walwriter".to_owned()),
+                    50.0,
+                    "measured"
+                ),
             ]
         );
         let statements = model.statements.iter().map(parts).collect::<Vec<_>>();
