@@ -56,17 +56,18 @@ fn what_real_servers_of_six_versions_did_is_placed() {
         let told = || format!("{version}: {:?}", sums.largest_first());
         assert!(sums.all() > 1_500, "{}", told());
         assert!(percent(Unplaced) < 3.0, "{}", told());
-        // What these loads are known to do is found, and in each version about as much of it.
+        // What these loads are known to do is found, and in each version about as much of it. What is spread
+        // over many stacks, as planning is, has less of the most frequent ones than of all.
         for (phase, least, most) in [
             (OpenIndexes, 10.0, 45.0),
             (IndexPredicate, 4.0, 25.0),
-            (Plan, 5.0, 25.0),
-            (Network, 8.0, 30.0),
-            (Parse, 0.5, 10.0),
-            (Analyse, 0.5, 10.0),
+            (Plan, 1.0, 12.0),
+            (Network, 8.0, 40.0),
+            (Parse, 1.0, 8.0),
+            (Analyse, 0.1, 6.0),
             (Scan, 2.0, 15.0),
             (Wal, 2.0, 20.0),
-            (Backend, 2.0, 20.0),
+            (Backend, 1.0, 20.0),
         ] {
             let share = percent(phase);
             assert!(

@@ -160,6 +160,7 @@ fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
     assert!(tab.is(READABLE_BOXES));
     tab.eval("document.getElementById('flame').hidden = true");
     tab.assert_readable();
+    tab.eval("document.getElementById('flame').hidden = false");
     tab.size(360, 640);
     tab.go("");
     tab.assert_no_sideways_scrolling();
