@@ -75,6 +75,8 @@ pub struct Waiting {
     pub working: Sampled,
     /// Not chosen: other processes, databases, statements.
     pub others: Sampled,
+    /// Of sessions that the role may not look into, idle or not.
+    pub hidden: Sampled,
     /// How long was looked, in nanoseconds.
     pub looked_ns: f64,
     /// How often.
@@ -122,6 +124,10 @@ impl Waiting {
         let statement = seen
             .fingerprint
             .map(|fingerprint| *whole.get(&fingerprint).unwrap_or(&fingerprint));
+        // What it is, is hidden as well.
+        if seen.state == "hidden" {
+            return self.hidden.add(ns, seen.count);
+        }
         let is_client = CLIENTS.contains(&seen.backend.as_str());
         let is_chosen = (choice.all_processes || is_client)
             && (choice.statement.is_none() || choice.statement == statement)
@@ -274,12 +280,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_sample_is_lost(
-            rows in prop::collection::vec((0..3u64, 0..3usize, 0..3usize, 0..3usize, 1..9u64), 0..30),
+            rows in prop::collection::vec((0..3u64, 0..3usize, 0..4usize, 0..3usize, 1..9u64), 0..30),
             statement in prop::option::of(0..3u64),
             all_processes: bool,
         ) {
             let backends = ["client backend", "parallel worker", "checkpointer"];
-            let states = ["active", "idle in transaction", "idle in transaction (aborted)"];
+            let states = ["active", "idle in transaction", "idle in transaction (aborted)", "hidden"];
             let waits = [None, Some(("Lock", "tuple")), Some(("IO", "WALSync"))];
             let of = |(of, backend, state, wait, count): &(u64, usize, usize, usize, u64)| {
                 seen(*of, backends[*backend], states[*state], waits[*wait], *count)
@@ -288,7 +294,7 @@ mod tests {
             let choice = WaitChoice { statement: statement.map(Fingerprint), all_processes, ..WaitChoice::default() };
             let waiting = collect(&activity, &choice);
             let samples: u64 = rows.iter().map(|row| row.4).sum();
-            let parts = [waiting.waited(), waiting.working, waiting.others];
+            let parts = [waiting.waited(), waiting.working, waiting.others, waiting.hidden];
             prop_assert_eq!(parts.iter().map(|part| part.samples).sum::<u64>(), samples);
             let ns: f64 = parts.iter().map(|part| part.ns).sum();
             prop_assert!((ns - samples as f64 * 5e7).abs() < 1.0);

@@ -73,6 +73,10 @@ pub fn wait_notes(waiting: &Waiting) -> Vec<String> {
             "with a statement and not waiting (on a processor, or in want of one)",
         ),
         (waiting.others, "of what was not chosen"),
+        (
+            waiting.hidden,
+            "of sessions that the role may not look into, idle or not",
+        ),
     ];
     for (part, what) in left {
         if part.samples > 0 {
