@@ -12,7 +12,8 @@
 //! - [`phases`]: what the processor time of a profile was for;
 //! - [`observed::ObservedSum`]: what was seen of a server while it was watched;
 //! - [`sweep`]: what an experiment with several levels of load says, and where its knee is;
-//! - [`time_model::time_model`]: where the time of a run went, from what was observed.
+//! - [`time_model::time_model`]: where the time of a run went, from what was observed;
+//! - [`waiting::Waiting`]: what sessions waited for, and in which statements.
 //!
 //! Who drives: the program opens the artefacts and hands their iterators in; each is read once,
 //! from its start to its end, and an error of the iterator ends the reading and is handed back as
@@ -50,6 +51,7 @@ pub mod quantile;
 mod random;
 mod remark;
 mod rows_change;
+mod sampling;
 mod series;
 mod slowest;
 mod summary;
@@ -59,6 +61,7 @@ pub mod time_model;
 mod timeline;
 mod tracked;
 mod trend;
+pub mod waiting;
 
 pub use arrivals::{ARRIVAL_BUCKETS_MAX, Arrivals};
 pub use bootstrap::{INTERVAL_LEVEL_PERCENT, Interval, RESAMPLES, Ratio};

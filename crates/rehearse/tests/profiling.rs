@@ -169,6 +169,141 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+/// A workload of two sessions, one that works and one that sleeps; what the log says of them.
+fn works_and_sleeps(directory: &Path) -> String {
+    let mut log = String::new();
+    for (at, pid, what) in [
+        (
+            0,
+            1,
+            "connection authorized: user=postgres database=postgres",
+        ),
+        (
+            1,
+            2,
+            "connection authorized: user=postgres database=postgres",
+        ),
+        (
+            10,
+            1,
+            "statement: SELECT count(md5(i::text)) FROM generate_series(1, 400000) i",
+        ),
+        (20, 2, "statement: SELECT pg_sleep(1.2)"),
+        (
+            30,
+            1,
+            "statement: SELECT sum(length(md5(i::text))) FROM generate_series(1, 300000) i",
+        ),
+    ] {
+        log.push_str(&format!(
+            "2026-03-01 09:00:00.{at:03} UTC [{pid}] LOG:  {what}\n"
+        ));
+    }
+    let from = directory.join("a.log").display().to_string();
+    std::fs::write(&from, log).unwrap();
+    let workload = directory.join("a.workload").display().to_string();
+    succeeds(&[
+        "capture", "log", &from, "--prefix", "%m [%p] ", "-o", &workload,
+    ]);
+    workload
+}
+
+#[test]
+fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: Some(15),
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let mut sandbox = Sandbox::create(&found, Options::default(), &places).unwrap();
+    let url = sandbox.start().unwrap().url("postgres");
+    let workload = works_and_sleeps(directory.path());
+    let run = path("a.run");
+    let view = succeeds(&[
+        "replay",
+        &workload,
+        "--target",
+        &url,
+        "-o",
+        &run,
+        "--observe",
+        "--profile",
+        "--json",
+    ]);
+    let view: Value = serde_json::from_str(&view).unwrap();
+
+    // Waits need no perf.
+    let folded = path("waits.folded");
+    succeeds(&["flame", &run, "--off-cpu", "-o", &folded]);
+    let lines = std::fs::read_to_string(&folded).unwrap();
+    let (stack, ms) = lines
+        .lines()
+        .find_map(|line| {
+            line.rsplit_once(' ')
+                .filter(|(stack, _)| stack.contains("pg_sleep"))
+        })
+        .unwrap_or_else(|| panic!("{lines}"));
+    assert!(
+        stack
+            .to_lowercase()
+            .starts_with("timeout;pgsleep;select pg_sleep($1) ["),
+        "{stack}"
+    );
+    // It waited for 1.2 s, and is known to a few samples of 50 ms.
+    let ms: f64 = ms.parse().unwrap();
+    assert!((900.0..1_500.0).contains(&ms), "{lines}");
+    let statement = &stack[stack.len() - 17..stack.len() - 1];
+    let output = rehearse(&[
+        "flame",
+        &run,
+        &run,
+        "--off-cpu",
+        "--statement",
+        statement,
+        "-o",
+        &path("waits.html"),
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("no stacks") && said.contains("Not drawn: "),
+        "{said}"
+    );
+    let output = rehearse(&["flame", &run, "--off-cpu", "--user", "me", "-o", &folded]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+
+    let phases = rehearse(&["phases", &run, "--json"]);
+    if phases.status.code() == Some(3) && !may_record(directory.path()) {
+        return;
+    }
+    let phases: Value = serde_json::from_slice(&phases.stdout).unwrap();
+    is_valid(&phases);
+    assert!(phases["samples"].as_u64().unwrap() >= 5, "{phases}");
+    // Each statement has its own, and the sleeping one next to nothing.
+    let statements = phases["statements"].as_array().unwrap();
+    let of = |sql: &str| -> u64 {
+        let of = statements.iter().filter(|one| {
+            let text = one["sql"].as_str().unwrap_or_default();
+            text.to_lowercase().contains(sql)
+        });
+        of.map(|one| one["samples"].as_u64().unwrap()).sum()
+    };
+    let known = phases["of_statements"].as_u64().unwrap();
+    assert!(of("md5") >= 5 && of("md5") <= known, "{phases}");
+    assert!(of("pg_sleep") <= of("md5") / 2, "{phases}");
+    let parts = view["time"]["whole"]["parts"].as_array().unwrap();
+    assert!(
+        parts
+            .iter()
+            .any(|part| part["what"] == "processor" && part["of"].is_string()),
+        "{parts:?}"
+    );
+}
+
 fn is_valid(view: &Value) {
     let schema: Value = serde_json::from_str(&succeeds(&["schema", "phases"])).unwrap();
     let mut schemas = boon::Schemas::new();

@@ -1,9 +1,21 @@
-//! Flame graphs, drawn by inferno: an SVG that a browser searches (Ctrl-F) and zooms (click).
+//! Flame graphs: stacks as boxes, a box as wide as its part of the whole ([Gregg 2016]).
+//!
+//! [inferno](https://docs.rs/inferno) draws them as SVG, which searches and zooms by its own script. The page
+//! around one ([`flame_page`]) has that for the keyboard too.
+//!
+//! [Gregg 2016]: https://queue.acm.org/detail.cfm?id=2927301
+
+mod waits;
 
 use std::io;
 
 use inferno::differential;
-use inferno::flamegraph::{self, Options, color::BasicPalette, color::Palette};
+use inferno::flamegraph::{
+    self, Options, TextTruncateDirection, color::BasicPalette, color::Palette,
+};
+
+pub use crate::html::flame_page::flame_page;
+pub use waits::{WAIT_UNIT, folded_waits, wait_notes};
 
 /// What a flame graph says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,10 +26,26 @@ pub struct FlameTitles {
     pub subtitle: String,
     /// What its widths are (`samples`).
     pub unit: String,
+    /// What is to be known about it, a sentence or two each; on a page.
+    pub notes: Vec<String>,
+    /// What it is of.
+    pub of: FlameOf,
+}
+
+/// What a flame graph is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FlameOf {
+    /// What processors did: drawn in warm colours. Of two, the first is scaled to as many samples as the
+    /// second has, since how long was recorded says nothing.
+    #[default]
+    Processor,
+    /// What was waited for: drawn in a cold colour. Of two, times stand as they are: more waiting is what one looks
+    /// for.
+    Waiting,
 }
 
 /// The SVG of folded stacks: lines of functions from the outermost to the innermost, joined by `;`, and a
-/// number behind a blank.
+/// whole number behind a blank.
 ///
 /// # Errors
 /// Where there are no stacks.
@@ -25,12 +53,15 @@ pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> 
     let mut lines: Vec<&str> = folded.iter().map(String::as_str).collect();
     lines.sort_unstable();
     let mut options = options(titles);
-    options.colors = Palette::Basic(BasicPalette::Hot);
+    options.colors = Palette::Basic(match titles.of {
+        FlameOf::Processor => BasicPalette::Hot,
+        FlameOf::Waiting => BasicPalette::Aqua,
+    });
     draw(&mut options, lines)
 }
 
 /// The SVG of the second of two profiles, coloured by the difference: red where it has more than the first,
-/// blue where it has less. The first is scaled to as many samples as the second has.
+/// blue where it has less.
 ///
 /// # Errors
 /// Where there are no stacks.
@@ -39,7 +70,7 @@ pub fn flame_difference_svg(
     after: &[String],
     titles: &FlameTitles,
 ) -> io::Result<String> {
-    let lines = difference(before, after)?;
+    let lines = difference(before, after, titles.of)?;
     let mut lines: Vec<&str> = lines.lines().collect();
     lines.sort_unstable();
     draw(&mut options(titles), lines)
@@ -49,10 +80,10 @@ pub fn flame_difference_svg(
 ///
 /// # Errors
 /// Where a line is no folded stack.
-pub fn difference(before: &[String], after: &[String]) -> io::Result<String> {
+pub fn difference(before: &[String], after: &[String], of: FlameOf) -> io::Result<String> {
     let mut folded = Vec::new();
     let options = differential::Options {
-        normalize: true,
+        normalize: of == FlameOf::Processor,
         strip_hex: false,
     };
     let (before, after) = (before.join("\n"), after.join("\n"));
@@ -65,7 +96,14 @@ fn options(titles: &FlameTitles) -> Options<'static> {
     options.title = titles.title.clone();
     options.subtitle = Some(titles.subtitle.clone()).filter(|text| !text.is_empty());
     options.count_name = titles.unit.clone();
+    options.name_type = match titles.of {
+        FlameOf::Processor => "Function:",
+        FlameOf::Waiting => "Wait:",
+    }
+    .to_owned();
     options.deterministic = true;
+    // The beginning of a name says more than its end, of a statement above all.
+    options.text_truncate_direction = TextTruncateDirection::Right;
     // As wide as the window is.
     options.image_width = None;
     options.min_width = 0.1;
@@ -76,14 +114,4 @@ fn draw(options: &mut Options<'_>, lines: Vec<&str>) -> io::Result<String> {
     let mut svg = Vec::new();
     flamegraph::from_lines(options, lines, &mut svg)?;
     String::from_utf8(svg).map_err(io::Error::other)
-}
-
-/// A page around an SVG of ours.
-pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
-    let start = svg.find("<svg").unwrap_or(0);
-    let title = titles.title.replace('&', "&amp;").replace('<', "&lt;");
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>body {{ margin: 0; background: #f8f8f8; }} svg {{ display: block; width: 100%; }}</style>\n</head>\n<body>\n{}\n</body>\n</html>\n",
-        &svg[start..]
-    )
 }

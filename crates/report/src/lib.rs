@@ -71,6 +71,10 @@ pub use view::observed_change::{NumberChangeView, ObservedChangeView};
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
 pub use view::phases::{PhaseView, PhasesView, ProfileView, SpinLockView, StatementPhasesView};
 pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};
+pub use view::processor::{
+    PlanningShareView, ProcessorPartView, ProcessorRemarkView, ProcessorStatementView,
+    ProcessorView,
+};
 pub use view::proxy::{
     IncompleteView, ProxyStatusView, ProxyView, RecordingStatusView, RecordingView,
 };
@@ -89,4 +93,6 @@ pub use view::targets::{
     TargetNoteView, TargetsView,
 };
 pub use view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
-pub use view::time_change::{TimeChangeView, TimePartChangeView};
+pub use view::time_change::{
+    ProcessorChangeView, ProcessorPartChangeView, TimeChangeView, TimePartChangeView,
+};

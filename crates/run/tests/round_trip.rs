@@ -4,6 +4,8 @@
 mod evidence;
 #[path = "round_trip/observed.rs"]
 mod observed;
+#[path = "round_trip/profiled.rs"]
+mod profiled;
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ impl Default for PhaseSums {
 }
 
 impl PhaseSums {
-    fn add(&mut self, phase: Phase) {
+    pub(super) fn add(&mut self, phase: Phase) {
         self.counts[phase as usize] += 1;
     }
 

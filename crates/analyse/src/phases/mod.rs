@@ -17,12 +17,15 @@ mod account;
 mod attribution;
 mod phase;
 mod rules;
+mod stage;
 
 use std::collections::HashMap;
 
 pub use account::{PhaseAccount, PhaseSums, SpinLocks, StatementPhases};
 pub use attribution::{Span, attribute, spans_of_executions};
 pub use phase::Phase;
+pub use stage::Stage;
+
 use rules::{KERNEL_ALONE, LIBRARIES, RULES};
 
 /// What a stack was for.
@@ -138,5 +141,7 @@ fn plain(frame: &str) -> &str {
     }
 }
 
+#[cfg(test)]
+mod recorded;
 #[cfg(test)]
 mod tests;

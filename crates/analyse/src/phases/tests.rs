@@ -306,3 +306,31 @@ fn of_statements_sent_ahead_the_first_to_end_counts() {
         ]
     );
 }
+
+#[test]
+fn stages_are_what_the_extension_has_its_clocks_around() {
+    let stage = |frames: &str| super::Stage::of(&format!("{V18}{frames}"));
+    use super::Stage::*;
+    assert_eq!(
+        stage("exec_simple_query;pg_parse_query;raw_parser"),
+        Neither
+    );
+    assert_eq!(
+        stage("exec_simple_query;pg_plan_queries;pgss_planner;standard_planner.part.0;ExecutorRun"),
+        Planning
+    );
+    assert_eq!(
+        stage("PortalRun;ExecutorStart;standard_ExecutorStart"),
+        Neither
+    );
+    // What a function plans is its caller's execution.
+    assert_eq!(
+        stage("PortalRun;standard_ExecutorRun;plpgsql_exec_function;standard_planner"),
+        Execution
+    );
+    assert_eq!(
+        stage("PortalRunUtility;standard_ProcessUtility;DoCopy"),
+        Execution
+    );
+    assert_eq!(stage("finish_xact_command;CommitTransaction"), Neither);
+}

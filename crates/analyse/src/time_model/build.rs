@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use run::{Activity, SampleWindow, StatementStatistics};
 use workload::Fingerprint;
 
+use crate::sampling::sample_ns;
+
 use super::{Known, Part, ProcessorTime, ResponseSums, Sums, TimeModel, TimeOf, TimeRemark, What};
 
 /// Samples may find a little more than clients saw, by chance.
@@ -41,6 +43,21 @@ struct Counted {
     exec_ns: f64,
 }
 
+impl Counted {
+    /// Others may have sent it as well: the run's share of the statistics is what it sent.
+    fn of_run(self, sums: &ResponseSums) -> Option<Counted> {
+        if self.calls == 0 {
+            return None;
+        }
+        let share = (sums.calls as f64 / self.calls as f64).min(1.0);
+        Some(Counted {
+            plan_ns: self.plan_ns.map(|ns| ns * share),
+            exec_ns: self.exec_ns * share,
+            ..self
+        })
+    }
+}
+
 /// What a run holds beside its executions. What is empty was not looked at: no windows, no sampling; no
 /// statistics, no `pg_stat_statements`; no stacks, no phases.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +84,17 @@ pub fn time_model<E>(
     let Seen {
         windows, stacks, ..
     } = seen;
-    let (found, others, hidden) = found(sums, seen, activity)?;
+    let Samples {
+        by_statement: found,
+        others_ns,
+        others_running_ns,
+        hidden_ns,
+    } = found(sums, seen, activity)?;
     let counted = counted(statistics)?;
     let sampled = windows.iter().any(|window| window.samples > 0);
     let evidence = Evidence {
         sampled,
-        hidden: hidden > 0.0,
+        hidden: hidden_ns > 0.0,
         stacks: Stacks::new(stacks),
     };
     let mut statements: Vec<TimeOf> = Vec::new();
@@ -106,8 +128,10 @@ pub fn time_model<E>(
     Ok(TimeModel {
         whole,
         statements,
-        others_ns: others,
-        hidden_ns: hidden,
+        others_ns,
+        others_running_ns,
+        planned_and_executed_ns: planned_and_executed(sums, &counted),
+        hidden_ns,
         remarks,
     })
 }
@@ -145,23 +169,23 @@ fn remarks(
     remarks
 }
 
-/// Time by statement that samples found, that of statements of others, and that of hidden ones.
+/// What samples found.
+#[derive(Default)]
+struct Samples {
+    by_statement: HashMap<Fingerprint, Found>,
+    others_ns: f64,
+    others_running_ns: f64,
+    hidden_ns: f64,
+}
+
 fn found<E>(
     sums: &Sums,
     seen: Seen<'_>,
     activity: impl IntoIterator<Item = Result<Activity, E>>,
-) -> Result<(HashMap<Fingerprint, Found>, f64, f64), E> {
+) -> Result<Samples, E> {
     let Seen { windows, whole, .. } = seen;
-    let each_ns: HashMap<i64, f64> = windows
-        .iter()
-        .filter(|window| window.samples > 0)
-        .map(|window| {
-            let long_ns = (window.until_ns - window.at_ns).max(0) as f64;
-            (window.at_ns, long_ns / window.samples as f64)
-        })
-        .collect();
-    let mut by_statement: HashMap<Fingerprint, Found> = HashMap::new();
-    let (mut others_ns, mut hidden_ns) = (0.0, 0.0);
+    let each_ns = sample_ns(windows);
+    let mut samples = Samples::default();
     for seen in activity {
         let seen = seen?;
         let Some(each_ns) = each_ns.get(&seen.at_ns) else {
@@ -170,7 +194,7 @@ fn found<E>(
         let ns = each_ns * seen.count as f64;
         // What it is, is hidden as well.
         if seen.state == "hidden" {
-            hidden_ns += ns;
+            samples.hidden_ns += ns;
             continue;
         }
         if seen.backend != CLIENT {
@@ -184,10 +208,13 @@ fn found<E>(
             .map(|fingerprint| *whole.get(&fingerprint).unwrap_or(&fingerprint))
             .filter(|fingerprint| sums.by_statement.contains_key(fingerprint));
         let Some(fingerprint) = of_run else {
-            others_ns += ns;
+            samples.others_ns += ns;
+            if seen.wait_type.is_none() {
+                samples.others_running_ns += ns;
+            }
             continue;
         };
-        let found = by_statement.entry(fingerprint).or_default();
+        let found = samples.by_statement.entry(fingerprint).or_default();
         let place = match (&seen.wait_type, &seen.wait) {
             (None, _) => &mut found.processor,
             (Some(kind), event) => {
@@ -198,7 +225,20 @@ fn found<E>(
         place.0 += ns;
         place.1 += seen.count;
     }
-    Ok((by_statement, others_ns, hidden_ns))
+    Ok(samples)
+}
+
+/// Of the run's statements whose planning is tracked, as much as is the run's.
+fn planned_and_executed(
+    sums: &Sums,
+    counted: &HashMap<Fingerprint, Counted>,
+) -> Option<(f64, f64)> {
+    let of_run = sums.by_statement.iter().filter_map(|(fingerprint, sums)| {
+        let counted = counted.get(fingerprint)?.of_run(sums)?;
+        Some((counted.plan_ns?, counted.exec_ns))
+    });
+    let both = of_run.reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+    both.filter(|(plan_ns, exec_ns)| plan_ns + exec_ns > 0.0)
 }
 
 /// Statistics by statement. What functions sent is within what called them.
@@ -285,15 +325,7 @@ impl Evidence<'_> {
             part(What::SessionLag, sums.session_lag_ns, Known::Measured),
         ];
         let mut scale = 1.0;
-        // Others may have sent it as well: the run's share of the statistics is what it sent.
-        let counted = counted.filter(|counted| counted.calls > 0).map(|counted| {
-            let share = (sums.calls as f64 / counted.calls as f64).min(1.0);
-            Counted {
-                plan_ns: counted.plan_ns.map(|ns| ns * share),
-                exec_ns: counted.exec_ns * share,
-                ..counted
-            }
-        });
+        let counted = counted.and_then(|counted| counted.of_run(sums));
         if self.sampled {
             let nothing = Found::default();
             let found = found.unwrap_or(&nothing);

@@ -20,16 +20,26 @@
 //! more than clients saw, all of them are scaled down to that ([`TimeOf::scale`]); what nobody looked
 //! into is a part of its own ([`What::Unlooked`]), never spread over the others.
 //!
+//! The server's processor time is split beside it ([`processor_model`]): what waits is in the one account, what
+//! works in both.
+//!
 //! Who drives: the program hands in what a run holds, or what several probes saw. Deliberately absent:
 //! reading, and what a phase is (`phases`).
 
 mod beginnings;
 mod build;
+mod processor;
 mod sums;
 
 pub use beginnings::whole_statements;
 pub use build::{Seen, time_model};
+pub use processor::{
+    ProcessorEvidence, ProcessorModel, ProcessorOf, ProcessorPart, ProcessorRemark, ProcessorWhat,
+    StacksMet, Who, processor_model,
+};
 pub use sums::{ResponseSums, Sums};
+
+use std::collections::BTreeMap;
 
 use workload::Fingerprint;
 
@@ -43,6 +53,11 @@ pub struct TimeModel {
     /// Time of backends with statements that are none of the run's, in nanoseconds: other clients, or
     /// functions and triggers that show their own.
     pub others_ns: f64,
+    /// Of that, nanoseconds in which they waited for nothing: running, or ready to run.
+    pub others_running_ns: f64,
+    /// What the server's statistics measured of the run's statements: planning and execution, in nanoseconds,
+    /// where planning is tracked.
+    pub planned_and_executed_ns: Option<(f64, f64)>,
     /// Of the waits and of the processor's time, nanoseconds in backends that hid what they did.
     pub hidden_ns: f64,
     /// What is to be known about it.
@@ -159,6 +174,21 @@ pub enum TimeRemark {
         /// More than 1.
         factor: f64,
     },
+}
+
+impl TimeModel {
+    /// How long each statement was met with nothing to wait for, planning included, in nanoseconds; under `None`
+    /// those that are not the run's.
+    pub fn running_ns(&self) -> BTreeMap<Option<Fingerprint>, f64> {
+        let is_running = |part: &&Part| matches!(part.what, What::Planning | What::Processor(_));
+        let of = |one: &TimeOf| {
+            let parts = one.parts.iter().filter(is_running);
+            (one.fingerprint, parts.map(|part| part.ns).sum())
+        };
+        let mut running: BTreeMap<_, f64> = self.statements.iter().map(of).collect();
+        running.insert(None, self.others_running_ns);
+        running
+    }
 }
 
 /// What stacks say of a statement's time on the processor.

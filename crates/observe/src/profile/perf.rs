@@ -16,6 +16,7 @@ use target::login::{Dialer, Login};
 use crate::profile::processes;
 use crate::profile::script::{Entry, ScriptReader};
 use crate::profile::stacks::is_complete;
+use crate::profile::watching::quiet_questions;
 
 /// Measures time, and is there without hardware counters: phases are to add up to CPU time.
 pub const EVENT: &str = "cpu-clock";
@@ -412,7 +413,7 @@ fn trial(
     clock: &dyn Clock,
 ) -> Result<Tried, Trouble> {
     let of_target = |error: target::login::LoginError| Trouble::Target(error.message);
-    let mut questions = dialer.questions(login).map_err(of_target)?;
+    let mut questions = quiet_questions(dialer, login).map_err(of_target)?;
     questions.limit(Duration::from_secs(30));
     let rows = questions
         .ask("SELECT pg_catalog.pg_backend_pid()")

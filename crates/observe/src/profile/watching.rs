@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clock::Clock;
 use run::{ProfileWriter, ProfiledBackend, StatementSpan};
-use target::login::{Dialer, Login, Questions};
+use target::login::{Dialer, Login, LoginError, Questions};
 use workload::{Fingerprint, Fingerprinter, StatementText, classify};
 
 /// How often it looks where only the processes matter, and where their statements do.
@@ -18,6 +18,33 @@ const BACKENDS_MAX: usize = 100_000;
 const STATEMENTS_MAX: usize = 50_000;
 /// How our own connections call themselves.
 const OWN: &str = "rehearse";
+
+/// A connection for questions of ours, which neither the server's log nor its statistics count where the role may
+/// say so: what is measured beside them is the load's alone.
+///
+/// # Errors
+/// Where there is none.
+pub fn quiet_questions<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, LoginError> {
+    let mut questions = dialer.questions(login)?;
+    let rows = questions.ask("SELECT pg_catalog.current_setting('is_superuser')");
+    let first = rows.ok().and_then(|rows| rows.into_iter().next());
+    if first
+        .and_then(|row| row.into_iter().next().flatten())
+        .as_deref()
+        == Some("on")
+    {
+        for setting in [
+            "log_statement = none",
+            "log_min_duration_statement = -1",
+            "log_duration = off",
+            "pg_stat_statements.track = none",
+        ] {
+            // One that is not there stays as it is.
+            let _ = questions.ask(&format!("SET {setting}"));
+        }
+    }
+    Ok(questions)
+}
 
 /// What was seen.
 #[derive(Default)]
@@ -60,7 +87,7 @@ impl Watch {
         let mut current: HashMap<u32, Current> = HashMap::new();
         let mut known: HashSet<Fingerprint> = HashSet::new();
         while !self.stop.load(Ordering::Relaxed) {
-            match self.dialer.questions(&self.login) {
+            match quiet_questions(&self.dialer, &self.login) {
                 Ok(questions) => self.look(questions, &mut current, &mut known),
                 Err(error) => self.note(format!(
                     "who the backends were was not asked for a while: {}",

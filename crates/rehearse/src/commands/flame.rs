@@ -1,9 +1,13 @@
-//! `rehearse flame`: a profile, or the difference of two, as a flame graph.
+//! `rehearse flame`: a profile, or what was waited for, as a flame graph; or the difference of two.
+
+mod waits;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use report::flame::{FlameTitles, difference, flame_difference_svg, flame_page, flame_svg};
+use report::flame::{
+    FlameOf, FlameTitles, WAIT_UNIT, difference, flame_difference_svg, flame_page, flame_svg,
+};
 use run::RunReader;
 
 use crate::commands::profiled::Profiled;
@@ -28,27 +32,40 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
     let [first, rest @ ..] = &options.runs[..] else {
         return Err(Failure::usage("no run is given; give one, or two"));
     };
-    let folded = folded(first, &options.choice)?;
-    let mut titles = FlameTitles {
-        title: format!("Processor time of {}", first.display()),
-        subtitle: chosen(&options.choice),
-        unit: "samples".to_owned(),
+    let drawn = drawn(first, options)?;
+    let (of, what, unit) = match options.off_cpu {
+        true => (FlameOf::Waiting, "Waiting in", WAIT_UNIT),
+        false => (FlameOf::Processor, "Processor time of", "samples"),
     };
+    let mut titles = FlameTitles {
+        title: format!("{what} {}", first.display()),
+        subtitle: chosen(&options.choice),
+        unit: unit.to_owned(),
+        notes: drawn.notes,
+        of,
+    };
+    let folded = drawn.folded;
     let drawn = match rest {
         [] => match form {
             Form::Folded => Ok(folded.join("\n") + "\n"),
             _ => flame_svg(&folded, &titles),
         },
         [second, ..] => {
-            let after = self::folded(second, &options.choice)?;
+            let after = self::drawn(second, options)?;
             titles.title = format!(
-                "{} beside {}: red has more, blue has less",
+                "{what} {} beside {}: red has more, blue has less",
                 second.display(),
                 first.display()
             );
+            titles.notes = titles
+                .notes
+                .iter()
+                .map(|note| format!("Before: {note}"))
+                .chain(after.notes.iter().map(|note| format!("After: {note}")))
+                .collect();
             match form {
-                Form::Folded => difference(&folded, &after),
-                _ => flame_difference_svg(&folded, &after, &titles),
+                Form::Folded => difference(&folded, &after.folded, of),
+                _ => flame_difference_svg(&folded, &after.folded, &titles),
             }
         }
     };
@@ -67,8 +84,28 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
             options.output.display()
         ))
     })?;
+    for note in &titles.notes {
+        terminal::note(note);
+    }
     terminal::note(&format!("{} is written.", options.output.display()));
     Ok(Ending::Done)
+}
+
+/// What is to be drawn.
+struct Drawn {
+    folded: Vec<String>,
+    /// What is to be known about it.
+    notes: Vec<String>,
+}
+
+fn drawn(run: &Path, options: &Flame) -> Result<Drawn, Failure> {
+    match options.off_cpu {
+        true => waits::waits(run, &options.choice),
+        false => Ok(Drawn {
+            folded: folded(run, &options.choice)?,
+            notes: Vec::new(),
+        }),
+    }
 }
 
 /// What a file is to be.

@@ -16,6 +16,7 @@ pub mod observe;
 pub mod outputs;
 mod part;
 pub mod phases;
+pub mod processor_time;
 pub mod profile;
 pub mod profiled;
 pub mod recover;

@@ -10,8 +10,24 @@ use workload::{Fingerprint, StatementText};
 use crate::ending::Failure;
 use crate::options::profiling::ChoiceArgs;
 
+/// Helps a client's backend.
+pub const WORKER: &str = "parallel worker";
 /// Processes that work for clients.
-const CLIENTS: [&str; 3] = ["client backend", "parallel worker", "unknown"];
+pub const CLIENTS: [&str; 3] = ["client backend", WORKER, "unknown"];
+/// Processes that answer our own questions.
+pub const OWN: &str = "own";
+
+/// What `--statement` names.
+///
+/// # Errors
+/// Where it is no fingerprint.
+pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
+    u64::from_str_radix(text, 16).map(Fingerprint).map_err(|_| {
+        Failure::usage(format!(
+            "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse phases` prints them"
+        ))
+    })
+}
 
 /// A run's profile, opened.
 pub struct Profiled {
@@ -41,14 +57,7 @@ impl Profiled {
                 "{name} has no CPU profile: {reason}{remedy}"
             )));
         }
-        let statement = match &choice.statement {
-            None => None,
-            Some(text) => Some(u64::from_str_radix(text, 16).map(Fingerprint).map_err(|_| {
-                Failure::usage(format!(
-                    "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse phases` prints them"
-                ))
-            })?),
-        };
+        let statement = choice.statement.as_deref().map(fingerprint).transpose()?;
         let mut backends = HashMap::new();
         for one in profile.backends()? {
             let one = one?;
@@ -73,6 +82,24 @@ impl Profiled {
         mut take: impl FnMut(u64, Option<Fingerprint>),
     ) -> Result<u64, ArchiveError> {
         let mut others = 0;
+        self.each_sample(|sample, statement| {
+            let is_wanted = self.statement.is_none() || statement == self.statement;
+            match is_wanted && self.is_chosen(sample.pid) {
+                true => take(sample.stack, statement),
+                false => others += 1,
+            }
+        })?;
+        Ok(others)
+    }
+
+    /// Gives every sample, chosen or not, and its statement, where that is known.
+    ///
+    /// # Errors
+    /// Where the run cannot be read.
+    pub fn each_sample(
+        &self,
+        take: impl FnMut(run::StackSample, Option<Fingerprint>),
+    ) -> Result<(), ArchiveError> {
         let sessions: Result<HashSet<u64>, ArchiveError> = self
             .profile
             .sessions()?
@@ -80,20 +107,13 @@ impl Profiled {
             .collect();
         let mut pids = sessions?;
         let of_replay = !pids.is_empty();
-        let chosen = |sample: run::StackSample, statement| {
-            let is_wanted = self.statement.is_none() || statement == self.statement;
-            match is_wanted && self.is_chosen(sample.pid) {
-                true => take(sample.stack, statement),
-                false => others += 1,
-            }
-        };
         let samples = self.profile.samples()?;
         if of_replay {
             let spans = spans_of_executions(
                 Box::new(self.run.executions()?) as Box<dyn Iterator<Item = _>>,
                 self.profile.sessions()?,
             );
-            attribute(samples, spans, &pids, chosen)?;
+            attribute(samples, spans, &pids, take)
         } else {
             let spans: Result<Vec<_>, _> = self.profile.spans()?.collect();
             let mut spans = spans?;
@@ -107,9 +127,15 @@ impl Profiled {
                     fingerprint: span.fingerprint,
                 })
             });
-            attribute(samples, spans, &pids, chosen)?;
+            attribute(samples, spans, &pids, take)
         }
-        Ok(others)
+    }
+
+    /// What a process is (`client backend`).
+    pub fn kind(&self, pid: u64) -> &str {
+        self.backends
+            .get(&pid)
+            .map_or("unknown", |one| one.kind.as_str())
     }
 
     fn is_chosen(&self, pid: u64) -> bool {
@@ -117,8 +143,7 @@ impl Profiled {
         let is = |wanted: &Option<String>, known: fn(&ProfiledBackend) -> &Option<String>| {
             wanted.is_none() || backend.is_some_and(|one| known(one) == wanted)
         };
-        let kind = backend.map_or("unknown", |one| one.kind.as_str());
-        (self.choice.all_processes || CLIENTS.contains(&kind))
+        (self.choice.all_processes || CLIENTS.contains(&self.kind(pid)))
             && is(&self.choice.user, |one| &one.user)
             && is(&self.choice.database, |one| &one.database)
     }

@@ -4,24 +4,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use analyse::observed::Observed;
-use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules};
-use analyse::time_model::{ProcessorTime, Seen, Sums, time_model, whole_statements};
-use report::{ObservedChangeView, TimeChangeView, TimeView};
+use analyse::time_model::{Seen, Sums, processor_model, time_model, whole_statements};
+use report::{ObservedChangeView, PlanningShareView, ProcessorView, TimeChangeView, TimeView};
 use run::{RunReader, SampleWindow, SeenStatement};
-use workload::Fingerprint;
 
-use crate::commands::profiled::Profiled;
-use crate::commands::summary;
+use crate::commands::{processor_time, summary};
 use crate::ending::Failure;
-use crate::options::profiling::ChoiceArgs;
 
 /// Of what clients saw, if somebody watched the server meanwhile, or took its stacks.
 ///
 /// # Errors
 /// Where the run cannot be read.
 pub fn time(run: &RunReader, sums: &Sums) -> Result<Option<TimeView>, Failure> {
-    let stacks = stacks(run)?;
-    if sums.all.calls == 0 || (!run.is_observed() && stacks.is_empty()) {
+    let stacks = processor_time::stacks(run)?;
+    if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);
     }
     let mut texts = BTreeMap::new();
@@ -33,11 +29,20 @@ pub fn time(run: &RunReader, sums: &Sums) -> Result<Option<TimeView>, Failure> {
     let windows: Vec<SampleWindow> = run.sample_windows()?.collect::<Result<_, _>>()?;
     let seen = Seen {
         windows: &windows,
-        stacks: &stacks,
+        stacks: &stacks.times,
         whole: &whole_statements(&seen, &texts),
     };
     let model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
-    Ok(Some(TimeView::new(&model, &texts)))
+    let mut evidence = stacks.processor;
+    if evidence.stacks.is_empty() {
+        evidence = processor_time::counted(run)?;
+        evidence.met_running = model.running_ns();
+    }
+    let mut view = TimeView::new(&model, &texts);
+    view.processor = processor_model(&evidence).map(|model| ProcessorView::new(&model, &texts));
+    view.planning =
+        PlanningShareView::new(model.planned_and_executed_ns, stacks.planned_and_executed);
+    Ok(Some(view))
 }
 
 /// Of both sides of a comparison, where all runs were watched.
@@ -78,43 +83,4 @@ pub fn observed(
         each.collect()
     };
     Ok(ObservedChangeView::new(&side(before)?, &side(after)?))
-}
-
-/// The processor's time by phase, of all and of each statement where that can be told. Nothing
-/// where no profile was taken.
-fn stacks(run: &RunReader) -> Result<Vec<ProcessorTime>, Failure> {
-    let has = run
-        .profile()?
-        .is_some_and(|profile| profile.info().off.is_none());
-    if !has {
-        return Ok(Vec::new());
-    }
-    let profiled = Profiled::open(RunReader::open(run.path())?, &ChoiceArgs::default())?;
-    let (stacks, rules) = (profiled.stacks()?, Rules::new());
-    let placed: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
-    let mut account = PhaseAccount::default();
-    profiled.each(|stack, statement| {
-        if let Some(placed) = placed.get(stack as usize) {
-            account.add(*placed, statement);
-        }
-    })?;
-    let mut all = times(None, account.all());
-    for one in account.statements() {
-        all.extend(times(Some(one.fingerprint), &one.sums));
-    }
-    Ok(all)
-}
-
-/// Waiting for a client is no statement's time.
-fn times(fingerprint: Option<Fingerprint>, sums: &PhaseSums) -> Vec<ProcessorTime> {
-    let phases = sums.largest_first().into_iter();
-    phases
-        .filter(|(phase, _)| *phase != Phase::Idle)
-        .map(|(phase, samples)| ProcessorTime {
-            fingerprint,
-            phase: phase.title().to_owned(),
-            is_planning: phase == Phase::Plan,
-            time: samples as f64,
-        })
-        .collect()
 }

@@ -78,13 +78,16 @@ pub struct Phases {
 /// `rehearse flame`
 #[derive(Debug, Args)]
 pub struct Flame {
-    /// A run with a profile; with two, the second is shown, coloured by what it has more or less than the
-    /// first.
+    /// A run with a profile (with --off-cpu, one that was observed); with two, the second is shown, coloured by
+    /// what it has more or less than the first.
     #[arg(value_names = ["BEFORE.run", "AFTER.run"], num_args = 1..=2, required = true)]
     pub runs: Vec<PathBuf>,
     /// The picture, NAME.svg, or a page with it, NAME.html; `.folded` is the stacks as text.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// What sessions waited for, by type, event and statement, from the samples of --observe: no stacks.
+    #[arg(long)]
+    pub off_cpu: bool,
     /// Which samples.
     #[command(flatten)]
     pub choice: ChoiceArgs,

@@ -13,6 +13,7 @@ pub mod case_page;
 mod chart;
 pub mod compare_page;
 mod data;
+pub mod flame_page;
 mod frame;
 pub mod inspect_page;
 pub mod live_page;

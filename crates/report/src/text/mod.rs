@@ -18,6 +18,7 @@ pub mod mask_text;
 pub mod observed_text;
 pub mod pcap_text;
 pub mod phases_text;
+pub(crate) mod processor_text;
 pub mod proxy_text;
 pub mod run_text;
 pub mod settings_text;

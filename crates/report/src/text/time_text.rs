@@ -2,6 +2,7 @@
 
 use crate::text::amount::{added, count, counted, duration, duration_change, percent, ratio};
 use crate::text::line::{one_line, wrapped};
+use crate::text::processor_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
@@ -72,6 +73,14 @@ pub(crate) fn lines(view: &TimeView, style: TextStyle) -> Vec<String> {
     for remark in remarks(view) {
         lines.extend(wrapped(&remark, "  ", "  ", style.columns()));
     }
+    if let Some(processor) = &view.processor {
+        lines.extend(processor_text::lines(processor, style));
+    }
+    lines.extend(
+        view.planning
+            .as_ref()
+            .and_then(processor_text::planning_line),
+    );
     lines
 }
 
@@ -124,6 +133,9 @@ pub(crate) fn change_lines(view: &TimeChangeView, style: TextStyle) -> Vec<Strin
         ]);
     }
     lines.extend(table.lines());
+    if let Some(processor) = &view.processor {
+        lines.extend(processor_text::change_lines(processor, style));
+    }
     lines
 }
 
@@ -246,6 +258,8 @@ mod tests {
             others_us: 2e6,
             hidden_us: 0.0,
             remarks: vec![TimeRemarkView::SamplesMissed { share: 0.25 }],
+            planning: None,
+            processor: None,
         };
         let text = lines(&view, TextStyle::default()).join("\n");
         assert_eq!(

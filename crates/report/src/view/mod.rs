@@ -20,6 +20,7 @@ pub(crate) mod observed_change;
 pub(crate) mod pcap;
 pub(crate) mod phases;
 pub(crate) mod plan;
+pub(crate) mod processor;
 pub(crate) mod proxy;
 pub(crate) mod run_summary;
 pub(crate) mod settings;

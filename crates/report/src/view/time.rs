@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::{Fingerprint, StatementText};
 
+use crate::view::processor::{PlanningShareView, ProcessorView};
+
 /// The statements that are shown one by one.
 const STATEMENTS_MAX: usize = 200;
 
@@ -25,6 +27,11 @@ pub struct TimeView {
     pub hidden_us: f64,
     /// What is to be known about it.
     pub remarks: Vec<TimeRemarkView>,
+    /// Planning's share of planning and execution; `null` where nobody looked.
+    pub planning: Option<PlanningShareView>,
+    /// The second account: the server's processor time, split likewise; `null` where neither stacks were taken
+    /// nor the kernel asked.
+    pub processor: Option<ProcessorView>,
 }
 
 /// The time of one statement, or of all.
@@ -94,6 +101,8 @@ impl TimeView {
             others_us: model.others_ns / 1e3,
             hidden_us: model.hidden_ns / 1e3,
             remarks: model.remarks.iter().map(TimeRemarkView::from).collect(),
+            planning: None,
+            processor: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod chromium;
 mod compare;
+mod flame;
 mod harness;
 mod inspect;
 #[path = "../made_up/mod.rs"]

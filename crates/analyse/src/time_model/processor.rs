@@ -1,0 +1,452 @@
+//! The second account: where the server's processor time went, split without a rest.
+//!
+//! ```text
+//! processor time of the server's processes   measured: the kernel's count; else sampled: stacks
+//! ├ clients' sessions, by phase              sampled: stacks; by statement where that is known
+//! │   (without stacks: in one                measured: the kernel's count, by process)
+//! ├ the server's own processes, by kind      sampled; without stacks measured
+//! ├ our own questions                        sampled
+//! └ not met                                  inferred: what the kernel counted and the others do not have
+//! ```
+//!
+//! A stack that was met stands for the time until the next one. Where stacks find more than the kernel
+//! counted, they are scaled down to that ([`ProcessorModel::scale`]). Without stacks the time of a
+//! statement is inferred: the clients' time by how often samples of the activity met it with nothing to
+//! wait for, which is running or ready to run.
+
+use std::collections::BTreeMap;
+
+use workload::Fingerprint;
+
+use super::Known;
+
+/// Stacks find a little more or less than the kernel counted, by chance.
+const SCALE_NOTABLE: f64 = 1.05;
+
+/// Who used a processor.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Who {
+    /// A client's session, or a worker that helped it.
+    Client,
+    /// A question of ours.
+    Own,
+    /// A process of the server's own, of this kind (`checkpointer`).
+    Server(String),
+}
+
+/// So many stacks of the same kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StacksMet {
+    /// Who.
+    pub who: Who,
+    /// In which statement, where that is known.
+    pub fingerprint: Option<Fingerprint>,
+    /// In which phase of the server.
+    pub phase: String,
+    /// How often.
+    pub samples: u64,
+}
+
+/// What is known of the server's processor time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessorEvidence {
+    /// What the kernel counted for the server's processes, those that ended among them, in nanoseconds.
+    pub kernel_ns: Option<f64>,
+    /// The stacks that were met in that time, if any were taken.
+    pub stacks: Vec<StacksMet>,
+    /// What one of them stands for, in nanoseconds.
+    pub sample_ns: f64,
+    /// What the kernel counted by process, in nanoseconds; where no stacks were taken.
+    pub by_process: Vec<(Who, f64)>,
+    /// How long each statement was met with nothing to wait for, in nanoseconds; `None`: statements that are
+    /// not the run's. Where no stacks were taken.
+    pub met_running: BTreeMap<Option<Fingerprint>, f64>,
+}
+
+/// Where the processor time went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessorModel {
+    /// All of it.
+    pub whole: ProcessorOf,
+    /// Each statement of which some is known, the most first.
+    pub statements: Vec<ProcessorOf>,
+    /// Of clients' sessions, what belongs to no statement that is known: between statements, beginning and
+    /// ending sessions, helpers, other clients.
+    pub unassigned: ProcessorOf,
+    /// The whole was counted by the kernel; otherwise it is what stacks stand for.
+    pub counted: bool,
+    /// Stacks that were met.
+    pub samples: u64,
+    /// What stacks stand for, in nanoseconds; 0 where none were taken.
+    pub sampled_ns: f64,
+    /// What stacks were multiplied by, so that they fit into the whole: 1 where they do.
+    pub scale: f64,
+    /// What is to be known about it.
+    pub remarks: Vec<ProcessorRemark>,
+}
+
+/// Processor time, split.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessorOf {
+    /// The statement; `None`: all, or none.
+    pub fingerprint: Option<Fingerprint>,
+    /// The sum of the parts, in nanoseconds.
+    pub ns: f64,
+    /// The parts, the largest first.
+    pub parts: Vec<ProcessorPart>,
+}
+
+/// One part of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessorPart {
+    /// What it is.
+    pub what: ProcessorWhat,
+    /// How long, in nanoseconds.
+    pub ns: f64,
+    /// How that is known.
+    pub known: Known,
+}
+
+/// What processor time went into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProcessorWhat {
+    /// Clients' sessions, in this phase of the server; `None` where no stacks tell.
+    Client(Option<String>),
+    /// A process of the server's own, of this kind.
+    Server(String),
+    /// Our own questions.
+    Own,
+    /// Counted, and not met by what splits the rest.
+    NotMet,
+}
+
+/// What is to be known about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ProcessorRemark {
+    /// The kernel's count could not be read: the whole is what stacks stand for.
+    NotCounted,
+    /// No stacks were taken: statements' parts are inferred, and there are no phases.
+    NoStacks,
+    /// Stacks stood for this many times what the kernel counted, and were scaled down.
+    MoreThanCounted {
+        /// More than 1.
+        factor: f64,
+    },
+}
+
+/// Parts that are being put together.
+#[derive(Default)]
+struct Parts(BTreeMap<ProcessorWhat, (f64, u64)>);
+
+impl Parts {
+    fn add(&mut self, what: ProcessorWhat, ns: f64, samples: u64) {
+        let part = self.0.entry(what).or_default();
+        part.0 += ns;
+        part.1 += samples;
+    }
+
+    fn finish(
+        self,
+        fingerprint: Option<Fingerprint>,
+        known: impl Fn(&ProcessorWhat, u64) -> Known,
+    ) -> ProcessorOf {
+        let with_time = self.0.into_iter().filter(|(_, (ns, _))| *ns > 0.0);
+        let mut parts: Vec<ProcessorPart> = with_time
+            .map(|(what, (ns, samples))| ProcessorPart {
+                known: known(&what, samples),
+                what,
+                ns,
+            })
+            .collect();
+        parts.sort_by(|one, other| other.ns.total_cmp(&one.ns));
+        ProcessorOf {
+            fingerprint,
+            ns: parts.iter().map(|part| part.ns).sum(),
+            parts,
+        }
+    }
+}
+
+/// Where it went; `None` where nobody counted and no stack was met.
+pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
+    let samples: u64 = evidence.stacks.iter().map(|one| one.samples).sum();
+    match (samples, evidence.kernel_ns) {
+        (0, None) => None,
+        (0, Some(kernel_ns)) => Some(without_stacks(evidence, kernel_ns)),
+        (samples, kernel_ns) => Some(of_stacks(evidence, samples, kernel_ns)),
+    }
+}
+
+fn what_of(who: &Who, phase: Option<&str>) -> ProcessorWhat {
+    match who {
+        Who::Client => ProcessorWhat::Client(phase.map(str::to_owned)),
+        Who::Own => ProcessorWhat::Own,
+        Who::Server(kind) => ProcessorWhat::Server(kind.clone()),
+    }
+}
+
+fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>) -> ProcessorModel {
+    let sampled_ns = samples as f64 * evidence.sample_ns;
+    let scale = match kernel_ns {
+        Some(kernel_ns) if sampled_ns > kernel_ns => kernel_ns / sampled_ns,
+        _ => 1.0,
+    };
+    let mut whole = Parts::default();
+    let mut unassigned = Parts::default();
+    let mut by_statement: BTreeMap<Fingerprint, Parts> = BTreeMap::new();
+    for met in &evidence.stacks {
+        let ns = met.samples as f64 * evidence.sample_ns * scale;
+        let what = what_of(&met.who, Some(&met.phase));
+        whole.add(what.clone(), ns, met.samples);
+        match (&met.who, met.fingerprint) {
+            (Who::Client, Some(fingerprint)) => {
+                let of = by_statement.entry(fingerprint).or_default();
+                of.add(what, ns, met.samples);
+            }
+            (Who::Client, None) => unassigned.add(what, ns, met.samples),
+            (Who::Own | Who::Server(_), _) => {}
+        }
+    }
+    if let Some(kernel_ns) = kernel_ns {
+        let rest_ns = kernel_ns - sampled_ns * scale;
+        whole.add(ProcessorWhat::NotMet, rest_ns, 0);
+    }
+    let known = |what: &ProcessorWhat, samples| match what {
+        ProcessorWhat::NotMet => Known::Inferred,
+        _ => Known::Sampled { samples },
+    };
+    let mut remarks = Vec::new();
+    if kernel_ns.is_none() {
+        remarks.push(ProcessorRemark::NotCounted);
+    }
+    if scale * SCALE_NOTABLE < 1.0 {
+        remarks.push(ProcessorRemark::MoreThanCounted {
+            factor: 1.0 / scale,
+        });
+    }
+    let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), known);
+    ProcessorModel {
+        whole: whole.finish(None, known),
+        statements: largest_first(by_statement.into_iter().map(of).collect()),
+        unassigned: unassigned.finish(None, known),
+        counted: kernel_ns.is_some(),
+        samples,
+        sampled_ns,
+        scale,
+        remarks,
+    }
+}
+
+fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorModel {
+    // Processes are read one after the other, each a little later than the sum.
+    let by_process = evidence.by_process.iter().map(|(_, ns)| ns);
+    let all_ns: f64 = by_process.sum();
+    let fit = if all_ns > kernel_ns {
+        kernel_ns / all_ns
+    } else {
+        1.0
+    };
+    let mut whole = Parts::default();
+    let mut clients_ns = 0.0;
+    for (who, ns) in &evidence.by_process {
+        whole.add(what_of(who, None), ns * fit, 0);
+        clients_ns += if *who == Who::Client { ns * fit } else { 0.0 };
+    }
+    whole.add(ProcessorWhat::NotMet, kernel_ns - all_ns * fit, 0);
+    let known = |what: &ProcessorWhat, _| match what {
+        ProcessorWhat::NotMet => Known::Inferred,
+        _ => Known::Measured,
+    };
+    let inferred = |fingerprint, ns| {
+        let mut parts = Parts::default();
+        parts.add(ProcessorWhat::Client(None), ns, 0);
+        parts.finish(fingerprint, |_, _| Known::Inferred)
+    };
+    let running_ns: f64 = evidence.met_running.values().sum();
+    let of = |ns: f64| match running_ns > 0.0 {
+        true => clients_ns * ns / running_ns,
+        false => 0.0,
+    };
+    let statements = evidence.met_running.iter().filter_map(|(fingerprint, ns)| {
+        let fingerprint = (*fingerprint)?;
+        Some(inferred(Some(fingerprint), of(*ns)))
+    });
+    let statements: Vec<ProcessorOf> = statements.filter(|one| one.ns > 0.0).collect();
+    let assigned_ns: f64 = statements.iter().map(|one| one.ns).sum();
+    ProcessorModel {
+        whole: whole.finish(None, known),
+        statements: largest_first(statements),
+        unassigned: inferred(None, (clients_ns - assigned_ns).max(0.0)),
+        counted: true,
+        samples: 0,
+        sampled_ns: 0.0,
+        scale: 1.0,
+        remarks: vec![ProcessorRemark::NoStacks],
+    }
+}
+
+fn largest_first(mut statements: Vec<ProcessorOf>) -> Vec<ProcessorOf> {
+    statements.sort_by(|one, other| {
+        let most = other.ns.total_cmp(&one.ns);
+        most.then(one.fingerprint.cmp(&other.fingerprint))
+    });
+    statements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn met(who: Who, fingerprint: Option<u64>, phase: &str, samples: u64) -> StacksMet {
+        StacksMet {
+            who,
+            fingerprint: fingerprint.map(Fingerprint),
+            phase: phase.to_owned(),
+            samples,
+        }
+    }
+
+    fn client(phase: &str) -> ProcessorWhat {
+        ProcessorWhat::Client(Some(phase.to_owned()))
+    }
+
+    fn parts(of: &ProcessorOf) -> Vec<(ProcessorWhat, f64, &'static str)> {
+        let part = |one: &ProcessorPart| (one.what.clone(), one.ns, one.known.name());
+        of.parts.iter().map(part).collect()
+    }
+
+    fn evidence(kernel_ns: Option<f64>) -> ProcessorEvidence {
+        ProcessorEvidence {
+            kernel_ns,
+            sample_ns: 10.0,
+            stacks: vec![
+                met(Who::Client, Some(1), "scans", 40),
+                met(Who::Client, Some(2), "scans", 20),
+                met(Who::Client, Some(2), "planning", 10),
+                met(Who::Client, None, "network", 10),
+                met(Who::Server("checkpointer".to_owned()), None, "io", 15),
+                met(Who::Own, Some(1), "scans", 5),
+            ],
+            ..ProcessorEvidence::default()
+        }
+    }
+
+    #[test]
+    fn stacks_split_what_the_kernel_counted_and_the_rest_is_told() {
+        let model = processor_model(&evidence(Some(1_250.0))).unwrap();
+        let checkpointer = ProcessorWhat::Server("checkpointer".to_owned());
+        assert_eq!(
+            parts(&model.whole),
+            [
+                (client("scans"), 600.0, "sampled"),
+                (ProcessorWhat::NotMet, 250.0, "inferred"),
+                (checkpointer, 150.0, "sampled"),
+                (client("network"), 100.0, "sampled"),
+                (client("planning"), 100.0, "sampled"),
+                (ProcessorWhat::Own, 50.0, "sampled"),
+            ]
+        );
+        let statements: Vec<_> = model
+            .statements
+            .iter()
+            .map(|one| (one.fingerprint.unwrap().0, one.ns))
+            .collect();
+        assert_eq!(statements, [(1, 400.0), (2, 300.0)]);
+        assert_eq!(model.unassigned.ns, 100.0);
+        assert_eq!((model.counted, model.samples), (true, 100));
+        assert_eq!(model.remarks, []);
+    }
+
+    #[test]
+    fn more_than_the_kernel_counted_is_scaled_down_and_what_nobody_counted_is_told() {
+        let model = processor_model(&evidence(Some(500.0))).unwrap();
+        assert_eq!((model.whole.ns, model.scale), (500.0, 0.5));
+        assert_eq!(parts(&model.whole)[0], (client("scans"), 300.0, "sampled"));
+        assert_eq!(
+            model.remarks,
+            [ProcessorRemark::MoreThanCounted { factor: 2.0 }]
+        );
+        let model = processor_model(&evidence(None)).unwrap();
+        assert_eq!((model.whole.ns, model.counted), (1_000.0, false));
+        assert_eq!(model.remarks, [ProcessorRemark::NotCounted]);
+        assert_eq!(processor_model(&ProcessorEvidence::default()), None);
+    }
+
+    #[test]
+    fn without_stacks_processes_are_counted_and_statements_inferred() {
+        let evidence = ProcessorEvidence {
+            kernel_ns: Some(1_000.0),
+            by_process: vec![
+                (Who::Client, 300.0),
+                (Who::Client, 500.0),
+                (Who::Server("walwriter".to_owned()), 50.0),
+            ],
+            met_running: BTreeMap::from([
+                (Some(Fingerprint(1)), 30.0),
+                (Some(Fingerprint(2)), 60.0),
+                (None, 10.0),
+            ]),
+            ..ProcessorEvidence::default()
+        };
+        let model = processor_model(&evidence).unwrap();
+        assert_eq!(
+            parts(&model.whole),
+            [
+                (ProcessorWhat::Client(None), 800.0, "measured"),
+                (ProcessorWhat::NotMet, 150.0, "inferred"),
+                (
+                    ProcessorWhat::Server("walwriter".to_owned()),
+                    50.0,
+                    "measured"
+                ),
+            ]
+        );
+        let statements = model.statements.iter().map(parts).collect::<Vec<_>>();
+        let of = |ns| vec![(ProcessorWhat::Client(None), ns, "inferred")];
+        assert_eq!(statements, [of(480.0), of(240.0)]);
+        assert!((model.unassigned.ns - 80.0).abs() < 1e-9);
+        assert_eq!(model.remarks, [ProcessorRemark::NoStacks]);
+    }
+
+    fn who() -> impl Strategy<Value = Who> {
+        prop_oneof![
+            3 => Just(Who::Client),
+            1 => Just(Who::Own),
+            1 => Just(Who::Server("checkpointer".to_owned())),
+            1 => Just(Who::Server("walwriter".to_owned())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_never_negative_and_add_up(
+            stacks in prop::collection::vec((who(), prop::option::of(0..4u64), 0..4u8, 0..50u64), 0..12),
+            kernel_ns in prop::option::of(0.0..3e9f64),
+            by_process in prop::collection::vec((who(), 0.0..1e9f64), 0..6),
+            met_running in prop::collection::btree_map(prop::option::of((0..4u64).prop_map(Fingerprint)), 0.0..1e9f64, 0..4),
+        ) {
+            let stacks: Vec<StacksMet> = stacks
+                .into_iter()
+                .map(|(who, of, phase, samples)| met(who, of, &phase.to_string(), samples))
+                .collect();
+            let evidence = ProcessorEvidence { kernel_ns, stacks, sample_ns: 1e7, by_process, met_running };
+            let Some(model) = processor_model(&evidence) else {
+                prop_assert!(evidence.kernel_ns.is_none());
+                return Ok(());
+            };
+            let whole_ns = evidence.kernel_ns.unwrap_or(model.sampled_ns);
+            prop_assert!((model.whole.ns - whole_ns).abs() <= 1.0, "{model:?}");
+            for one in model.statements.iter().chain([&model.whole, &model.unassigned]) {
+                let total: f64 = one.parts.iter().map(|part| part.ns).sum();
+                prop_assert!((total - one.ns).abs() <= 1.0);
+                prop_assert!(one.parts.iter().all(|part| part.ns > 0.0), "{model:?}");
+            }
+            // Clients' time is that of statements and that of none.
+            let is_client = |part: &&ProcessorPart| matches!(part.what, ProcessorWhat::Client(_));
+            let clients: f64 = model.whole.parts.iter().filter(is_client).map(|part| part.ns).sum();
+            let apart: f64 = model.statements.iter().chain([&model.unassigned]).map(|one| one.ns).sum();
+            prop_assert!((clients - apart).abs() <= 1.0, "{clients} {apart} {model:?}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! A flame graph on a page: what it is of, a search, and boxes that a keyboard reaches.
+
+use askama::Template;
+
+use super::frame::Frame;
+use crate::flame::{FlameOf, FlameTitles};
+
+#[derive(Template)]
+#[template(path = "flame.html")]
+struct Page<'a> {
+    frame: Frame,
+    titles: &'a FlameTitles,
+    /// What a box is.
+    what: &'static str,
+    svg: &'a str,
+}
+
+/// A page around an SVG of ours ([`flame_svg`](crate::flame::flame_svg) or
+/// [`flame_difference_svg`](crate::flame::flame_difference_svg)): a whole HTML file.
+pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
+    let start = svg.find("<svg").unwrap_or(0);
+    let page = Page {
+        frame: Frame::new(Vec::new()),
+        titles,
+        what: match titles.of {
+            FlameOf::Processor => "functions",
+            FlameOf::Waiting => "waits and statements",
+        },
+        svg: &svg[start..],
+    };
+    page.render().expect("the template has all it needs")
+}
