@@ -4,7 +4,9 @@ pub mod asking;
 pub mod bundle;
 pub mod capture;
 pub mod compare;
+pub mod diagnose;
 mod drawing;
+
 pub mod flame;
 pub mod inspect;
 pub mod key;
@@ -28,5 +30,6 @@ pub mod slice;
 pub mod sources;
 pub mod summary;
 pub mod sweep;
+pub mod symptoms;
 pub mod target_watch;
 pub mod where_time_went;
