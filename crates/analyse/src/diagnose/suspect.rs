@@ -222,7 +222,7 @@ pub fn suspect(
         }),
         None => unknown.push((
             "processor time",
-            "neither stacks nor samples were taken".to_owned(),
+            "no stacks were taken, and no samples or too few of them".to_owned(),
         )),
     }
     match (&evidence.observed, &evidence.sample_ns) {

@@ -6,7 +6,6 @@ pub mod capture;
 pub mod compare;
 pub mod diagnose;
 mod drawing;
-
 pub mod flame;
 pub mod inspect;
 pub mod key;

@@ -2,11 +2,13 @@
 //! every index of the table, and leaves a dead one behind.
 
 use super::Rule;
-use crate::diagnose::evidence::{Evidence, Missing};
-use crate::diagnose::finding::{Change, Fact, Finding, Subject, Unit};
+use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
+use crate::diagnose::finding::{Change, Fact, Finding, Severity, Subject, Unit};
 use crate::diagnose::index_shape::IndexShape;
 use crate::diagnose::statement_text::{set_columns, written};
 use crate::diagnose::threshold::{Threshold, Thresholds};
+use crate::phases::Phase;
+use run::IndexFact;
 use workload::StatementClass;
 
 const UPDATES: Threshold = Threshold {
@@ -55,7 +57,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             continue;
         };
         let mut changed: Vec<String> = Vec::new();
-        let mut ns = 0.0;
+        let mut updating: Vec<&StatementEvidence> = Vec::new();
         for one in evidence
             .statements
             .iter()
@@ -66,7 +68,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             });
             if is_of {
                 changed.extend(set_columns(&one.sql));
-                ns += one.ns;
+                updating.push(one);
             }
         }
         changed.sort_unstable();
@@ -83,11 +85,27 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 Some((index, column))
             })
             .collect();
+        // Only what changes an indexed column pays for it; where none is, all do.
+        let pays = |one: &&&StatementEvidence| {
+            let set = set_columns(&one.sql);
+            guilty.is_empty() || guilty.iter().any(|(_, column)| set.contains(column))
+        };
+        let paying: Vec<&&StatementEvidence> = updating.iter().filter(pays).collect();
+        // Stacks tell what writing indexes takes; without them all of it is the bound.
+        let stacked: Option<f64> = paying
+            .iter()
+            .map(|one| Some(one.ns * one.phase_share(&[Phase::IndexInsertion])?.0))
+            .sum();
+        let ns = stacked.unwrap_or_else(|| paying.iter().map(|one| one.ns).sum());
         let share = evidence.share(ns);
+        let scans = |index: &IndexFact| {
+            let object = format!("{}.{} on {}", index.schema, index.name, index.table);
+            evidence.gained("pg_stat_user_indexes", &object, "idx_scan")
+        };
         let check = format!(
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '{name}'::regclass"
         );
-        let facts = vec![
+        let mut facts = vec![
             Fact::new(
                 "updates",
                 updates.gained,
@@ -108,12 +126,24 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 "pg_index",
             ),
         ];
+        if let Some((index, _)) = guilty.first() {
+            facts.push(Fact::new(
+                format!("scans of {} meanwhile", index.name),
+                scans(index),
+                Unit::Count,
+                "pg_stat_user_indexes",
+            ));
+        }
         let (title, changes, risk) = match guilty.first() {
             Some((index, column)) => (
                 format!("updates of {name} are not HOT: {} has {column}, which they change", index.name),
                 match index.unique {
                     true => vec![Change::by_hand(format!(
                         "keep {column} in a table of its own, since {} has to be there",
+                        index.name
+                    ))],
+                    false if scans(index) > 0.0 => vec![Change::by_hand(format!(
+                        "{} is used: weigh what it serves against these updates, or keep {column} in a table of its own",
                         index.name
                     ))],
                     false => vec![Change::sql(
@@ -137,7 +167,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         };
         findings.push(Finding {
             rule: "",
-            severity: thresholds.severity(share),
+            severity: match stacked {
+                Some(_) => thresholds.severity(share),
+                // That they are not HOT is known, and not how much of their time that is.
+                None => thresholds.severity(share).max(Severity::Warning),
+            },
             subject: Subject::Table(name.to_owned()),
             title,
             evidence: facts,
@@ -153,6 +187,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::finding::Form;
     use crate::diagnose::made_up::{MadeUp, statement, table};
 
     fn with(hot: f64, index: &str) -> MadeUp {
@@ -202,6 +237,20 @@ mod tests {
             found[0].title
         );
         assert_eq!(found[0].most_to_win, Some(0.5));
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert!(matches!(found[0].changes[0].form, Form::Sql(_)));
+        let used = with(
+            10.0,
+            "CREATE INDEX by_state ON public.jobs USING btree (state)",
+        )
+        .counter(
+            "pg_stat_user_indexes",
+            "public.by_state on jobs",
+            "idx_scan",
+            0.0,
+            9.0,
+        );
+        assert_eq!(used.find(&RULE)[0].changes[0].form, Form::ByHand);
         let full = with(
             10.0,
             "CREATE INDEX other ON public.jobs USING btree (id, created)",
