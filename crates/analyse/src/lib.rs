@@ -9,6 +9,7 @@
 //!   faster, or failed, and how sure that is;
 //! - [`targets::compare_targets`] and [`plan::compare_plans`]: what else is different between the
 //!   servers of two runs, and in how they carry a statement out;
+//! - [`diagnose`]: what is wrong, what fixing it can win at most, and what would fix it;
 //! - [`phases`]: what the processor time of a profile was for;
 //! - [`observed::ObservedSum`]: what was seen of a server while it was watched;
 //! - [`sweep`]: what an experiment with several levels of load says, and where its knee is;
@@ -34,6 +35,7 @@ mod caution;
 mod compare;
 pub mod condition;
 mod details;
+pub mod diagnose;
 mod discovery;
 mod divergence;
 mod error_change;

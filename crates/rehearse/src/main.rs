@@ -48,6 +48,7 @@ fn run(command: Command) -> Result<Ending, Failure> {
         Command::Observe(options) => commands::observe::run(&options),
         Command::Summary(options) => commands::summary::run(&options),
         Command::Compare(options) => commands::compare::run(&options),
+        Command::Diagnose(options) => commands::diagnose::run(&options),
         Command::Profile(options) => commands::profile::run(&options),
         Command::Phases(options) => commands::phases::run(&options),
         Command::Lab(options) => commands::lab::run(&options),

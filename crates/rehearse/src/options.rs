@@ -8,6 +8,7 @@ use clock::Speed;
 
 pub mod asking;
 pub mod bundle;
+pub mod diagnosing;
 pub mod encrypting;
 pub mod lab;
 pub mod masking;
@@ -23,6 +24,7 @@ pub mod watching;
 
 use asking::{AskingArgs, ExplainArgs};
 use bundle::Bundle;
+use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
@@ -77,6 +79,9 @@ pub enum Command {
     Summary(Summary),
     /// Compare two runs, statement by statement.
     Compare(Box<Compare>),
+    /// Say what is wrong with a run, a server or a workload: findings with their evidence, what each can win
+    /// at most, and what to try.
+    Diagnose(Diagnose),
     /// Record what a server's processors do, with perf.
     Profile(Profile),
     /// Say what the processor time of a profile was for: parsing, planning, opening indexes, scanning …
@@ -483,6 +488,8 @@ pub enum SchemaOf {
     Evidence,
     /// `lab NAME --json`.
     Lab,
+    /// `diagnose --json`.
+    Diagnose,
 }
 
 impl SchemaOf {
@@ -502,6 +509,7 @@ impl SchemaOf {
             SchemaOf::Observe => Described::Observe,
             SchemaOf::Evidence => Described::Evidence,
             SchemaOf::Lab => Described::Lab,
+            SchemaOf::Diagnose => Described::Diagnose,
         }
     }
 }

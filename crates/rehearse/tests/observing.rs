@@ -1,6 +1,7 @@
 //! A replay watched from outside: its metrics while it runs and at its end, its log, and what is
 //! refused.
 
+mod diagnosing;
 mod live;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -28,9 +28,9 @@ pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
-    TextStyle, capture_text, case_text, compare_text, dry_run_text, evidence_text, fitness_text,
-    inspect_text, live_text, mask_text, observed_text, pcap_text, phases_text, proxy_text,
-    run_text, settings_text, slice_text, sweep_text,
+    TextStyle, capture_text, case_text, compare_text, diagnose_text, dry_run_text, evidence_text,
+    fitness_text, inspect_text, live_text, mask_text, observed_text, pcap_text, phases_text,
+    proxy_text, run_text, settings_text, slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::case::{
@@ -43,6 +43,10 @@ pub use view::compare::{
 };
 pub use view::condition::{ConditionStatementView, ConditionView, ReadingView};
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
+pub use view::diagnose::{
+    ChangeView, DiagnosisFindingView, DiagnosisView, FactView, FindingCostView, RuleView,
+    SubjectView, SuspectShareView, SuspectView, ThresholdView, ThresholdsView,
+};
 pub use view::divergence::{
     DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,
 };

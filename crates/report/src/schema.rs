@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema};
 use crate::view::capture::CaptureView;
 use crate::view::case::CaseView;
 use crate::view::compare::CompareView;
+use crate::view::diagnose::DiagnosisView;
 use crate::view::dry_run::DryRunView;
 use crate::view::evidence::EvidenceView;
 use crate::view::inspect::InspectView;
@@ -48,11 +49,13 @@ pub enum Described {
     Evidence,
     /// `rehearse lab NAME --json`
     Lab,
+    /// `rehearse diagnose --json`
+    Diagnose,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 12] = [
+    pub const ALL: [Described; 13] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -65,6 +68,7 @@ impl Described {
         Described::Observe,
         Described::Evidence,
         Described::Lab,
+        Described::Diagnose,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -82,6 +86,7 @@ impl Described {
             Described::Observe => "observe",
             Described::Evidence => "evidence",
             Described::Lab => "lab",
+            Described::Diagnose => "diagnose",
         }
     }
 
@@ -100,6 +105,7 @@ impl Described {
             Described::Observe => of::<WatchedView>(),
             Described::Evidence => of::<EvidenceView>(),
             Described::Lab => of::<CaseView>(),
+            Described::Diagnose => of::<DiagnosisView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -80,6 +80,8 @@ pub struct QueueSeries {
     pub name: String,
     /// How many values.
     pub values: u64,
+    /// How many of them were 0.
+    pub zeros: u64,
     /// The first.
     pub first: f64,
     /// The last.
@@ -97,6 +99,7 @@ struct Series {
     first_ns: i64,
     last_ns: i64,
     values: u64,
+    zeros: u64,
     sum: f64,
 }
 
@@ -124,6 +127,7 @@ impl Counters {
             first_ns: row.at_ns,
             last_ns: row.at_ns,
             values: 0,
+            zeros: 0,
             sum: 0.0,
         });
         let moved = &mut series.moved;
@@ -141,6 +145,7 @@ impl Counters {
         moved.most = moved.most.max(row.value);
         series.last_ns = row.at_ns;
         series.values += 1;
+        series.zeros += u64::from(row.value == 0.0);
         series.sum += row.value;
     }
 
@@ -153,6 +158,7 @@ impl Counters {
             if source == QUEUE {
                 queue.push(QueueSeries {
                     values: series.values,
+                    zeros: series.zeros,
                     first: series.moved.first,
                     last: series.moved.last,
                     least: series.moved.least,

@@ -53,6 +53,8 @@ pub struct StatementTotals {
     pub io_ns: u64,
     /// Bytes of WAL; `None` where nobody counted them.
     pub wal_bytes: Option<u64>,
+    /// Whole pages in it; `None` where nobody counted them.
+    pub wal_full_pages: Option<u64>,
 }
 
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
@@ -74,6 +76,7 @@ impl StatementTotals {
         self.temp_blocks += row.temp_read + row.temp_written;
         self.io_ns += row.read_ns + row.write_ns;
         self.wal_bytes = sum(self.wal_bytes, row.wal_bytes);
+        self.wal_full_pages = sum(self.wal_full_pages, row.wal_full_pages);
     }
 }
 

@@ -1,4 +1,5 @@
-//! How many sessions there are, by state, and how many of them the role may not look into.
+//! How many sessions there are, by state, and how many of them the role may not look into; how old the oldest
+//! transaction and the oldest snapshot are, behind which vacuum leaves what is dead.
 
 use run::Counter;
 
@@ -8,7 +9,9 @@ use crate::probe::{Moment, Probe, at, number};
 
 const QUESTION: &str = "SELECT CASE WHEN a.query = '<insufficient privilege>' THEN 'hidden' \
      WHEN a.backend_type = 'client backend' THEN coalesce(a.state, 'starting') \
-     ELSE 'server' END, pg_catalog.count(*) FROM pg_catalog.pg_stat_get_activity(NULL) a \
+     ELSE 'server' END, pg_catalog.count(*), \
+     pg_catalog.max(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)), \
+     pg_catalog.max(pg_catalog.age(a.backend_xmin)) FROM pg_catalog.pg_stat_get_activity(NULL) a \
      WHERE NOT (a.pid = ANY ($1)) GROUP BY 1";
 
 /// Counts sessions.
@@ -58,6 +61,27 @@ impl Probe for ConnectionsProbe {
                     gauge: true,
                 });
             }
+        }
+        // What a session of the server's own holds back is vacuum itself, or a standby's.
+        let clients = rows.iter().filter(|row| at(row, 0) != "server");
+        let mut oldest = [0.0_f64; 2];
+        for row in clients {
+            for (place, most) in oldest.iter_mut().enumerate() {
+                *most = most.max(number(row, place + 2).unwrap_or(0.0));
+            }
+        }
+        for (name, value) in ["oldest_seconds", "oldest_snapshot_transactions"]
+            .into_iter()
+            .zip(oldest)
+        {
+            ledger.counter(Counter {
+                at_ns,
+                source: "transactions".to_owned(),
+                object: String::new(),
+                name: name.to_owned(),
+                value,
+                gauge: true,
+            });
         }
         self.known = now;
         Ok(())

@@ -64,7 +64,11 @@ pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failu
     Ok(watching.observe.then(|| looks(&watching.looks)))
 }
 
-fn watch(
+/// Watches for as long as the options say, and leaves a run.
+///
+/// # Errors
+/// Where the target refuses, or the run cannot be written.
+pub fn watch(
     options: &Observe,
     target: &Target,
     output: &Path,

@@ -7,6 +7,7 @@ mod chart;
 pub mod compare_text;
 pub(crate) mod condition_text;
 mod conversation_text;
+pub mod diagnose_text;
 mod divergence_text;
 pub mod dry_run_text;
 pub mod evidence_text;

@@ -5,6 +5,7 @@ pub(crate) mod case;
 pub(crate) mod compare;
 pub mod condition;
 pub(crate) mod conversation;
+pub(crate) mod diagnose;
 pub(crate) mod divergence;
 pub(crate) mod dry_run;
 pub(crate) mod evidence;

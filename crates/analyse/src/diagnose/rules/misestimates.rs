@@ -1,0 +1,166 @@
+//! Plans whose estimate of rows is far from what came: the planner chose by a wrong number.
+
+use super::Rule;
+use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
+use crate::diagnose::finding::{Change, Fact, Finding, Severity, Subject, Unit};
+use crate::diagnose::statement_text::tables;
+use crate::diagnose::threshold::{Threshold, Thresholds};
+use crate::plan::PlanNode;
+use workload::StatementClass;
+
+const FACTOR: Threshold = Threshold {
+    name: "misestimate-factor",
+    value: 10.0,
+    unit: "times",
+    decides: "estimates that are off by less are usual",
+    source: "ours: what is commonly looked for in EXPLAIN ANALYZE",
+};
+
+const ROWS: Threshold = Threshold {
+    name: "misestimate-rows",
+    value: 100.0,
+    unit: "rows",
+    decides: "where both numbers are smaller, no plan would be another one",
+    source: "ours",
+};
+
+const CALL_MS: Threshold = Threshold {
+    name: "misestimate-call-ms",
+    value: 1.0,
+    unit: "ms a call",
+    decides: "a statement that is faster is planned well enough",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "misestimates",
+    looks_at: "the planner's estimates of rows beside the rows that came",
+    thresholds: &[FACTOR, ROWS, CALL_MS],
+    look,
+};
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    evidence.plans.clone()?;
+    let all = evidence.statements.iter();
+    Ok(all
+        .filter_map(|one| finding(evidence, thresholds, one))
+        .collect())
+}
+
+/// The step whose rows are those of the statement's answer: below what changes tables.
+fn answering(node: &PlanNode) -> Option<&PlanNode> {
+    match node.kind.as_str() {
+        "ModifyTable" => answering(node.children.first()?),
+        // How many rows a limit leaves is no estimate.
+        "Limit" => None,
+        _ => Some(node),
+    }
+}
+
+fn has_limit(plan: &PlanNode) -> bool {
+    let mut found = false;
+    plan.each(&mut |node, _| found |= node.kind == "Limit");
+    found
+}
+
+fn finding(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+) -> Option<Finding> {
+    let plan = one.plan.as_ref()?;
+    // A limit within makes the rest of the plan's numbers those of a whole that was not read.
+    let is_told = matches!(
+        one.class,
+        StatementClass::Select | StatementClass::Update | StatementClass::Delete
+    );
+    if !is_told || has_limit(&plan.root) {
+        return None;
+    }
+    let node = answering(&plan.root)?;
+    let (estimated, came) = (node.rows.max(1.0), one.rows_per_call()?);
+    let actual = came.max(1.0);
+    let factor = (estimated / actual).max(actual / estimated);
+    if factor < thresholds.of(&FACTOR)
+        || estimated.max(actual) < thresholds.of(&ROWS)
+        || one.ns_per_call() < thresholds.of(&CALL_MS) * 1e6
+    {
+        return None;
+    }
+    let share = evidence.share(one.ns);
+    let analyze: Vec<String> = tables(&one.sql)
+        .iter()
+        .filter_map(|table| evidence.table(table))
+        .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
+        .collect();
+    let mut changes = vec![Change::by_hand(
+        "CREATE STATISTICS over columns that hang together, or a greater statistics target for the column that is skewed",
+    )];
+    if !analyze.is_empty() {
+        changes.insert(
+            0,
+            Change::sql("new statistics, first of all", analyze.join(" ")),
+        );
+    }
+    Some(Finding {
+        rule: "",
+        // That it is off is known, and not that another plan would be faster.
+        severity: thresholds.severity(share).max(Severity::Warning),
+        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        title: format!("the planner expects {estimated:.0} rows and {came:.1} come: off by {factor:.0} times"),
+        evidence: vec![
+            Fact::new("rows expected", node.rows, Unit::Count, "plan (EXPLAIN)")
+                .check("EXPLAIN (ANALYZE) of the statement: rows of each step, expected and actual"),
+            Fact::new("rows that came, a call", came, Unit::Mean, "the statement's own counts"),
+            Fact::new("off by", factor, Unit::Times, "both"),
+            Fact::new("time a call", one.ns_per_call(), Unit::Nanoseconds, "the statement's own times"),
+        ],
+        cost: Some(evidence.cost(one, one.ns)),
+        most_to_win: Some(share),
+        changes,
+        risk: "a plan for better numbers may be another one for others too; the plan is of one example, or a generic one, \
+               and rows are the mean of all calls"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::made_up::{MadeUp, statement, table};
+
+    fn with(expected: u64, rows: u64, limit: bool) -> MadeUp {
+        let scan = format!(
+            r#"{{"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": {expected}}}"#
+        );
+        let plan = match limit {
+            true => format!(
+                r#"[{{"Plan": {{"Node Type": "Sort", "Plan Rows": {expected}, "Plans": [{{"Node Type": "Limit", "Plan Rows": {expected}, "Plans": [{scan}]}}]}}}}]"#
+            ),
+            false => format!(r#"[{{"Plan": {scan}}}]"#),
+        };
+        MadeUp::new()
+            .statement(
+                statement(1, "select * from orders where a = $1 and b = $2")
+                    .took(10, 5.0)
+                    .with_rows(rows)
+                    .with_plan(&plan),
+            )
+            .table(table("orders", 100_000, &["a int", "b int"]))
+    }
+
+    #[test]
+    fn estimates_that_are_far_off_are_found() {
+        let found = with(2, 50_000, false).find(&RULE);
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].changes[0].option().unwrap(), "--change fix.sql");
+        assert_eq!(with(50_000, 10, false).find(&RULE).len(), 1);
+    }
+
+    #[test]
+    fn near_ones_small_ones_and_limits_are_well() {
+        assert_eq!(with(1_000, 50_000, false).find(&RULE), []);
+        assert_eq!(with(1, 500, false).find(&RULE), []);
+        assert_eq!(with(2, 50_000, true).find(&RULE), []);
+    }
+}

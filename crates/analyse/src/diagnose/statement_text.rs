@@ -1,0 +1,185 @@
+//! What a statement's normal form says of the tables and columns that it writes, without a grammar.
+//!
+//! Normal forms have keywords and plain names in lower case, single blanks, and `$n` for values; that is
+//! enough to find a table behind `insert into` and the columns behind `set`. What is not found is not
+//! guessed.
+
+/// The words and symbols of a normal form; names with their dots are one word.
+pub(super) fn words(sql: &str) -> Vec<&str> {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '"');
+    let mut words = Vec::new();
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let length = if is_name(first) {
+            let mut quoted = false;
+            rest.char_indices()
+                .find(|(_, c)| {
+                    quoted ^= *c == '"';
+                    !quoted && !is_name(*c)
+                })
+                .map_or(rest.len(), |(at, _)| at)
+        } else {
+            first.len_utf8()
+        };
+        if !first.is_whitespace() {
+            words.push(&rest[..length]);
+        }
+        rest = &rest[length..];
+    }
+    words
+}
+
+/// A name as the catalogue has it: without quotes, and its schema if it has one.
+pub(super) fn name(word: &str) -> (Option<String>, String) {
+    let bare = |part: &str| part.trim_matches('"').to_owned();
+    match word.rsplit_once('.') {
+        Some((schema, table)) => {
+            let schema = schema.rsplit('.').next().unwrap_or(schema);
+            (Some(bare(schema)), bare(table))
+        }
+        None => (None, bare(word)),
+    }
+}
+
+/// The table that it writes first.
+pub(super) fn written(sql: &str) -> Option<(Option<String>, String)> {
+    let words = words(sql);
+    let at = |place: usize| words.get(place).copied();
+    for place in 0..words.len() {
+        let target = match (words[place], at(place + 1)) {
+            ("insert", Some("into")) | ("delete", Some("from")) | ("merge", Some("into")) => {
+                place + 2
+            }
+            // Not `for update`, `do update`, `for no key update`.
+            ("update", _)
+                if place == 0 || !matches!(words[place - 1], "for" | "do" | "key" | "then") =>
+            {
+                place + 1
+            }
+            _ => continue,
+        };
+        let target = if at(target) == Some("only") {
+            target + 1
+        } else {
+            target
+        };
+        return at(target)
+            .filter(|word| word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')))
+            .map(name);
+    }
+    None
+}
+
+/// The tables that it names: behind `from`, `join`, `into`, `update`, and commas of a `from`.
+pub(super) fn tables(sql: &str) -> Vec<(Option<String>, String)> {
+    let words = words(sql);
+    let mut found: Vec<(Option<String>, String)> = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let is_before = matches!(*word, "from" | "join" | "into")
+            || (*word == "update"
+                && (place == 0 || !matches!(words[place - 1], "for" | "do" | "key" | "then")));
+        if !is_before {
+            continue;
+        }
+        let next = words.get(place + 1).copied();
+        let next = if next == Some("only") {
+            words.get(place + 2).copied()
+        } else {
+            next
+        };
+        let Some(next) = next
+            .filter(|next| next.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')))
+        else {
+            continue;
+        };
+        let one = name(next);
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// The columns that an `UPDATE` sets.
+pub(super) fn set_columns(sql: &str) -> Vec<String> {
+    let words = words(sql);
+    let Some(set) = words.iter().position(|word| *word == "set") else {
+        return Vec::new();
+    };
+    let mut columns = Vec::new();
+    let mut depth = 0_i32;
+    let mut at_column = true;
+    for (place, word) in words.iter().enumerate().skip(set + 1) {
+        match *word {
+            "(" if at_column => {}
+            "(" => depth += 1,
+            ")" if at_column => {}
+            ")" => {
+                depth -= 1;
+                if depth < 0 {
+                    break;
+                }
+            }
+            "," if depth == 0 => at_column = true,
+            "where" | "from" | "returning" if depth == 0 => break,
+            word if at_column => {
+                columns.push(name(word).1);
+                // `set (a, b) = (…)` has more names before its sign.
+                at_column = words.get(place + 1).copied() == Some(",");
+            }
+            _ => {}
+        }
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_and_columns_are_found_where_they_stand() {
+        let to =
+            |schema: Option<&str>, table: &str| Some((schema.map(str::to_owned), table.to_owned()));
+        assert_eq!(
+            written("insert into shop.orders (a, b) values ($1, ...)"),
+            to(Some("shop"), "orders")
+        );
+        assert_eq!(
+            written("update only \"Links\" set a = $1"),
+            to(None, "Links")
+        );
+        assert_eq!(written("select * from t for update skip locked"), None);
+        assert_eq!(
+            written(
+                "with x as (select $1) insert into t select * from x on conflict do update set a = $2"
+            ),
+            to(None, "t")
+        );
+        assert_eq!(
+            tables(
+                "select a from b join c.d on b.x = d.y where b.x in (select z from e for update)"
+            ),
+            [
+                (None, "b".to_owned()),
+                (Some("c".to_owned()), "d".to_owned()),
+                (None, "e".to_owned())
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_that_are_set_are_found() {
+        assert_eq!(
+            set_columns(
+                "update t set a = b + $1, queued_at = coalesce(x, $2), c = $3 where d = $4"
+            ),
+            ["a", "queued_at", "c"]
+        );
+        assert_eq!(
+            set_columns("update t set (a, b) = ($1, ...) where c = $2"),
+            ["a", "b"]
+        );
+        assert_eq!(set_columns("select a from t"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,190 @@
+//! `rehearse diagnose`: what is wrong, by rules over a run, a server that is watched, or a workload.
+
+use std::path::Path;
+
+use analyse::diagnose::{
+    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+};
+use archive::ArchiveError;
+use clock::SystemClock;
+use replay::{LoginMap, Target};
+use report::{DiagnosisView, ThresholdsView, diagnose_text, to_json};
+use run::{Facts, PlanFact, RunReader};
+
+use crate::commands::asking::told;
+use crate::commands::observe;
+use crate::commands::symptoms::{self, Asked};
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::diagnosing::Diagnose;
+use crate::options::watching::Observe;
+use crate::terminal;
+
+/// Of the statements of a server that is watched, so many are asked for their plans.
+const PLANS_MAX: usize = 100;
+
+/// Looks, and shows what was found.
+pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
+    let mut thresholds = Thresholds::default();
+    for text in &options.threshold {
+        thresholds.set(text).map_err(refused)?;
+    }
+    if options.thresholds {
+        let view = ThresholdsView::new(&thresholds);
+        match options.json {
+            true => terminal::say_line(&to_json(&view)),
+            false => terminal::say(&diagnose_text::render_thresholds(&view, &terminal::style())),
+        }
+        return Ok(Ending::Done);
+    }
+    match (&options.target, &options.of) {
+        (Some(url), _) => of_target(options, url, &thresholds),
+        (None, Some(path)) => of_path(options, path, &thresholds),
+        (None, None) => Err(Failure::usage(
+            "nothing to diagnose was given; give a run, a workload, or --target URL",
+        )),
+    }
+}
+
+fn refused(error: ThresholdError) -> Failure {
+    Failure::usage(match error {
+        ThresholdError::Unknown(name) => format!(
+            "--threshold: there is none called '{name}'; `rehearse diagnose --thresholds` lists them"
+        ),
+        ThresholdError::NoNumber(text) => format!(
+            "--threshold '{text}' sets no number; give NAME=VALUE with a number from 0 on, such as problem-share=0.2"
+        ),
+    })
+}
+
+fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<Ending, Failure> {
+    let name = path.display().to_string();
+    match RunReader::open(path) {
+        Ok(run) => {
+            let evidence = symptoms::of_run(&run, Asked::default())?;
+            let mut suspects = Vec::new();
+            for pattern in &options.suspect {
+                let response = response(&run, &evidence, pattern)?;
+                suspects.push(of_suspect(&evidence, pattern, response, thresholds));
+            }
+            Ok(show(options, &name, &evidence, thresholds, &suspects))
+        }
+        Err(ArchiveError::Foreign { .. }) => {
+            let workload = keys::open(path).map_err(|failure| match failure.message.contains("is not a workload") {
+                true => Failure::usage(format!(
+                    "{name} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL"
+                )),
+                false => failure,
+            })?;
+            let evidence = symptoms::of_workload(&workload)?;
+            let suspects: Vec<_> = options
+                .suspect
+                .iter()
+                .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
+                .collect();
+            Ok(show(options, &name, &evidence, thresholds, &suspects))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Watches, then asks.
+fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<Ending, Failure> {
+    let target = Target::parse(url, |name| std::env::var(name).ok())?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let place = tempfile::tempdir().map_err(Failure::could_not)?;
+    let output = place.path().join("observed.run");
+    let watching = Observe {
+        target: url.to_owned(),
+        how_long: Some(options.how_long),
+        output: Some(output.clone()),
+        json: false,
+        looks: options.looks.clone(),
+    };
+    observe::watch(&watching, &target, &output, &interrupt)?;
+    let run = RunReader::open(&output)?;
+    let facts = facts(&target);
+    let plans = plans(&target, &run)?;
+    let asked = Asked {
+        facts: Some(facts),
+        plans: Some(plans),
+    };
+    let evidence = symptoms::of_run(&run, asked)?;
+    let suspects: Vec<_> = options
+        .suspect
+        .iter()
+        .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
+        .collect();
+    let address = target.address();
+    Ok(show(options, &address, &evidence, thresholds, &suspects))
+}
+
+fn facts(target: &Target) -> Facts {
+    let login = LoginMap::default().login(target, "", "", "");
+    ::observe::facts(target, &[login], &SystemClock::start())
+}
+
+/// The generic plans of the statements that took the most time.
+fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
+    let login = LoginMap::default().login(target, "", "", "");
+    let wanted = symptoms::costliest(run, PLANS_MAX)?;
+    let answers = ::observe::generic_plans(target, &login, &wanted, &SystemClock::start());
+    terminal::note(&told(&answers));
+    Ok(answers.plans)
+}
+
+/// What of a run's response times is a suspect's, waiting behind it included.
+fn response(
+    run: &RunReader,
+    evidence: &Evidence,
+    pattern: &str,
+) -> Result<Option<(f64, f64)>, Failure> {
+    if evidence.response_ns.is_none() {
+        return Ok(None);
+    }
+    let suspects = evidence
+        .statements
+        .iter()
+        .filter(|one| like(pattern, &one.sql))
+        .map(|one| one.fingerprint);
+    let mut behind = Behind::new(suspects);
+    for execution in run.executions()? {
+        if let Some(step) = Step::of_execution(&execution?) {
+            behind.add(&step);
+        }
+    }
+    Ok(Some(behind.finish()))
+}
+
+fn of_suspect(
+    evidence: &Evidence,
+    pattern: &str,
+    response: Option<(f64, f64)>,
+    thresholds: &Thresholds,
+) -> Result<Suspect, String> {
+    suspect(evidence, pattern, response, thresholds).ok_or_else(|| pattern.to_owned())
+}
+
+fn show(
+    options: &Diagnose,
+    name: &str,
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    suspects: &[Result<Suspect, String>],
+) -> Ending {
+    let diagnosis = diagnose(evidence, thresholds);
+    let view = DiagnosisView::new(name, evidence, &diagnosis, thresholds, suspects);
+    match options.json {
+        true => terminal::say_line(&to_json(&view)),
+        false => terminal::say(&diagnose_text::render_text(
+            &view,
+            options.verbose,
+            &terminal::style(),
+        )),
+    }
+    match view.is_finding {
+        true => Ending::Found,
+        false => Ending::Done,
+    }
+}

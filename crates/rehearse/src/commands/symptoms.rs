@@ -1,0 +1,201 @@
+//! Reads what rules look at: of a run, of an observation, of a workload.
+
+use std::collections::{BTreeMap, HashMap};
+
+use analyse::diagnose::{
+    Basis, Evidence, Gathered, Have, History, Missing, ServerLog, StackEvidence, Step,
+};
+use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules};
+use analyse::time_model::whole_statements;
+use run::{Facts, PlanFact, RunReader, SeenStatement, ServiceTime};
+use workload::{Fingerprint, StatementText, WorkloadReader};
+
+use crate::commands::profiled::Profiled;
+use crate::commands::summary;
+use crate::ending::Failure;
+use crate::options::profiling::ChoiceArgs;
+
+/// What was asked of a server for the diagnosis alone; it goes before what a run has.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Facts.
+    pub facts: Option<Facts>,
+    /// Plans.
+    pub plans: Option<Vec<PlanFact>>,
+}
+
+/// Of a run, or of an observation, which is one without executions.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
+    let info = run.info();
+    let mut texts: BTreeMap<Fingerprint, StatementText> = BTreeMap::new();
+    for text in run.statements()? {
+        let text = text?;
+        texts.insert(text.fingerprint, text);
+    }
+    let seen: Vec<SeenStatement> = run.seen_statements()?.collect::<Result<_, _>>()?;
+    let whole = whole_statements(&seen, &texts);
+    for one in seen {
+        texts.entry(one.fingerprint).or_insert(StatementText {
+            fingerprint: one.fingerprint,
+            class: one.class,
+            sql: one.sql,
+        });
+    }
+    let is_observation = info.is_observation();
+    let history = match is_observation {
+        true => Err(Missing::because(
+            "what sessions did one after the other is known of runs and workloads only",
+        )),
+        false => {
+            let mut history = History::new(texts.values());
+            for execution in run.executions()? {
+                if let Some(step) = Step::of_execution(&execution?) {
+                    history.add(&step);
+                }
+            }
+            Ok(history)
+        }
+    };
+    let observed = match run.is_observed() {
+        true => Ok(summary::observed(run)?),
+        false => missing("the server was not watched; give `rehearse replay` the option --observe"),
+    };
+    let facts = match asked
+        .facts
+        .map_or_else(|| run.facts(), |facts| Ok(Some(facts)))?
+    {
+        Some(facts) => Ok(facts),
+        None => missing(
+            "its schema and settings are not known; a replay asks for them unless --no-facts is given",
+        ),
+    };
+    let plans = match asked
+        .plans
+        .map_or_else(|| run.plans(), |plans| Ok(Some(plans)))?
+    {
+        Some(plans) => Ok(plans),
+        None => missing("no plans were asked for; give `rehearse replay` the option --explain"),
+    };
+    Ok(Evidence::new(Gathered {
+        basis: match is_observation {
+            true => Basis::Observation,
+            false => Basis::Run,
+        },
+        elapsed_s: info.elapsed_ns as f64 / 1e9,
+        server_version: info.target.server_version.clone(),
+        texts: texts.into_values().collect(),
+        whole,
+        history,
+        observed,
+        facts,
+        plans,
+        stacks: stacks(run)?,
+        log: missing("only a workload from a server's log has what the log said"),
+    }))
+}
+
+/// Of a workload.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
+    let texts: Vec<StatementText> = workload.statements()?.collect::<Result<_, _>>()?;
+    let mut history = History::new(&texts);
+    for event in workload.events()? {
+        let (event, fingerprint) = event?;
+        if !event.prelude {
+            history.add(&Step::of_event(&event, fingerprint));
+        }
+    }
+    let mut log = ServerLog::default();
+    let mut said = false;
+    for event in workload.server_events()? {
+        let (event, fingerprint) = event?;
+        log.add(&event, fingerprint);
+        said = true;
+    }
+    let only = |what: &str| {
+        Missing::because(format!(
+            "a workload has no {what}; replay it with --observe --explain and diagnose the run"
+        ))
+    };
+    Ok(Evidence::new(Gathered {
+        basis: Basis::Workload,
+        elapsed_s: 0.0,
+        server_version: String::new(),
+        texts,
+        whole: HashMap::new(),
+        history: Ok(history),
+        observed: Err(only("server that was watched")),
+        facts: Err(only("schema and settings")),
+        plans: Err(only("plans")),
+        stacks: Err(only("CPU profile")),
+        log: match said {
+            true => Ok(log),
+            false => missing("the log said nothing of the server, or the workload is not of a log"),
+        },
+    }))
+}
+
+/// The statements that took the most time as the server counted it.
+///
+/// # Errors
+/// Where the run cannot be read.
+pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, String)>, Failure> {
+    let observed = summary::observed(run)?;
+    let all = observed.statements.iter().filter_map(|one| {
+        let counted = one.counted?;
+        let time = ServiceTime {
+            fingerprint: one.fingerprint?,
+            service_ns: one.total_ns(),
+            calls: counted.calls,
+        };
+        Some((time, one.sql.clone()?))
+    });
+    Ok(all.take(most).collect())
+}
+
+fn missing<T>(why: &str) -> Have<T> {
+    Err(Missing::because(why))
+}
+
+/// What stacks say, of clients' backends.
+fn stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
+    let info = match run.profile()? {
+        None => {
+            return Ok(missing(
+                "no CPU profile was taken; give `rehearse replay` the option --profile",
+            ));
+        }
+        Some(profile) => profile.info().clone(),
+    };
+    if let Some(off) = &info.off {
+        return Ok(missing(&format!("there is no CPU profile: {off}")));
+    }
+    let profiled = Profiled::open(RunReader::open(run.path())?, &ChoiceArgs::default())?;
+    let (stacks, rules) = (profiled.stacks()?, Rules::new());
+    let placed: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
+    let mut account = PhaseAccount::default();
+    profiled.each(|stack, statement| {
+        if let Some(placed) = placed.get(stack as usize) {
+            account.add(*placed, statement);
+        }
+    })?;
+    let working = |sums: &PhaseSums| -> Vec<(Phase, u64)> {
+        let all = sums.largest_first().into_iter();
+        all.filter(|(phase, _)| *phase != Phase::Idle).collect()
+    };
+    Ok(Ok(StackEvidence {
+        hz: info.frequency_hz,
+        all: working(account.all()),
+        statements: account
+            .statements()
+            .into_iter()
+            .map(|one| (one.fingerprint, working(&one.sums)))
+            .collect(),
+        spin_locks: account.spin_locks(),
+    }))
+}

@@ -1,0 +1,495 @@
+//! Diagnoses of a real server: several problems in schemas of their own, what nearly is one beside each, and a load
+//! that is well.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+
+use crate::rehearse;
+
+/// What sessions did, as a server would have logged it.
+#[derive(Default)]
+struct Script {
+    lines: Vec<(u32, u32, String)>,
+}
+
+impl Script {
+    fn at(&mut self, ms: u32, session: u32, sql: &str) {
+        self.lines
+            .push((ms, session, format!("LOG:  statement: {sql}")));
+    }
+
+    fn prepared(&mut self, ms: u32, session: u32, name: &str, sql: &str, values: &[u32]) {
+        let values: Vec<String> = values
+            .iter()
+            .enumerate()
+            .map(|(place, value)| format!("${} = '{value}'", place + 1))
+            .collect();
+        let line = format!("LOG:  execute {name}: {sql}");
+        self.lines.push((ms, session, line));
+        let line = format!("DETAIL:  parameters: {}", values.join(", "));
+        self.lines.push((ms, session, line));
+    }
+
+    /// A workload of it.
+    fn workload(mut self, directory: &Path, name: &str) -> String {
+        let sessions: BTreeSet<u32> = self.lines.iter().map(|(_, session, _)| *session).collect();
+        let who = "LOG:  connection authorized: user=postgres database=postgres";
+        let mut lines: Vec<(u32, u32, String)> = sessions
+            .into_iter()
+            .map(|session| (0, session, who.to_owned()))
+            .collect();
+        self.lines.sort_by_key(|(ms, ..)| *ms);
+        lines.extend(
+            self.lines
+                .into_iter()
+                .map(|(ms, session, line)| (ms + 10, session, line)),
+        );
+        let mut log = String::new();
+        for (ms, session, line) in lines {
+            let (s, ms) = (ms / 1_000, ms % 1_000);
+            writeln!(
+                log,
+                "2026-03-01 09:00:{s:02}.{ms:03} UTC [{session}] {line}"
+            )
+            .unwrap();
+        }
+        let from = directory.join(format!("{name}.log")).display().to_string();
+        std::fs::write(&from, log).unwrap();
+        let workload = directory
+            .join(format!("{name}.workload"))
+            .display()
+            .to_string();
+        let made = rehearse(&[
+            "capture", "log", &from, "--prefix", "%m [%p] ", "-o", &workload,
+        ]);
+        assert_eq!(made.status.code(), Some(0), "{made:?}");
+        workload
+    }
+}
+
+fn server() -> (Sandbox, Endpoint) {
+    let places = Places::from_environment().unwrap();
+    let wanted = Wanted {
+        major: None,
+        dir: None,
+        offline: false,
+    };
+    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+    let settings = [
+        ("shared_preload_libraries", "pg_stat_statements"),
+        ("pg_stat_statements.track_planning", "on"),
+        ("work_mem", "64kB"),
+        ("deadlock_timeout", "100ms"),
+        ("autovacuum", "off"),
+        ("max_parallel_workers_per_gather", "0"),
+    ];
+    let options = Options {
+        settings: settings
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
+        ..Options::default()
+    };
+    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
+    let endpoint = sandbox.start().unwrap();
+    (sandbox, endpoint)
+}
+
+const SCHEMAS: &str = "
+    CREATE EXTENSION pg_stat_statements;
+    CREATE TABLE links (id int PRIMARY KEY, due timestamptz, queued_at timestamptz, seen timestamptz);
+    INSERT INTO links SELECT i, now() - i * interval '1 s', NULL, now() - i * interval '1 min' FROM generate_series(1, 20000) i;
+    CREATE TABLE few_links (LIKE links);
+    INSERT INTO few_links SELECT * FROM links LIMIT 200;
+    CREATE TABLE events (kind int, path text);
+    CREATE TABLE few_events (kind int, path text);
+    CREATE INDEX ON few_events (kind);
+    CREATE TABLE notes (id int PRIMARY KEY, a int, b int, note text);
+    INSERT INTO notes SELECT i, i % 100, i % 100, md5(i::text) FROM generate_series(1, 20000) i;
+    CREATE INDEX notes_a ON notes (a);
+    CREATE INDEX notes_a_again ON notes (a);
+    CREATE TABLE jobs (id int, state int);
+    INSERT INTO jobs SELECT i, 0 FROM generate_series(1, 2000) i;
+    CREATE INDEX jobs_state ON jobs (state);
+    CREATE TABLE quiet_jobs (id int, state int) WITH (fillfactor = 20);
+    INSERT INTO quiet_jobs SELECT i, 0 FROM generate_series(1, 2000) i;
+    CREATE INDEX quiet_jobs_id ON quiet_jobs (id);
+    CREATE TABLE orders (id int PRIMARY KEY, customer int);
+    CREATE TABLE items (id int PRIMARY KEY, order_id int);
+    INSERT INTO orders SELECT i, i / 6 FROM generate_series(1, 600) i;
+    INSERT INTO items SELECT i, i FROM generate_series(1, 600) i;
+    CREATE INDEX ON items (order_id);
+    CREATE TABLE accounts (id int PRIMARY KEY, balance int) WITH (fillfactor = 50);
+    INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 10000) i;
+    CREATE TABLE history (account int, delta int);
+    CREATE TABLE keys (id uuid PRIMARY KEY, v int);
+    INSERT INTO keys SELECT md5(i::text)::uuid, i FROM generate_series(1, 60000) i;
+    CREATE TABLE parts (at int, v int) PARTITION BY RANGE (at);
+    ";
+
+fn set_up(endpoint: &Endpoint) {
+    let mut client = postgres::Client::connect(&endpoint.url("postgres"), postgres::NoTls).unwrap();
+    client.batch_execute(SCHEMAS).unwrap();
+    let mut more = String::new();
+    for i in 0..40 {
+        writeln!(
+            more,
+            "CREATE INDEX ON events (kind) WHERE kind = {i} AND path ~ '^/a{i}/.*b$';"
+        )
+        .unwrap();
+    }
+    for i in 0..24 {
+        writeln!(
+            more,
+            "CREATE TABLE parts_{i} PARTITION OF parts FOR VALUES FROM ({i}) TO ({});",
+            i + 1
+        )
+        .unwrap();
+    }
+    more.push_str("ANALYZE; CHECKPOINT;");
+    client.batch_execute(&more).unwrap();
+}
+
+const CLAIM: &str = "UPDATE links SET queued_at = now() WHERE id IN (SELECT id FROM links WHERE queued_at IS NULL \
+     AND due < now() AND seen > now() - interval '30 min' ORDER BY due LIMIT 5 FOR UPDATE SKIP LOCKED) RETURNING id";
+const RACE: &str = "UPDATE few_links SET queued_at = now() WHERE id IN (SELECT id FROM few_links WHERE queued_at IS NULL \
+     ORDER BY due LIMIT 2)";
+const JOIN: &str = "SELECT count(*) FROM orders a JOIN orders b USING (id) JOIN orders c USING (id) JOIN orders d USING (id) \
+     JOIN orders e USING (id) JOIN orders f USING (id) WHERE a.id = ";
+
+/// All problems at once, each in tables of its own.
+fn troubles() -> Script {
+    let mut script = Script::default();
+    script.at(0, 100, "CHECKPOINT");
+    for round in 0..40 {
+        let ms = 50 + round * 60;
+        script.at(ms, 101 + round % 2, CLAIM);
+        if round % 4 == 0 {
+            script.at(ms, 103 + round / 4 % 2, RACE);
+        }
+        for each in 0..4 {
+            let kind = round * 4 + each;
+            script.at(
+                ms,
+                105,
+                &format!(
+                    "INSERT INTO events VALUES ({}, '/a{}/b')",
+                    kind % 40,
+                    kind % 40
+                ),
+            );
+            script.at(
+                ms,
+                105,
+                &format!("INSERT INTO few_events VALUES ({kind}, '/a/b')"),
+            );
+            script.at(ms + 5, 106, &format!("{JOIN}{}", kind + 1));
+        }
+    }
+    for round in 0..12 {
+        let ms = 60 + round * 150;
+        script.at(ms, 107, "SELECT * FROM notes WHERE a = 1 AND b = 1");
+        script.at(
+            ms,
+            107,
+            "SELECT count(*) FROM (SELECT * FROM notes ORDER BY note OFFSET 0) x",
+        );
+        script.at(ms, 108, "UPDATE jobs SET state = state + 1 WHERE id <= 200");
+        script.at(
+            ms,
+            108,
+            "UPDATE quiet_jobs SET state = state + 1 WHERE id <= 200",
+        );
+        script.at(
+            ms,
+            109,
+            &format!("SELECT id FROM orders WHERE customer = {round} AND id > 0"),
+        );
+        for item in 0..6 {
+            script.at(
+                ms + 1,
+                109,
+                &format!("SELECT * FROM items WHERE order_id = {}", round * 6 + item),
+            );
+        }
+        script.at(ms, 110, "BEGIN");
+        script.at(ms + 2, 110, "SELECT 1");
+        script.at(ms + 100, 110, "COMMIT");
+    }
+    script.at(300, 111, "CHECKPOINT");
+    for number in 0..700 {
+        script.at(
+            900 + number,
+            112,
+            &format!("INSERT INTO keys VALUES (md5('n{number}')::uuid, {number})"),
+        );
+    }
+    // Locks: of many partitions, of a row for which others wait, and of two rows in two orders.
+    script.at(200, 113, "BEGIN");
+    script.at(205, 113, "SELECT count(*) FROM parts");
+    script.at(210, 113, "SELECT pg_sleep(1.7)");
+    script.at(2_000, 113, "COMMIT");
+    script.at(200, 114, "BEGIN");
+    script.at(
+        205,
+        114,
+        "UPDATE orders SET customer = customer WHERE id = 1",
+    );
+    script.at(210, 114, "SELECT pg_sleep(1)");
+    script.at(1_300, 114, "COMMIT");
+    script.at(
+        300,
+        115,
+        "UPDATE orders SET customer = customer WHERE id = 1",
+    );
+    for (session, one, other) in [(116, 501, 502), (117, 502, 501)] {
+        script.at(400, session, "BEGIN");
+        script.at(
+            405,
+            session,
+            &format!("UPDATE accounts SET balance = 1 WHERE id = {one}"),
+        );
+        script.at(
+            700,
+            session,
+            &format!("UPDATE accounts SET balance = 1 WHERE id = {other}"),
+        );
+        script.at(1_500, session, "ROLLBACK");
+    }
+    script.at(1_000, 118, "INSERT INTO links SELECT i, now() + interval '1 h', NULL, now() FROM generate_series(30001, 40000) i");
+    script.at(2_600, 118, "SELECT 1");
+    script
+}
+
+/// Bank transfers by prepared statements, each session on accounts of its own.
+fn healthy() -> Script {
+    let mut script = Script::default();
+    for session in 0..4 {
+        for round in 0..150_u32 {
+            let (ms, account) = (20 + round * 15, session * 2_000 + round + 1);
+            script.at(ms, 200 + session, "BEGIN");
+            let mut send = |name: &str, sql: &str, values: &[u32]| {
+                script.prepared(ms + 1, 200 + session, name, sql, values);
+            };
+            send(
+                "u",
+                "UPDATE accounts SET balance = balance + $1 WHERE id = $2",
+                &[1, account],
+            );
+            send(
+                "s",
+                "SELECT balance FROM accounts WHERE id = $1",
+                &[account],
+            );
+            send(
+                "i",
+                "INSERT INTO history (account, delta) VALUES ($1, $2)",
+                &[account, 1],
+            );
+            script.at(ms + 2, 200 + session, "COMMIT");
+        }
+    }
+    script
+}
+
+fn replayed(
+    directory: &Path,
+    name: &str,
+    script: Script,
+    url: &str,
+    queue: Option<&str>,
+) -> String {
+    let workload = script.workload(directory, name);
+    let run = directory.join(format!("{name}.run")).display().to_string();
+    let mut arguments = vec![
+        "replay",
+        &workload,
+        "--target",
+        url,
+        "-o",
+        &run,
+        "--observe",
+        "--explain",
+    ];
+    if let Some(queue) = queue {
+        arguments.extend(["--queue", queue]);
+    }
+    let done = rehearse(&arguments);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    run
+}
+
+/// Exit code, and the diagnosis.
+fn diagnosed(arguments: &[&str]) -> (Option<i32>, Value) {
+    let mut all = vec!["diagnose", "--json"];
+    all.extend(arguments);
+    let output = rehearse(&all);
+    let json = serde_json::from_slice(&output.stdout);
+    (
+        output.status.code(),
+        json.unwrap_or_else(|_| panic!("{output:?}")),
+    )
+}
+
+/// Whether a rule has a finding whose title or subject holds this.
+fn found(diagnosis: &Value, rule: &str, words: &str) -> bool {
+    let all = diagnosis["findings"].as_array().unwrap();
+    all.iter().any(|one| {
+        let holds = |text: &Value| text.as_str().unwrap().contains(words);
+        one["rule"] == rule && (holds(&one["title"]) || holds(&one["subject"]["name"]))
+    })
+}
+
+#[test]
+fn what_is_wrong_is_found_and_what_is_well_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_sandbox, endpoint) = server();
+    set_up(&endpoint);
+    let url = endpoint.url("postgres");
+    let queue = "SELECT count(*) AS stalled, 0 AS queued FROM links";
+    let run = replayed(directory.path(), "troubles", troubles(), &url, Some(queue));
+    let set = [
+        // Nothing here hangs on how fast this machine is.
+        "--threshold",
+        "misestimate-call-ms=0",
+        "--threshold",
+        "transaction-idle-share=0.01",
+        "--threshold",
+        "lock-wait-share=0.0001",
+        "--threshold",
+        "old-snapshot-s=0.5",
+        "--threshold",
+        "hot-updates=500",
+    ];
+    let mut arguments = vec![
+        run.as_str(),
+        "--suspect",
+        "update few_links%",
+        "--suspect",
+        "select pg_sleep%",
+    ];
+    arguments.extend(set);
+    let (code, diagnosis) = diagnosed(&arguments);
+    let told = || serde_json::to_string_pretty(&diagnosis).unwrap();
+    assert_eq!(code, Some(1), "{}", told());
+    let wanted = [
+        ("missing-index", "public.links"),
+        ("claims", "few_links"),
+        ("index-open-tax", "public.events"),
+        ("regex-cache", "40 different"),
+        ("indexes", "notes_a_again is the same as public.notes_a"),
+        ("spills", "order by note"),
+        ("misestimates", "from notes where a ="),
+        ("hot-updates", "jobs_state has state"),
+        ("n-plus-one", "from items where order_id"),
+        ("planning-dominated", "join orders"),
+        ("lock-waits", "update orders"),
+        ("lock-waits", "1 deadlocks"),
+        ("fast-path-locks", "past the fast path"),
+        ("starved-queue", "stalled grows"),
+        ("checkpoints", "checkpoints come"),
+        ("transactions", "idle"),
+        ("old-snapshots", "was open for"),
+        ("sequential-scans", "public.links grows"),
+        ("keys", "keys_pkey"),
+    ];
+    for (rule, words) in wanted {
+        // Version 18 has as many places on the fast path as locks can be.
+        let is_newer = rule == "fast-path-locks" && !found(&diagnosis, rule, words);
+        assert!(
+            found(&diagnosis, rule, words) || is_newer && version(&endpoint) >= 180_000,
+            "{rule}: {words}: {}",
+            told()
+        );
+    }
+    for (rule, words) in [
+        ("missing-index", "few_links"),
+        ("index-open-tax", "few_events"),
+        ("hot-updates", "quiet_jobs"),
+        ("indexes", "quiet_jobs"),
+        ("keys", "notes"),
+    ] {
+        assert!(
+            !found(&diagnosis, rule, words),
+            "{rule}: {words}: {}",
+            told()
+        );
+    }
+    let suspects = &diagnosis["suspects"];
+    assert_eq!(suspects[0]["verdict"], "cleared", "{}", told());
+    assert_eq!(suspects[1]["verdict"], "could matter", "{}", told());
+    // The composite index, with the order of its columns.
+    let all = diagnosis["findings"].as_array().unwrap();
+    let index = all.iter().find(|one| {
+        one["rule"] == "missing-index" && one["title"].as_str().unwrap().contains("public.links")
+    });
+    assert_eq!(
+        index.unwrap()["changes"][0]["text"],
+        "CREATE INDEX ON public.links (due, seen);"
+    );
+
+    let run = replayed(directory.path(), "healthy", healthy(), &url, None);
+    let (code, diagnosis) = diagnosed(&[&run]);
+    let all = diagnosis["findings"].as_array().unwrap();
+    let above: Vec<&Value> = all.iter().filter(|one| one["severity"] != "note").collect();
+    assert!(above.is_empty() && code == Some(0), "{above:#?}");
+
+    // A server that is watched, and a workload by itself.
+    let (code, diagnosis) = diagnosed(&["--target", &url, "--for", "1s"]);
+    assert_eq!(code, Some(0), "{diagnosis:#}");
+    assert!(
+        found(&diagnosis, "indexes", "notes_a_again"),
+        "{diagnosis:#}"
+    );
+    let workload = directory
+        .path()
+        .join("troubles.workload")
+        .display()
+        .to_string();
+    let (_, diagnosis) = diagnosed(&[&workload]);
+    assert!(found(&diagnosis, "claims", "few_links"), "{diagnosis:#}");
+    let blind = diagnosis["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["rule"] == "missing-index");
+    assert!(
+        blind.unwrap()["because"]
+            .as_str()
+            .unwrap()
+            .contains("replay it")
+    );
+}
+
+fn version(endpoint: &Endpoint) -> u32 {
+    let mut client = postgres::Client::connect(&endpoint.url("postgres"), postgres::NoTls).unwrap();
+    let row = client.query_one("SHOW server_version_num", &[]).unwrap();
+    row.get::<_, String>(0).parse().unwrap()
+}
+
+#[test]
+fn thresholds_are_listed_and_wrong_ones_refused() {
+    let listed = rehearse(&["diagnose", "--thresholds"]);
+    assert_eq!(listed.status.code(), Some(0));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("cliff-calls-per-second") && listed.contains("ours"));
+    for (arguments, words) in [
+        (
+            &["diagnose", "x.run", "--threshold", "nothing=1"][..],
+            "--thresholds` lists",
+        ),
+        (
+            &["diagnose", "x.run", "--threshold", "problem-share=much"],
+            "sets no number",
+        ),
+        (&["diagnose", "/nonexistent.run"], "nonexistent"),
+    ] {
+        let refused = rehearse(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(words), "{said}");
+    }
+}
