@@ -198,7 +198,7 @@ fn is_unsteady(ratio: f64, freedom: f64, lent: f64) -> bool {
     ratio > 1.0 && distribution.sf(ratio) < UNSTEADY_LEVEL
 }
 
-fn students_t(freedom: f64) -> StudentsT {
+pub(crate) fn students_t(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom are positive")
 }
 

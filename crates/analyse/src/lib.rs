@@ -12,6 +12,7 @@
 //! - [`diagnose`]: what is wrong, what fixing it can win at most, and what would fix it;
 //! - [`phases`]: what the processor time of a profile was for;
 //! - [`observed::ObservedSum`]: what was seen of a server while it was watched;
+//! - [`proof`]: whether a change wins, from replays in blocks, and when that may be judged;
 //! - [`sweep`]: what an experiment with several levels of load says, and where its knee is;
 //! - [`time_model::time_model`]: where the time of a run went, from what was observed;
 //! - [`waiting::Waiting`]: what sessions waited for, and in which statements.
@@ -49,6 +50,7 @@ mod over_time;
 pub mod phases;
 pub mod plan;
 mod profile;
+pub mod proof;
 pub mod quantile;
 mod random;
 mod remark;

@@ -4,8 +4,9 @@
 
 mod made_up;
 
-use analyse::StatementComparison;
-use made_up::known_truth::{Said, Truth, compared, said};
+use analyse::proof::{Effect, Goal, PairedBlock, Verdict, effect, looks, verdict};
+use analyse::{Comparison, Finding, StatementComparison};
+use made_up::known_truth::{CHANGED, Said, Truth, compared, said, totals};
 
 /// So often each truth is made up, with so many statements: enough to see that something is wrong, and
 /// few enough to wait for.
@@ -112,4 +113,66 @@ fn runs_that_differ_of_themselves_are_no_finding_where_there_are_several() {
         ..noisy
     };
     assert!(found(&all(slower, 0.1)) >= 18);
+}
+
+/// A proof of two blocks of such runs: the effect on total response time, and the statements.
+fn proved(truth: Truth, at: u64, margin: f64) -> (Verdict, Effect, Comparison) {
+    let truth = Truth { runs: 4, ..truth };
+    let (before, after) = (totals(&truth, at, false), totals(&truth, at, true));
+    let blocks: Vec<PairedBlock> = before
+        .chunks(2)
+        .zip(after.chunks(2))
+        .map(|(before, after)| PairedBlock {
+            before: [before[0], before[1]],
+            after: [after[0], after[1]],
+        })
+        .collect();
+    let look = looks(2)[0];
+    let found = effect(&blocks, look.error).unwrap();
+    let word = verdict(&found, Goal::Total, margin);
+    (word, found, compared(&truth, at, margin))
+}
+
+#[test]
+fn a_proof_of_nothing_ends_in_the_same_or_not_proven() {
+    let unchanged = Truth {
+        statements: 30,
+        between_runs: 0.03,
+        ..Truth::default()
+    };
+    let wrong = (0..REPETITIONS).filter(|&at| {
+        let (word, _, comparison) = proved(unchanged, at, 0.05);
+        matches!(word, Verdict::Won | Verdict::Lost) || comparison.has_regression()
+    });
+    assert!(wrong.count() <= 1);
+}
+
+#[test]
+fn what_got_slower_is_named_beside_what_got_faster() {
+    let both = Truth {
+        statements: STATEMENTS,
+        factor: 1.3,
+        others: 0.9,
+        between_runs: 0.005,
+        ..Truth::default()
+    };
+    let repetitions = 3;
+    let (mut slower, mut won, mut faster) = (0, 0, 0);
+    for at in 0..repetitions {
+        let (word, found, comparison) = proved(both, at, 0.03);
+        assert!(word != Verdict::Lost && found.ratio < 1.0, "{found:?}");
+        won += u32::from(word == Verdict::Won);
+        let is_changed = |one: &&StatementComparison| one.fingerprint.0 == CHANGED + 1;
+        let changed = comparison.statements.iter().find(is_changed).unwrap();
+        slower += u32::from(changed.regression);
+        let is_faster =
+            |one: &&StatementComparison| matches!(one.times.finding, Finding::Faster(_));
+        faster += comparison.statements.iter().filter(is_faster).count();
+        let others = comparison.statements.iter().filter(|one| !is_changed(one));
+        assert!(others.clone().all(|one| !one.regression));
+    }
+    assert_eq!(slower, repetitions as u32);
+    assert!(won >= 2, "{won}");
+    // Of 59 that did, those with few and scattered calls cannot be told.
+    assert!(faster >= 20 * repetitions as usize, "{faster}");
 }

@@ -238,7 +238,7 @@ impl Journal {
 }
 
 /// Whole or not at all.
-fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
+pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
     let partial = path.with_extension("partial");
     let text = serde_json::to_string_pretty(value).expect("plain data") + "\n";
     let written = || -> std::io::Result<()> {
@@ -256,7 +256,10 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
     written().map_err(ExperimentError::file("write", path))
 }
 
-fn read<T: for<'de> Deserialize<'de>>(path: &Path, text: &str) -> Result<T, ExperimentError> {
+pub(crate) fn read<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    text: &str,
+) -> Result<T, ExperimentError> {
     serde_json::from_str(text)
         .map_err(|error| ExperimentError::Failed(format!("{} is damaged: {error}", path.display())))
 }

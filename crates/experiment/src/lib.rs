@@ -12,9 +12,10 @@
 //! - [`Load`]: what clients do: pgbench's built-in scripts made up as they are needed, a workload
 //!   dealt to clients, or a workload at its own times;
 //! - [`Journal`]: every trial's numbers, on disk when it is done: what was done is not done again;
-//! - [`run()`]: does what is left of the plan.
+//! - [`run()`]: does what is left of the plan;
+//! - [`proof`]: a change beside what is unchanged, in mirrored blocks, until the verdict is clear.
 //!
-//! Who drives: the program (`rehearse sweep`) builds these from what was typed and is told of each
+//! Who drives: the program (`rehearse sweep`, `rehearse prove`) builds these from what was typed and is told of each
 //! trial. Deliberately absent: judgement (`analyse::sweep` has the knee), words for people, and
 //! printing.
 
@@ -28,6 +29,7 @@ mod load;
 mod machine;
 mod measure;
 mod order;
+pub mod proof;
 mod runner;
 mod script;
 mod statements;

@@ -30,7 +30,7 @@ pub fn pairs(blocks: u32, seed: u64) -> Vec<[bool; 4]> {
 }
 
 /// By Fisher and Yates, in the form of Durstenfeld (1964).
-fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
+pub(crate) fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
     let mut all: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
         all.swap(last, random.below(last as u64 + 1) as usize);

@@ -16,7 +16,9 @@ pub mod observing;
 pub mod pace;
 pub mod pcap;
 pub mod profiling;
+pub mod prove;
 pub mod proxy;
+pub mod rewrite;
 pub mod sending;
 pub mod slice;
 pub mod sweep;
@@ -33,7 +35,9 @@ pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pcap::{CaptureLive, CapturePcap};
 use profiling::{Flame, Phases, Profile, ProfilingArgs};
+pub use prove::Prove;
 use proxy::CaptureProxy;
+use rewrite::Rewrite;
 use sending::SendingArgs;
 use slice::{SliceArgs, SliceWorkload};
 pub use sweep::Sweep;
@@ -67,6 +71,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Make a workload of a part of another: a stretch of time, some sessions, some statements.
     Slice(Box<SliceWorkload>),
+    /// Make a workload of what clients would have done otherwise: batches, statements left out, a cache.
+    Rewrite(Box<Rewrite>),
     /// Make a key file for encrypted workloads.
     Key(KeyCommand),
     /// Mask the values of workloads and dumps.
@@ -92,6 +98,8 @@ pub enum Command {
     Bundle(Bundle),
     /// Try the same load at many levels of clients, pace, protocol and settings, and find the knee.
     Sweep(Box<Sweep>),
+    /// Set a change beside what is unchanged, on the same traffic, until it is won, lost or the same.
+    Prove(Box<Prove>),
     /// Print the JSON schema of what a command prints with --json.
     Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.
@@ -490,6 +498,8 @@ pub enum SchemaOf {
     Lab,
     /// `diagnose --json`.
     Diagnose,
+    /// `prove --json`.
+    Proof,
 }
 
 impl SchemaOf {
@@ -510,6 +520,7 @@ impl SchemaOf {
             SchemaOf::Evidence => Described::Evidence,
             SchemaOf::Lab => Described::Lab,
             SchemaOf::Diagnose => Described::Diagnose,
+            SchemaOf::Proof => Described::Proof,
         }
     }
 }

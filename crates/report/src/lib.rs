@@ -4,7 +4,7 @@
 //! change while what is written out must not. Each says its `schema`, and its field names carry
 //! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`live_text`], [`run_text`], [`observed_text`], [`phases_text`] and [`compare_text`] one
+//! [`fitness_text`], [`live_text`], [`run_text`], [`observed_text`], [`phases_text`], [`proof_text`], [`rewrite_text`] and [`compare_text`] one
 //! for people; [`settings_text`] makes what one can run.
 //!
 //! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
@@ -23,14 +23,14 @@ pub mod schema;
 mod text;
 mod view;
 
-pub use html::{case_page, compare_page, inspect_page, live_page, sweep_page};
+pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
 pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
     TextStyle, capture_text, case_text, compare_text, diagnose_text, dry_run_text, evidence_text,
     fitness_text, inspect_text, live_text, mask_text, observed_text, pcap_text, phases_text,
-    proxy_text, run_text, settings_text, slice_text, sweep_text,
+    proof_text, proxy_text, rewrite_text, run_text, settings_text, slice_text, sweep_text,
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::case::{
@@ -79,9 +79,13 @@ pub use view::processor::{
     PlanningShareView, ProcessorPartView, ProcessorRemarkView, ProcessorStatementView,
     ProcessorView,
 };
+pub use view::proof::{
+    ProofEffectView, ProofNumberView, ProofRunView, ProofSideView, ProofSizeView, ProofView,
+};
 pub use view::proxy::{
     IncompleteView, ProxyStatusView, ProxyView, RecordingStatusView, RecordingView,
 };
+pub use view::rewrite::{RewriteView, RewritingView};
 pub use view::run_summary::{
     ErrorExampleView, ErrorsVersusCaptureView, ReasonCountView, RunSummaryView,
 };

@@ -18,6 +18,7 @@ use crate::view::inspect::InspectView;
 use crate::view::observed::WatchedView;
 use crate::view::pcap::PcapView;
 use crate::view::phases::PhasesView;
+use crate::view::proof::ProofView;
 use crate::view::proxy::ProxyView;
 use crate::view::run_summary::RunSummaryView;
 use crate::view::sweep::SweepView;
@@ -51,11 +52,13 @@ pub enum Described {
     Lab,
     /// `rehearse diagnose --json`
     Diagnose,
+    /// `rehearse prove --json`
+    Proof,
 }
 
 impl Described {
     /// All of them.
-    pub const ALL: [Described; 13] = [
+    pub const ALL: [Described; 14] = [
         Described::CaptureLog,
         Described::CapturePcap,
         Described::CaptureProxy,
@@ -69,6 +72,7 @@ impl Described {
         Described::Evidence,
         Described::Lab,
         Described::Diagnose,
+        Described::Proof,
     ];
 
     /// Its name in `docs/schemas/NAME.schema.json`.
@@ -87,6 +91,7 @@ impl Described {
             Described::Evidence => "evidence",
             Described::Lab => "lab",
             Described::Diagnose => "diagnose",
+            Described::Proof => "proof",
         }
     }
 
@@ -106,6 +111,7 @@ impl Described {
             Described::Evidence => of::<EvidenceView>(),
             Described::Lab => of::<CaseView>(),
             Described::Diagnose => of::<DiagnosisView>(),
+            Described::Proof => of::<ProofView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
         text + "\n"

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rewrite::SliceAccount;
 use crate::rewrite::mask::{MaskAccount, Masker};
+use crate::rewrite::{RewriteNote, SliceAccount};
 
 /// The manifest's kind.
 pub const KIND: &str = "workload";
@@ -35,6 +35,9 @@ pub struct Provenance {
     /// What was cut out of the source or of another workload, the first slicing first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceNote>,
+    /// How it was rewritten, the first rewriting first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewrites: Vec<RewriteNote>,
 }
 
 impl WorkloadInfo {

@@ -40,6 +40,8 @@ pub struct Truth {
     pub clustered: bool,
     /// Runs on each side; 0 is 1.
     pub runs: usize,
+    /// Every call of all other statements takes so many times as long after; 0 is 1.
+    pub others: f64,
     /// Statements of the workload; 0 is [`STATEMENTS`].
     pub statements: u64,
 }
@@ -109,6 +111,9 @@ fn executions(truth: &Truth, workload: u64, seed: u64, after: bool) -> Vec<Execu
             {
                 factor *= or_one(truth.disturbed);
             }
+            if after && !changed {
+                factor *= or_one(truth.others);
+            }
             if changed {
                 factor *= or_one(truth.factor) * (1.0 + (or_one(truth.grows_to) - 1.0) * place);
                 if noise.uniform() < 0.02 {
@@ -127,6 +132,17 @@ fn executions(truth: &Truth, workload: u64, seed: u64, after: bool) -> Vec<Execu
 fn profile(executions: Vec<Execution>) -> RunProfile {
     let texts = (1..=STATEMENTS).map(|id| Ok(text(id, &format!("select {id}"))));
     RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+}
+
+/// The total response time of each run of one side, as a proof reads it.
+pub fn totals(truth: &Truth, repetition: u64, after: bool) -> Vec<f64> {
+    let total = |run: u64| {
+        let seed = repetition * 1_000 + run * 2 + u64::from(after);
+        let executions = executions(truth, repetition, seed, after);
+        let response = executions.iter().filter_map(Execution::response_ns);
+        response.map(|ns| ns as f64).sum::<f64>()
+    };
+    (0..truth.runs.max(1) as u64).map(total).collect()
 }
 
 /// Compares runs made up, the `repetition`th time.

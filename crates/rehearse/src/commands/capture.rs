@@ -275,6 +275,7 @@ fn write(
                 ..SliceNote::default()
             })
             .collect(),
+        rewrites: Vec::new(),
     };
     let info = writer.finish(provenance)?;
     Ok((report, info.span_us, info.statements, account, masked))

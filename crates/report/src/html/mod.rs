@@ -17,4 +17,5 @@ pub mod flame_page;
 mod frame;
 pub mod inspect_page;
 pub mod live_page;
+pub mod proof_page;
 pub mod sweep_page;

@@ -1,6 +1,7 @@
 //! Workloads made of workloads: today slices, of a stretch of time, of some sessions, of some
-//! statements; what a replay that must not write may send ([`read_only`]); and what a session holds
-//! that a replay must bring back on a new connection ([`Held`]).
+//! statements; what a replay that must not write may send ([`read_only`]); what a session holds
+//! that a replay must bring back on a new connection ([`Held`]); and what clients would have done otherwise
+//! ([`Rewriter`]).
 //!
 //! A [`Slicer`] is pushed events and sessions and pushes on what is in the slice. Each session's
 //! events come in their order, sessions may interleave as they like: so a capture can push while
@@ -18,6 +19,7 @@
 //! `docs/slices.md`), and any knowledge of what functions do.
 
 mod account;
+mod counterfactual;
 mod effects;
 mod filter;
 mod held;
@@ -33,9 +35,11 @@ mod session_state;
 mod slice;
 
 pub use account::{LeftOut, SliceAccount};
+pub use counterfactual::{RewriteAccount, RewriteNote, Rewriter, Rewriting};
 pub use filter::{Choice, Filter, StatementKind};
 pub use held::{Bearing, Held};
 pub use moment::{Moment, MomentError};
+pub use parts::statements_of;
 pub use pattern::Pattern;
 pub use read_only::{ReadOnly, read_only};
 pub use records::SessionRecords;

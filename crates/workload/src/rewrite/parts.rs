@@ -105,6 +105,11 @@ pub(super) fn parts(sql: &str) -> Vec<Part<'_>> {
     parts
 }
 
+/// The statements of a text as they stand in it, without their semicolons and without empty ones.
+pub fn statements_of(sql: &str) -> Vec<&str> {
+    parts(sql).into_iter().map(|part| part.text).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -216,6 +216,7 @@ fn provenance(
                 ..SliceNote::default()
             })
             .collect(),
+        rewrites: Vec::new(),
     }
 }
 

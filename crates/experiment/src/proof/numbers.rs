@@ -1,0 +1,127 @@
+//! The numbers of a run of a proof.
+
+use std::collections::BTreeMap;
+
+use analyse::Histogram;
+use analyse::proof::Goal;
+use run::{Execution, Outcome, RunInfo};
+use serde::{Deserialize, Serialize};
+
+/// How large a table or index is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelationSize {
+    /// With its schema.
+    pub name: String,
+    /// It is an index.
+    pub is_index: bool,
+    /// All its forks; of a table without its TOAST table.
+    pub bytes: u64,
+}
+
+/// What was measured of a run, from its first connection to its last answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProofNumbers {
+    /// How long it was, in seconds.
+    pub elapsed_s: f64,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed, by SQLSTATE.
+    #[serde(default)]
+    pub failed: BTreeMap<String, u64>,
+    /// Statements that were never sent, by reason.
+    #[serde(default)]
+    pub skipped: BTreeMap<String, u64>,
+    /// Sessions whose connection could not be opened.
+    #[serde(default)]
+    pub connections_failed: u64,
+    /// Response times (due → done) of what was done, summed, in seconds.
+    pub response_s: f64,
+    /// Their median, in microseconds.
+    pub p50_us: f64,
+    /// Their 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// Our own delay of statements: 99 % had no more, in microseconds.
+    pub tool_lag_p99_us: f64,
+    /// CPU time of the server's processes, in seconds.
+    pub server_cpu_s: Option<f64>,
+    /// CPU time of this process, in seconds.
+    pub client_cpu_s: Option<f64>,
+    /// WAL that was written, in bytes.
+    pub wal_bytes: Option<u64>,
+    /// How large tables and indexes were behind it, the largest first; the database of most sessions.
+    #[serde(default)]
+    pub sizes: Vec<RelationSize>,
+    /// What could not be measured, and why.
+    #[serde(default)]
+    pub missing: BTreeMap<String, String>,
+}
+
+impl ProofNumbers {
+    /// The number that a goal is of; `None` where it was not measured. `statements` are those that the
+    /// unchanged workload has: the work that was done, in however many statements it was sent.
+    pub fn of(&self, goal: Goal, statements: u64) -> Option<f64> {
+        let found = match goal {
+            Goal::Total => self.response_s,
+            Goal::P50 => self.p50_us,
+            Goal::P99 => self.p99_us,
+            Goal::Cpu => self.server_cpu_s?,
+            Goal::Wal => self.wal_bytes? as f64,
+            Goal::Throughput => statements as f64 / self.elapsed_s,
+        };
+        (found.is_finite() && found > 0.0).then_some(found)
+    }
+
+    /// What indexes (or else tables) are large together, in bytes; `None` where it was not asked.
+    pub fn bytes(&self, indexes: bool) -> Option<u64> {
+        let of = self.sizes.iter().filter(|one| one.is_index == indexes);
+        (!self.sizes.is_empty()).then(|| of.map(|one| one.bytes).sum())
+    }
+
+    /// Statements that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+}
+
+/// Sums up executions as they are read.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    response: Histogram,
+    tool_lag: Histogram,
+    response_ns: f64,
+}
+
+impl Sums {
+    pub(super) fn take(&mut self, execution: &Execution) {
+        if !execution.is_statement() {
+            return;
+        }
+        if let Some(lag_ns) = execution.tool_lag_ns() {
+            self.tool_lag.record(lag_ns.max(0) as u64);
+        }
+        if execution.outcome == Outcome::Done
+            && let Some(response_ns) = execution.response_ns()
+        {
+            let response_ns = response_ns.max(0) as u64;
+            self.response.record(response_ns);
+            self.response_ns += response_ns as f64;
+        }
+    }
+
+    pub(super) fn finish(self, info: &RunInfo) -> ProofNumbers {
+        let marks = self.response.landmarks();
+        let us = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / 1e3);
+        ProofNumbers {
+            elapsed_s: info.elapsed_ns as f64 / 1e9,
+            done: info.done,
+            failed: info.failed.clone(),
+            skipped: info.skipped.clone(),
+            connections_failed: info.connections_failed.values().sum(),
+            response_s: self.response_ns / 1e9,
+            p50_us: us(marks.map(|marks| marks.p50_ns)),
+            p99_us: us(marks.map(|marks| marks.p99_ns)),
+            tool_lag_p99_us: us(self.tool_lag.landmarks().map(|marks| marks.p99_ns)),
+            ..ProofNumbers::default()
+        }
+    }
+}

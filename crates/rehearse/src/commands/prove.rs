@@ -1,0 +1,256 @@
+//! `rehearse prove`: a change beside what is unchanged, on the same traffic, with a verdict.
+
+mod narration;
+mod place;
+mod sides;
+mod view;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
+use experiment::MANIFEST;
+use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, Proving, SideLoad, prove};
+use replay::{LoginMap, Options};
+use report::{ProofView, proof_page, proof_text, to_json};
+
+use crate::commands::{outputs, rewrite};
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::Prove;
+use crate::terminal;
+
+/// What is kept beside the journal.
+const RESULT: &str = "proof.json";
+const PAGE: &str = "report.html";
+
+/// Proves, or shows a proof again.
+pub fn run(options: &Prove) -> Result<Ending, Failure> {
+    if is_proof(&options.workload) {
+        let journal = ProofJournal::open(&options.workload)?;
+        return show(&journal, view::Ended::Unknown, options);
+    }
+    let Some(output) = &options.output else {
+        return Err(Failure::usage(
+            "nothing says where the result goes; give -o NAME.proof",
+        ));
+    };
+    if !(0.0..1_000.0).contains(&options.goal.margin) {
+        return Err(Failure::usage(format!(
+            "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 5",
+            options.goal.margin
+        )));
+    }
+    let sides = sides::sides(&options.changes)?;
+    let scripts = sides::scripts(&sides)?;
+    let whole = keys::open(&options.workload)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let kept = options
+        .resume
+        .then(|| ProofJournal::open(output))
+        .transpose()?;
+    if kept.is_none() && output.exists() {
+        return Err(Failure::usage(format!(
+            "{} is there already; give another name with -o, or --resume to go on with it",
+            output.display()
+        )));
+    }
+    let base = base(options);
+    let known = kept.as_ref().map(|journal| journal.plan().settings.clone());
+    let mut place = place::make(options, &whole, &base, (sides.clone(), scripts), known)?;
+    let seed = match (&kept, options.goal.seed) {
+        (_, Some(seed)) => seed,
+        (Some(kept), None) => kept.plan().seed,
+        (None, None) => u64::from(rand::random::<u32>()),
+    };
+    let plan = ProofPlan {
+        kind: PROOF_KIND.to_owned(),
+        format: 1,
+        rehearse: env!("CARGO_PKG_VERSION").to_owned(),
+        sides,
+        goal: options.goal.goal.name().to_owned(),
+        margin: options.goal.margin / 100.0,
+        within_s: options.goal.within.as_secs_f64(),
+        blocks_max: options.goal.blocks,
+        noise_runs: options.goal.noise_runs,
+        seed,
+        options: described(options, &place.name, &whole),
+        settings: place.settings.clone(),
+        started_wall_us: clock.wall_us(),
+    };
+    let mut journal = match kept {
+        Some(_) => ProofJournal::resume(output, &plan)?,
+        None => ProofJournal::create(output, plan)?,
+    };
+    let mut loads = Vec::new();
+    for (number, side) in journal.plan().sides.iter().enumerate() {
+        let rewrites = sides::rewritings(side)?;
+        let reader = match rewrites.is_empty() {
+            true => whole.clone(),
+            false => {
+                let path = journal.rewritten_path(number);
+                if !path.exists() {
+                    let to = whole.recipients();
+                    rewrite::rewrite(&whole, &rewrites, (&path, &to), &interrupt)?;
+                }
+                keys::open(&path)?
+            }
+        };
+        loads.push(SideLoad {
+            reader,
+            options: place.options.clone(),
+        });
+    }
+    let proving = Proving {
+        loads,
+        goal: options.goal.goal,
+        statements: whole.info().statements,
+    };
+    narration::plan(&journal, &whole, place.restores);
+    let names: Vec<String> = journal
+        .plan()
+        .sides
+        .iter()
+        .map(|side| side.name.clone())
+        .collect();
+    let goal = options.goal.goal;
+    let statements = proving.statements;
+    let mut tell = |told: experiment::proof::ProofTold<'_>| {
+        narration::tell(&told, &names, goal, statements);
+    };
+    let stop = || interrupt.is_asked();
+    let ended = prove(
+        &proving,
+        &mut *place.ground,
+        &mut journal,
+        &clock,
+        &mut tell,
+        &stop,
+    );
+    if ended.is_err() && journal.records().next().is_none() {
+        // What is refused leaves nothing behind.
+        let _ = std::fs::remove_dir_all(journal.path());
+    }
+    let ended = ended?;
+    let ended = match (ended.stopped, ended.time_over) {
+        (true, _) => view::Ended::Stopped,
+        (_, true) => view::Ended::TimeOver,
+        _ => view::Ended::Unknown,
+    };
+    show(&journal, ended, options)
+}
+
+fn is_proof(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
+    let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
+    manifest["kind"] == PROOF_KIND
+}
+
+/// What every replay has.
+fn base(options: &Prove) -> Options {
+    let mut base = Options {
+        speed: options.goal.speed,
+        statement_timeout: options.place.statement_timeout,
+        connections_max: options.place.max_connections,
+        logins: LoginMap {
+            user: options.place.user.clone(),
+            database: options.place.database.clone(),
+            ..LoginMap::default()
+        },
+        ..Options::default()
+    };
+    if let Some(workers) = options.place.workers {
+        base.workers = workers.into();
+    }
+    base
+}
+
+/// What shapes every run, by option, for the manifest.
+fn described(
+    options: &Prove,
+    place: &str,
+    whole: &workload::WorkloadReader,
+) -> BTreeMap<String, String> {
+    let span = |time: Duration| clock::duration_text(time.as_nanos() as i64);
+    let given = [
+        ("workload", Some(whole.id().to_owned())),
+        (
+            "workload-name",
+            Some(options.workload.display().to_string()),
+        ),
+        ("place-name", Some(place.to_owned())),
+        ("speed", Some(options.goal.speed.to_string())),
+        ("user", options.place.user.clone()),
+        ("database", options.place.database.clone()),
+        ("restore", options.place.restore.clone()),
+        ("template", options.place.template.clone()),
+        ("load", options.changes.load.clone()),
+        (
+            "no-restore",
+            options.place.no_restore.then(|| "true".to_owned()),
+        ),
+        (
+            "max-connections",
+            options.place.max_connections.map(|count| count.to_string()),
+        ),
+        (
+            "statement-timeout",
+            options.place.statement_timeout.map(span),
+        ),
+        (
+            "workers",
+            options.place.workers.map(|count| count.to_string()),
+        ),
+    ];
+    given
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Prints the result, and writes it and the comparisons beside the journal.
+fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<Ending, Failure> {
+    let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
+    let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
+    let view = view::view(journal, ended, options.show_literals)?;
+    let html = proof_page::render_html(&view);
+    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    for page in pages {
+        page.finish(&html)?;
+    }
+    let json = to_json(&view);
+    let result = journal.path().join(RESULT);
+    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    if options.json {
+        terminal::say_line(&json);
+    } else {
+        terminal::say(&proof_text::render_text(&view, &terminal::style()));
+    }
+    ending(&view)
+}
+
+/// 1 where something got worse or it was stopped, 3 where nothing could be shown.
+fn ending(view: &ProofView) -> Result<Ending, Failure> {
+    if view.sides.iter().any(|side| side.worse) || view.ended == "stopped" {
+        return Ok(Ending::Found);
+    }
+    let unclear: Vec<&str> = view
+        .sides
+        .iter()
+        .filter(|side| side.verdict == "not proven")
+        .map(|side| side.name.as_str())
+        .collect();
+    match unclear.is_empty() {
+        true => Ok(Ending::Done),
+        false => Err(Failure::could_not(format!(
+            "{}: not proven, neither won nor lost nor the same; give more time (--within, --blocks), a longer workload, or a wider --margin",
+            unclear.join(", ")
+        ))),
+    }
+}

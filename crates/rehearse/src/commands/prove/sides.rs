@@ -1,0 +1,111 @@
+//! What is set beside the unchanged: each change by itself, then all together.
+
+use experiment::Setting;
+use experiment::proof::{Change, ChangeScript, ProofSide};
+use workload::rewrite::Rewriting;
+
+use crate::ending::Failure;
+use crate::options::prove::ChangeArgs;
+
+/// What all changes together are called.
+const TOGETHER: &str = "all together";
+
+/// The unchanged first.
+///
+/// # Errors
+/// Where nothing is changed, or something cannot be read.
+pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
+    let mut changes = Vec::new();
+    for path in &args.change {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!(
+                "--change {} cannot be read ({error}); give a file of SQL",
+                path.display()
+            ))
+        })?;
+        changes.push(Change::Sql {
+            path: path.display().to_string(),
+            text,
+        });
+    }
+    for text in &args.set {
+        changes.push(Change::Settings(settings(text)?));
+    }
+    let rewrites = args.rewrite.iter();
+    changes.extend(rewrites.map(|one| Change::Rewrite(one.to_string())));
+    changes.extend(args.server.map(Change::Server));
+    if changes.is_empty() {
+        return Err(Failure::usage(
+            "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --server MAJOR",
+        ));
+    }
+    let mut sides = vec![ProofSide::default()];
+    sides.extend(changes.iter().map(|change| ProofSide {
+        name: change.name(),
+        changes: vec![change.clone()],
+    }));
+    if changes.len() > 1 {
+        sides.push(ProofSide {
+            name: TOGETHER.to_owned(),
+            changes,
+        });
+    }
+    for (at, side) in sides.iter().enumerate() {
+        if sides[..at].iter().any(|other| other.name == side.name) {
+            return Err(Failure::usage(format!(
+                "{} is given twice; give each change once",
+                side.name
+            )));
+        }
+    }
+    Ok(sides)
+}
+
+fn settings(text: &str) -> Result<Vec<Setting>, Failure> {
+    let parts = text
+        .split(';')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    let all: Option<Vec<Setting>> = parts
+        .map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let (name, value) = (name.trim(), value.trim());
+            let inner = value
+                .strip_prefix('\'')
+                .and_then(|one| one.strip_suffix('\''));
+            (!name.is_empty()).then(|| Setting {
+                name: name.to_owned(),
+                value: inner.map_or_else(|| value.to_owned(), |inner| inner.replace("''", "'")),
+            })
+        })
+        .collect();
+    all.filter(|all| !all.is_empty()).ok_or_else(|| {
+        Failure::usage(format!(
+            "--set '{text}' is no setting; give NAME=VALUE, such as --set work_mem=64MB, or several as one change: 'work_mem=64MB; jit=off'"
+        ))
+    })
+}
+
+/// The scripts of each side.
+///
+/// # Errors
+/// Where one has nothing to send.
+pub fn scripts(sides: &[ProofSide]) -> Result<Vec<Vec<ChangeScript>>, Failure> {
+    let of = |side: &ProofSide| {
+        let scripts = side.changes.iter().filter_map(|change| match change {
+            Change::Sql { path, text } => Some(ChangeScript::new(path, text)),
+            _ => None,
+        });
+        Ok(scripts.collect::<Result<Vec<_>, _>>()?)
+    };
+    sides.iter().map(of).collect()
+}
+
+/// How the workload of a side is rewritten.
+///
+/// # Errors
+/// Where the manifest names what this program does not know.
+pub fn rewritings(side: &ProofSide) -> Result<Vec<Rewriting>, Failure> {
+    let parse = |given: &str| given.parse::<Rewriting>().map_err(Failure::usage);
+    side.rewrites().into_iter().map(parse).collect()
+}

@@ -1,0 +1,124 @@
+//! `rehearse rewrite`: a workload as clients would have made it that do something otherwise.
+
+use std::path::{Path, PathBuf};
+
+use report::{RewriteView, rewrite_text, to_json};
+use workload::rewrite::{RewriteNote, Rewriter, Rewriting};
+use workload::{Recipient, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions};
+
+use crate::commands::capture::must_be_a_workloads_name;
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::rewrite::Rewrite;
+use crate::terminal;
+
+/// Reads one workload, writes the other, and shows what became of every statement.
+pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
+    let all = options.how.all();
+    if all.is_empty() {
+        return Err(Failure::usage(
+            "nothing says how; give --batch-inserts ROWS, --drop TEXT or --cache TIME",
+        ));
+    }
+    must_be_a_workloads_name(&options.output)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let reader = keys::open(&options.workload)?;
+    let mut recipients = keys::recipients(&options.encryption.encrypt)?;
+    if recipients.is_empty() {
+        recipients = reader.recipients();
+    }
+    let info = rewrite(&reader, &all, (&options.output, &recipients), &interrupt)?;
+    let done = &info.provenance.rewrites;
+    let view = RewriteView::new(
+        &options.workload.display().to_string(),
+        &options.output.display().to_string(),
+        &info,
+        &done[done.len() - all.len()..],
+    );
+    match options.json {
+        true => terminal::say_line(&to_json(&view)),
+        false => terminal::say(&rewrite_text::render_text(&view, &terminal::style())),
+    }
+    Ok(Ending::Done)
+}
+
+/// Writes a workload rewritten to `output`, encrypted to its recipients, if there are any. What is encrypted stays so.
+///
+/// # Errors
+/// Where one cannot be read or the other not written, or it was stopped.
+pub fn rewrite(
+    reader: &WorkloadReader,
+    all: &[Rewriting],
+    (output, recipients): (&Path, &[Recipient]),
+    interrupt: &Interrupt,
+) -> Result<WorkloadInfo, Failure> {
+    let mut from = reader.clone();
+    let mut info = reader.info().clone();
+    let mut between: Vec<Between> = Vec::new();
+    for (at, rewriting) in all.iter().enumerate() {
+        let is_last = at + 1 == all.len();
+        let to = match is_last {
+            true => output.to_owned(),
+            false => output.with_extension(format!("{at}.workload")),
+        };
+        info = once(&from, rewriting, (&to, recipients), interrupt)?;
+        if !is_last {
+            between.push(Between(to.clone()));
+            from = keys::open(&to)?;
+        }
+    }
+    Ok(info)
+}
+
+/// A workload between two rewritings; it is removed.
+struct Between(PathBuf);
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn once(
+    reader: &WorkloadReader,
+    rewriting: &Rewriting,
+    (output, recipients): (&Path, &[Recipient]),
+    interrupt: &Interrupt,
+) -> Result<WorkloadInfo, Failure> {
+    let start_us = reader.info().provenance.start_wall_us;
+    let mut rewriter = Rewriter::new(rewriting);
+    let mut writer = WorkloadWriter::create_for(output, WriterOptions::default(), recipients)?;
+    for item in reader.events()? {
+        if interrupt.is_asked() {
+            return Err(Failure::could_not(
+                "the rewriting was stopped; nothing of it is left, and the workload is as it was",
+            ));
+        }
+        let (mut event, _) = item?;
+        event.due_us += start_us;
+        rewriter.event(event, &mut |event| writer.event(&event.borrowed()))?;
+    }
+    let account = rewriter.finish(&mut |event| writer.event(&event.borrowed()))?;
+    for record in reader.sessions()? {
+        let mut record = record?;
+        record.start_us += start_us;
+        record.end_us += start_us;
+        record.statements = rewriter.statements_of(record.id);
+        writer.session(record)?;
+    }
+    for item in reader.server_events()? {
+        let (mut event, _) = item?;
+        event.at_us += start_us;
+        writer.server_event(event)?;
+    }
+    writer.note_masks(reader.info().masked.iter().cloned());
+    let mut provenance = reader.info().provenance.clone();
+    provenance.rewrites.push(RewriteNote {
+        workload: reader.path().display().to_string(),
+        workload_id: reader.id().to_owned(),
+        rewriting: rewriting.to_string(),
+        account,
+    });
+    Ok(writer.finish(provenance)?)
+}

@@ -1,0 +1,56 @@
+//! `rehearse rewrite`: what clients would have done otherwise.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use workload::rewrite::Rewriting;
+
+use crate::options::encrypting::EncryptArgs;
+
+/// `rehearse rewrite`
+#[derive(Debug, Args)]
+pub struct Rewrite {
+    /// The workload.
+    #[arg(value_name = "NAME.workload")]
+    pub workload: PathBuf,
+    /// The workload to make of it.
+    #[arg(short, long, value_name = "NAME.workload")]
+    pub output: PathBuf,
+    /// Print the account as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// How: several are done one after the other.
+    #[command(flatten)]
+    pub how: RewriteArgs,
+    /// To whom it is encrypted.
+    #[command(flatten)]
+    pub encryption: EncryptArgs,
+}
+
+/// How a workload is rewritten.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "How")]
+pub struct RewriteArgs {
+    /// Put single-row inserts of one shape together, up to so many rows; perhaps with how long the first
+    /// may wait: 50,window=200ms [default: 1s].
+    #[arg(long, value_name = "ROWS", value_parser = |text: &str| given("batch-inserts", text))]
+    pub batch_inserts: Vec<Rewriting>,
+    /// Leave out statements whose normalised text holds this; `*` stands for any text. Can be given again.
+    #[arg(long, value_name = "TEXT", value_parser = |text: &str| given("drop", text))]
+    pub drop: Vec<Rewriting>,
+    /// Leave out a read that was sent so shortly before with the same text and values: 100ms.
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| given("cache", text))]
+    pub cache: Vec<Rewriting>,
+}
+
+fn given(name: &str, value: &str) -> Result<Rewriting, String> {
+    format!("{name}={value}").parse()
+}
+
+impl RewriteArgs {
+    /// In the order in which they are done: first what is not sent.
+    pub fn all(&self) -> Vec<Rewriting> {
+        let all = [&self.drop, &self.cache, &self.batch_inserts];
+        all.into_iter().flatten().cloned().collect()
+    }
+}

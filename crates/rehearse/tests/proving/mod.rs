@@ -1,0 +1,317 @@
+//! Proofs through the command line, in a sandbox: one that is killed and gone on with, a change that fails, and
+//! inserts in batches.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Instant;
+
+use postgres::{Client, NoTls};
+use sandbox::{Options, Places, Sandbox, Wanted};
+use serde_json::Value;
+
+use super::{PATIENCE, command, rehearse, trials};
+
+/// A sandbox under a name, taken down at the end.
+struct Named {
+    name: String,
+    url: String,
+}
+
+impl Named {
+    fn up() -> Self {
+        let places = Places::from_environment().unwrap();
+        let wanted = Wanted {
+            major: None,
+            dir: None,
+            offline: false,
+        };
+        let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
+        let name = format!("proving-{}", std::process::id());
+        let mut made = Sandbox::create(&found, Options::default(), &places).unwrap();
+        let url = made.start().unwrap().url("postgres");
+        made.keep(&name, &places).unwrap();
+        Named { name, url }
+    }
+
+    /// One number, where the server is now.
+    fn ask(&self, question: &str) -> i64 {
+        let places = Places::from_environment().unwrap();
+        let named = sandbox::list(&places);
+        let this = named.iter().find(|one| one.name == self.name).unwrap();
+        let url = this.endpoint.url("postgres");
+        let mut client = Client::connect(&url, NoTls).unwrap();
+        client.query_one(question, &[]).unwrap().get(0)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Ok(places) = Places::from_environment() {
+            let _ = sandbox::down(&self.name, &places);
+        }
+    }
+}
+
+const ITEMS: &str = "CREATE TABLE items (id int, owner int, pad text); \
+    INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 40000) i; \
+    CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text); \
+    ANALYZE";
+
+/// 60 reads that want an index, and 40 inserts, within a third of a second.
+fn workload(at: &dyn Fn(&str) -> String) -> String {
+    let log: String = (0..100)
+        .map(|line| {
+            let statement = match line % 5 {
+                0 | 3 => {
+                    format!("INSERT INTO events (kind, body) VALUES ({line}, 'body of {line}')")
+                }
+                _ => format!("SELECT count(*) FROM items WHERE owner = {line}"),
+            };
+            format!(
+                "2026-03-01 09:00:00.{:03} UTC [{}] LOG:  statement: {statement}\n",
+                line * 3,
+                100 + line % 4
+            )
+        })
+        .collect();
+    std::fs::write(at("a.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("a.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("a.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    at("a.workload")
+}
+
+fn validated(output: &Output) -> Value {
+    let view: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let schema: Value = serde_json::from_slice(&rehearse(&["schema", "proof"]).stdout).unwrap();
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    compiler.add_resource("proof.json", schema).unwrap();
+    let compiled = compiler.compile("proof.json", &mut schemas).unwrap();
+    if let Err(error) = schemas.validate(&view, compiled) {
+        panic!("{error:#}");
+    }
+    view
+}
+
+#[test]
+fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let sandbox = Named::up();
+    Client::connect(&sandbox.url, NoTls)
+        .unwrap()
+        .batch_execute(ITEMS)
+        .unwrap();
+    let workload = workload(&at);
+
+    // Inserts in batches: fewer statements, and every row.
+    let rewritten = at("b.workload");
+    let done = rehearse(&[
+        "rewrite",
+        &workload,
+        "-o",
+        &rewritten,
+        "--batch-inserts",
+        "8",
+        "--drop",
+        "from items*where owner",
+        "--json",
+    ]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let account: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let batching = &account["rewritings"][1];
+    assert_eq!(account["rewritings"][0]["dropped"], 60, "{account}");
+    assert_eq!(batching["merged"], 40, "{account}");
+    assert_eq!(batching["made"], account["statements"]);
+    assert_eq!(account["statements"], batching["batches"], "{account}");
+    let replayed = rehearse(&[
+        "replay",
+        &rewritten,
+        "--target",
+        &sandbox.url,
+        "-o",
+        &at("b.run"),
+        "--speed",
+        "max",
+    ]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    assert_eq!(sandbox.ask("SELECT count(*) FROM events"), 40);
+    assert_eq!(sandbox.ask("SELECT count(DISTINCT kind) FROM events"), 40);
+
+    // A change that fails stops before any replay.
+    std::fs::write(at("bad.sql"), "SELECT 1; CREATE INDEX ON items (nosuch)").unwrap();
+    std::fs::write(
+        at("fix.sql"),
+        "CREATE INDEX items_owner ON items (owner);\n",
+    )
+    .unwrap();
+    let refused = rehearse(&[
+        "prove",
+        &workload,
+        "--sandbox",
+        &sandbox.name,
+        "--change",
+        &at("bad.sql"),
+        "-o",
+        &at("bad.proof"),
+    ]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("fails at its statement 2") && said.contains("\"nosuch\" does not exist"),
+        "{said}"
+    );
+    assert!(!Path::new(&at("bad.proof")).exists());
+
+    let (proof, fix) = (at("a.proof"), at("fix.sql"));
+    let given = |within: &'static str| {
+        [
+            "prove",
+            workload.as_str(),
+            "--sandbox",
+            sandbox.name.as_str(),
+            "--change",
+            fix.as_str(),
+            "--goal",
+            "cpu",
+            "--blocks",
+            "2",
+            "--noise-runs",
+            "1",
+            "--within",
+            within,
+            "--seed",
+            "3",
+            "-o",
+            proof.as_str(),
+        ]
+        .map(str::to_owned)
+    };
+    let run = |given: &[String], more: &[&str]| {
+        let given = given.iter().map(String::as_str).chain(more.iter().copied());
+        command(&given.collect::<Vec<_>>())
+    };
+    let mut child = run(&given("30m"), &[])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while trials(Path::new(&proof)).len() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it is over too early");
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = trials(Path::new(&proof));
+    assert!(before.len() < 9);
+    let refused = run(&given("29m"), &["--resume"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("other options (--within)"), "{said}");
+
+    let done = run(&given("30m"), &["--resume", "--json"])
+        .output()
+        .unwrap();
+    let view = validated(&done);
+    let after = trials(Path::new(&proof));
+    assert_eq!(after.len(), 9);
+    for (file, text) in &before {
+        assert_eq!(&after[file], text, "{file} was done again");
+    }
+    let side = &view["sides"][0];
+    assert_eq!(side["verdict"], "won", "{view:#}");
+    assert_eq!(
+        (&view["ended"], &side["blocks"]),
+        (&"clear".into(), &2.into())
+    );
+    assert_eq!(done.status.code(), Some(0), "{view:#}");
+    let of_blocks: Vec<&str> = view["runs"].as_array().unwrap()[1..]
+        .iter()
+        .map(|run| run["side"].as_str().unwrap())
+        .collect();
+    assert_eq!(of_blocks.iter().filter(|side| side.is_empty()).count(), 4);
+    assert_eq!(
+        of_blocks[..4].iter().rev().collect::<Vec<_>>(),
+        of_blocks[..4].iter().collect::<Vec<_>>()
+    );
+    assert!(
+        view["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|run| run["failed"] == 0)
+    );
+    let faster = side["faster"].as_array().unwrap();
+    assert!(
+        faster
+            .iter()
+            .any(|one| one["sql"].as_str().unwrap().contains("from items")),
+        "{side:#}"
+    );
+    let index = &side["sizes"][0];
+    assert_eq!(index["name"], "items_owner", "{side:#}");
+    assert_eq!(
+        (&index["before_bytes"], &index["is_index"]),
+        (&Value::Null, &true.into())
+    );
+    for file in [
+        "proof.json",
+        "report.html",
+        "compare-1.html",
+        "runs/0009.run",
+    ] {
+        assert!(Path::new(&proof).join(file).exists(), "{file}");
+    }
+    // Shown again, without a server; and as it was found, the batches' rows among it.
+    let shown = rehearse(&["prove", &proof]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        text.contains("WON  ") && text.lines().count() <= 40,
+        "{text}"
+    );
+    assert_eq!(sandbox.ask("SELECT count(*) FROM events"), 40);
+    assert_eq!(
+        sandbox.ask("SELECT count(*) FROM pg_class WHERE relname = 'items_owner'"),
+        0
+    );
+}
+
+#[test]
+fn what_makes_no_sense_of_a_proof_is_said_in_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let workload = workload(&at);
+    let (output, psql) = (at("a.proof"), at("psql.sql"));
+    std::fs::write(&psql, "\\i other.sql\n").unwrap();
+    let refused = |arguments: &[&str], sentence: &str| {
+        let said = rehearse(&[&["prove", &workload, "-o", &output], arguments].concat());
+        assert_eq!(said.status.code(), Some(2), "{said:?}");
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(text.contains(sentence), "{text}");
+    };
+    let target = "postgres://nobody@127.0.0.1:1/nothing";
+    refused(&[], "nothing says what is changed");
+    refused(&["--set", "work_mem"], "is no setting");
+    refused(&["--set", "jit=off"], "nothing says where");
+    refused(&["--set", "jit=off", "--set", "jit=off"], "is given twice");
+    refused(&["--rewrite", "batch=2"], "is no rewriting");
+    refused(&["--goal", "speed", "--set", "jit=off"], "is no goal");
+    refused(&["--change", &psql], "a command of psql");
+    refused(
+        &["--set", "jit=off", "--target", target],
+        "nothing says how the target's data are restored",
+    );
+    assert!(!Path::new(&output).exists());
+}

@@ -1,0 +1,260 @@
+//! A proof as a page: the verdicts on top, how the intervals narrowed, what else moved, and every run.
+
+use askama::Template;
+
+use super::chart::curves::{Curve, Point, curves};
+use super::frame::Frame;
+use crate::text::amount::{bytes, count, duration, percent, ratio};
+use crate::text::line::one_line;
+use crate::text::proof_text::{amount, number_cells, statement_text, verdict_text, with_interval};
+use crate::view::compare::StatementCompareView;
+use crate::view::proof::{ProofSideView, ProofSizeView, ProofView};
+
+/// Changes that have a colour of their own.
+const CURVES_MAX: usize = 8;
+/// Colours of curves begin behind this number of the style.
+const FIRST_COLOUR: u8 = 0x20;
+/// Statements of each kind that are listed.
+const STATEMENTS_MAX: usize = 200;
+
+struct Section {
+    id: String,
+    name: String,
+    /// Its class in the style; none where it is not drawn.
+    class: String,
+    verdict: &'static str,
+    tone: &'static str,
+    sentence: String,
+    changes: Vec<String>,
+    rewritten: Vec<String>,
+    numbers: Vec<([String; 4], &'static str)>,
+    groups: Vec<Group>,
+    errors: Vec<[String; 5]>,
+    sizes: Vec<[String; 4]>,
+    looks: Vec<[String; 4]>,
+    rest: String,
+    page: String,
+}
+
+/// Statements of one finding.
+struct Group {
+    head: String,
+    statements: Vec<String>,
+    more: usize,
+}
+
+#[derive(Template)]
+#[template(path = "proof.html")]
+struct Page<'a> {
+    frame: Frame,
+    view: &'a ProofView,
+    facts: Vec<(&'static str, String)>,
+    chart: String,
+    spoken: String,
+    sections: Vec<Section>,
+    runs: Vec<[String; 10]>,
+    started: String,
+    margin: String,
+}
+
+/// The proof as a page: a whole HTML file.
+pub fn render_html(view: &ProofView) -> String {
+    let page = Page {
+        frame: Frame::new(Vec::new()),
+        view,
+        facts: facts(view),
+        chart: chart(view),
+        spoken: view
+            .sides
+            .iter()
+            .map(|side| verdict_text(view, side))
+            .collect::<Vec<_>>()
+            .join("; "),
+        sections: (0..)
+            .zip(&view.sides)
+            .map(|(at, side)| section(view, at, side))
+            .collect(),
+        runs: view.runs.iter().map(|run| run_cells(view, run)).collect(),
+        started: clock::utc_text(view.started_wall_us),
+        margin: percent(view.margin, 1.0),
+    };
+    page.render().expect("rendering into a text does not fail")
+}
+
+fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
+    let blocks = view.runs.iter().map(|run| run.block).max().unwrap_or(0);
+    let mut facts = vec![
+        ("the goal", view.goal_words.to_owned()),
+        (
+            "blocks, of so many at most",
+            format!("{blocks} of {}", view.blocks_planned),
+        ),
+        ("runs", count(view.runs.len() as u64)),
+        ("with restoring", duration(view.took_s * 1e6)),
+    ];
+    if let Some(noise) = view.noise {
+        facts.push(("unchanged runs differ by", percent(noise, 1.0)));
+    }
+    if let Some(shows) = view.shows {
+        facts.push((
+            "from about this difference on all blocks show it",
+            percent(shows, 1.0),
+        ));
+    }
+    facts
+}
+
+/// The class of the style that has the colour of a change. As in `sweep.css`.
+fn class(place: usize) -> String {
+    match place < CURVES_MAX {
+        true => format!("c{}", [1, 4, 3, 2, 5, 6, 7, 8][place]),
+        false => String::new(),
+    }
+}
+
+/// The effect at each look, with its interval.
+fn chart(view: &ProofView) -> String {
+    let drawn: Vec<Curve> = (1u8..)
+        .zip(view.sides.iter().take(CURVES_MAX))
+        .map(|(number, side)| Curve {
+            colour: FIRST_COLOUR + number,
+            points: side
+                .looks
+                .iter()
+                .map(|look| Point {
+                    level: f64::from(look.blocks),
+                    value: look.ratio,
+                    interval: Some((look.low, look.high)),
+                    is_knee: look.verdict.is_some_and(|word| word != "not proven"),
+                })
+                .collect(),
+        })
+        .collect();
+    match drawn.iter().all(|curve| curve.points.is_empty()) {
+        true => String::new(),
+        false => curves(&drawn, true, &|blocks| format!("{blocks:.0}"), &|value| {
+            format!("× {}", ratio(value))
+        }),
+    }
+}
+
+fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
+    let group = |what: &str, statements: &[StatementCompareView]| Group {
+        head: format!("{}: {what}", count(statements.len() as u64)),
+        statements: statements
+            .iter()
+            .take(STATEMENTS_MAX)
+            .map(statement_text)
+            .collect(),
+        more: statements.len().saturating_sub(STATEMENTS_MAX),
+    };
+    let groups = [
+        group("statements that got slower", &side.slower),
+        group("that look slower, which may be chance", &side.suspected),
+        group("statements that got faster", &side.faster),
+    ];
+    let errors = side.errors.iter().map(|error| {
+        [
+            format!(
+                "{}{}",
+                error.direction,
+                if error.regression { ", worse" } else { "" }
+            ),
+            error.sqlstate.clone(),
+            format!("{} → {}", count(error.before), count(error.after)),
+            one_line(&error.message, 200),
+            one_line(&error.sql, 400),
+        ]
+    });
+    let looks = side.looks.iter().map(|look| {
+        [
+            look.blocks.to_string(),
+            format!("× {}", with_interval(look)),
+            percent(look.error, 1.0),
+            look.verdict.unwrap_or_default().to_owned(),
+        ]
+    });
+    Section {
+        id: format!("side-{place}"),
+        name: one_line(&side.name, 200),
+        class: class(place),
+        verdict: side.verdict,
+        tone: match (side.verdict, side.worse) {
+            ("won" | "same", false) => "good",
+            ("lost", _) => "bad",
+            _ => "",
+        },
+        sentence: verdict_text(view, side),
+        changes: side.changes.iter().map(|one| one_line(one, 300)).collect(),
+        rewritten: side.rewritten.clone(),
+        numbers: side
+            .numbers
+            .iter()
+            .map(|one| {
+                (
+                    number_cells(one),
+                    if one.moved == Some("worse") {
+                        "bad"
+                    } else {
+                        ""
+                    },
+                )
+            })
+            .collect(),
+        groups: groups
+            .into_iter()
+            .filter(|one| !one.statements.is_empty())
+            .collect(),
+        errors: errors.collect(),
+        sizes: side.sizes.iter().map(size_cells).collect(),
+        looks: looks.collect(),
+        rest: format!(
+            "{} statements were as before or not told apart, {} were on one side only, {} had other rows than before.",
+            count(side.others),
+            count(side.one_sided),
+            count(side.other_rows)
+        ),
+        page: side.page.clone().unwrap_or_default(),
+    }
+}
+
+fn size_cells(size: &ProofSizeView) -> [String; 4] {
+    let text = |size: Option<u64>| size.map_or_else(|| "not there".to_owned(), bytes);
+    [
+        one_line(&size.name, 120),
+        if size.is_index { "index" } else { "table" }.to_owned(),
+        text(size.before_bytes),
+        text(size.after_bytes),
+    ]
+}
+
+fn run_cells(view: &ProofView, run: &crate::ProofRunView) -> [String; 10] {
+    let dash = || "–".to_owned();
+    let unit = match view.goal.as_str() {
+        "wal" => "bytes",
+        "throughput" => "per_s",
+        _ => "us",
+    };
+    let after_us = run.started_wall_us - view.started_wall_us;
+    [
+        run.number.to_string(),
+        if run.block == 0 {
+            dash()
+        } else {
+            run.block.to_string()
+        },
+        clock::duration_text(after_us.max(0).saturating_mul(1_000)),
+        if run.side.is_empty() {
+            "unchanged".to_owned()
+        } else {
+            one_line(&run.side, 80)
+        },
+        run.value.map_or_else(dash, |value| amount(unit, value)),
+        duration(run.elapsed_s * 1e6),
+        count(run.done),
+        count(run.failed + run.skipped),
+        run.server_cpu_s
+            .map_or_else(dash, |seconds| duration(seconds * 1e6)),
+        duration(run.tool_lag_p99_us),
+    ]
+}

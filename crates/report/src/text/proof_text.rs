@@ -1,0 +1,276 @@
+//! A proof, for people: the verdicts, what they rest on, and what else moved.
+
+use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
+use crate::text::line::{cut, one_line, wrapped};
+use crate::text::style::{TextStyle, Tone};
+use crate::text::table::{Align, Table};
+use crate::view::compare::StatementCompareView;
+use crate::view::proof::{ProofEffectView, ProofNumberView, ProofSideView, ProofView};
+
+/// The text has about so many lines: what a screen holds.
+const LINES: usize = 40;
+/// Lines that are no statement's: of the whole, and of each change.
+const FIXED: (usize, usize) = (6, 13);
+
+/// The proof as text, ending with a line feed.
+pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
+    let mut lines = vec![format!(
+        "{}: {} on {}",
+        style.paint(Tone::Heading, &one_line(&view.name, 60)),
+        one_line(&view.workload, 80),
+        one_line(&view.place, 80)
+    )];
+    let width = style.columns();
+    lines.extend(wrapped(&extent(view), "  ", "  ", width));
+    for note in &view.notes {
+        lines.extend(wrapped(note, "  ", "  ", width));
+    }
+    let sides = view.sides.len().max(1);
+    let room = LINES.saturating_sub(FIXED.0 + FIXED.1 * sides) / sides;
+    let is_short = sides > 2;
+    for side in &view.sides {
+        lines.push(String::new());
+        lines.extend(side_lines(view, side, room.max(1), is_short, *style));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn extent(view: &ProofView) -> String {
+    let blocks = view.runs.iter().map(|run| run.block).max().unwrap_or(0);
+    let mut text = format!(
+        "goal {}, margin {}; {} of at most {} in {}",
+        view.goal_words,
+        percent(view.margin, 1.0),
+        counted(blocks.into(), "block"),
+        view.blocks_planned,
+        duration(view.took_s * 1e6)
+    );
+    if let (Some(noise), Some(shows)) = (view.noise, view.shows) {
+        text.push_str(&format!(
+            "; unchanged runs differ by {}, with which all blocks show differences from about {} on",
+            percent(noise, 1.0),
+            percent(shows, 1.0)
+        ));
+    }
+    text.push_str(match view.ended {
+        "time_over" => "; the time was over",
+        "stopped" => "; it was stopped, and --resume goes on",
+        _ => "",
+    });
+    text
+}
+
+/// The verdict on a change in a sentence without its end.
+pub fn verdict_text(view: &ProofView, side: &ProofSideView) -> String {
+    let effect = match &side.effect {
+        Some(effect) => format!("{} × {}", view.goal_words, with_interval(effect)),
+        None => format!(
+            "{}, of which there are too few blocks to say anything",
+            view.goal_words
+        ),
+    };
+    let why = match side.verdict {
+        "not proven" => {
+            ": neither a difference beyond the margin nor that there is none could be shown"
+        }
+        "same" => ", shown to be within the margin",
+        _ => "",
+    };
+    let blocks = match &side.effect {
+        Some(effect) => format!(" ({})", counted(effect.blocks.into(), "block")),
+        None => String::new(),
+    };
+    format!("{}: {effect}{why}{blocks}", one_line(&side.name, 80))
+}
+
+fn side_lines(
+    view: &ProofView,
+    side: &ProofSideView,
+    room: usize,
+    is_short: bool,
+    style: TextStyle,
+) -> Vec<String> {
+    let width = style.columns();
+    let tone = match (side.verdict, side.worse) {
+        ("won" | "same", false) => Tone::Good,
+        ("lost", _) => Tone::Bad,
+        _ => Tone::Care,
+    };
+    let sentence = format!(
+        "{}  {}",
+        side.verdict.to_uppercase(),
+        verdict_text(view, side)
+    );
+    let mut lines: Vec<String> = wrapped(&sentence, "", "  ", width)
+        .iter()
+        .map(|line| style.paint(tone, line))
+        .collect();
+    for sentence in &side.rewritten {
+        lines.extend(wrapped(sentence, "  ", "  ", width));
+    }
+    if !is_short {
+        for (line, number) in numbers(side).iter().zip(&side.numbers) {
+            lines.push(match number.moved {
+                Some("worse") => style.paint(Tone::Bad, &format!("  {line}  worse")),
+                _ => format!("  {line}"),
+            });
+        }
+    }
+    let slower = named(&side.slower, "got slower", room, style, Tone::Bad);
+    let nothing_slower = slower.is_empty();
+    lines.extend(slower);
+    lines.extend(named(
+        &side.suspected,
+        "slower, which may be chance",
+        room.min(2),
+        style,
+        Tone::Care,
+    ));
+    let worse: Vec<_> = side
+        .errors
+        .iter()
+        .filter(|error| error.regression)
+        .collect();
+    if !worse.is_empty() {
+        let head = format!(
+            "  {} new or more frequent:",
+            counted(worse.len() as u64, "error")
+        );
+        lines.push(style.paint(Tone::Bad, &head));
+        for error in worse.iter().take(room) {
+            let line = format!(
+                "    {}  {} → {}  {}  {}",
+                error.sqlstate,
+                count(error.before),
+                count(error.after),
+                one_line(&error.message, 60),
+                one_line(&error.sql, 200)
+            );
+            lines.push(cut(&line, width));
+        }
+        more(&mut lines, worse.len(), room);
+    }
+    if nothing_slower && worse.is_empty() && side.blocks > 0 {
+        lines.push("  no statement was shown to be slower, and no error is new".to_owned());
+    }
+    lines.extend(named(&side.faster, "got faster", room, style, Tone::Good));
+    let mut rest = vec![format!(
+        "{} as before or not told apart",
+        counted(side.others, "statement")
+    )];
+    if side.one_sided > 0 {
+        rest.push(format!(
+            "{} on one side only",
+            counted(side.one_sided, "statement")
+        ));
+    }
+    if side.other_rows > 0 {
+        rest.push(format!(
+            "{} with other rows than before",
+            counted(side.other_rows, "statement")
+        ));
+    }
+    if let Some(page) = &side.page {
+        rest.push(format!("all in {page}"));
+    }
+    lines.push(cut(&format!("  {}", rest.join("; ")), width));
+    lines
+}
+
+/// `0.43 (0.41 – 0.46)`
+pub(crate) fn with_interval(effect: &ProofEffectView) -> String {
+    format!(
+        "{} ({} – {})",
+        ratio(effect.ratio),
+        ratio(effect.low),
+        ratio(effect.high)
+    )
+}
+
+/// A number with its unit.
+pub fn amount(unit: &str, value: f64) -> String {
+    match unit {
+        "us" => duration(value),
+        "bytes" => bytes(value.round() as u64),
+        _ => format!("{} a second", rate(value)),
+    }
+}
+
+/// Name, before, after and ratio of a number.
+pub(crate) fn number_cells(number: &ProofNumberView) -> [String; 4] {
+    let factor = match &number.effect {
+        Some(effect) => format!("× {}", with_interval(effect)),
+        None if number.before > 0.0 => format!("× {}", ratio(number.after / number.before)),
+        None => String::new(),
+    };
+    [
+        number.words.clone(),
+        amount(number.unit, number.before),
+        format!("→ {}", amount(number.unit, number.after)),
+        factor,
+    ]
+}
+
+fn numbers(side: &ProofSideView) -> Vec<String> {
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left, Align::Left]);
+    for number in &side.numbers {
+        table.row(number_cells(number));
+    }
+    table.lines()
+}
+
+fn named(
+    statements: &[StatementCompareView],
+    what: &str,
+    room: usize,
+    style: TextStyle,
+    tone: Tone,
+) -> Vec<String> {
+    if statements.is_empty() {
+        return Vec::new();
+    }
+    let head = format!(
+        "  {} {what}:",
+        counted(statements.len() as u64, "statement")
+    );
+    let mut lines = vec![style.paint(tone, &head)];
+    for statement in statements.iter().take(room) {
+        lines.push(cut(
+            &format!("    {}", statement_text(statement)),
+            style.columns(),
+        ));
+    }
+    more(&mut lines, statements.len(), room);
+    lines
+}
+
+fn more(lines: &mut Vec<String>, all: usize, shown: usize) {
+    if all > shown {
+        lines.push(format!("    and {} more", all - shown));
+    }
+}
+
+/// A statement with the ratio that its finding rests on.
+pub(crate) fn statement_text(statement: &StatementCompareView) -> String {
+    let times = &statement.service;
+    let (found, measure) = match times.measure {
+        Some("median") => (times.median_ratio, "median"),
+        Some("p99") => (times.p99_ratio, "p99"),
+        _ => (times.mean_ratio, "mean"),
+    };
+    let factor = found.map_or_else(
+        || "–".to_owned(),
+        |found| match (found.low, found.high) {
+            (Some(low), Some(high)) => {
+                format!("{} ({} – {})", ratio(found.ratio), ratio(low), ratio(high))
+            }
+            _ => ratio(found.ratio),
+        },
+    );
+    format!(
+        "× {factor} {measure}  {} calls  {}",
+        count(statement.calls_after),
+        one_line(&statement.sql, 400)
+    )
+}

@@ -1,0 +1,78 @@
+//! A rewritten workload, for people: what became of every statement, and what can no longer be compared.
+
+use workload::rewrite::RewriteNote;
+
+use crate::text::amount::{count, counted, ratio};
+use crate::text::line::{one_line, wrapped};
+use crate::text::style::{TextStyle, Tone};
+use crate::view::rewrite::RewriteView;
+
+/// The account as text, ending with a line feed.
+pub fn render_text(view: &RewriteView, style: &TextStyle) -> String {
+    let mut lines = vec![style.paint(
+        Tone::Heading,
+        &format!(
+            "{}: {}, of {}",
+            one_line(&view.workload, 60),
+            counted(view.statements, "statement"),
+            one_line(&view.of, 60)
+        ),
+    )];
+    for rewriting in &view.rewritings {
+        for sentence in &rewriting.sentences {
+            lines.extend(wrapped(sentence, "  ", "  ", style.columns()));
+        }
+        let sum = rewriting.unchanged + rewriting.merged + rewriting.dropped + rewriting.cached;
+        if sum != rewriting.statements {
+            let text = "  the statements do not add up: this is an error of ours, please report it";
+            lines.push(style.paint(Tone::Bad, text));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// What a rewriting did, and what it takes from comparing.
+pub fn sentences(note: &RewriteNote) -> Vec<String> {
+    let account = &note.account;
+    let mut all = vec![format!(
+        "{}: {} became {}; {} of them are as they were.",
+        one_line(&note.rewriting, 80),
+        counted(account.statements, "statement"),
+        count(account.made()),
+        count(account.unchanged)
+    )];
+    if account.batches > 0 {
+        all.push(format!(
+            "{} rows were put into {}, {} rows each on average. A batch is another statement than the inserts that it stands for: they cannot be compared one to one, and rows come later than they did.",
+            count(account.merged),
+            counted(account.batches, "batch").replace("batchs", "batches"),
+            ratio(account.merged as f64 / account.batches as f64)
+        ));
+    }
+    if account.dropped > 0 {
+        all.push(format!(
+            "{} not sent: nothing of what they did is there for those that came behind them.",
+            counted(account.dropped, "statement")
+        ));
+    }
+    if account.cached > 0 {
+        all.push(format!(
+            "{} not sent, as if a cache had answered; it knows of no writes, so that answers may be as old as it keeps them.",
+            counted(account.cached, "read")
+        ));
+    }
+    if !account.left_alone.is_empty() {
+        let mut reasons: Vec<(&String, &u64)> = account.left_alone.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let text: Vec<String> = reasons
+            .iter()
+            .map(|(reason, number)| format!("{} ({reason})", count(**number)))
+            .collect();
+        all.push(format!(
+            "Inserts that were left alone: {}.",
+            text.join(", ")
+        ));
+    }
+    all
+}

@@ -1,0 +1,57 @@
+//! What became of every statement.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What became of every statement that was met: `statements` = `unchanged` + `merged` + `dropped` +
+/// `cached`. What there is instead is `unchanged` + `batches`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewriteAccount {
+    /// Statements met.
+    pub statements: u64,
+    /// Sent as they were.
+    pub unchanged: u64,
+    /// Rows that became part of a batch.
+    pub merged: u64,
+    /// Batches that were made of them; each is a statement.
+    pub batches: u64,
+    /// Left out because they match.
+    pub dropped: u64,
+    /// Left out because a cache would have had the answer.
+    pub cached: u64,
+    /// Of those that are unchanged, inserts that could have been thought to be merged, by the reason
+    /// why they were not.
+    #[serde(default)]
+    pub left_alone: BTreeMap<String, u64>,
+}
+
+impl RewriteAccount {
+    /// Statements that there are now.
+    pub fn made(&self) -> u64 {
+        self.unchanged + self.batches
+    }
+
+    /// Statements that are not as they were.
+    pub fn touched(&self) -> u64 {
+        self.merged + self.dropped + self.cached
+    }
+
+    /// Whether every statement is accounted for. It must be; the caller may assert it.
+    pub fn adds_up(&self) -> bool {
+        self.statements == self.unchanged + self.touched()
+    }
+}
+
+/// One rewriting that a workload went through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewriteNote {
+    /// The workload that was rewritten.
+    pub workload: String,
+    /// Its id.
+    pub workload_id: String,
+    /// How, as it was given: `batch-inserts=50,window=1s`.
+    pub rewriting: String,
+    /// What became of every statement.
+    pub account: RewriteAccount,
+}

@@ -1,0 +1,91 @@
+//! How rewritings are written: `batch-inserts=50,window=1s`, `drop=PATTERN`, `cache=100ms`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::Rewriting;
+use crate::rewrite::Pattern;
+
+/// The most rows of a batch.
+const ROWS_MAX: u32 = 10_000;
+/// How long the first row of a batch waits where nothing else is said.
+const WINDOW: Duration = Duration::from_secs(1);
+
+impl FromStr for Rewriting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        match name.trim() {
+            "batch-inserts" => batch(text, value),
+            "drop" => Pattern::statement(value).map(Rewriting::Drop).ok_or_else(|| {
+                format!("'{text}' names no statement; give drop='update orders*where', a text that the normalised statement holds, with * for any text")
+            }),
+            "cache" => Ok(Rewriting::Cache(time(text, value)?)),
+            _ => Err(format!(
+                "'{text}' is no rewriting; give batch-inserts=ROWS, drop=PATTERN or cache=DURATION"
+            )),
+        }
+    }
+}
+
+fn batch(text: &str, value: &str) -> Result<Rewriting, String> {
+    let wrong = || {
+        format!(
+            "'{text}' makes no batches; give batch-inserts=50, from 2 to {ROWS_MAX} rows, and perhaps how long the first may wait: batch-inserts=50,window=200ms"
+        )
+    };
+    let (rows, window) = match value.split_once(',') {
+        None => (value, None),
+        Some((rows, window)) => {
+            let window = window.trim().strip_prefix("window=").ok_or_else(wrong)?;
+            (rows, Some(window))
+        }
+    };
+    let rows = rows.trim().parse().map_err(|_| wrong())?;
+    if !(2..=ROWS_MAX).contains(&rows) {
+        return Err(wrong());
+    }
+    let window = window.map_or(Ok(WINDOW), |window| time(text, window))?;
+    Ok(Rewriting::BatchInserts { rows, window })
+}
+
+/// `200ms`, `1m30s`; a number alone is milliseconds.
+fn time(text: &str, value: &str) -> Result<Duration, String> {
+    let value = value.trim();
+    let is_number = !value.is_empty() && value.bytes().all(|one| one.is_ascii_digit());
+    let with_unit = if is_number {
+        format!("{value}ms")
+    } else {
+        value.to_owned()
+    };
+    let time = clock::duration_of(&with_unit).map_err(|error| format!("{text}: {error}"))?;
+    match time <= Duration::from_secs(86_400) {
+        true => Ok(time),
+        false => Err(format!("{text}: that is more than a day; give less")),
+    }
+}
+
+fn text_of(time: Duration) -> String {
+    match time.as_micros() {
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+impl fmt::Display for Rewriting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rewriting::BatchInserts { rows, window } if *window == WINDOW => {
+                write!(f, "batch-inserts={rows}")
+            }
+            Rewriting::BatchInserts { rows, window } => {
+                write!(f, "batch-inserts={rows},window={}", text_of(*window))
+            }
+            Rewriting::Drop(pattern) => write!(f, "drop={}", pattern.given()),
+            Rewriting::Cache(time) => write!(f, "cache={}", text_of(*time)),
+        }
+    }
+}
