@@ -76,7 +76,8 @@ fn a_pipeline_is_sent_without_waiting() {
             assert_eq!(statement.rows, 1);
             // Ten of them take half a second; nobody waited for any.
             assert!(statement.sent_ns < statements[0].done_ns, "{statement:?}");
-            assert_eq!(statement.session_lag_ns, 0);
+            // The first may have waited for the connection; the others for nothing else.
+            assert!(statement.session_lag_ns <= statements[0].session_lag_ns);
         }
         assert!(statements[10].sent_ns >= statements[9].done_ns);
         assert_eq!(rows(&server), (0..10).collect::<Vec<i32>>());
