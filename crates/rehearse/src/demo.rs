@@ -18,6 +18,7 @@ use report::{CompareView, InspectView, StatementOrder, compare_page, compare_tex
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
+use crate::commands::lab::LOGGING;
 use crate::commands::{capture, compare, inspect, known, outputs, replay as replaying, sandbox};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -32,20 +33,6 @@ const MOST: f64 = 0.8;
 const LOADED: &str = "loaded";
 /// The comparison for a browser.
 const PAGE: &str = "comparison.html";
-
-/// Everything a replay needs, in the log's CSV form.
-const LOGGING: [(&str, &str); 9] = [
-    ("logging_collector", "on"),
-    ("log_destination", "csvlog"),
-    ("log_statement", "none"),
-    ("log_min_duration_statement", "0"),
-    ("log_connections", "on"),
-    ("log_disconnections", "on"),
-    ("log_directory", "log"),
-    ("log_filename", "postgresql.log"),
-    // Without it the values of a statement that failed are not in the log (PostgreSQL 13 and on).
-    ("log_parameter_max_length_on_error", "-1"),
-];
 
 /// Runs the demo.
 pub fn run(options: &Demo) -> Result<Ending, Failure> {

@@ -30,7 +30,7 @@ const LOADED: &str = "loaded";
 const DATABASE: &str = "postgres";
 
 /// Everything a replay needs, in the log's CSV form.
-const LOGGING: [(&str, &str); 9] = [
+pub const LOGGING: [(&str, &str); 9] = [
     ("logging_collector", "on"),
     ("log_destination", "csvlog"),
     ("log_statement", "none"),
@@ -39,6 +39,7 @@ const LOGGING: [(&str, &str); 9] = [
     ("log_disconnections", "on"),
     ("log_directory", "log"),
     ("log_filename", "postgresql.log"),
+    // Without it the values of a statement that failed are not in the log (PostgreSQL 13 and on).
     ("log_parameter_max_length_on_error", "-1"),
 ];
 
