@@ -12,7 +12,7 @@ use report::{CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumbe
 use run::RunReader;
 use workload::WorkloadReader;
 
-use super::Stage;
+use super::stage::{DATABASE, Stage};
 use crate::commands::compare;
 use crate::ending::Failure;
 use crate::options::lab::CaseArgs;
@@ -52,7 +52,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         let stage = &stage;
         let endpoint = stage.endpoint.clone();
         let connect = move |application: &str| {
-            let mut config: postgres::Config = endpoint.url(super::DATABASE).parse()?;
+            let mut config: postgres::Config = endpoint.url(DATABASE).parse()?;
             config.application_name(application);
             config.connect(postgres::NoTls)
         };
