@@ -18,7 +18,7 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
     let all = options.how.all();
     if all.is_empty() {
         return Err(Failure::usage(
-            "nothing says how; give --batch-inserts ROWS, --drop TEXT or --cache TIME",
+            "nothing says how; give --batch-inserts ROWS, --drop TEXT, --cache TIME, --prepare, --unprepare or --pool CONNECTIONS",
         ));
     }
     must_be_a_workloads_name(&options.output)?;
@@ -89,12 +89,20 @@ fn once(
     let start_us = reader.info().provenance.start_wall_us;
     let mut rewriter = Rewriter::new(rewriting);
     let mut writer = WorkloadWriter::create_for(output, WriterOptions::default(), recipients)?;
-    for item in reader.events()? {
-        if interrupt.is_asked() {
-            return Err(Failure::could_not(
-                "the rewriting was stopped; nothing of it is left, and the workload is as it was",
-            ));
+    let go_on = || match interrupt.is_asked() {
+        true => Err(Failure::could_not(
+            "the rewriting was stopped; nothing of it is left, and the workload is as it was",
+        )),
+        false => Ok(()),
+    };
+    if rewriter.surveys() {
+        for item in reader.events()? {
+            go_on()?;
+            rewriter.survey(&item?.0);
         }
+    }
+    for item in reader.events()? {
+        go_on()?;
         let (mut event, _) = item?;
         event.due_us += start_us;
         rewriter.event(event, &mut |event| writer.event(&event.borrowed()))?;
@@ -104,8 +112,9 @@ fn once(
         let mut record = record?;
         record.start_us += start_us;
         record.end_us += start_us;
-        record.statements = rewriter.statements_of(record.id);
-        writer.session(record)?;
+        if let Some(record) = rewriter.session(record) {
+            writer.session(record)?;
+        }
     }
     for item in reader.server_events()? {
         let (mut event, _) = item?;

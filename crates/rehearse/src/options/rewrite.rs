@@ -41,16 +41,35 @@ pub struct RewriteArgs {
     /// Leave out a read that was sent so shortly before with the same text and values: 100ms.
     #[arg(long, value_name = "TIME", value_parser = |text: &str| given("cache", text))]
     pub cache: Vec<Rewriting>,
+    /// Send what a session repeats as prepared statements; perhaps only from so many times on, as
+    /// drivers do it: --prepare=5.
+    #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = |text: &str| given("prepare", text))]
+    pub prepare: Option<Rewriting>,
+    /// Send prepared statements as simple ones, with their values in the text.
+    #[arg(long, conflicts_with = "prepare")]
+    pub unprepare: bool,
+    /// Have sessions share so many connections, each for a transaction, one after the other; or, while it is
+    /// free, the one it had: 20,sticky.
+    #[arg(long, value_name = "CONNECTIONS", value_parser = |text: &str| given("pool", text))]
+    pub pool: Option<Rewriting>,
 }
 
 fn given(name: &str, value: &str) -> Result<Rewriting, String> {
-    format!("{name}={value}").parse()
+    match value {
+        "" => name.parse(),
+        value => format!("{name}={value}").parse(),
+    }
 }
 
 impl RewriteArgs {
-    /// In the order in which they are done: first what is not sent.
+    /// In the order in which they are done: first what is not sent, then what is sent in another form, and at last who
+    /// sends it.
     pub fn all(&self) -> Vec<Rewriting> {
-        let all = [&self.drop, &self.cache, &self.batch_inserts];
-        all.into_iter().flatten().cloned().collect()
+        let left_out = [&self.drop, &self.cache, &self.batch_inserts];
+        let mut all: Vec<Rewriting> = left_out.into_iter().flatten().cloned().collect();
+        all.extend(self.prepare.clone());
+        all.extend(self.unprepare.then_some(Rewriting::Unprepare));
+        all.extend(self.pool.clone());
+        all
     }
 }

@@ -1,8 +1,11 @@
 //! Proofs through the command line, in a sandbox: one that is killed and gone on with, a change that fails, and
 //! inserts in batches.
 
+mod rewriting;
+
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
@@ -26,7 +29,9 @@ impl Named {
             offline: false,
         };
         let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        let name = format!("proving-{}", std::process::id());
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("proving-{}-{made}", std::process::id());
         let mut made = Sandbox::create(&found, Options::default(), &places).unwrap();
         let url = made.start().unwrap().url("postgres");
         made.keep(&name, &places).unwrap();

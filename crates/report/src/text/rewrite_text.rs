@@ -22,7 +22,13 @@ pub fn render_text(view: &RewriteView, style: &TextStyle) -> String {
         for sentence in &rewriting.sentences {
             lines.extend(wrapped(sentence, "  ", "  ", style.columns()));
         }
-        let sum = rewriting.unchanged + rewriting.merged + rewriting.dropped + rewriting.cached;
+        let sum = rewriting.unchanged
+            + rewriting.reworded
+            + rewriting.moved
+            + rewriting.merged
+            + rewriting.dropped
+            + rewriting.cached
+            + rewriting.opened;
         if sum != rewriting.statements {
             let text = "  the statements do not add up: this is an error of ours, please report it";
             lines.push(style.paint(Tone::Bad, text));
@@ -62,6 +68,25 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
             counted(account.cached, "read")
         ));
     }
+    if account.reworded > 0 {
+        all.push(format!(
+            "{} sent in another form: the same statements by name, so that they can be compared one to one. Phases of the protocol that were not there before are part of their times.",
+            counted(account.reworded, "statement")
+        ));
+    }
+    if account.moved > 0 {
+        all.push(format!(
+            "{} sent by connections of a pool. A statement that has to wait for a connection behind others is late by that: session lag is the pool's queue.",
+            counted(account.moved, "statement")
+        ));
+    }
+    if account.opened + account.added > 0 {
+        all.push(format!(
+            "{} at the beginning of sessions not sent; connections send {} in their place, with a ROLLBACK for each transaction that was left open.",
+            counted(account.opened, "setting"),
+            count(account.added)
+        ));
+    }
     if !account.left_alone.is_empty() {
         let mut reasons: Vec<(&String, &u64)> = account.left_alone.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -69,10 +94,7 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
             .iter()
             .map(|(reason, number)| format!("{} ({reason})", count(**number)))
             .collect();
-        all.push(format!(
-            "Inserts that were left alone: {}.",
-            text.join(", ")
-        ));
+        all.push(format!("Left as they were: {}.", text.join(", ")));
     }
     all
 }

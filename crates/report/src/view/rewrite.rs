@@ -22,14 +22,14 @@ pub struct RewriteView {
     pub rewritings: Vec<RewritingView>,
 }
 
-/// One rewriting: `statements` = `unchanged` + `merged` + `dropped` + `cached`.
+/// One rewriting: `statements` = `unchanged` + `reworded` + `moved` + `merged` + `dropped` + `cached` + `opened`.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RewritingView {
     /// As it was given.
     pub rewriting: String,
     /// Statements met.
     pub statements: u64,
-    /// Statements that there are now: `unchanged` + `batches`.
+    /// Statements that there are now: `unchanged` + `reworded` + `moved` + `batches` + `added`.
     pub made: u64,
     /// Sent as they were.
     pub unchanged: u64,
@@ -41,7 +41,15 @@ pub struct RewritingView {
     pub dropped: u64,
     /// Left out because a cache would have had the answer.
     pub cached: u64,
-    /// Inserts that are unchanged, by the reason why.
+    /// Sent in another form: prepared, or no longer.
+    pub reworded: u64,
+    /// Sent as they were, by a connection of a pool.
+    pub moved: u64,
+    /// Left out because a pool's connections have these settings from their beginning.
+    pub opened: u64,
+    /// Sent by nobody before: settings of a pool's connections, and a ROLLBACK of what was left open.
+    pub added: u64,
+    /// What is unchanged and could be thought to be rewritten, by the reason why it was not.
     pub left_alone: BTreeMap<String, u64>,
     /// The same in sentences, with what it takes from comparing.
     pub sentences: Vec<String>,
@@ -68,6 +76,10 @@ fn rewriting(note: &RewriteNote) -> RewritingView {
         batches,
         dropped,
         cached,
+        reworded,
+        moved,
+        opened,
+        added,
         ref left_alone,
     } = note.account;
     RewritingView {
@@ -79,6 +91,10 @@ fn rewriting(note: &RewriteNote) -> RewritingView {
         batches,
         dropped,
         cached,
+        reworded,
+        moved,
+        opened,
+        added,
         left_alone: left_alone.clone(),
         sentences: crate::text::rewrite_text::sentences(note),
     }

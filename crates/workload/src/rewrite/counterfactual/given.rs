@@ -1,4 +1,5 @@
-//! How rewritings are written: `batch-inserts=50,window=1s`, `drop=PATTERN`, `cache=100ms`.
+//! How rewritings are written: `batch-inserts=50,window=1s`, `drop=PATTERN`, `cache=100ms`, `prepare=5`,
+//! `unprepare`, `pool=20,sticky`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +10,12 @@ use crate::rewrite::Pattern;
 
 /// The most rows of a batch.
 const ROWS_MAX: u32 = 10_000;
+/// The most connections of a pool.
+const POOL_MAX: u32 = 100_000;
 /// How long the first row of a batch waits where nothing else is said.
 const WINDOW: Duration = Duration::from_secs(1);
+/// A session prepares what it sends so often, where nothing else is said.
+const TIMES: u32 = 2;
 
 impl FromStr for Rewriting {
     type Err = String;
@@ -23,8 +28,18 @@ impl FromStr for Rewriting {
                 format!("'{text}' names no statement; give drop='update orders*where', a text that the normalised statement holds, with * for any text")
             }),
             "cache" => Ok(Rewriting::Cache(time(text, value)?)),
+            "prepare" if value.is_empty() => Ok(Rewriting::Prepare { times: TIMES }),
+            "prepare" => match value.trim().parse() {
+                Ok(times @ 1..) => Ok(Rewriting::Prepare { times }),
+                _ => Err(format!(
+                    "'{text}' says not what is prepared; give prepare, for what a session repeats, or prepare=5, for what it sends five times or more"
+                )),
+            },
+            "unprepare" if value.is_empty() => Ok(Rewriting::Unprepare),
+            "unprepare" => Err(format!("'{text}': unprepare takes no value")),
+            "pool" => pool(text, value),
             _ => Err(format!(
-                "'{text}' is no rewriting; give batch-inserts=ROWS, drop=PATTERN or cache=DURATION"
+                "'{text}' is no rewriting; give batch-inserts=ROWS, drop=PATTERN, cache=DURATION, prepare, unprepare or pool=CONNECTIONS"
             )),
         }
     }
@@ -49,6 +64,27 @@ fn batch(text: &str, value: &str) -> Result<Rewriting, String> {
     }
     let window = window.map_or(Ok(WINDOW), |window| time(text, window))?;
     Ok(Rewriting::BatchInserts { rows, window })
+}
+
+fn pool(text: &str, value: &str) -> Result<Rewriting, String> {
+    let wrong = || {
+        format!(
+            "'{text}' makes no pool; give pool=20, from 1 to {POOL_MAX} connections, or pool=20,sticky, with which a session keeps to its connection while that is free"
+        )
+    };
+    let (size, sticky) = match value.split_once(',') {
+        None => (value, false),
+        Some((size, how)) => match how.trim() {
+            "sticky" => (size, true),
+            "round-robin" => (size, false),
+            _ => return Err(wrong()),
+        },
+    };
+    let size = size.trim().parse().map_err(|_| wrong())?;
+    match (1..=POOL_MAX).contains(&size) {
+        true => Ok(Rewriting::Pool { size, sticky }),
+        false => Err(wrong()),
+    }
 }
 
 /// `200ms`, `1m30s`; a number alone is milliseconds.
@@ -86,6 +122,12 @@ impl fmt::Display for Rewriting {
             }
             Rewriting::Drop(pattern) => write!(f, "drop={}", pattern.given()),
             Rewriting::Cache(time) => write!(f, "cache={}", text_of(*time)),
+            Rewriting::Prepare { times } if *times == TIMES => f.write_str("prepare"),
+            Rewriting::Prepare { times } => write!(f, "prepare={times}"),
+            Rewriting::Unprepare => f.write_str("unprepare"),
+            Rewriting::Pool { size, sticky } => {
+                write!(f, "pool={size}{}", if *sticky { ",sticky" } else { "" })
+            }
         }
     }
 }

@@ -15,8 +15,12 @@ mod batch;
 mod cached;
 mod given;
 mod insert;
+mod literals;
 mod numbering;
+mod pooled;
+mod prepared;
 mod standing;
+mod unprepared;
 
 use std::time::Duration;
 
@@ -25,9 +29,12 @@ pub use account::{RewriteAccount, RewriteNote};
 use crate::event::Event;
 use crate::fingerprint::Fingerprinter;
 use crate::rewrite::Pattern;
+use crate::session::Session;
 use batch::Batches;
 use cached::Cache;
 use numbering::Numbering;
+use pooled::Pooling;
+use prepared::Preparing;
 
 /// How a workload is rewritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +50,29 @@ pub enum Rewriting {
     Drop(Pattern),
     /// A read that was sent so shortly before, with the same text and values, is not sent.
     Cache(Duration),
+    /// Simple statements that a session sends so often or more become prepared ones.
+    Prepare {
+        /// From so many on.
+        times: u32,
+    },
+    /// Prepared statements become simple ones, with their values in the text.
+    Unprepare,
+    /// Sessions share so many connections, each for a transaction.
+    Pool {
+        /// The most connections of sessions of one database, user and settings.
+        size: u32,
+        /// A session takes the connection that it had last, where that is free; otherwise they go round.
+        sticky: bool,
+    },
 }
 
 enum Way {
     Batch(Batches),
     Drop(Pattern, Fingerprinter),
     Cache(Cache),
+    Prepare(Preparing),
+    Unprepare,
+    Pool(Pooling),
 }
 
 /// Rewrites. See the module's text.
@@ -68,9 +92,27 @@ impl Rewriter {
                 }
                 Rewriting::Drop(pattern) => Way::Drop(pattern.clone(), Fingerprinter::new()),
                 Rewriting::Cache(time) => Way::Cache(Cache::new(*time)),
+                Rewriting::Prepare { times } => Way::Prepare(Preparing::new(*times)),
+                Rewriting::Unprepare => Way::Unprepare,
+                Rewriting::Pool { size, sticky } => Way::Pool(Pooling::new(*size, *sticky)),
             },
             numbering: Numbering::default(),
             account: RewriteAccount::default(),
+        }
+    }
+
+    /// Whether it has to see all events first: each is then given to [`Self::survey`] before any to
+    /// [`Self::event`].
+    pub fn surveys(&self) -> bool {
+        matches!(self.way, Way::Prepare(_) | Way::Pool(_))
+    }
+
+    /// Takes note of an event of the first pass.
+    pub fn survey(&mut self, event: &Event) {
+        match &mut self.way {
+            Way::Prepare(preparing) => preparing.survey(event),
+            Way::Pool(pooling) => pooling.survey(event),
+            Way::Batch(_) | Way::Drop(..) | Way::Cache(_) | Way::Unprepare => {}
         }
     }
 
@@ -115,6 +157,15 @@ impl Rewriter {
                     out(event)
                 }
             },
+            Way::Prepare(preparing) => {
+                let other = preparing.prepared(&event);
+                reworded(event, other, account, &mut out)
+            }
+            Way::Unprepare => {
+                let other = unprepared::unprepared(&event);
+                reworded(event, other, account, &mut out)
+            }
+            Way::Pool(pooling) => pooling.event(event, account, &mut out),
         }
     }
 
@@ -127,15 +178,48 @@ impl Rewriter {
         give: &mut dyn FnMut(Event) -> Result<(), E>,
     ) -> Result<RewriteAccount, E> {
         let (account, numbering) = (&mut self.account, &mut self.numbering);
-        if let Way::Batch(batches) = &mut self.way {
-            batches.finish(account, &mut |event| give(numbering.number(event)))?;
+        let mut out = |event: Event| give(numbering.number(event));
+        match &mut self.way {
+            Way::Batch(batches) => batches.finish(account, &mut out)?,
+            Way::Pool(pooling) => pooling.finish(account, &mut out)?,
+            Way::Drop(..) | Way::Cache(_) | Way::Prepare(_) | Way::Unprepare => {}
         }
         Ok(self.account.clone())
     }
 
-    /// Statements that a session has now.
-    pub fn statements_of(&self, session: u64) -> u64 {
-        self.numbering.statements_of(session)
+    /// The record of a session as it is now, when all events were given; `None` where there is no such session any
+    /// more. Its times are by the clock of the events.
+    pub fn session(&self, record: Session) -> Option<Session> {
+        let record = match &self.way {
+            Way::Pool(pooling) => pooling.session(record)?,
+            _ => record,
+        };
+        Some(Session {
+            statements: self.numbering.statements_of(record.id),
+            ..record
+        })
+    }
+}
+
+/// Gives the other form of a statement, if it has one.
+fn reworded<E>(
+    event: Event,
+    other: Option<Result<Event, insert::Why>>,
+    account: &mut RewriteAccount,
+    give: &mut dyn FnMut(Event) -> Result<(), E>,
+) -> Result<(), E> {
+    match other {
+        Some(Ok(other)) => {
+            account.reworded += 1;
+            give(other)
+        }
+        other => {
+            if let Some(Err(why)) = other {
+                *account.left_alone.entry(why.to_owned()).or_default() += 1;
+            }
+            account.unchanged += u64::from(event.kind.is_statement());
+            give(event)
+        }
     }
 }
 

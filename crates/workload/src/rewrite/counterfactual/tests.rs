@@ -59,8 +59,28 @@ fn execute(session: u64, due_us: i64, sql: &str, values: &[&str]) -> Event {
     )
 }
 
+fn record(id: u64) -> Session {
+    Session {
+        id,
+        database: "d".into(),
+        user: "u".into(),
+        application: "".into(),
+        client: "".into(),
+        start_us: 0,
+        end_us: 0,
+        start_seen: true,
+        end_seen: true,
+        statements: 0,
+    }
+}
+
 fn rewritten(rewriting: &str, events: &[Event]) -> (Vec<Event>, RewriteAccount) {
     let mut rewriter = Rewriter::new(&rewriting.parse().unwrap());
+    if rewriter.surveys() {
+        for one in events {
+            rewriter.survey(one);
+        }
+    }
     let mut out = Vec::new();
     let mut give = |event| {
         out.push(event);
@@ -73,7 +93,8 @@ fn rewritten(rewriting: &str, events: &[Event]) -> (Vec<Event>, RewriteAccount) 
     for session in 0..8 {
         let own = out.iter().filter(|one| one.session == session);
         let statements = own.filter(|one| one.kind.is_statement()).count();
-        assert_eq!(rewriter.statements_of(session), statements as u64);
+        let made = rewriter.session(record(session));
+        assert_eq!(made.map_or(0, |made| made.statements), statements as u64);
     }
     (out, account)
 }
@@ -238,6 +259,132 @@ fn what_matches_is_dropped_and_a_cache_answers_what_was_just_asked() {
 }
 
 #[test]
+fn what_a_session_repeats_is_prepared_with_what_differs_as_parameters() {
+    let events = [
+        connect(1, 0),
+        connect(2, 0),
+        simple(1, 10, "select * from q where state = 'due' and id = 7"),
+        simple(2, 20, "select * from q where state = 'due' and id = 8"),
+        simple(1, 30, "select * from q where state = 'due' and id = 9"),
+        // Another type is another statement; this session sends it once.
+        simple(
+            1,
+            40,
+            "select * from q where state = 'due' and id = 9999999999",
+        ),
+        simple(1, 50, "begin"),
+        simple(
+            1,
+            60,
+            "select date_trunc('day', at), count(*) from q where n = 1 group by date_trunc('day', at)",
+        ),
+        simple(
+            1,
+            70,
+            "select date_trunc('hour', at), count(*) from q where n = 1 group by date_trunc('hour', at)",
+        ),
+    ];
+    let (out, account) = rewritten("prepare", &events);
+    let prepared: Vec<&Event> = out
+        .iter()
+        .filter(|one| matches!(one.kind, EventKind::Execute { .. }))
+        .collect();
+    let [first, second] = prepared.as_slice() else {
+        panic!("{out:?}");
+    };
+    for (event, value) in [(first, "7"), (second, "9")] {
+        let EventKind::Execute {
+            statement,
+            sql,
+            parameters,
+            ..
+        } = &event.kind
+        else {
+            unreachable!();
+        };
+        assert_eq!(&**sql, "select * from q where state = 'due' and id = $1");
+        assert!(statement.starts_with("repeated_"));
+        assert_eq!(parameters, &[Some(Parameter::from(value))]);
+        assert_eq!(event.particulars.as_ref().unwrap().parameter_types, [23]);
+    }
+    assert_eq!((account.reworded, account.unchanged), (2, 5));
+    assert_eq!(account.left_alone["its session does not repeat it"], 2);
+    assert_eq!(
+        account.left_alone["a value that stands twice beside GROUP BY"],
+        2
+    );
+    assert!(account.adds_up());
+    // And back again: the same values in the text, of the same types.
+    let (back, account) = rewritten("unprepare", &out);
+    assert_eq!(account.reworded, 2);
+    assert!(
+        texts(&back)
+            .contains(&"1 30 select * from q where state = 'due' and id = '9'::int4".to_owned())
+    );
+    let (once, account) = rewritten("prepare=3", &events);
+    assert_eq!((once.len(), account.reworded), (events.len(), 0));
+}
+
+#[test]
+fn sessions_of_a_pool_take_a_connection_for_a_transaction_and_wait_where_none_is_free() {
+    let set = |session, due_us| simple(session, due_us, "set search_path = app");
+    let events = [
+        connect(1, 0),
+        set(1, 1),
+        connect(2, 2),
+        set(2, 3),
+        connect(3, 4),
+        set(3, 5),
+        // Another beginning, another pool; and one that keeps its own.
+        connect(4, 6),
+        connect(5, 7),
+        simple(4, 8, "select 4"),
+        simple(5, 9, "listen news"),
+        simple(1, 10, "begin"),
+        simple(2, 11, "begin"),
+        simple(3, 12, "select 3"),
+        simple(3, 13, "select 33"),
+        simple(1, 20, "select 1"),
+        simple(1, 30, "commit"),
+        simple(2, 40, "select 2"),
+        event(2, 50, EventKind::Disconnect),
+        simple(1, 60, "select 11"),
+        event(1, 70, EventKind::Disconnect),
+        event(3, 80, EventKind::Disconnect),
+    ];
+    let (out, account) = rewritten("pool=2", &events);
+    assert_eq!(
+        texts(&out),
+        [
+            "1 0 set search_path = app",
+            "2 0 set search_path = app",
+            "4 8 select 4",
+            "5 9 listen news",
+            "1 10 begin",
+            "2 11 begin",
+            "1 20 select 1",
+            "1 30 commit",
+            "1 30 select 3",
+            "1 30 select 33",
+            "2 40 select 2",
+            // What a client leaves open is rolled back, as a pooler does it.
+            "2 50 ROLLBACK",
+            "2 60 select 11",
+        ]
+    );
+    assert_eq!(account.left_alone["its session listens"], 1);
+    assert_eq!((account.moved, account.opened, account.added), (9, 3, 3));
+    assert_eq!(account.unchanged, 1);
+    assert!(account.adds_up());
+    let ends = out.iter().filter(|one| one.kind == EventKind::Disconnect);
+    let ends: Vec<u64> = ends.map(|one| one.session).collect();
+    assert_eq!(ends, [1, 2, 4]);
+    // Sticky: a session goes back to where it was.
+    let (out, _) = rewritten("pool=2,sticky", &events);
+    assert!(texts(&out).contains(&"1 60 select 11".to_owned()));
+}
+
+#[test]
 fn rewritings_are_read_as_they_are_written() {
     for text in [
         "batch-inserts=50",
@@ -245,6 +392,11 @@ fn rewritings_are_read_as_they_are_written() {
         "drop=update x*where",
         "cache=100ms",
         "cache=90s",
+        "prepare",
+        "prepare=5",
+        "unprepare",
+        "pool=20",
+        "pool=20,sticky",
     ] {
         assert_eq!(text.parse::<Rewriting>().unwrap().to_string(), text);
     }
@@ -258,6 +410,10 @@ fn rewritings_are_read_as_they_are_written() {
         ("cache=", "is no duration"),
         ("drop=*", "names no statement"),
         ("batch=5", "is no rewriting"),
+        ("prepare=0", "five times or more"),
+        ("unprepare=1", "takes no value"),
+        ("pool=0", "from 1 to"),
+        ("pool=3,often", "sticky"),
     ] {
         let error = text.parse::<Rewriting>().unwrap_err();
         assert!(error.contains(sentence), "{error}");
@@ -346,6 +502,29 @@ proptest! {
             let Some(sql) = event.kind.sql() else { continue };
             prop_assert_eq!(statements_of(sql).len(), 1);
             prop_assert!(sql.matches("), (").count() < rows as usize);
+        }
+    }
+
+    #[test]
+    fn a_pool_sends_each_transaction_whole_and_all_that_was_sent(events in events(), size in 1u32..5) {
+        let (out, account) = rewritten(&format!("pool={size}"), &events);
+        prop_assert!(account.adds_up());
+        let statements = out.iter().filter(|one| one.kind.is_statement()).count() as u64;
+        prop_assert_eq!(account.made(), statements);
+        let texts = |events: &[Event]| {
+            let mut all: Vec<String> = events.iter().filter_map(|one| one.kind.sql().map(|sql| sql.to_string())).collect();
+            all.retain(|sql| sql != "ROLLBACK");
+            all.sort_unstable();
+            all
+        };
+        prop_assert_eq!(texts(&out), texts(&events));
+        let sessions: std::collections::BTreeSet<u64> = out.iter().map(|one| one.session).collect();
+        prop_assert!(sessions.len() <= size as usize);
+        prop_assert!(out.windows(2).all(|two| two[0].due_us <= two[1].due_us));
+        // Each client's inserts of a block are together between its BEGIN and its end: on a connection blocks never overlap.
+        for session in sessions {
+            let own: Vec<&Event> = out.iter().filter(|one| one.session == session).collect();
+            prop_assert!((0..).zip(&own).all(|(place, one)| one.sequence == place));
         }
     }
 
