@@ -1,6 +1,8 @@
 //! Diagnoses of a real server: several problems in schemas of their own, what nearly is one beside each, and a load
 //! that is well.
 
+mod statistics;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
