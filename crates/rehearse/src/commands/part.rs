@@ -1,7 +1,7 @@
 //! A replay of a part: the part is written beside the run, replayed, and removed.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use workload::{Identity, Keyring, Recipient, WorkloadReader};
 
@@ -10,6 +10,9 @@ use crate::ending::Failure;
 use crate::interrupt::Interrupt;
 use crate::options;
 use crate::terminal;
+
+/// What the name of a part ends in, behind the number of its process.
+const ENDING: &str = ".part.workload";
 
 /// The workload that is replayed.
 pub struct Part {
@@ -46,13 +49,12 @@ pub fn part(
             written: None,
         });
     };
-    let written = match &options.output {
-        Some(output) => output.with_extension("part.workload"),
-        None => {
-            let name = format!("rehearse-{}.part.workload", std::process::id());
-            std::env::temp_dir().join(name)
-        }
+    let beside = match &options.output {
+        Some(output) => output.with_extension(""),
+        None => std::env::temp_dir().join("rehearse"),
     };
+    remove_forgotten(&beside);
+    let written = place(&beside, std::process::id());
     let given = wanted.given();
     // A part of what is encrypted lies on disk for a while: by a key that is nowhere else.
     let secret = (!whole.recipients().is_empty()).then(Identity::random);
@@ -79,10 +81,62 @@ pub fn part(
     Ok(part)
 }
 
+/// Where the part of a replay lies that this process makes.
+fn place(beside: &Path, process: u32) -> PathBuf {
+    let mut name = beside.as_os_str().to_owned();
+    name.push(format!(".{process}{ENDING}"));
+    name.into()
+}
+
+/// Removes the parts of replays that were killed.
+fn remove_forgotten(beside: &Path) {
+    let folder = match beside.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let stem = beside.file_name().unwrap_or_default().to_string_lossy();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| {
+            name.strip_prefix(&*stem)?
+                .strip_prefix('.')?
+                .strip_suffix(ENDING)?
+                .parse::<u32>()
+                .ok()
+        });
+        let is_gone = |process: u32| {
+            Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists()
+        };
+        if process.is_some_and(is_gone) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// At a replay, these two say who connects.
 fn renamed(name: String) -> String {
     match name.as_str() {
         "user" | "database" => format!("only_{name}"),
         _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_killed_replays_are_removed_and_those_of_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let beside = folder.path().join("monday");
+        // Processes have smaller numbers (proc(5), pid_max).
+        let killed = place(&beside, u32::MAX);
+        let running = place(&beside, std::process::id());
+        let foreign = folder.path().join("monday.part.workload");
+        for path in [&killed, &running, &foreign] {
+            std::fs::create_dir(path).unwrap();
+        }
+        remove_forgotten(&beside);
+        assert!(!killed.exists() && running.exists() && foreign.exists());
     }
 }

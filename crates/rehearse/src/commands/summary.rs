@@ -6,7 +6,7 @@ use analyse::observed::{Observed, ObservedSum};
 use analyse::time_model::Sums;
 use analyse::{DivergenceFinder, Summary};
 use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
-use run::RunReader;
+use run::{ProfileInfo, RunReader};
 
 use crate::commands::where_time_went;
 use crate::ending::{Ending, Failure};
@@ -27,6 +27,13 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
     let reader = RunReader::open(path)?;
     let name = path.display().to_string();
     if reader.info().is_observation() {
+        let profile = reader.profile()?;
+        if let Some(profile) = profile.as_ref().filter(|_| !json) {
+            terminal::say_line(&told(&name, profile.info()));
+            if !reader.is_observed() {
+                return Ok(());
+            }
+        }
         let view = watched(&reader, &name)?;
         match json {
             true => terminal::say_line(&to_json(&view)),
@@ -45,6 +52,18 @@ pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+/// What there is to be read in a profile.
+fn told(name: &str, profile: &ProfileInfo) -> String {
+    match &profile.off {
+        Some(why) => format!("{name}: a profile was asked for, and there is none: {why}"),
+        None => format!(
+            "{name}: a CPU profile of {} samples in {}. `rehearse phases {name}` says what the processor time was for, `rehearse flame {name} -o flame.html` draws it.",
+            profile.samples,
+            clock::duration_text(profile.ended_ns - profile.begun_ns),
+        ),
+    }
 }
 
 /// The summary of a run.
