@@ -479,9 +479,8 @@ fn leaves(sql: &str) -> Option<Why> {
         .filter_map(|part| {
             let is = |at: usize, word: &str| part.words.get(at).is_some_and(|one| one.is(word));
             let any = |word: &str| part.words.iter().any(|one| one.is(word));
-            if is(0, "set") && !is(1, "local") && !is(1, "transaction") || is(0, "reset") {
-                Some("its session changes settings")
-            } else if any("set_config") {
+            let sets = is(0, "set") && !is(1, "local") && !is(1, "transaction");
+            if sets || is(0, "reset") || any("set_config") {
                 Some("its session changes settings")
             } else if is(0, "listen") {
                 Some("its session listens")
