@@ -1,6 +1,7 @@
 //! `rehearse lab`: the published cases, each with a system, its trouble, a capture of it, and what is
 //! measured. Made of the same code as the commands.
 
+mod heap;
 mod stage;
 mod stall;
 
@@ -42,6 +43,7 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             }
             Ok(Ending::Done)
         }
+        LabCase::Heap(args) => show(args, &heap::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
     }
 }

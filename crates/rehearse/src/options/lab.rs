@@ -19,6 +19,8 @@ pub struct Lab {
 pub enum LabCase {
     /// List the cases, what each shows, and where it was published.
     List,
+    /// Many partial indexes, and one row at a time.
+    Heap(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
 }

@@ -1,0 +1,180 @@
+//! The ingester: consumers, each of a partition, and a pool of connections that take turns.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+
+use super::definition::table;
+use super::event::{Event, Events};
+use super::store::Store;
+use super::{Connect, by_customer};
+use crate::LabError;
+use crate::error::reason;
+
+/// The application's name.
+const APPLICATION: &str = "ingester";
+
+/// One statement for rows of one customer.
+pub fn insert(customer: u32, rows: &[Event]) -> String {
+    let rows: Vec<String> = rows.iter().map(Event::row).collect();
+    format!(
+        "INSERT INTO {} (event_id, user_id, visit_id, time, type, path, hierarchy, properties) VALUES {}",
+        table(customer),
+        rows.join(", ")
+    )
+}
+
+/// Connections that take turns, whoever asks: rows of a table come to all of them.
+pub struct Pool {
+    connections: Vec<Mutex<Client>>,
+    next: AtomicUsize,
+}
+
+impl Pool {
+    /// So many connections, all new.
+    ///
+    /// # Errors
+    /// Where one cannot be opened.
+    pub fn open(connect: &Connect<'_>, size: usize) -> Result<Self, LabError> {
+        let connections: Result<Vec<_>, _> = (0..size)
+            .map(|_| connect(APPLICATION).map(Mutex::new))
+            .collect();
+        Ok(Pool {
+            connections: connections.map_err(LabError::server("the pool cannot connect"))?,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Has the next connection carry out a statement.
+    fn execute(&self, sql: &str) -> Result<(), postgres::Error> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let connection = &self.connections[turn];
+        let mut client = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        client.batch_execute(sql)
+    }
+
+    /// Writes events, those of a customer in statements of up to `rows`. Returns how many statements that took.
+    ///
+    /// # Errors
+    /// Where the server refuses one.
+    pub fn write(&self, events: Vec<Event>, rows: usize) -> Result<u64, postgres::Error> {
+        let mut statements = 0;
+        for (customer, events) in by_customer(events) {
+            for batch in events.chunks(rows.max(1)) {
+                self.execute(&insert(customer, batch))?;
+                statements += 1;
+            }
+        }
+        Ok(statements)
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ingested {
+    /// Events.
+    pub events: u64,
+    /// Statements.
+    pub statements: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+impl Ingested {
+    /// Rows a statement.
+    pub fn rows(&self) -> f64 {
+        self.events as f64 / self.statements.max(1) as f64
+    }
+
+    /// Events a second.
+    pub fn per_s(&self) -> f64 {
+        self.events as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Has consumers write until `more` says that it is enough; asked before each round with the events so far. Each
+/// takes `at_once` events and writes those of a customer in statements of up to `rows`.
+fn consume(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    (consumers, at_once, rows): (usize, usize, usize),
+    more: &(dyn Fn(u64, Duration) -> bool + Sync),
+) -> Result<Ingested, LabError> {
+    let begun = Instant::now();
+    let results: Vec<Result<(u64, u64), LabError>> = thread::scope(|scope| {
+        let consumer = |number: usize| {
+            // Far apart, so that no two have the same numbers.
+            let mut events = Events::new(
+                store.size.customers,
+                first_event + ((number as u64 + 1) << 32),
+            );
+            let (mut written, mut statements) = (0, 0);
+            while more(written, begun.elapsed()) {
+                let taken: Vec<Event> = events.by_ref().take(at_once).collect();
+                written += taken.len() as u64;
+                let done = pool.write(taken, rows);
+                statements += done.map_err(|error| LabError::Client {
+                    number,
+                    reason: reason(&error),
+                })?;
+            }
+            Ok((written, statements))
+        };
+        let consumer = &consumer;
+        let all: Vec<_> = (0..consumers)
+            .map(|number| scope.spawn(move || consumer(number)))
+            .collect();
+        all.into_iter()
+            .map(|one| one.join().expect("a consumer does not panic"))
+            .collect()
+    });
+    let mut all = Ingested {
+        seconds: begun.elapsed().as_secs_f64(),
+        ..Ingested::default()
+    };
+    for result in results {
+        let (events, statements) = result?;
+        all.events += events;
+        all.statements += statements;
+    }
+    Ok(all)
+}
+
+/// Writes so many events (of each consumer), one a statement, as fast as the server takes them.
+///
+/// # Errors
+/// Where a consumer breaks off.
+pub fn ingest(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    consumers: usize,
+    each: u64,
+) -> Result<Ingested, LabError> {
+    let more = |written: u64, _: Duration| written < each;
+    consume(pool, store, first_event, (consumers, 1, 1), &more)
+}
+
+/// Writes for a while, as fast as the server takes them; with more than a row a statement each consumer takes as many
+/// events at once as fill a statement of each customer on average.
+///
+/// # Errors
+/// Where a consumer breaks off.
+pub fn for_a_while(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    (consumers, rows): (usize, usize),
+    time: Duration,
+) -> Result<Ingested, LabError> {
+    let at_once = match rows {
+        0 | 1 => 1,
+        rows => rows * store.size.customers as usize,
+    };
+    let more = |_, elapsed: Duration| elapsed < time;
+    consume(pool, store, first_event, (consumers, at_once, rows), &more)
+}
