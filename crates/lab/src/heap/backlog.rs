@@ -14,8 +14,8 @@ use crate::error::reason;
 
 /// From one look at the lag to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A consumer that writes batches waits so long for more to come.
-const LINGER: Duration = Duration::from_millis(150);
+/// A consumer that finds nothing looks again so soon.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a backlog is made, and cleared.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,19 +101,19 @@ pub fn backlog(
             let (over, failure, produced) = (&over, &failure, &produced);
             scope.spawn(move || {
                 let first = first_event + ((number as u64 + 1) << 32);
-                let mut events = Events::new(store.size.customers, first);
+                let events = Events::new(store.size.customers, first);
+                let mut events = events.of_partition(number as u32, plan.partitions as u32);
                 while !over.load(Ordering::Relaxed) {
                     let elapsed = begun.elapsed();
-                    let is_batched = elapsed >= plan.single;
                     let waiting = produced(elapsed) - committed.load(Ordering::Relaxed);
-                    let (most, rows) = match is_batched {
+                    if waiting == 0 {
+                        thread::sleep(PAUSE);
+                        continue;
+                    }
+                    let (most, rows) = match elapsed >= plan.single {
                         true => (plan.rows * store.size.customers as usize, plan.rows),
                         false => (1, 1),
                     };
-                    if waiting == 0 || is_batched && waiting < most as u64 / 4 {
-                        thread::sleep(if is_batched { LINGER } else { LOOK_EVERY / 20 });
-                    }
-                    let waiting = produced(begun.elapsed()) - committed.load(Ordering::Relaxed);
                     let count = waiting.min(most as u64);
                     let taken: Vec<Event> = events.by_ref().take(count as usize).collect();
                     if let Err(error) = pool.write(taken, rows) {

@@ -7,9 +7,8 @@ use postgres::Client;
 use super::event::Events;
 use super::ingest::insert;
 use super::store::Store;
-use super::{Connect, ProcessorTime};
-use crate::LabError;
 use crate::error::reason;
+use crate::{Connect, LabError, ProcessorTime};
 
 /// As many connections at once.
 const CONNECTIONS: u32 = 2;

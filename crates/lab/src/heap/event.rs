@@ -89,6 +89,9 @@ pub struct Events {
     state: u64,
     next_id: u64,
     customers: u32,
+    /// The first customer, and how far it is to the next: of a partition.
+    first: u32,
+    step: u32,
     users: u64,
 }
 
@@ -99,7 +102,19 @@ impl Events {
             state: first_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d,
             next_id: first_id,
             customers,
+            first: 0,
+            step: 1,
             users: 200,
+        }
+    }
+
+    /// Of one partition of so many: each customer belongs to one. There are at least as many customers.
+    pub fn of_partition(self, partition: u32, partitions: u32) -> Self {
+        Events {
+            customers: (self.customers - partition).div_ceil(partitions),
+            first: partition,
+            step: partitions,
+            ..self
         }
     }
 
@@ -135,8 +150,8 @@ impl Iterator for Events {
 
     /// Of any customer, by chance.
     fn next(&mut self) -> Option<Event> {
-        let customer = self.below(u64::from(self.customers)) as u32;
-        Some(self.of(customer))
+        let chosen = self.below(u64::from(self.customers)) as u32;
+        Some(self.of(self.first + chosen * self.step))
     }
 }
 
@@ -156,6 +171,17 @@ mod tests {
         assert_eq!((ids.len(), ids.first()), (2_000, Some(&5)));
         let of_types: BTreeSet<&str> = of(5).iter().map(|event| event.kind).collect();
         assert_eq!(of_types.len(), KINDS.len());
+    }
+
+    #[test]
+    fn partitions_have_all_customers_between_them_and_share_none() {
+        let of = |partition| -> BTreeSet<u32> {
+            let events = Events::new(10, 1).of_partition(partition, 4);
+            events.take(1_000).map(|event| event.customer).collect()
+        };
+        assert_eq!(of(1), BTreeSet::from([1, 5, 9]));
+        assert_eq!(of(3), BTreeSet::from([3, 7]));
+        assert_eq!((0..4).flat_map(of).count(), 10);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The ingester: consumers, each of a partition, and a pool of connections that take turns.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
+use super::by_customer;
 use super::definition::table;
 use super::event::{Event, Events};
 use super::store::Store;
-use super::{Connect, by_customer};
-use crate::LabError;
 use crate::error::reason;
+use crate::{Connect, LabError};
 
 /// The application's name.
 const APPLICATION: &str = "ingester";
@@ -46,6 +47,22 @@ impl Pool {
             connections: connections.map_err(LabError::server("the pool cannot connect"))?,
             next: AtomicUsize::new(0),
         })
+    }
+
+    /// Has every connection write a row into each table, so that all of them know all indexes.
+    ///
+    /// # Errors
+    /// Where the server refuses one.
+    pub fn visit(&self, store: &Store, first_event: u64) -> Result<(), LabError> {
+        let mut events = Events::new(store.size.customers, first_event);
+        for customer in 0..store.size.customers {
+            for _ in &self.connections {
+                let row = [events.of(customer)];
+                self.execute(&insert(customer, &row))
+                    .map_err(LabError::server("the pool cannot write"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Has the next connection carry out a statement.
@@ -95,37 +112,45 @@ impl Ingested {
     }
 }
 
-/// Has consumers write until `more` says that it is enough; asked before each round with the events so far. Each
-/// takes `at_once` events and writes those of a customer in statements of up to `rows`.
+/// Has a consumer of each partition write until `more` says that it is enough; asked before each event with those that
+/// it wrote so far. Rows of a customer wait until there are `rows` of them; what waits at the end is not written.
 fn consume(
     pool: &Pool,
     store: &Store,
     first_event: u64,
-    (consumers, at_once, rows): (usize, usize, usize),
+    (partitions, rows): (usize, usize),
     more: &(dyn Fn(u64, Duration) -> bool + Sync),
 ) -> Result<Ingested, LabError> {
     let begun = Instant::now();
-    let results: Vec<Result<(u64, u64), LabError>> = thread::scope(|scope| {
-        let consumer = |number: usize| {
-            // Far apart, so that no two have the same numbers.
-            let mut events = Events::new(
-                store.size.customers,
-                first_event + ((number as u64 + 1) << 32),
-            );
-            let (mut written, mut statements) = (0, 0);
-            while more(written, begun.elapsed()) {
-                let taken: Vec<Event> = events.by_ref().take(at_once).collect();
-                written += taken.len() as u64;
-                let done = pool.write(taken, rows);
-                statements += done.map_err(|error| LabError::Client {
-                    number,
-                    reason: reason(&error),
-                })?;
+    let consumer = |number: usize| -> Result<(u64, u64), LabError> {
+        // Far apart, so that no two have the same numbers.
+        let first = first_event + ((number as u64 + 1) << 32);
+        let events = Events::new(store.size.customers, first);
+        let mut events = events.of_partition(number as u32, partitions as u32);
+        let mut waiting: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
+        let (mut written, mut statements) = (0, 0);
+        while more(written, begun.elapsed()) {
+            let Some(event) = events.next() else { break };
+            let batch = waiting.entry(event.customer).or_default();
+            let customer = event.customer;
+            batch.push(event);
+            if batch.len() < rows {
+                continue;
             }
-            Ok((written, statements))
-        };
+            let batch = std::mem::take(batch);
+            let done = pool.execute(&insert(customer, &batch));
+            done.map_err(|error| LabError::Client {
+                number,
+                reason: reason(&error),
+            })?;
+            written += batch.len() as u64;
+            statements += 1;
+        }
+        Ok((written, statements))
+    };
+    let results: Vec<Result<(u64, u64), LabError>> = thread::scope(|scope| {
         let consumer = &consumer;
-        let all: Vec<_> = (0..consumers)
+        let all: Vec<_> = (0..partitions)
             .map(|number| scope.spawn(move || consumer(number)))
             .collect();
         all.into_iter()
@@ -144,7 +169,7 @@ fn consume(
     Ok(all)
 }
 
-/// Writes so many events (of each consumer), one a statement, as fast as the server takes them.
+/// Writes so many events of each partition, one a statement, as fast as the server takes them.
 ///
 /// # Errors
 /// Where a consumer breaks off.
@@ -152,15 +177,14 @@ pub fn ingest(
     pool: &Pool,
     store: &Store,
     first_event: u64,
-    consumers: usize,
+    partitions: usize,
     each: u64,
 ) -> Result<Ingested, LabError> {
     let more = |written: u64, _: Duration| written < each;
-    consume(pool, store, first_event, (consumers, 1, 1), &more)
+    consume(pool, store, first_event, (partitions, 1), &more)
 }
 
-/// Writes for a while, as fast as the server takes them; with more than a row a statement each consumer takes as many
-/// events at once as fill a statement of each customer on average.
+/// Writes for a while, so many rows a statement, as fast as the server takes them.
 ///
 /// # Errors
 /// Where a consumer breaks off.
@@ -168,13 +192,9 @@ pub fn for_a_while(
     pool: &Pool,
     store: &Store,
     first_event: u64,
-    (consumers, rows): (usize, usize),
+    (partitions, rows): (usize, usize),
     time: Duration,
 ) -> Result<Ingested, LabError> {
-    let at_once = match rows {
-        0 | 1 => 1,
-        rows => rows * store.size.customers as usize,
-    };
     let more = |_, elapsed: Duration| elapsed < time;
-    consume(pool, store, first_event, (consumers, at_once, rows), &more)
+    consume(pool, store, first_event, (partitions, rows), &more)
 }

@@ -21,8 +21,6 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use postgres::Client;
-
 pub use backlog::{Backlog, BacklogPlan, LagPoint, backlog, single_row_rate};
 pub use cost::{Caches, Cost, cost};
 pub use definition::Definition;
@@ -40,12 +38,6 @@ pub const CASE: Case = Case {
     title: "Many partial indexes, and one row at a time",
     source: "How Basic Performance Analysis Saved Us Millions (Heap)",
 };
-
-/// Opens a connection for an application of a name.
-pub type Connect<'c> = dyn Fn(&str) -> Result<Client, postgres::Error> + Sync + 'c;
-
-/// What the server's processes have used of the processors so far, in nanoseconds; `None` where that is not known.
-pub type ProcessorTime<'t> = dyn Fn() -> Option<u64> + Sync + 't;
 
 /// Events put together by their customer, in the order of customers.
 fn by_customer(events: Vec<Event>) -> BTreeMap<u32, Vec<Event>> {

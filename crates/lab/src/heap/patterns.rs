@@ -3,8 +3,7 @@
 
 use postgres::Client;
 
-use super::ProcessorTime;
-use crate::LabError;
+use crate::{LabError, ProcessorTime};
 
 /// Rows of a statement.
 const ROWS: u32 = 50;

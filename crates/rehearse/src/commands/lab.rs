@@ -2,8 +2,10 @@
 //! measured. Made of the same code as the commands.
 
 mod heap;
+mod planning;
 mod stage;
 mod stall;
+mod sweeping;
 
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,7 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             Ok(Ending::Done)
         }
         LabCase::Heap(args) => show(args, &heap::run(args)?),
+        LabCase::Planning(args) => show(args, &planning::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
     }
 }

@@ -21,6 +21,8 @@ pub enum LabCase {
     List,
     /// Many partial indexes, and one row at a time.
     Heap(CaseArgs),
+    /// The half that nobody measures: planning, and the cliff that speaks against counting it.
+    Planning(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
 }

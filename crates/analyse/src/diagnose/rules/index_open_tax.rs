@@ -1,6 +1,8 @@
 //! Inserts of one row into a table of many indexes: each statement opens every index, reads the predicates
 //! of partial ones, and closes them again, whatever it inserts.
 
+use std::collections::BTreeSet;
+
 use super::Rule;
 use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
 use crate::diagnose::finding::{Change, Fact, Finding, Subject, Unit};
@@ -161,9 +163,10 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> 
             "the statement's own times",
         ),
     ];
-    if all.len() > 1 {
-        let tables = all.len() as f64;
-        let fact = Fact::new("tables of this kind", tables, Unit::Count, "pg_index");
+    let tables: BTreeSet<&str> = all.iter().map(|single| &*single.table).collect();
+    if tables.len() > 1 {
+        let count = tables.len() as f64;
+        let fact = Fact::new("tables of this kind", count, Unit::Count, "pg_index");
         facts.insert(1, fact);
     }
     let stacks = match all.len() {
@@ -184,7 +187,7 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> 
         );
     }
     let share = evidence.share(all.iter().map(|single| single.won_ns).sum());
-    let title = match all.len() {
+    let title = match tables.len() {
         1 => format!(
             "inserts of single rows into {name} open {} indexes each time",
             first.indexes

@@ -5,7 +5,7 @@ use lab::heap::{self, Caches};
 use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};
 
 use super::checks::{checks, fall, fall_text, percent, phase_words, proof_words, thrashing, us};
-use super::{BATCH, PARTITIONS, PATTERNS, POOL, Phase, Profiled, REWRITE, Seen};
+use super::{BATCH, MORE, PARTITIONS, PATTERNS, POOL, Phase, Profiled, REWRITE, Seen};
 
 /// Puts it together.
 pub fn view(seen: Seen) -> CaseView {
@@ -68,8 +68,10 @@ fn measured(seen: &Seen) -> Vec<String> {
     ));
     let backlog = &seen.backlog;
     all.push(format!(
-        "{PARTITIONS} consumers wrote {:.0} single rows a second, and twice as many came as they had written when nothing held them up ({:.0} a second). In batches they wrote {:.0} a second, and the backlog went.",
-        backlog.single_per_s, seen.single_row_rate, backlog.batched_per_s
+        "{PARTITIONS} consumers wrote {:.0} single rows a second, while {:.0} came ({MORE} times as many as they had written when they were timed). In batches they wrote {:.0} a second until the backlog was gone.",
+        backlog.single_per_s,
+        seen.single_row_rate * MORE,
+        backlog.batched_per_s
     ));
     if let Some((fit, more)) = thrashing(seen) {
         let gain = |patterns: u32| {
@@ -158,7 +160,7 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
                 ),
                 None => "not cleared".to_owned(),
             },
-            "While it clears, twice as much goes on coming as single rows could take.",
+            "While it clears, more goes on coming than single rows could take.",
         ),
     ]
 }
