@@ -161,8 +161,8 @@ fn sum(point: &LagPoint) -> u64 {
 
 /// The lag when batches began.
 fn at_switch(points: &[LagPoint], switched_s: f64) -> u64 {
-    let before = points.iter().filter(|point| point.at_s <= switched_s);
-    before.last().map_or(0, sum)
+    let before = points.iter().rev().find(|point| point.at_s <= switched_s);
+    before.map_or(0, sum)
 }
 
 /// When no more than a tenth of that was left.

@@ -77,16 +77,23 @@ pub fn plans(
     })
 }
 
-/// Has sessions read single accounts at once, as texts with their values, for a while.
+/// Has sessions read single accounts at once, as texts with their values: so many in all, or for as long as it may take.
+/// Returns how many.
 ///
 /// # Errors
 /// Where one breaks off.
-pub fn busy(connect: &Connect<'_>, sessions: u32, time: Duration) -> Result<u64, LabError> {
+pub fn busy(
+    connect: &Connect<'_>,
+    sessions: u32,
+    reads: u64,
+    time: Duration,
+) -> Result<u64, LabError> {
+    let each = reads / u64::from(sessions.max(1));
     let begun = Instant::now();
     let session = |number: u32| -> Result<u64, postgres::Error> {
         let mut client = connect("busy")?;
         let mut calls = 0;
-        while begun.elapsed() < time {
+        while calls < each && begun.elapsed() < time {
             let account = (calls * 7_919 + u64::from(number)) % 100_000 + 1;
             client.batch_execute(&format!(
                 "SELECT abalance FROM pgbench_accounts WHERE aid = {account}"

@@ -69,7 +69,7 @@ pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
         sums.all += samples;
         let frames: Vec<&str> = stack.split(';').map(plain).collect();
         let own = |frame: &&str| *frame == LIBRARY || frame.starts_with("pgss_");
-        let Some(at) = frames.iter().rposition(|frame| own(&frame)) else {
+        let Some(at) = frames.iter().rposition(own) else {
             continue;
         };
         let (before, behind) = frames.split_at(at);
@@ -81,7 +81,7 @@ pub fn statistics<'l>(folded: impl Iterator<Item = &'l str>) -> Statistics {
             true => sums.planning += samples,
             false => sums.execution += samples,
         }
-        if behind.iter().any(|frame| *frame == "s_lock") {
+        if behind.contains(&"s_lock") {
             sums.spinning += samples;
         }
     }

@@ -37,8 +37,8 @@ struct Plan {
     repeat: u32,
     warm_up: Duration,
     time: Duration,
-    /// How long a flame graph's recording is.
-    profiled: Duration,
+    /// So many reads are recorded for a flame graph, or as many as can be done in this time.
+    profiled: (u64, Duration),
     /// Reads of each session whose plans are counted.
     calls: u32,
     /// How long the application is watched.
@@ -55,7 +55,7 @@ impl Plan {
                 repeat: 1,
                 warm_up: Duration::from_millis(200),
                 time: Duration::from_millis(800),
-                profiled: Duration::from_secs(2),
+                profiled: (30_000, Duration::from_secs(20)),
                 calls: 1_000,
                 watched: Duration::from_secs(3),
             },
@@ -66,7 +66,7 @@ impl Plan {
                 repeat: 3,
                 warm_up: Duration::from_secs(5),
                 time: Duration::from_secs(30),
-                profiled: Duration::from_secs(30),
+                profiled: (u64::MAX, Duration::from_secs(30)),
                 calls: 10_000,
                 watched: Duration::from_secs(60),
             },
@@ -220,16 +220,16 @@ fn stacks_of(
     counting: Counting,
 ) -> Result<Result<Stacks, String>, Failure> {
     stage.step(format!(
-        "What the processors do meanwhile, {}, for {} s.",
-        counting.name,
-        plan.profiled.as_secs()
+        "What the processors do while sessions read, {}.",
+        counting.name
     ))?;
     start(stage, settings(counting))?;
     let stem = format!("flame-{}", counting.name.replace(' ', "-"));
     let run = format!("{}.run", counting.name.replace(' ', "-"));
     let connect = stage.connecting();
     let sessions = plan.clients.last().copied().unwrap_or(1);
-    let calls = stage.profiled(&run, || planning::busy(&connect, sessions, plan.profiled))?;
+    let (reads, time) = plan.profiled;
+    let calls = stage.profiled(&run, || planning::busy(&connect, sessions, reads, time))?;
     stage.server.stop(sandbox::Stop::Fast)?;
     let calls = match calls {
         Ok(calls) => calls.map_err(Failure::could_not)?,

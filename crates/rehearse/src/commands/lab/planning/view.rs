@@ -15,7 +15,7 @@ const FEW: f64 = 0.05;
 /// So small a part of calls may have been under way at the beginning or the end.
 const UNDER_WAY: f64 = 0.02;
 /// With track_planning the area behind planning is so many times as large as what is met there without.
-const AREA: f64 = 3.0;
+const AREA: f64 = 2.0;
 /// On fewer processors nobody waits for the lock so much that it could be seen.
 const PROCESSORS_MANY: usize = 32;
 
@@ -65,11 +65,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Numbers of trials of a way of counting, in a mode.
-fn of<'r>(
-    records: &'r [Record],
-    variant: usize,
-    mode: Mode,
-) -> impl Iterator<Item = (u32, &'r Numbers)> {
+fn of(records: &[Record], variant: usize, mode: Mode) -> impl Iterator<Item = (u32, &Numbers)> {
     records.iter().filter_map(move |record| {
         let cell = &record.trial.cell;
         let numbers = record.numbers.as_ref()?;
