@@ -79,6 +79,11 @@ impl Sandboxed {
         })
     }
 
+    /// Gives the sandbox back, as [`Ground::leave`] left it.
+    pub fn into_sandbox(self) -> Sandbox {
+        self.sandbox
+    }
+
     /// The settings that every trial has, the variant's besides.
     pub fn settings(&self) -> &[(String, String)] {
         &self.settings

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod heap;
+pub mod planning;
 mod scale;
 pub mod stall;
 
@@ -25,4 +27,10 @@ pub struct Case {
 }
 
 /// Those that are alive here.
-pub const CASES: [Case; 1] = [stall::CASE];
+pub const CASES: [Case; 3] = [heap::CASE, planning::CASE, stall::CASE];
+
+/// Opens a connection for an application of a name.
+pub type Connect<'c> = dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Sync + 'c;
+
+/// What the server's processes have used of the processors so far, in nanoseconds; `None` where that is not known.
+pub type ProcessorTime<'t> = dyn Fn() -> Option<u64> + Sync + 't;

@@ -17,6 +17,9 @@ use inferno::flamegraph::{
 pub use crate::html::flame_page::flame_page;
 pub use waits::{WAIT_UNIT, folded_waits, wait_notes};
 
+/// How wide a picture within a page is, in units of the drawing.
+const PICTURE_WIDTH: usize = 1_200;
+
 /// What a flame graph says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlameTitles {
@@ -57,6 +60,21 @@ pub fn flame_svg(folded: &[String], titles: &FlameTitles) -> io::Result<String> 
         FlameOf::Processor => BasicPalette::Hot,
         FlameOf::Waiting => BasicPalette::Aqua,
     });
+    draw(&mut options, lines)
+}
+
+/// The same as a picture of a fixed width that stands within a page: it has no script, and its texts are as long
+/// as their boxes allow.
+///
+/// # Errors
+/// Where there are no stacks.
+pub fn flame_picture(folded: &[String], titles: &FlameTitles) -> io::Result<String> {
+    let mut lines: Vec<&str> = folded.iter().map(String::as_str).collect();
+    lines.sort_unstable();
+    let mut options = options(titles);
+    options.colors = Palette::Basic(BasicPalette::Hot);
+    options.image_width = Some(PICTURE_WIDTH);
+    options.no_javascript = true;
     draw(&mut options, lines)
 }
 

@@ -34,7 +34,8 @@ pub use text::{
 };
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::case::{
-    CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView,
+    CaseChartView, CaseCheckView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView,
+    CaseView,
 };
 pub use view::compare::{
     CautionView, CompareOverTimeView, CompareView, DetailsView, ErrorChangeView, NoiseView,

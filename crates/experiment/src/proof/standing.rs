@@ -75,6 +75,11 @@ impl ProofSandbox {
         })
     }
 
+    /// Gives the sandbox back, as [`ProofGround::leave`] left it.
+    pub fn into_sandbox(self) -> Sandbox {
+        self.sandbox
+    }
+
     /// Makes and fills the servers of other versions.
     fn make_others(&mut self) -> Result<(), ExperimentError> {
         for (major, of) in &self.wanted {

@@ -47,6 +47,12 @@ const EDGE: usize = 1 << 16;
 /// How far the server's and the machine's idea of when a process began may lie apart, in seconds.
 const SAME_TIME_S: f64 = 3.0;
 
+/// The time that a server's processes used since it was started, as the kernel counts it, in nanoseconds, ended ones
+/// included; `None` where its first process is not one of this machine's.
+pub fn server_cpu_ns(postmaster: u32) -> Option<u64> {
+    processes::cpu_ns(postmaster, true)
+}
+
 /// What shapes a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileOptions {

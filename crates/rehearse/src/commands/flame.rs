@@ -91,6 +91,28 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
+/// Leaves a run's flame graph and its stacks as `STEM.svg` and `STEM.folded`.
+///
+/// # Errors
+/// Where the run has no profile, or a file cannot be written.
+pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
+    let folded = folded(run, &ChoiceArgs::default())?;
+    let titles = FlameTitles {
+        title: title.to_owned(),
+        unit: "samples".to_owned(),
+        of: FlameOf::Processor,
+        ..FlameTitles::default()
+    };
+    let svg = flame_svg(&folded, &titles)
+        .map_err(|error| Failure::could_not(format!("there is nothing to draw: {error}")))?;
+    for (extension, text) in [("svg", svg), ("folded", folded.join("\n") + "\n")] {
+        let file = stem.with_extension(extension);
+        std::fs::write(&file, text)
+            .map_err(|error| Failure::could_not(format!("{}: {error}", file.display())))?;
+    }
+    Ok(folded)
+}
+
 /// What is to be drawn.
 struct Drawn {
     folded: Vec<String>,

@@ -1,11 +1,15 @@
 //! `rehearse lab`: the published cases, each with a system, its trouble, a capture of it, and what is
 //! measured. Made of the same code as the commands.
 
+mod heap;
+mod planning;
 mod stage;
 mod stall;
+mod sweeping;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use report::flame::{FlameTitles, flame_picture};
 use report::{CaseView, TextStyle, case_page, case_text, to_json};
 
 use crate::commands::outputs;
@@ -41,6 +45,8 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             }
             Ok(Ending::Done)
         }
+        LabCase::Heap(args) => show(args, &heap::run(args)?),
+        LabCase::Planning(args) => show(args, &planning::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
     }
 }
@@ -48,7 +54,8 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
 /// Leaves the page, and says what was seen. What had to be seen and was not is a finding.
 fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseView)) -> Result<Ending, Failure> {
     let page = directory.join(PAGE);
-    outputs::write(outputs::PAGE, &page, &case_page::render_html(view))?;
+    let drawn = |file: &str| picture(&directory.join(file));
+    outputs::write(outputs::PAGE, &page, &case_page::render_html(view, &drawn))?;
     let numbers = directory.join(NUMBERS);
     std::fs::write(&numbers, to_json(view))
         .map_err(|error| Failure::could_not(format!("{}: {error}", numbers.display())))?;
@@ -63,4 +70,15 @@ fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseView)) -> Result<Endi
         true => Ending::Done,
         false => Ending::Found,
     })
+}
+
+/// A flame graph as a picture, of the stacks that lie beside its file.
+fn picture(file: &Path) -> Option<String> {
+    let stacks = std::fs::read_to_string(file.with_extension("folded")).ok()?;
+    let lines: Vec<String> = stacks.lines().map(str::to_owned).collect();
+    let titles = FlameTitles {
+        unit: "samples".to_owned(),
+        ..FlameTitles::default()
+    };
+    flame_picture(&lines, &titles).ok()
 }

@@ -17,6 +17,32 @@ pub fn run(options: &Phases) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
+/// The phases of a run's profile, and how many samples stand for a second. The inner error says why there is no
+/// profile.
+///
+/// # Errors
+/// Where the run cannot be read.
+pub fn account(path: &Path) -> Result<Result<(PhaseAccount, u64), String>, Failure> {
+    let run = RunReader::open(path)?;
+    let Some(profile) = run.profile()? else {
+        return Ok(Err("no CPU profile was taken".to_owned()));
+    };
+    if let Some(off) = &profile.info().off {
+        return Ok(Err(off.clone()));
+    }
+    let hz = profile.info().frequency_hz;
+    let profiled = Profiled::open(run, &ChoiceArgs::default())?;
+    let (stacks, rules) = (profiled.stacks()?, Rules::new());
+    let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
+    let mut account = PhaseAccount::default();
+    profiled.each(|stack, statement| {
+        if let Some(placed) = placed.get(stack as usize) {
+            account.add(*placed, statement);
+        }
+    })?;
+    Ok(Ok((account, hz)))
+}
+
 /// Shows the phases of a run's profile.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! `rehearse profile`: what a server's processors do for a while.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,29 +29,54 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         target.take_passwords_from(file)?;
     }
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let login = LoginMap::default().login(&target, "", "", "rehearse profile");
-    let dialer = Dialer::new(&target)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let wait = || {
+        let begun_ns = clock.now_ns();
+        while !interrupt.is_asked()
+            && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.how_long.as_nanos()
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    match record(&target, options.frequency, &options.output, &clock, wait)? {
+        Ok(()) => {}
+        Err(why) => return Err(Failure::could_not(why)),
+    }
+    phases::show(&options.output, &ChoiceArgs::default(), TOP, options.json)?;
+    Ok(Ending::Done)
+}
+
+/// Records what a server's processors do while something else is done, into a run at `output`. Where nothing can be
+/// recorded, that is not done, nothing is left, and the inner error says why.
+///
+/// # Errors
+/// Where the target refuses, or the run cannot be written.
+pub fn record<T>(
+    target: &Target,
+    frequency_hz: u32,
+    output: &Path,
+    clock: &Arc<dyn Clock>,
+    meanwhile: impl FnOnce() -> T,
+) -> Result<Result<T, String>, Failure> {
+    let login = LoginMap::default().login(target, "", "", "rehearse profile");
+    let dialer = Dialer::new(target)?;
     let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
         Failure::could_not(format!("{} refused: {}", target.address(), error.message))
     })?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let watched = TargetInfo {
         address,
         server_version,
     };
-    let frequency = (
-        "profile_frequency".to_owned(),
-        options.frequency.to_string(),
-    );
+    let frequency = ("profile_frequency".to_owned(), frequency_hz.to_string());
     let described = BTreeMap::from([frequency]);
     let mut info = RunInfo::observation(watched, described, clock.wall_us());
-    let mut run = RunWriter::create(&options.output, &info, std::iter::empty())?;
+    let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let wanted = ProfileOptions {
-        frequency_hz: options.frequency,
+        frequency_hz,
         statements: true,
         ..ProfileOptions::default()
     };
-    let profiling = Profiling::start(&target, &login, &wanted, run.profile()?, clock.clone());
+    let profiling = Profiling::start(target, &login, &wanted, run.profile()?, clock.clone());
     if !profiling.is_on() {
         let told = profiling.told();
         drop(profiling);
@@ -58,19 +84,14 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         drop(run);
         // Nothing is in it.
         let _ = std::fs::remove_dir_all(left);
-        return Err(Failure::could_not(told.trim_end_matches('.')));
+        return Ok(Err(told.trim_end_matches('.').to_owned()));
     }
     terminal::note(&profiling.told());
     let begun_ns = clock.now_ns();
     profiling.run_is(0);
-    while !interrupt.is_asked()
-        && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.how_long.as_nanos()
-    {
-        std::thread::sleep(LOOK_EVERY);
-    }
+    let done = meanwhile();
     info.elapsed_ns = clock.now_ns() - begun_ns;
     run.take_profile(profiling.finish()?)?;
     run.finish(info, 0)?;
-    phases::show(&options.output, &ChoiceArgs::default(), TOP, options.json)?;
-    Ok(Ending::Done)
+    Ok(Ok(done))
 }

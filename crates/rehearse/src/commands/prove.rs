@@ -2,19 +2,23 @@
 
 mod narration;
 mod place;
-mod sides;
-mod view;
+pub mod sides;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
 use experiment::MANIFEST;
-use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, Proving, SideLoad, prove};
+use experiment::proof::{
+    PROOF_KIND, ProofGround, ProofJournal, ProofPlan, Proving, SideLoad, prove,
+};
 use replay::{LoginMap, Options};
 use report::{ProofView, proof_page, proof_text, to_json};
+use workload::WorkloadReader;
 
 use crate::commands::{outputs, rewrite};
 use crate::ending::{Ending, Failure};
@@ -86,6 +90,25 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         Some(_) => ProofJournal::resume(output, &plan)?,
         None => ProofJournal::create(output, plan)?,
     };
+    let base = place.options.clone();
+    let restores = place.restores;
+    let proving = (&whole, &base, options.goal.goal, restores);
+    let ended = go_on(&mut journal, proving, &mut *place.ground, &interrupt)?;
+    show(&journal, ended, options)
+}
+
+/// Does what the journal's proof still lacks, rewriting workloads where a side wants that. `proving` is the whole workload,
+/// how it is replayed, the goal, and whether data are restored before each run.
+///
+/// # Errors
+/// Where a replay cannot be done; what is refused before the first leaves nothing behind.
+pub fn go_on(
+    journal: &mut ProofJournal,
+    (whole, base, goal, restores): (&WorkloadReader, &Options, Goal, bool),
+    ground: &mut dyn ProofGround,
+    interrupt: &Interrupt,
+) -> Result<view::Ended, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let mut loads = Vec::new();
     for (number, side) in journal.plan().sides.iter().enumerate() {
         let rewrites = sides::rewritings(side)?;
@@ -95,53 +118,44 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
                 let path = journal.rewritten_path(number);
                 if !path.exists() {
                     let to = whole.recipients();
-                    rewrite::rewrite(&whole, &rewrites, (&path, &to), &interrupt)?;
+                    rewrite::rewrite(whole, &rewrites, (&path, &to), interrupt)?;
                 }
                 keys::open(&path)?
             }
         };
         loads.push(SideLoad {
             reader,
-            options: place.options.clone(),
+            options: base.clone(),
         });
     }
     let proving = Proving {
         loads,
-        goal: options.goal.goal,
+        goal,
         statements: whole.info().statements,
     };
-    narration::plan(&journal, &whole, place.restores);
+    narration::plan(journal, whole, restores);
     let names: Vec<String> = journal
         .plan()
         .sides
         .iter()
         .map(|side| side.name.clone())
         .collect();
-    let goal = options.goal.goal;
     let statements = proving.statements;
     let mut tell = |told: experiment::proof::ProofTold<'_>| {
         narration::tell(&told, &names, goal, statements);
     };
     let stop = || interrupt.is_asked();
-    let ended = prove(
-        &proving,
-        &mut *place.ground,
-        &mut journal,
-        &clock,
-        &mut tell,
-        &stop,
-    );
+    let ended = prove(&proving, ground, journal, &clock, &mut tell, &stop);
     if ended.is_err() && journal.records().next().is_none() {
         // What is refused leaves nothing behind.
         let _ = std::fs::remove_dir_all(journal.path());
     }
     let ended = ended?;
-    let ended = match (ended.stopped, ended.time_over) {
+    Ok(match (ended.stopped, ended.time_over) {
         (true, _) => view::Ended::Stopped,
         (_, true) => view::Ended::TimeOver,
         _ => view::Ended::Unknown,
-    };
-    show(&journal, ended, options)
+    })
 }
 
 fn is_proof(path: &Path) -> bool {
@@ -216,23 +230,35 @@ fn described(
 fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<Ending, Failure> {
     let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
     let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
-    let view = view::view(journal, ended, options.show_literals)?;
-    let html = proof_page::render_html(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let (view, html) = leave(journal, ended, options.show_literals)?;
     for page in pages {
         page.finish(&html)?;
     }
-    let json = to_json(&view);
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
     if options.json {
-        terminal::say_line(&json);
+        terminal::say_line(&to_json(&view));
     } else {
         terminal::say(&proof_text::render_text(&view, &terminal::style()));
     }
     ending(&view)
+}
+
+/// Writes the result, its page and the comparisons beside the journal. Returns it and the page.
+///
+/// # Errors
+/// Where a run cannot be read, or a file not be written.
+pub fn leave(
+    journal: &ProofJournal,
+    ended: view::Ended,
+    show_literals: bool,
+) -> Result<(ProofView, String), Failure> {
+    let view = view::view(journal, ended, show_literals)?;
+    let html = proof_page::render_html(&view);
+    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let result = journal.path().join(RESULT);
+    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    Ok((view, html))
 }
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.

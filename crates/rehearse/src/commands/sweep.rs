@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use clock::{Clock, Speed, SystemClock};
 use experiment::{
-    Budget, Design, Experiment, ExperimentError, Journal, Length, Load, MANIFEST, Manifest, Mode,
-    Pace, Told, Variant,
+    Budget, Design, Ended, Experiment, ExperimentError, Ground, Journal, Length, Load, MANIFEST,
+    Manifest, Mode, Pace, Told, Variant, Work,
 };
 use replay::{LoginMap, Options};
-use report::{SweepTrialNameView, sweep_page, sweep_text, to_json};
+use report::{SweepTrialNameView, SweepView, sweep_page, sweep_text, to_json};
 
 use crate::commands::outputs;
 use crate::ending::{Ending, Failure};
@@ -30,7 +30,7 @@ const TIME: Duration = Duration::from_secs(10);
 const PAGE: &str = "report.html";
 const RESULT: &str = "sweep.json";
 /// The statements of a script, as a workload, for its runs.
-const SCRIPT: &str = "script.workload";
+pub const SCRIPT: &str = "script.workload";
 
 /// Sweeps, or shows a sweep again.
 pub fn run(options: &Sweep) -> Result<Ending, Failure> {
@@ -76,7 +76,6 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         None => Journal::create(output, manifest)?,
     };
     let load = load(options, &journal, &place, base)?;
-    tell_plan(&journal, &load, restore);
     let experiment = Experiment {
         load,
         budget: Budget {
@@ -85,23 +84,32 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         restore,
         keep_runs: options.keep_runs,
     };
-    let unit = if options.script.is_some() {
-        "transactions"
-    } else {
-        "statements"
+    let ended = go_on(&experiment, &mut *place.ground, &mut journal, &interrupt)?;
+    show(&journal, ended.why, options, page)
+}
+
+/// Does the trials that the journal lacks, and tells of each.
+///
+/// # Errors
+/// Where the server cannot be brought to where trials begin, or the journal not be written.
+pub fn go_on(
+    experiment: &Experiment,
+    ground: &mut dyn Ground,
+    journal: &mut Journal,
+    interrupt: &Interrupt,
+) -> Result<Ended, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    tell_plan(journal, &experiment.load, experiment.restore);
+    let unit = match experiment.load.work() {
+        Work::Script(..) => "transactions",
+        Work::Workload => "statements",
     };
     let variants = journal.manifest().design.variants.clone();
     let mut tell = |told: Told<'_>| tell(&told, unit, &variants);
     let stop = || interrupt.is_asked();
-    let ended = experiment::run(
-        &experiment,
-        &mut *place.ground,
-        &mut journal,
-        &clock,
-        &mut tell,
-        &stop,
-    )?;
-    show(&journal, ended.why, options, page)
+    Ok(experiment::run(
+        experiment, ground, journal, &clock, &mut tell, &stop,
+    )?)
 }
 
 /// Whether the load changes what is on the server.
@@ -131,19 +139,12 @@ fn show(
     options: &Sweep,
     page: Vec<outputs::Output>,
 ) -> Result<Ending, Failure> {
-    let view = view::view(journal, why);
-    let html = sweep_page::render_html(&view);
-    let json = to_json(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
+    let (view, html) = leave(journal, why)?;
     for output in page {
         output.finish(&html)?;
     }
     if options.json {
-        terminal::say_line(&json);
+        terminal::say_line(&to_json(&view));
     } else {
         terminal::say(&sweep_text::render_text(&view, &terminal::style()));
     }
@@ -160,6 +161,21 @@ fn show(
         true => Ending::Found,
         false => Ending::Done,
     })
+}
+
+/// Writes the result and its page beside the journal. Returns both.
+///
+/// # Errors
+/// Where a file cannot be written.
+pub fn leave(journal: &Journal, why: Option<&str>) -> Result<(SweepView, String), Failure> {
+    let view = view::view(journal, why);
+    let html = sweep_page::render_html(&view);
+    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let result = journal.path().join(RESULT);
+    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    Ok((view, html))
 }
 
 fn design(options: &Sweep, output: &Path) -> Result<Design, Failure> {

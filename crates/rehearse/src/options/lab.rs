@@ -19,6 +19,10 @@ pub struct Lab {
 pub enum LabCase {
     /// List the cases, what each shows, and where it was published.
     List,
+    /// Many partial indexes, and one row at a time.
+    Heap(CaseArgs),
+    /// The half that nobody measures: planning, and the cliff that speaks against counting it.
+    Planning(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
 }

@@ -1,5 +1,8 @@
 //! The lab's cases at their small scale: the direction and the cause, not times.
 
+mod heap;
+mod planning;
+
 use std::process::Command;
 
 use serde_json::Value;
@@ -62,7 +65,7 @@ fn in_one_queue_a_slow_statement_holds_up_sessions_that_have_nothing_to_do_with_
 fn cases_are_listed() {
     let listed = String::from_utf8(rehearse(&["lab", "list"]).stdout).unwrap();
     assert!(
-        listed.contains("stall") && listed.contains("pgreplay-go"),
+        listed.contains("stall") && listed.contains("pgreplay-go") && listed.contains("heap"),
         "{listed}"
     );
 }

@@ -1,11 +1,13 @@
 //! A case of the lab as a page: what they had, what everyone believed, what was measured, the cure.
 
+use std::fmt::Write;
+
 use askama::Template;
 
 use super::chart::lines::{Line, Scale, lines};
 use super::frame::Frame;
 use crate::text::amount::count;
-use crate::view::case::{CaseChartView, CaseView};
+use crate::view::case::{CaseChartView, CaseFlameView, CaseView};
 
 /// Colours of lines begin behind this number of the style (`sweep.css`), and the class of each there.
 const FIRST_COLOUR: u8 = 0x20;
@@ -18,50 +20,100 @@ struct Chart<'v> {
     legend: Vec<(&'static str, &'v str)>,
 }
 
+struct Flame<'v> {
+    view: &'v CaseFlameView,
+    /// The picture as an address: what is in it can do nothing then.
+    address: String,
+}
+
 #[derive(Template)]
 #[template(path = "case.html")]
 struct Page<'v> {
     frame: Frame,
     view: &'v CaseView,
     charts: Vec<Chart<'v>>,
+    flames: Vec<Flame<'v>>,
 }
 
-/// The case as a page: a whole HTML file.
-pub fn render_html(view: &CaseView) -> String {
+/// The case as a page: a whole HTML file. `drawn` gives the SVG of a flame graph by its file's name; one that it
+/// does not have is named only.
+pub fn render_html(view: &CaseView, drawn: &dyn Fn(&str) -> Option<String>) -> String {
+    let flames = view.flames.iter().filter_map(|flame| {
+        let address = address(&drawn(&flame.file)?);
+        Some(Flame {
+            view: flame,
+            address,
+        })
+    });
     let page = Page {
         frame: Frame::new(Vec::new()),
         view,
         charts: view.charts.iter().map(chart).collect(),
+        flames: flames.collect(),
     };
     page.render().expect("rendering into a text does not fail")
 }
 
+/// An SVG as the address of a picture (RFC 2397).
+fn address(svg: &str) -> String {
+    let mut address = "data:image/svg+xml,".to_owned();
+    for byte in svg.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'=' | b'/' | b':' => {
+                address.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(address, "%{byte:02X}");
+            }
+        }
+    }
+    address
+}
+
 fn chart(view: &CaseChartView) -> Chart<'_> {
     let points = || view.lines.iter().flat_map(|line| &line.points);
-    let to_us = points().map(|(seconds, _)| *seconds).fold(1.0, f64::max) * 1e6;
+    let mut levels: Vec<f64> = points().map(|(at, _)| *at).collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    let across = match &view.across {
+        Some(_) => Scale::Levels {
+            labels: levels.iter().map(f64::to_string).collect(),
+        },
+        None => Scale::Time {
+            to_us: levels.last().copied().unwrap_or(0.0).max(1.0) * 1e6,
+        },
+    };
+    let place = |at: f64| match &view.across {
+        Some(_) => levels.partition_point(|level| *level < at) as f64,
+        None => at * 1e6,
+    };
     let most = points().map(|(_, value)| *value).fold(1.0, f64::max);
-    let up = Scale::Even {
-        to: round_above(most),
-        text: |value| count(value.round().max(0.0) as u64),
+    let durations = Scale::durations(points().map(|(_, value)| *value));
+    let up = match durations.filter(|_| view.durations) {
+        Some(durations) => durations,
+        None => Scale::Even {
+            to: round_above(most),
+            text: |value| count(value.round().max(0.0) as u64),
+        },
     };
     let drawn: Vec<Line> = view
         .lines
         .iter()
         .take(CLASSES.len())
         .zip(1..)
-        .map(|(line, place)| Line {
-            colour: FIRST_COLOUR + place,
+        .map(|(line, number)| Line {
+            colour: FIRST_COLOUR + number,
             points: line
                 .points
                 .iter()
-                .map(|(seconds, value)| (seconds * 1e6, Some(*value)))
+                .map(|(at, value)| (place(*at), Some(*value)))
                 .collect(),
         })
         .collect();
     let names = view.lines.iter().map(|line| line.name.as_str());
     Chart {
         view,
-        svg: lines(&Scale::Time { to_us }, &up, &drawn),
+        svg: lines(&across, &up, &drawn),
         legend: CLASSES.into_iter().zip(names).collect(),
     }
 }
@@ -75,6 +127,33 @@ fn round_above(most: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::case::CaseLineView;
+
+    #[test]
+    fn levels_are_drawn_side_by_side_and_pictures_can_do_nothing() {
+        let view = CaseChartView {
+            title: "CPU time of an event".to_owned(),
+            unit: "µs".to_owned(),
+            spoken: String::new(),
+            across: Some("rows a statement".to_owned()),
+            durations: true,
+            lines: vec![CaseLineView {
+                name: "cold".to_owned(),
+                points: vec![(1.0, 2_000.0), (50.0, 100.0), (500.0, 30.0)],
+            }],
+        };
+        let svg = chart(&view).svg;
+        for label in [">1<", ">50<", ">500<", "1 ms"] {
+            assert!(
+                svg.contains(label) || svg.replace('\n', "").contains(label),
+                "{label}: {svg}"
+            );
+        }
+        assert_eq!(
+            address("<svg a=\"b\">#%</svg>"),
+            "data:image/svg+xml,%3Csvg%20a=%22b%22%3E%23%25%3C/svg%3E"
+        );
+    }
 
     #[test]
     fn an_axis_ends_at_a_round_number() {

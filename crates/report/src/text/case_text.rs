@@ -34,6 +34,10 @@ pub fn render_text(view: &CaseView, style: &TextStyle) -> String {
         let _ = writeln!(out, "  {word}  {}", check.what);
         let _ = writeln!(out, "            {}", check.measured);
     }
+    for unseen in &view.unseen {
+        let _ = writeln!(out, "  {}", style.paint(Tone::Aside, "not looked at"));
+        paragraph(&mut out, "            ", unseen);
+    }
     if !view.numbers.is_empty() {
         out.push_str("\nPublished and here\n");
         for number in &view.numbers {

@@ -36,6 +36,10 @@ pub struct CaseView {
     pub numbers: Vec<CaseNumberView>,
     /// Pictures.
     pub charts: Vec<CaseChartView>,
+    /// Flame graphs.
+    pub flames: Vec<CaseFlameView>,
+    /// What could not be looked at here, and why.
+    pub unseen: Vec<String>,
     /// What was left, and what it is.
     pub files: Vec<CaseFileView>,
 }
@@ -64,7 +68,7 @@ pub struct CaseNumberView {
     pub why: String,
 }
 
-/// A picture: values over seconds.
+/// A picture: values over seconds, or over levels of something.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CaseChartView {
     /// What it shows.
@@ -73,6 +77,10 @@ pub struct CaseChartView {
     pub unit: String,
     /// What it says to those who do not see it.
     pub spoken: String,
+    /// What lies across, where that is not time: its levels, one as far from the next as any other.
+    pub across: Option<String>,
+    /// Values are microseconds, and equal heights equal ratios.
+    pub durations: bool,
     /// Lines, each with its name.
     pub lines: Vec<CaseLineView>,
 }
@@ -82,8 +90,19 @@ pub struct CaseChartView {
 pub struct CaseLineView {
     /// What it is.
     pub name: String,
-    /// Seconds from the start, and the value there.
+    /// Seconds from the start, or the level, and the value there.
     pub points: Vec<(f64, f64)>,
+}
+
+/// A flame graph that was left as a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CaseFlameView {
+    /// What it shows.
+    pub title: String,
+    /// The file's name in the folder.
+    pub file: String,
+    /// What is to be seen in it.
+    pub spoken: String,
 }
 
 /// A file that was left.

@@ -1,8 +1,10 @@
 //! Inserts of one row into a table of many indexes: each statement opens every index, reads the predicates
 //! of partial ones, and closes them again, whatever it inserts.
 
+use std::collections::BTreeSet;
+
 use super::Rule;
-use crate::diagnose::evidence::{Evidence, Missing};
+use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
 use crate::diagnose::finding::{Change, Fact, Finding, Subject, Unit};
 use crate::diagnose::threshold::{Threshold, Thresholds};
 use crate::phases::Phase;
@@ -50,9 +52,24 @@ pub(super) const RULE: Rule = Rule {
     look,
 };
 
+/// Fewer stacks of one statement say little; then those of all of its kind are taken together.
+const STACKS_MIN: u64 = 50;
+
+/// Inserts of single rows into one table of many indexes.
+struct Single<'e> {
+    one: &'e StatementEvidence,
+    table: String,
+    indexes: usize,
+    partial: usize,
+    rows: f64,
+    /// What of its processor time is opening, and of how many stacks; its own or those of all.
+    stacks: Option<(f64, u64)>,
+    won_ns: f64,
+}
+
 fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
     evidence.facts.as_ref().map_err(Clone::clone)?;
-    let mut findings = Vec::new();
+    let mut all = Vec::new();
     for one in &evidence.statements {
         if one.class != StatementClass::Insert || one.calls < 2 {
             continue;
@@ -67,89 +84,149 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         if rows >= thresholds.of(&ROWS) || (indexes.len() as f64) < thresholds.of(&INDEXES) {
             continue;
         }
-        let partial = indexes
-            .iter()
-            .filter(|index| index.definition.contains(" WHERE "))
-            .count();
-        let stacks = one.phase_share(&OPENING);
-        if stacks.is_some_and(|(share, _)| share < thresholds.of(&SHARE)) {
-            continue;
-        }
-        // What is done once a statement is done once for a batch.
-        let saved = 1.0 - rows / f64::from(BATCH);
-        let won_ns = one.ns * stacks.map_or(1.0, |(share, _)| share) * saved;
-        let name = format!("{}.{}", table.schema, table.name);
-        let mut facts = vec![
-            Fact::new(
-                "rows a statement",
-                rows,
-                Unit::Mean,
-                "the statement's own counts",
-            ),
-            Fact::new(
-                "indexes of the table",
-                indexes.len() as f64,
-                Unit::Count,
-                "pg_index",
-            )
-            .check(format!(
-                "SELECT count(*) FROM pg_index WHERE indrelid = '{name}'::regclass"
-            )),
-            Fact::new("of these partial", partial as f64, Unit::Count, "pg_index"),
-            Fact::new(
-                "time a call",
-                one.ns_per_call(),
-                Unit::Nanoseconds,
-                "the statement's own times",
-            ),
-        ];
-        if let Some((share, samples)) = stacks {
-            facts.push(
-                Fact::new(
-                    format!(
-                        "of {samples} stacks, opening indexes and what is done once a statement"
-                    ),
-                    share,
-                    Unit::Share,
-                    "stacks (perf)",
-                )
-                .check(format!(
-                    "rehearse phases RUN --statement {}",
-                    one.fingerprint
-                )),
-            );
-        }
-        let share = evidence.share(won_ns);
-        findings.push(Finding {
-            rule: "",
-            severity: thresholds.severity(share),
-            subject: Subject::Statement(one.fingerprint, one.sql.clone()),
-            title: format!(
-                "inserts of single rows into {name} open {} indexes each time",
-                indexes.len()
-            ),
-            evidence: facts,
-            cost: Some(evidence.cost(one, one.ns)),
-            most_to_win: Some(share),
-            changes: vec![
-                Change::rewrite(
-                    format!("insert about {BATCH} rows a statement"),
-                    format!("batch-inserts={BATCH}"),
-                ),
-                Change::by_hand(
-                    "send the rows of one table to one connection, whose caches then know its indexes",
-                ),
-            ],
-            risk: match stacks {
-                Some(_) => "a batch fails as a whole, and a row waits until its batch is full".to_owned(),
-                None => "a batch fails as a whole, and a row waits until its batch is full; without \
-                         stacks (--profile) the most to win is all of the statement's time, and how much \
-                         of that is opening indexes is not known"
-                    .to_owned(),
-            },
+        all.push(Single {
+            one,
+            table: format!("{}.{}", table.schema, table.name),
+            indexes: indexes.len(),
+            partial: indexes
+                .iter()
+                .filter(|index| index.definition.contains(" WHERE "))
+                .count(),
+            rows,
+            stacks: one.phase_share(&OPENING),
+            won_ns: 0.0,
         });
     }
-    Ok(findings)
+    let pooled = together(&all);
+    for single in &mut all {
+        let own = single.stacks.filter(|(_, samples)| *samples >= STACKS_MIN);
+        single.stacks = own.or(pooled);
+        // What is done once a statement is done once for a batch.
+        let saved = 1.0 - single.rows / f64::from(BATCH);
+        single.won_ns = single.one.ns * single.stacks.map_or(1.0, |(share, _)| share) * saved;
+    }
+    all.retain(|single| {
+        single
+            .stacks
+            .is_none_or(|(share, _)| share >= thresholds.of(&SHARE))
+    });
+    all.sort_by(|a, b| b.won_ns.total_cmp(&a.won_ns));
+    Ok(match all.is_empty() {
+        true => Vec::new(),
+        false => vec![finding(evidence, thresholds, &all)],
+    })
+}
+
+/// The share of opening in the stacks of all of them.
+fn together(all: &[Single<'_>]) -> Option<(f64, u64)> {
+    let stacks = || all.iter().filter_map(|single| single.stacks);
+    let samples: u64 = stacks().map(|(_, samples)| samples).sum();
+    let opening: f64 = stacks()
+        .map(|(share, samples)| share * samples as f64)
+        .sum();
+    (samples > 0).then(|| (opening / samples as f64, samples))
+}
+
+/// One for all tables: sharded ones are alike, and each by itself is a small part.
+fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> Finding {
+    let first = &all[0];
+    let ns: f64 = all.iter().map(|single| single.one.ns).sum();
+    let calls: u64 = all.iter().map(|single| single.one.calls).sum();
+    let rows: f64 = all.iter().map(|one| one.rows * one.one.calls as f64).sum();
+    let name = &first.table;
+    let mut facts = vec![
+        Fact::new(
+            "rows a statement",
+            rows / calls.max(1) as f64,
+            Unit::Mean,
+            "the statement's own counts",
+        ),
+        Fact::new(
+            "indexes of the table",
+            first.indexes as f64,
+            Unit::Count,
+            "pg_index",
+        )
+        .check(format!(
+            "SELECT count(*) FROM pg_index WHERE indrelid = '{name}'::regclass"
+        )),
+        Fact::new(
+            "of these partial",
+            first.partial as f64,
+            Unit::Count,
+            "pg_index",
+        ),
+        Fact::new(
+            "time a call",
+            ns / calls.max(1) as f64,
+            Unit::Nanoseconds,
+            "the statement's own times",
+        ),
+    ];
+    let tables: BTreeSet<&str> = all.iter().map(|single| &*single.table).collect();
+    if tables.len() > 1 {
+        let count = tables.len() as f64;
+        let fact = Fact::new("tables of this kind", count, Unit::Count, "pg_index");
+        facts.insert(1, fact);
+    }
+    let stacks = match all.len() {
+        1 => first.stacks,
+        _ => together(all),
+    };
+    if let Some((share, samples)) = stacks {
+        let what = match all.len() {
+            1 => format!("of {samples} stacks, opening indexes and what is done once a statement"),
+            _ => "of these statements' stacks, opening indexes and what is done once a statement"
+                .to_owned(),
+        };
+        facts.push(
+            Fact::new(what, share, Unit::Share, "stacks (perf)").check(format!(
+                "rehearse phases RUN --statement {}",
+                first.one.fingerprint
+            )),
+        );
+    }
+    let share = evidence.share(all.iter().map(|single| single.won_ns).sum());
+    let title = match tables.len() {
+        1 => format!(
+            "inserts of single rows into {name} open {} indexes each time",
+            first.indexes
+        ),
+        tables => format!(
+            "inserts of single rows into {tables} tables, such as {name}, open {} indexes each time",
+            first.indexes
+        ),
+    };
+    Finding {
+        rule: "",
+        severity: thresholds.severity(share),
+        subject: Subject::Statement(first.one.fingerprint, first.one.sql.clone()),
+        title,
+        evidence: facts,
+        cost: Some(match all.len() {
+            1 => evidence.cost(first.one, first.one.ns),
+            _ => evidence.cost_of(ns),
+        }),
+        most_to_win: Some(share),
+        changes: vec![
+            Change::rewrite(
+                format!("insert about {BATCH} rows a statement"),
+                format!("batch-inserts={BATCH}"),
+            ),
+            Change::by_hand(
+                "send the rows of one table to one connection, whose caches then know its indexes",
+            ),
+        ],
+        risk: match stacks {
+            Some(_) => {
+                "a batch fails as a whole, and a row waits until its batch is full".to_owned()
+            }
+            None => "a batch fails as a whole, and a row waits until its batch is full; without \
+                     stacks (--profile) the most to win is all of the statement's time, and how much \
+                     of that is opening indexes is not known"
+                .to_owned(),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +267,37 @@ mod tests {
             found[0].changes[0].form,
             Form::Rewrite("batch-inserts=50".to_owned())
         );
+    }
+
+    #[test]
+    fn tables_of_one_kind_are_one_finding() {
+        let mut made_up = MadeUp::new().statement(statement(9, "select $1").took(100, 10.0));
+        for number in 0..20 {
+            let name = format!("events_{number}");
+            made_up = made_up
+                .statement(
+                    statement(
+                        20 + number,
+                        &format!("insert into public.{name} (a, b) values ($1, ...)"),
+                    )
+                    .took(100, 1.0)
+                    .with_rows(100)
+                    // Too few to judge one table by them.
+                    .with_phases(&[(Phase::OpenIndexes, 3), (Phase::Expression, 1)]),
+                )
+                .table(table(&name, 1_000, &["a int", "b text"]));
+            for index in 0..16 {
+                made_up = made_up.index(&format!(
+                    "CREATE INDEX i{number}_{index} ON public.{name} USING btree (a) WHERE (b = '{index}'::text)"
+                ));
+            }
+        }
+        let found = made_up.find(&RULE);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].title.contains("20 tables"), "{}", found[0].title);
+        // 20 of 30 s, 75 % of it opening, 49 of 50 times.
+        let won = found[0].most_to_win.unwrap();
+        assert!((won - 20.0 / 30.0 * 0.75 * 0.98).abs() < 1e-9, "{won}");
     }
 
     #[test]

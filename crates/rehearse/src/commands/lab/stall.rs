@@ -12,7 +12,7 @@ use report::{CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumbe
 use run::RunReader;
 use workload::WorkloadReader;
 
-use super::stage::{DATABASE, Stage};
+use super::stage::Stage;
 use crate::commands::compare;
 use crate::ending::Failure;
 use crate::options::lab::CaseArgs;
@@ -48,16 +48,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         plan.read_every.as_millis(),
         plan.search_every.as_secs_f64() * 1e3,
     ))?;
-    let driven = {
-        let stage = &stage;
-        let endpoint = stage.endpoint.clone();
-        let connect = move |application: &str| {
-            let mut config: postgres::Config = endpoint.url(DATABASE).parse()?;
-            config.application_name(application);
-            config.connect(postgres::NoTls)
-        };
-        stall::drive(&connect, &shop, &plan).map_err(Failure::could_not)?
-    };
+    let driven = stall::drive(&stage.connecting(), &shop, &plan).map_err(Failure::could_not)?;
     stage.step(format!(
         "The log of {} reads and {} searches becomes a workload.",
         driven.reads, driven.searches
@@ -210,6 +201,8 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
             },
         ],
         charts: vec![chart(&session_rates, &global_rates)],
+        flames: Vec::new(),
+        unseen: Vec::new(),
         done,
         files: [
             ("postgresql.csv", "the server's log"),
@@ -277,6 +270,8 @@ fn chart(session: &Rates, global: &Rates) -> CaseChartView {
             session.kept() * 100.0,
             global.kept() * 100.0
         ),
+        across: None,
+        durations: false,
         lines: vec![
             line("sent with a session each", session, &|window| window.sent),
             line("sent in one order for all", global, &|window| window.sent),

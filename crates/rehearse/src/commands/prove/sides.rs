@@ -39,6 +39,14 @@ pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
             "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --server MAJOR",
         ));
     }
+    of_changes(changes)
+}
+
+/// The unchanged, each change by itself, and several together.
+///
+/// # Errors
+/// Where two are the same.
+pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     let mut sides = vec![ProofSide::default()];
     sides.extend(changes.iter().map(|change| ProofSide {
         name: change.name(),

@@ -29,6 +29,8 @@ pub(crate) enum Scale {
     Durations { from_us: f64, to_us: f64 },
     /// From 0, evenly; the last says how values are written.
     Even { to: f64, text: fn(f64) -> String },
+    /// Levels of something, from 0 on, one as far from the next as any other.
+    Levels { labels: Vec<String> },
 }
 
 impl Scale {
@@ -78,6 +80,13 @@ impl Scale {
                 let most = if *to > 0.0 { *to } else { 1.0 };
                 let at = vec![0.0, most / 2.0, most];
                 (Ticks::even(most * 1.06, at), Box::new(text))
+            }
+            Self::Levels { labels } => {
+                let at = (0..labels.len()).map(|place| place as f64).collect();
+                let last = labels.len().saturating_sub(1).max(1) as f64;
+                let labels = labels.clone();
+                let text = move |at: f64| labels.get(at as usize).cloned().unwrap_or_default();
+                (Ticks::even(last, at), Box::new(text))
             }
         };
         let labels = ticks.at.iter().map(|at| text(*at)).collect();
@@ -244,6 +253,16 @@ mod tests {
             of(0.012),
             ["0", "2 ms", "4 ms", "6 ms", "8 ms", "10 ms", "12 ms"]
         );
+    }
+
+    #[test]
+    fn levels_stand_as_far_from_each_other() {
+        let of = |names: &[&str]| Scale::Levels {
+            labels: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(labels(&of(&["1", "50", "500"])), ["1", "50", "500"]);
+        assert_eq!(of(&["1", "50", "500"]).ticks().0.at, [0.0, 1.0, 2.0]);
+        assert_eq!(of(&["1"]).ticks().0.to, 1.0);
     }
 
     #[test]

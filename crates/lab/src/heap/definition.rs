@@ -1,0 +1,109 @@
+//! What customers call an event: data, of which an index is made.
+
+use super::event::{KINDS, PATHS};
+
+/// A definition of an event over raw ones, as a customer makes it by pointing at his site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// Whose it is.
+    pub customer: u32,
+    /// Which of his, from 0.
+    pub number: u32,
+    /// What he calls it (`Submit on /login`).
+    pub name: String,
+    /// The raw event's type.
+    pub kind: String,
+    /// The page it happens on.
+    pub path: String,
+    /// The CSS selector of what was touched, as a regular expression over the hierarchy of elements.
+    pub selector: Option<String>,
+    /// A property, and the value that it has to have.
+    pub property: Option<(String, String)>,
+}
+
+impl Definition {
+    /// The first so many of a customer: no two have the same type and path.
+    pub fn of_customer(customer: u32, count: u32) -> Vec<Self> {
+        (0..count)
+            .map(|number| {
+                let kind = KINDS[number as usize % KINDS.len()];
+                let page = number as usize % PATHS.len();
+                let path = PATHS[page];
+                Definition {
+                    customer,
+                    number,
+                    name: format!("{kind} on {path}"),
+                    kind: kind.to_owned(),
+                    path: path.to_owned(),
+                    // A page view has no element.
+                    selector: (kind != "pageview").then(|| {
+                        format!(r"@div;#page-{page}-of-{customer};(.*;)?@button;(\.[a-z]+;)*\.{kind}-[0-4]")
+                    }),
+                    property: (number % 10 == 9).then(|| ("plan".to_owned(), "pro".to_owned())),
+                }
+            })
+            .collect()
+    }
+
+    /// The condition over a raw event, the cheap parts first.
+    pub fn predicate(&self) -> String {
+        let mut all = vec![
+            format!("type = {}", literal(&self.kind)),
+            format!("path = {}", literal(&self.path)),
+        ];
+        if let Some((name, value)) = &self.property {
+            all.push(format!(
+                "properties ->> {} = {}",
+                literal(name),
+                literal(value)
+            ));
+        }
+        if let Some(selector) = &self.selector {
+            all.push(format!("hierarchy ~ {}", literal(selector)));
+        }
+        all.join(" AND ")
+    }
+
+    /// Its index's name.
+    pub fn index(&self) -> String {
+        format!("events_{}_defined_{}", self.customer, self.number)
+    }
+
+    /// The index that brings its events back at once.
+    pub fn create_index(&self) -> String {
+        format!(
+            "CREATE INDEX {} ON {} (time) WHERE {}",
+            self.index(),
+            table(self.customer),
+            self.predicate()
+        )
+    }
+}
+
+/// A customer's table.
+pub fn table(customer: u32) -> String {
+    format!("events_{customer}")
+}
+
+/// As a constant in SQL.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn definitions_of_a_customer_are_all_different() {
+        let all = Definition::of_customer(7, 50);
+        let predicates: BTreeSet<String> = all.iter().map(Definition::predicate).collect();
+        assert_eq!(predicates.len(), 50);
+        assert!(all.iter().any(|one| one.property.is_some()));
+        assert_eq!(
+            all[0].create_index(),
+            r"CREATE INDEX events_7_defined_0 ON events_7 (time) WHERE type = 'click' AND path = '/login' AND hierarchy ~ '@div;#page-0-of-7;(.*;)?@button;(\.[a-z]+;)*\.click-[0-4]'"
+        );
+    }
+}

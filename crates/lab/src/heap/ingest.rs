@@ -1,0 +1,200 @@
+//! The ingester: consumers, each of a partition, and a pool of connections that take turns.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+
+use super::by_customer;
+use super::definition::table;
+use super::event::{Event, Events};
+use super::store::Store;
+use crate::error::reason;
+use crate::{Connect, LabError};
+
+/// The application's name.
+const APPLICATION: &str = "ingester";
+
+/// One statement for rows of one customer.
+pub fn insert(customer: u32, rows: &[Event]) -> String {
+    let rows: Vec<String> = rows.iter().map(Event::row).collect();
+    format!(
+        "INSERT INTO {} (event_id, user_id, visit_id, time, type, path, hierarchy, properties) VALUES {}",
+        table(customer),
+        rows.join(", ")
+    )
+}
+
+/// Connections that take turns, whoever asks: rows of a table come to all of them.
+pub struct Pool {
+    connections: Vec<Mutex<Client>>,
+    next: AtomicUsize,
+}
+
+impl Pool {
+    /// So many connections, all new.
+    ///
+    /// # Errors
+    /// Where one cannot be opened.
+    pub fn open(connect: &Connect<'_>, size: usize) -> Result<Self, LabError> {
+        let connections: Result<Vec<_>, _> = (0..size)
+            .map(|_| connect(APPLICATION).map(Mutex::new))
+            .collect();
+        Ok(Pool {
+            connections: connections.map_err(LabError::server("the pool cannot connect"))?,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Has every connection write a row into each table, so that all of them know all indexes.
+    ///
+    /// # Errors
+    /// Where the server refuses one.
+    pub fn visit(&self, store: &Store, first_event: u64) -> Result<(), LabError> {
+        let mut events = Events::new(store.size.customers, first_event);
+        for customer in 0..store.size.customers {
+            for _ in &self.connections {
+                let row = [events.of(customer)];
+                self.execute(&insert(customer, &row))
+                    .map_err(LabError::server("the pool cannot write"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the next connection carry out a statement.
+    fn execute(&self, sql: &str) -> Result<(), postgres::Error> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let connection = &self.connections[turn];
+        let mut client = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        client.batch_execute(sql)
+    }
+
+    /// Writes events, those of a customer in statements of up to `rows`. Returns how many statements that took.
+    ///
+    /// # Errors
+    /// Where the server refuses one.
+    pub fn write(&self, events: Vec<Event>, rows: usize) -> Result<u64, postgres::Error> {
+        let mut statements = 0;
+        for (customer, events) in by_customer(events) {
+            for batch in events.chunks(rows.max(1)) {
+                self.execute(&insert(customer, batch))?;
+                statements += 1;
+            }
+        }
+        Ok(statements)
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ingested {
+    /// Events.
+    pub events: u64,
+    /// Statements.
+    pub statements: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+impl Ingested {
+    /// Rows a statement.
+    pub fn rows(&self) -> f64 {
+        self.events as f64 / self.statements.max(1) as f64
+    }
+
+    /// Events a second.
+    pub fn per_s(&self) -> f64 {
+        self.events as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Has a consumer of each partition write until `more` says that it is enough; asked before each event with those that
+/// it wrote so far. Rows of a customer wait until there are `rows` of them; what waits at the end is not written.
+fn consume(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    (partitions, rows): (usize, usize),
+    more: &(dyn Fn(u64, Duration) -> bool + Sync),
+) -> Result<Ingested, LabError> {
+    let begun = Instant::now();
+    let consumer = |number: usize| -> Result<(u64, u64), LabError> {
+        // Far apart, so that no two have the same numbers.
+        let first = first_event + ((number as u64 + 1) << 32);
+        let events = Events::new(store.size.customers, first);
+        let mut events = events.of_partition(number as u32, partitions as u32);
+        let mut waiting: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
+        let (mut written, mut statements) = (0, 0);
+        while more(written, begun.elapsed()) {
+            let Some(event) = events.next() else { break };
+            let batch = waiting.entry(event.customer).or_default();
+            let customer = event.customer;
+            batch.push(event);
+            if batch.len() < rows {
+                continue;
+            }
+            let batch = std::mem::take(batch);
+            let done = pool.execute(&insert(customer, &batch));
+            done.map_err(|error| LabError::Client {
+                number,
+                reason: reason(&error),
+            })?;
+            written += batch.len() as u64;
+            statements += 1;
+        }
+        Ok((written, statements))
+    };
+    let results: Vec<Result<(u64, u64), LabError>> = thread::scope(|scope| {
+        let consumer = &consumer;
+        let all: Vec<_> = (0..partitions)
+            .map(|number| scope.spawn(move || consumer(number)))
+            .collect();
+        all.into_iter()
+            .map(|one| one.join().expect("a consumer does not panic"))
+            .collect()
+    });
+    let mut all = Ingested {
+        seconds: begun.elapsed().as_secs_f64(),
+        ..Ingested::default()
+    };
+    for result in results {
+        let (events, statements) = result?;
+        all.events += events;
+        all.statements += statements;
+    }
+    Ok(all)
+}
+
+/// Writes so many events of each partition, one a statement, as fast as the server takes them.
+///
+/// # Errors
+/// Where a consumer breaks off.
+pub fn ingest(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    partitions: usize,
+    each: u64,
+) -> Result<Ingested, LabError> {
+    let more = |written: u64, _: Duration| written < each;
+    consume(pool, store, first_event, (partitions, 1), &more)
+}
+
+/// Writes for a while, so many rows a statement, as fast as the server takes them.
+///
+/// # Errors
+/// Where a consumer breaks off.
+pub fn for_a_while(
+    pool: &Pool,
+    store: &Store,
+    first_event: u64,
+    (partitions, rows): (usize, usize),
+    time: Duration,
+) -> Result<Ingested, LabError> {
+    let more = |_, elapsed: Duration| elapsed < time;
+    consume(pool, store, first_event, (partitions, rows), &more)
+}

@@ -1,0 +1,49 @@
+//! *heap*: an event store whose customers define events over raw data; each definition is a partial index on
+//! the customer's table, and every insert opens all of them.
+//!
+//! Everybody believed that the regular expressions of the definitions cost the processor. A flame graph said
+//! that opening indexes did: a row that lands on a backend which has not seen its table pays for each index anew.
+//! Fifty rows of a table in one statement pay once.
+//!
+//! ```text
+//! definitions (data) ─► partial indexes on each customer's table ─► questions use them
+//! partitions ─► consumers ─► a pool of connections, round robin ─► inserts of 1 or of many rows
+//! ```
+
+mod backlog;
+mod cost;
+mod definition;
+mod event;
+mod ingest;
+mod patterns;
+mod questions;
+mod store;
+
+use std::collections::BTreeMap;
+
+pub use backlog::{Backlog, BacklogPlan, LagPoint, backlog, single_row_rate};
+pub use cost::{Caches, Cost, cost};
+pub use definition::Definition;
+pub use event::{Event, Events};
+pub use ingest::{Ingested, Pool, for_a_while, ingest, insert};
+pub use patterns::{PatternCost, patterns};
+pub use questions::{Asked, ask};
+pub use store::{Size, Store, create};
+
+use crate::Case;
+
+/// The case.
+pub const CASE: Case = Case {
+    name: "heap",
+    title: "Many partial indexes, and one row at a time",
+    source: "How Basic Performance Analysis Saved Us Millions (Heap)",
+};
+
+/// Events put together by their customer, in the order of customers.
+fn by_customer(events: Vec<Event>) -> BTreeMap<u32, Vec<Event>> {
+    let mut all: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        all.entry(event.customer).or_default().push(event);
+    }
+    all
+}

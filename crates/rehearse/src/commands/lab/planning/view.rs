@@ -1,0 +1,448 @@
+//! What is told of the case *planning*.
+
+use experiment::{Mode, Numbers, Record};
+use lab::Scale;
+use lab::planning::{self, COUNTINGS};
+use report::{
+    CaseChartView, CaseCheckView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView,
+    CaseView,
+};
+
+use super::{Seen, Stacks};
+
+/// Prepared, a statement is planned at most at so small a part of its calls.
+const FEW: f64 = 0.05;
+/// So small a part of calls may have been under way at the beginning or the end.
+const UNDER_WAY: f64 = 0.02;
+/// With track_planning the area behind planning is so many times as large as what is met there without.
+const AREA: f64 = 2.0;
+/// On fewer processors nobody waits for the lock so much that it could be seen.
+const PROCESSORS_MANY: usize = 32;
+
+/// Puts it together.
+pub fn view(seen: &Seen) -> CaseView {
+    let mut unseen = Vec::new();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let checks = checks(seen, &mut unseen);
+    if processors < PROCESSORS_MANY {
+        unseen.push(format!(
+            "the cliff: on {processors} processors no more than {processors} sessions run at once, and hardly one waits for another's spin lock. Throughput of the three configurations differs here by what counting itself costs, and by chance; no loss by waiting can be resolved, and none is claimed"
+        ));
+    }
+    CaseView {
+        schema: "rehearse/lab/1",
+        name: planning::CASE.name.to_owned(),
+        title: planning::CASE.title.to_owned(),
+        source: planning::CASE.source.to_owned(),
+        scale: match seen.scale {
+            Scale::Small => "small",
+            Scale::Full => "full",
+        },
+        server_version: seen.version.clone(),
+        processors,
+        had: "A server's statistics say where the time of statements goes, and they say execution only: planning is not counted by default (pg_stat_statements.track_planning is off). Planning locks every table and index of a query, those too that it will not use, and can take seconds.".to_owned(),
+        believed: "That counting it is too dear: a benchmark had lost much of its throughput by it.".to_owned(),
+        measured: measured(seen),
+        cure: format!(
+            "Look how far the cliff is. The most frequent statement of the application here comes {:.0} times a second; this machine does {:.0} a second of one statement with planning counted: {:.0} times as many. So: {}. And prepare what comes often: then there is hardly anything left to count.",
+            seen.headroom.calls_per_s,
+            seen.headroom.ceiling_per_s,
+            seen.headroom.distance(),
+            seen.headroom.advice().words()
+        ),
+        checks,
+        numbers: numbers(seen, processors),
+        charts: charts(seen),
+        flames: flames(seen),
+        unseen,
+        done: seen.steps.clone(),
+        files: files(seen),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// Numbers of trials of a way of counting, in a mode.
+fn of(records: &[Record], variant: usize, mode: Mode) -> impl Iterator<Item = (u32, &Numbers)> {
+    records.iter().filter_map(move |record| {
+        let cell = &record.trial.cell;
+        let numbers = record.numbers.as_ref()?;
+        (cell.variant == variant && cell.mode == mode)
+            .then_some((cell.clients.unwrap_or(1), numbers))
+    })
+}
+
+/// Plans and calls that were counted.
+fn counts(records: &[Record], variant: usize, mode: Mode) -> (Option<u64>, Option<u64>) {
+    let (mut plans, mut calls) = (None, None);
+    for (_, numbers) in of(records, variant, mode) {
+        if let Some(counted) = numbers.counted {
+            *calls.get_or_insert(0) += counted.calls;
+            if let Some(of_trial) = counted.plans {
+                *plans.get_or_insert(0) += of_trial;
+            }
+        }
+    }
+    (plans, calls)
+}
+
+/// CPU time of the server for each statement, over all trials of a way and a mode.
+fn cpu_us(records: &[Record], variant: usize, mode: Mode) -> Option<f64> {
+    let (mut us, mut statements) = (0.0, 0);
+    for (_, numbers) in of(records, variant, mode) {
+        us += numbers.server_cpu_us? * numbers.statements as f64;
+        statements += numbers.statements;
+    }
+    (statements > 0).then(|| us / statements as f64)
+}
+
+fn cpu_text(records: &[Record], variant: usize, mode: Mode) -> String {
+    cpu_us(records, variant, mode)
+        .map_or_else(|| "not known".to_owned(), |us| format!("{us:.0} µs"))
+}
+
+/// A plan for each call, but for those that were under way when it was looked.
+fn each(plans: u64, calls: u64) -> bool {
+    calls > 0 && plans.abs_diff(calls) as f64 <= UNDER_WAY * calls as f64
+}
+
+fn counted_text((plans, calls): (Option<u64>, Option<u64>)) -> String {
+    match (plans, calls) {
+        (_, None) => "nothing is counted".to_owned(),
+        (None, Some(calls)) => format!("{calls} calls, plans unknown"),
+        (Some(plans), Some(calls)) => format!("{plans} plans of {calls} calls"),
+    }
+}
+
+fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
+    let mut checks = Vec::new();
+    let mut check = |what: &str, holds: bool, measured: String| {
+        checks.push(CaseCheckView {
+            what: what.to_owned(),
+            holds,
+            measured,
+        });
+    };
+    let all = seen.reads.iter().chain(&seen.writes);
+    let failed = all.filter(|record| record.numbers.is_none()).count();
+    check(
+        "every trial was done",
+        failed == 0,
+        format!(
+            "{} trials, {failed} failed",
+            seen.reads.len() + seen.writes.len()
+        ),
+    );
+    let ways = [0, 1, 2].map(|way| counts(&seen.reads, way, Mode::Simple));
+    let told = matches!(
+        ways,
+        [(None, None), (None, Some(1..)), (Some(plans), Some(calls))] if each(plans, calls)
+    );
+    check(
+        "the three configurations are told apart by plans: nothing, calls without plans, a plan for each call",
+        told,
+        COUNTINGS
+            .iter()
+            .zip(ways)
+            .map(|(counting, counts)| format!("{}: {}", counting.name, counted_text(counts)))
+            .collect::<Vec<_>>()
+            .join("; "),
+    );
+    let stacks: Vec<&Stacks> = seen.stacks.iter().flatten().collect();
+    match (
+        stacks.as_slice(),
+        seen.stacks.iter().find_map(|one| one.as_ref().err()),
+    ) {
+        ([without, with, planning], _) => {
+            let area = |one: &Stacks| one.statistics.planning_share();
+            check(
+                "and by their stacks: none within pg_stat_statements, one area, and a second behind planning",
+                without.statistics.execution + without.statistics.planning == 0
+                    && with.statistics.execution > 0
+                    && planning.statistics.execution > 0
+                    && planning.statistics.planning > 0
+                    && area(planning) > AREA * area(with),
+                COUNTINGS
+                    .iter()
+                    .zip(&stacks)
+                    .map(|(counting, one)| {
+                        format!(
+                            "{}: {} behind execution, {} behind planning",
+                            counting.name,
+                            percent(one.statistics.execution_share()),
+                            percent(one.statistics.planning_share())
+                        )
+                    })
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            );
+        }
+        (_, why) => unseen.push(format!(
+            "the stacks of the three configurations ({})",
+            why.map_or("no profile", String::as_str)
+        )),
+    }
+    let [simple, prepared] = seen.counted;
+    check(
+        "prepared, a statement is planned a few times a session, and not at each call",
+        simple.plans == simple.calls
+            && prepared.calls == simple.calls
+            && prepared.plans > 0
+            && (prepared.plans as f64) < FEW * prepared.calls as f64,
+        format!(
+            "{} sessions: as texts {} plans of {} calls, prepared {} of {}",
+            prepared.sessions, simple.plans, simple.calls, prepared.plans, prepared.calls
+        ),
+    );
+    let extended = counts(&seen.reads, 2, Mode::Extended);
+    check(
+        "the extended protocol alone does not spare planning: parsed each time, it is planned each time",
+        matches!(extended, (Some(plans), Some(calls)) if each(plans, calls)),
+        counted_text(extended),
+    );
+    let found = seen
+        .diagnosis
+        .findings
+        .iter()
+        .find(|one| one.rule == "planning-blind-spot");
+    check(
+        "the diagnosis of an application, given this machine's ceiling, says what the meter says",
+        found.is_some() == (seen.headroom.advice() == planning::Advice::Count),
+        match found {
+            Some(found) => format!("{}: {}", found.rule, found.title),
+            None => "it does not advise to count planning".to_owned(),
+        },
+    );
+    checks
+}
+
+fn measured(seen: &Seen) -> Vec<String> {
+    let [simple, prepared] = seen.counted;
+    let modes = [Mode::Simple, Mode::Extended, Mode::Prepared];
+    let costs = |way: usize| {
+        let all: Vec<String> = modes
+            .iter()
+            .map(|mode| format!("{} {}", mode.name(), cpu_text(&seen.reads, way, *mode)))
+            .collect();
+        format!("{}: {}", COUNTINGS[way].name, all.join(", "))
+    };
+    let mut all = vec![
+        format!(
+            "The open question, does preparing take planning's half away: yes. {} sessions that prepare plan {} times for {} calls ({} a session: five with values, and one plan for all values); as texts it is a plan for each call.",
+            prepared.sessions,
+            prepared.plans,
+            prepared.calls,
+            prepared.plans / u64::from(prepared.sessions.max(1))
+        ),
+        format!(
+            "CPU time of the server for a read of one account: {}; {}; {}.",
+            costs(0),
+            costs(1),
+            costs(2)
+        ),
+    ];
+    let writes = |way: usize| {
+        let found = of(&seen.writes, way, Mode::Prepared).map(|(_, numbers)| numbers.per_s);
+        found.fold(0.0, f64::max)
+    };
+    all.push(format!(
+        "With writes: {:.0} transactions a second without, {:.0} with it, {:.0} with planning. What a commit waits for is much more than what counting costs; single short trials differ by chance.",
+        writes(0),
+        writes(1),
+        writes(2)
+    ));
+    let stacks: Vec<&Stacks> = seen.stacks.iter().flatten().collect();
+    if let [_, with, planning] = stacks.as_slice() {
+        all.push(format!(
+            "In the stacks of reads the extension itself is {} with it, and {} with planning, of which {} lie behind planning: the entry of the statement is locked and counted a second time. Waiting for that lock was met in {} and {}.",
+            percent(with.statistics.execution_share() + with.statistics.planning_share()),
+            percent(planning.statistics.execution_share() + planning.statistics.planning_share()),
+            percent(planning.statistics.planning_share()),
+            percent(with.statistics.spinning_share()),
+            percent(planning.statistics.spinning_share())
+        ));
+    }
+    all.push(format!(
+        "The meter: calls a second of the most frequent statement {:.0}; this machine's ceiling {:.0} (the most reads a second with planning counted, in any protocol and with any number of clients tried); the distance {:.0} times; the advice: {}. The ceiling is what the processors can do here, and the cliff cannot lie below it. On a server of yours: `rehearse sweep` measures the ceiling, and `rehearse diagnose --target URL --threshold cliff-calls-per-second=CEILING` is the meter.",
+        seen.headroom.calls_per_s,
+        seen.headroom.ceiling_per_s,
+        seen.headroom.distance(),
+        seen.headroom.advice().words()
+    ));
+    debug_assert_eq!(simple.sessions, prepared.sessions);
+    all
+}
+
+/// The clients with the most throughput, in the simple protocol.
+fn peak(seen: &Seen, way: usize) -> Option<(u32, f64)> {
+    let all = of(&seen.reads, way, Mode::Simple).map(|(clients, numbers)| (clients, numbers.per_s));
+    all.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumberView> {
+    let number = |what: &str, published: Option<&str>, here: String, why: &str| CaseNumberView {
+        what: what.to_owned(),
+        published: published.map(str::to_owned),
+        here,
+        why: why.to_owned(),
+    };
+    let at_peak = |way: usize| {
+        peak(seen, way).map_or_else(
+            || "not measured".to_owned(),
+            |(clients, per_s)| format!("{clients} clients, {per_s:.0} a second"),
+        )
+    };
+    let few = format!(
+        "{processors} processors are busy with as many clients, whatever is counted: what limits here is not the lock."
+    );
+    let [_, prepared] = seen.counted;
+    vec![
+        number(
+            "reads: the most throughput with track_planning",
+            Some("at 30 to 40 clients, on some 192 processors"),
+            at_peak(2),
+            &few,
+        ),
+        number(
+            "reads: with pg_stat_statements",
+            Some("at 70 to 80 clients"),
+            at_peak(1),
+            &few,
+        ),
+        number(
+            "reads: without it",
+            Some("near the number of processors"),
+            at_peak(0),
+            &few,
+        ),
+        number(
+            "calls a second of one statement at which it hurts",
+            Some("200,000 with track_planning, 400,000 without"),
+            format!(
+                "not below {:.0} with track_planning",
+                seen.headroom.ceiling_per_s
+            ),
+            "More cannot be asked of this machine.",
+        ),
+        number(
+            "read-write",
+            Some("no difference"),
+            {
+                let of = |way| {
+                    let all = of(&seen.writes, way, Mode::Prepared);
+                    all.map(|(_, numbers)| numbers.per_s).fold(0.0, f64::max)
+                };
+                format!(
+                    "{:.0}, {:.0} and {:.0} transactions a second",
+                    of(0),
+                    of(1),
+                    of(2)
+                )
+            },
+            "Single short trials: they differ by chance.",
+        ),
+        number(
+            "plans of a statement that is prepared",
+            None,
+            format!("{} of {} calls", prepared.plans, prepared.calls),
+            "The question was left open.",
+        ),
+    ]
+}
+
+fn charts(seen: &Seen) -> Vec<CaseChartView> {
+    let chart = |mode: Mode| {
+        let line = |way: usize| {
+            let mut points: Vec<(f64, f64)> = Vec::new();
+            for (clients, numbers) in of(&seen.reads, way, mode) {
+                let at = f64::from(clients);
+                match points.iter_mut().find(|(other, _)| *other == at) {
+                    // Of several trials the best.
+                    Some(point) => point.1 = point.1.max(numbers.per_s),
+                    None => points.push((at, numbers.per_s)),
+                }
+            }
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            CaseLineView {
+                name: COUNTINGS[way].name.to_owned(),
+                points,
+            }
+        };
+        CaseChartView {
+            title: format!("Reads of single accounts, {}", mode.name()),
+            unit: "a second".to_owned(),
+            spoken: format!(
+                "the most: {}",
+                (0..COUNTINGS.len())
+                    .map(|way| {
+                        let most = line(way)
+                            .points
+                            .iter()
+                            .map(|point| point.1)
+                            .fold(0.0, f64::max);
+                        format!("{} {most:.0}", COUNTINGS[way].name)
+                    })
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+            across: Some("clients".to_owned()),
+            durations: false,
+            lines: (0..COUNTINGS.len()).map(line).collect(),
+        }
+    };
+    [Mode::Simple, Mode::Extended, Mode::Prepared]
+        .into_iter()
+        .map(chart)
+        .collect()
+}
+
+fn flames(seen: &Seen) -> Vec<CaseFlameView> {
+    COUNTINGS
+        .iter()
+        .zip(&seen.stacks)
+        .filter_map(|(counting, stacks)| {
+            let stacks = stacks.as_ref().ok()?;
+            Some(CaseFlameView {
+                title: format!("Processor time while sessions read, {}", counting.name),
+                file: format!("flame-{}.svg", counting.name.replace(' ', "-")),
+                spoken: format!(
+                    "{} reads. pg_stat_statements itself: {} behind execution, {} behind planning.",
+                    stacks.calls,
+                    percent(stacks.statistics.execution_share()),
+                    percent(stacks.statistics.planning_share())
+                ),
+            })
+        })
+        .collect()
+}
+
+fn files(seen: &Seen) -> Vec<CaseFileView> {
+    let mut all: Vec<(String, String)> = [
+        (
+            "reads.sweep/report.html",
+            "the sweep of reads: curves, every trial",
+        ),
+        ("writes.sweep/report.html", "the sweep with writes"),
+        (
+            "application.run",
+            "the application as it was watched; `rehearse diagnose` reads it",
+        ),
+    ]
+    .map(|(name, what)| (name.to_owned(), what.to_owned()))
+    .into();
+    for (counting, stacks) in COUNTINGS.iter().zip(&seen.stacks) {
+        if stacks.is_ok() {
+            let name = counting.name.replace(' ', "-");
+            all.push((
+                format!("flame-{name}.svg"),
+                format!("the flame graph of reads, {}: click to zoom", counting.name),
+            ));
+            all.push((format!("{name}.run"), "what it was drawn of".to_owned()));
+        }
+    }
+    all.into_iter()
+        .map(|(name, what)| CaseFileView { name, what })
+        .collect()
+}
