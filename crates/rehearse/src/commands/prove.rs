@@ -3,7 +3,7 @@
 mod narration;
 mod place;
 mod sides;
-mod view;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use experiment::MANIFEST;
-use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, Proving, SideLoad, prove};
+use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, ProofSide, Proving, SideLoad, prove};
 use replay::{LoginMap, Options};
 use report::{ProofView, proof_page, proof_text, to_json};
+use workload::WorkloadReader;
 
 use crate::commands::{outputs, rewrite};
 use crate::ending::{Ending, Failure};
@@ -33,25 +34,53 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         let journal = ProofJournal::open(&options.workload)?;
         return show(&journal, view::Ended::Unknown, options);
     }
-    let Some(output) = &options.output else {
+    check(options)?;
+    let sides = sides::sides(&options.changes)?;
+    sides::scripts(&sides)?;
+    let whole = keys::open(&options.workload)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let (journal, ended) = perform(options, sides, &whole, &interrupt, &|_| Ok(()))?;
+    show(&journal, ended, options)
+}
+
+/// Whether the options make sense of a proof, before anything is looked at.
+///
+/// # Errors
+/// Where they do not.
+pub fn check(options: &Prove) -> Result<(), Failure> {
+    if options.output.is_none() {
         return Err(Failure::usage(
             "nothing says where the result goes; give -o NAME.proof",
         ));
-    };
+    }
     if !(0.0..1_000.0).contains(&options.goal.margin) {
         return Err(Failure::usage(format!(
             "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 5",
             options.goal.margin
         )));
     }
-    let sides = sides::sides(&options.changes)?;
+    Ok(())
+}
+
+/// Sets each side beside the first, which is unchanged, until all is clear or the time is over. `begun` is told of the
+/// proof's directory as soon as it is there.
+///
+/// # Errors
+/// Where the options make no sense, or it cannot be done. What is refused leaves nothing behind.
+pub fn perform(
+    options: &Prove,
+    sides: Vec<ProofSide>,
+    whole: &WorkloadReader,
+    interrupt: &Interrupt,
+    begun: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(ProofJournal, view::Ended), Failure> {
+    check(options)?;
+    let output = options.output.clone().unwrap_or_default();
     let scripts = sides::scripts(&sides)?;
-    let whole = keys::open(&options.workload)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let kept = options
         .resume
-        .then(|| ProofJournal::open(output))
+        .then(|| ProofJournal::open(&output))
         .transpose()?;
     if kept.is_none() && output.exists() {
         return Err(Failure::usage(format!(
@@ -61,7 +90,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
     }
     let base = base(options);
     let known = kept.as_ref().map(|journal| journal.plan().settings.clone());
-    let mut place = place::make(options, &whole, &base, (sides.clone(), scripts), known)?;
+    let mut place = place::make(options, whole, &base, (sides.clone(), scripts), known)?;
     let seed = match (&kept, options.goal.seed) {
         (_, Some(seed)) => seed,
         (Some(kept), None) => kept.plan().seed,
@@ -78,13 +107,17 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         blocks_max: options.goal.blocks,
         noise_runs: options.goal.noise_runs,
         seed,
-        options: described(options, &place.name, &whole),
+        options: described(options, &place.name, whole),
         settings: place.settings.clone(),
         started_wall_us: clock.wall_us(),
     };
     let mut journal = match kept {
-        Some(_) => ProofJournal::resume(output, &plan)?,
-        None => ProofJournal::create(output, plan)?,
+        Some(_) => ProofJournal::resume(&output, &plan)?,
+        None => {
+            let journal = ProofJournal::create(&output, plan)?;
+            begun(&output)?;
+            journal
+        }
     };
     let mut loads = Vec::new();
     for (number, side) in journal.plan().sides.iter().enumerate() {
@@ -95,7 +128,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
                 let path = journal.rewritten_path(number);
                 if !path.exists() {
                     let to = whole.recipients();
-                    rewrite::rewrite(&whole, &rewrites, (&path, &to), &interrupt)?;
+                    rewrite::rewrite(whole, &rewrites, (&path, &to), interrupt)?;
                 }
                 keys::open(&path)?
             }
@@ -110,7 +143,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         goal: options.goal.goal,
         statements: whole.info().statements,
     };
-    narration::plan(&journal, &whole, place.restores);
+    narration::plan(&journal, whole, place.restores);
     let names: Vec<String> = journal
         .plan()
         .sides
@@ -141,17 +174,18 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         (_, true) => view::Ended::TimeOver,
         _ => view::Ended::Unknown,
     };
-    show(&journal, ended, options)
+    Ok((journal, ended))
 }
 
-fn is_proof(path: &Path) -> bool {
+/// Whether it is the directory of a proof.
+pub fn is_proof(path: &Path) -> bool {
     let text = std::fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
     let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
     manifest["kind"] == PROOF_KIND
 }
 
 /// What every replay has.
-fn base(options: &Prove) -> Options {
+pub fn base(options: &Prove) -> Options {
     let mut base = Options {
         speed: options.goal.speed,
         statement_timeout: options.place.statement_timeout,
@@ -213,26 +247,45 @@ fn described(
 }
 
 /// Prints the result, and writes it and the comparisons beside the journal.
-fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<Ending, Failure> {
+///
+/// # Errors
+/// Where a run cannot be read, or something cannot be written.
+pub fn show(
+    journal: &ProofJournal,
+    ended: view::Ended,
+    options: &Prove,
+) -> Result<Ending, Failure> {
     let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
     let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
-    let view = view::view(journal, ended, options.show_literals)?;
-    let html = proof_page::render_html(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let (view, html) = written(journal, ended, options.show_literals)?;
     for page in pages {
         page.finish(&html)?;
     }
-    let json = to_json(&view);
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
     if options.json {
-        terminal::say_line(&json);
+        terminal::say_line(&to_json(&view));
     } else {
         terminal::say(&proof_text::render_text(&view, &terminal::style()));
     }
     ending(&view)
+}
+
+/// Writes the result, its page and the comparisons beside the journal; and hands back the view and the page.
+///
+/// # Errors
+/// As [`show`].
+pub fn written(
+    journal: &ProofJournal,
+    ended: view::Ended,
+    show_literals: bool,
+) -> Result<(ProofView, String), Failure> {
+    let view = view::view(journal, ended, show_literals)?;
+    let html = proof_page::render_html(&view);
+    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let result = journal.path().join(RESULT);
+    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    Ok((view, html))
 }
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.
