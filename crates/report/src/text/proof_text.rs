@@ -51,7 +51,7 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     }
     let width = style.columns();
     let mut lines = wrapped(&candidates_sentence(view), "  ", "  ", width);
-    let mut table = Table::new(&[Align::Right, Align::Right, Align::Left]);
+    let mut table = Table::new(&[Align::Right, Align::Right, Align::Left, Align::Left]);
     let listed = view
         .candidates
         .iter()
@@ -59,11 +59,7 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     let count_listed = listed.clone().count();
     for one in listed.take(CANDIDATES_MAX) {
         let [share, size, name, cost, _] = candidate_cells(one);
-        let cost = match cost.is_empty() {
-            true => cost,
-            false => format!("; {cost}"),
-        };
-        table.row([share, size, format!("{name}{cost}")]);
+        table.row([share, size, cost, name]);
     }
     let shown = table.lines();
     lines.extend(shown.iter().map(|line| cut(&format!("    {line}"), width)));
@@ -113,7 +109,7 @@ pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
     let cost = match (&one.refused, one.updated.is_empty()) {
         (Some(why), _) => format!("refused: {}", one_line(why, 80)),
         (None, true) => String::new(),
-        (None, false) => format!("updates of {} not HOT", one.updated.join(", ")),
+        (None, false) => format!("not HOT: {}", one.updated.join(", ")),
     };
     [
         percent(one.believed_share, 1.0),
