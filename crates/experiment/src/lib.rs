@@ -13,7 +13,9 @@
 //!   dealt to clients, or a workload at its own times;
 //! - [`Journal`]: every trial's numbers, on disk when it is done: what was done is not done again;
 //! - [`run()`]: does what is left of the plan;
-//! - [`proof`]: a change beside what is unchanged, in mirrored blocks, until the verdict is clear.
+//! - [`proof`]: a change beside what is unchanged, in mirrored blocks, until the verdict is clear;
+//! - [`Screening`], [`promising()`]: which of many indexes the planner would take, and which of these are worth a proof,
+//!   in a sandbox that is changed for a while and given back ([`LentSandbox`]).
 //!
 //! Who drives: the program (`rehearse sweep`, `rehearse prove`) builds these from what was typed and is told of each
 //! trial. Deliberately absent: judgement (`analyse::sweep` has the knee), words for people, and
@@ -25,12 +27,15 @@ mod design;
 mod error;
 mod ground;
 mod journal;
+mod lent;
 mod load;
 mod machine;
 mod measure;
 mod order;
+mod promising;
 pub mod proof;
 mod runner;
+mod screening;
 mod script;
 mod statements;
 mod trial;
@@ -41,9 +46,12 @@ pub use design::{Cell, Design, Mode, Pace, Setting, Trial, Variant};
 pub use error::ExperimentError;
 pub use ground::{Foreign, Ground, Sandboxed, command_at};
 pub use journal::{Journal, MANIFEST, Manifest, Record};
+pub use lent::LentSandbox;
 pub use load::{Length, Load, Work};
 pub use measure::{Numbers, Times};
 pub use order::{in_blocks, pairs};
+pub use promising::{promising, saved_ns};
 pub use runner::{Ended, Experiment, Told, run};
+pub use screening::{BUILT_MAX, Expected, Screened, Screening, Way};
 pub use script::Script;
 pub use statements::Counted;

@@ -10,6 +10,7 @@ pub mod asking;
 pub mod bundle;
 pub mod diagnosing;
 pub mod encrypting;
+pub mod indexes;
 pub mod lab;
 pub mod masking;
 pub mod observing;
@@ -28,6 +29,7 @@ use asking::{AskingArgs, ExplainArgs};
 use bundle::Bundle;
 use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
+use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs, PageArgs};
@@ -87,7 +89,7 @@ pub enum Command {
     Compare(Box<Compare>),
     /// Say what is wrong with a run, a server or a workload: findings with their evidence, what each can win
     /// at most, and what to try.
-    Diagnose(Diagnose),
+    Diagnose(Box<Diagnose>),
     /// Record what a server's processors do, with perf.
     Profile(Profile),
     /// Say what the processor time of a profile was for: parsing, planning, opening indexes, scanning …
@@ -100,6 +102,8 @@ pub enum Command {
     Sweep(Box<Sweep>),
     /// Set a change beside what is unchanged, on the same traffic, until it is won, lost or the same.
     Prove(Box<Prove>),
+    /// Think of indexes for a workload, ask the planner of them, and measure the few best on the same traffic.
+    Indexes(Box<Indexes>),
     /// Print the JSON schema of what a command prints with --json.
     Schema(Schema),
     /// Keep what is complete of a capture or replay that was killed.

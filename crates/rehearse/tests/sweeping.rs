@@ -1,6 +1,7 @@
 //! Sweeps through the command line: a real one, killed half-way and gone on with, and what is refused. Proofs,
 //! which are made alike, are in a module.
 
+mod advising;
 mod proving;
 
 mod lab;

@@ -32,6 +32,7 @@ pub use text::{
     fitness_text, inspect_text, live_text, mask_text, observed_text, pcap_text, phases_text,
     proof_text, proxy_text, rewrite_text, run_text, settings_text, slice_text, sweep_text,
 };
+pub use view::candidate::{ExpectedCostView, IndexCandidateView};
 pub use view::capture::{CaptureView, SkippedView, UnreadableLineView, UnreadableView};
 pub use view::case::{
     CaseChartView, CaseCheckView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView,
@@ -45,8 +46,9 @@ pub use view::compare::{
 pub use view::condition::{ConditionStatementView, ConditionView, ReadingView};
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::diagnose::{
-    ChangeView, DiagnosisFindingView, DiagnosisView, FactView, FindingCostView, RuleView,
-    SubjectView, SuspectShareView, SuspectView, ThresholdView, ThresholdsView,
+    ChangeView, DiagnosisFindingView, DiagnosisView, FactView, FindingChangeView, FindingCostView,
+    FindingProofView, RuleView, SubjectView, SuspectShareView, SuspectView, ThresholdView,
+    ThresholdsView,
 };
 pub use view::divergence::{
     DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,

@@ -131,13 +131,27 @@ fn column(text: &str, table: &RelationFact) -> Option<String> {
         Some(_) => return None,
         None => text,
     };
-    let text = text.rsplit_once('.').map_or(text, |(_, column)| column);
+    let text = match text.rsplit_once('.') {
+        // An alias, and not the left side of a comparison.
+        Some((alias, column)) if is_name(alias) => column,
+        Some(_) => return None,
+        None => text,
+    };
     let text = text.trim_matches('"');
     table
         .column_names
         .iter()
         .find(|column| *column == text)
         .cloned()
+}
+
+/// One name, or several with dots between them.
+fn is_name(text: &str) -> bool {
+    let mut quoted = false;
+    text.chars().all(|c| {
+        quoted ^= c == '"';
+        quoted || c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '"')
+    })
 }
 
 /// Whether a text names a column of the table.
@@ -250,6 +264,8 @@ mod tests {
         assert_eq!(read("((b)::text ~~ 'x%'::text)"), [is("b", Asks::Other)]);
         assert_eq!(read("(a = length(b))"), [is("a", Asks::Other)]);
         assert_eq!(read("((a = 1) OR (a = 2))"), [(None, Asks::Other)]);
+        assert_eq!(read("(t.a = other.a)"), [is("a", Asks::Other)]);
+        assert_eq!(read("(t.done)"), [is("done", Asks::Truth(true))]);
         assert_eq!(read("(lower(b) = 'x'::text)"), [(None, Asks::Other)]);
         assert_eq!(order("due, a DESC, lower(b), b", &table), ["due", "a"]);
     }

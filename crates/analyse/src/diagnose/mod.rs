@@ -10,16 +10,19 @@
 //! - [`RULES`]: the table of rules, one a file. A rule that lacks its evidence says so ([`Missing`]) and is
 //!   not silent;
 //! - [`Thresholds`]: what is much, by name, each with where it comes from;
-//! - [`suspect`]: how much of the time a statement can account for.
+//! - [`suspect`]: how much of the time a statement can account for;
+//! - [`index_candidates`]: indexes that may serve the plans, for a planner to choose from.
 //!
 //! Who drives: the program reads artefacts and hands in what is in them. Deliberately absent: reading, asking
 //! servers, words for people beyond a sentence of each finding, and proof: a finding is a belief until it was
 //! measured.
 
+mod asked;
 mod conditions;
 mod evidence;
 mod finding;
 mod history;
+mod index_candidates;
 mod index_shape;
 #[cfg(test)]
 mod made_up;
@@ -33,6 +36,7 @@ pub use evidence::{
 };
 pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, Unit};
 pub use history::{History, Repetition, SessionAccount, Step, TransactionAccount};
+pub use index_candidates::{IndexCandidate, IndexCandidates, index_candidates};
 pub use rules::{RULES, Rule};
 pub use suspect::{Behind, Suspect, SuspectShare, like, suspect};
 pub use threshold::{Threshold, ThresholdError, Thresholds};

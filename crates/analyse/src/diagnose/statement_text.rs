@@ -41,6 +41,50 @@ pub(super) fn name(word: &str) -> (Option<String>, String) {
     }
 }
 
+/// As a name in SQL.
+pub(super) fn quoted(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    match plain {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+/// The columns that a `SELECT` of one table gives, where each is one by itself: no `*`, no expression, no lock on
+/// rows. `None` where it is of another kind.
+pub(super) fn plain_select_list(sql: &str) -> Option<Vec<String>> {
+    let words = words(sql);
+    let (first, rest) = words.split_first()?;
+    if *first != "select" || words.contains(&"join") || tables(sql).len() != 1 {
+        return None;
+    }
+    // `for update` and its kin read the row itself.
+    if words.windows(2).any(|two| two[0] == "for") {
+        return None;
+    }
+    let from = rest.iter().position(|word| *word == "from")?;
+    let ends = |word: &&&str| !matches!(**word, "where" | "group" | "order" | "limit");
+    if rest[from..]
+        .iter()
+        .take_while(ends)
+        .any(|word| *word == ",")
+    {
+        return None;
+    }
+    let mut columns = Vec::new();
+    for item in rest[..from].split(|word| *word == ",") {
+        let [column] = item else { return None };
+        if !column.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"')) {
+            return None;
+        }
+        columns.push(name(column).1);
+    }
+    Some(columns)
+}
+
 /// The table that it writes first.
 pub(super) fn written(sql: &str) -> Option<(Option<String>, String)> {
     let words = words(sql);
@@ -166,6 +210,26 @@ mod tests {
                 (None, "e".to_owned())
             ]
         );
+    }
+
+    #[test]
+    fn a_narrow_select_list_is_read_and_no_other() {
+        let list = |sql: &str| plain_select_list(sql);
+        assert_eq!(
+            list("select a, t.b from t where c = $1"),
+            Some(vec!["a".to_owned(), "b".to_owned()])
+        );
+        for other in [
+            "select * from t",
+            "select count(*) from t",
+            "select a as x from t",
+            "select a from t join u on t.a = u.a",
+            "select a from t, u",
+            "select a from t for update skip locked",
+            "update t set a = $1",
+        ] {
+            assert_eq!(list(other), None, "{other}");
+        }
     }
 
     #[test]

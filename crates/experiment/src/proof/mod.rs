@@ -16,6 +16,7 @@
 //! killed goes on as if nothing had been. Deliberately absent: what statements did (`analyse::compare()`
 //! reads the runs), and words for people.
 
+mod counters;
 mod ground;
 mod journal;
 mod numbers;

@@ -1,11 +1,12 @@
 //! The numbers of a run of a proof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use analyse::Histogram;
 use analyse::proof::Goal;
 use run::{Execution, Outcome, RunInfo};
 use serde::{Deserialize, Serialize};
+use workload::{Fingerprint, StatementClass};
 
 /// How large a table or index is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,22 @@ pub struct ProofNumbers {
     pub client_cpu_s: Option<f64>,
     /// WAL that was written, in bytes.
     pub wal_bytes: Option<u64>,
+    /// Service times (sent → done) of statements that only read (`SELECT`), summed, in seconds.
+    #[serde(default)]
+    pub reads_s: f64,
+    /// Service times of statements that write rows (`INSERT`, `UPDATE`, `DELETE`, `MERGE`, `COPY`), summed, in seconds.
+    #[serde(default)]
+    pub writes_s: f64,
+    /// Blocks of tables and indexes that were read, from the server's buffers or not; of the user's tables in the
+    /// database of most sessions.
+    #[serde(default)]
+    pub blocks: Option<u64>,
+    /// Rows of these tables that were updated.
+    #[serde(default)]
+    pub updates: Option<u64>,
+    /// Those of them that left all indexes alone (HOT).
+    #[serde(default)]
+    pub hot_updates: Option<u64>,
     /// How large tables and indexes were behind it, the largest first; the database of most sessions.
     #[serde(default)]
     pub sizes: Vec<RelationSize>,
@@ -71,6 +88,22 @@ impl ProofNumbers {
         (found.is_finite() && found > 0.0).then_some(found)
     }
 
+    /// Service times of what only reads, in seconds; `None` where nothing did.
+    pub fn reads(&self) -> Option<f64> {
+        (self.reads_s > 0.0).then_some(self.reads_s)
+    }
+
+    /// Service times of what writes rows, in seconds; `None` where nothing did.
+    pub fn writes(&self) -> Option<f64> {
+        (self.writes_s > 0.0).then_some(self.writes_s)
+    }
+
+    /// The share of updates that were HOT, from 0 to 1; `None` without updates.
+    pub fn hot_share(&self) -> Option<f64> {
+        let (all, hot) = (self.updates?, self.hot_updates?);
+        (all > 0).then(|| hot as f64 / all as f64)
+    }
+
     /// What indexes (or else tables) are large together, in bytes; `None` where it was not asked.
     pub fn bytes(&self, indexes: bool) -> Option<u64> {
         let of = self.sizes.iter().filter(|one| one.is_index == indexes);
@@ -86,12 +119,23 @@ impl ProofNumbers {
 /// Sums up executions as they are read.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
+    classes: HashMap<Fingerprint, StatementClass>,
+    reads_ns: f64,
+    writes_ns: f64,
     response: Histogram,
     tool_lag: Histogram,
     response_ns: f64,
 }
 
 impl Sums {
+    /// Of a run with these kinds of statements.
+    pub(super) fn new(classes: HashMap<Fingerprint, StatementClass>) -> Self {
+        Sums {
+            classes,
+            ..Sums::default()
+        }
+    }
+
     pub(super) fn take(&mut self, execution: &Execution) {
         if !execution.is_statement() {
             return;
@@ -106,6 +150,23 @@ impl Sums {
             self.response.record(response_ns);
             self.response_ns += response_ns as f64;
         }
+        if execution.outcome == Outcome::Done
+            && let (Some(service_ns), Some(class)) = (execution.service_ns(), self.class(execution))
+        {
+            match class {
+                StatementClass::Select => self.reads_ns += service_ns as f64,
+                StatementClass::Insert
+                | StatementClass::Update
+                | StatementClass::Delete
+                | StatementClass::Merge
+                | StatementClass::Copy => self.writes_ns += service_ns as f64,
+                _ => {}
+            }
+        }
+    }
+
+    fn class(&self, execution: &Execution) -> Option<StatementClass> {
+        self.classes.get(&execution.fingerprint?).copied()
     }
 
     pub(super) fn finish(self, info: &RunInfo) -> ProofNumbers {
@@ -118,6 +179,8 @@ impl Sums {
             skipped: info.skipped.clone(),
             connections_failed: info.connections_failed.values().sum(),
             response_s: self.response_ns / 1e9,
+            reads_s: self.reads_ns / 1e9,
+            writes_s: self.writes_ns / 1e9,
             p50_us: us(marks.map(|marks| marks.p50_ns)),
             p99_us: us(marks.map(|marks| marks.p99_ns)),
             tool_lag_p99_us: us(self.tool_lag.landmarks().map(|marks| marks.p99_ns)),

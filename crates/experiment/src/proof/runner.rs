@@ -10,6 +10,7 @@ use workload::WorkloadReader;
 
 use super::ground::ProofGround;
 use super::journal::{Decision, ProofJournal, ProofRecord, RunPlace};
+use super::numbers::ProofNumbers;
 use super::order::block;
 use super::trial::{Place, perform};
 use crate::error::ExperimentError;
@@ -93,16 +94,25 @@ impl ProofJournal {
             .collect()
     }
 
-    /// The number of each run of a side and of the unchanged, by the blocks that are whole.
+    /// The goal's number of each run of a side and of the unchanged, by the blocks that are whole.
     pub fn blocks_of(&self, side: usize, goal: Goal, statements: u64) -> Vec<PairedBlock> {
+        self.blocks_with(side, &|numbers| numbers.of(goal, statements))
+    }
+
+    /// Any number of each run of a side and of the unchanged, by the blocks that are whole; it ends at the first run
+    /// that has none.
+    pub fn blocks_with(
+        &self,
+        side: usize,
+        number_of: &dyn Fn(&ProofNumbers) -> Option<f64>,
+    ) -> Vec<PairedBlock> {
         let mut blocks = Vec::new();
         for number in 1.. {
             let of = |side: usize| -> Option<[f64; RUNS]> {
                 let runs = self
                     .records()
                     .filter(|one| one.place.block == number && one.place.side == side);
-                let found: Option<Vec<f64>> =
-                    runs.map(|one| one.numbers.of(goal, statements)).collect();
+                let found: Option<Vec<f64>> = runs.map(|one| number_of(&one.numbers)).collect();
                 found?.try_into().ok()
             };
             match (of(0), of(side)) {

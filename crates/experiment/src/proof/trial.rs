@@ -10,6 +10,7 @@ use run::{ArchiveError, RunReader, RunStatus, RunWriter};
 use target::login::{Dialer, Login, Questions};
 use workload::WorkloadReader;
 
+use super::counters::{Counters, settled};
 use super::numbers::{ProofNumbers, RelationSize, Sums};
 use super::warm::warm;
 use crate::error::ExperimentError;
@@ -90,8 +91,13 @@ pub(super) fn perform(place: &Place<'_>) -> Result<Option<ProofNumbers>, Experim
             place.run.display()
         )));
     }
-    let mut sums = Sums::default();
-    for execution in RunReader::open(place.run)?.executions()? {
+    let made = RunReader::open(place.run)?;
+    let classes = made.statements()?.map(|text| {
+        let text = text?;
+        Ok::<_, ArchiveError>((text.fingerprint, text.class))
+    });
+    let mut sums = Sums::new(classes.collect::<Result<_, _>>()?);
+    for execution in made.executions()? {
         sums.take(&execution?);
     }
     let mut numbers = sums.finish(&info);
@@ -114,6 +120,16 @@ fn spent(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     if numbers.server_cpu_s.is_none() {
         let why = "the server's processes are not of this machine, or not to be seen";
         numbers.missing.insert("cpu".to_owned(), why.to_owned());
+    }
+    match (&begun.counters, &ended.counters) {
+        (Ok(before), Ok(now)) => {
+            numbers.blocks = Some(now.blocks.saturating_sub(before.blocks));
+            numbers.updates = Some(now.updates.saturating_sub(before.updates));
+            numbers.hot_updates = Some(now.hot.saturating_sub(before.hot));
+        }
+        (Err(why), _) | (_, Err(why)) => {
+            numbers.missing.insert("blocks".to_owned(), why.clone());
+        }
     }
     match (&begun.wal, &ended.wal) {
         (Ok(before), Ok(now)) => numbers.wal_bytes = Some(now.saturating_sub(*before)),
@@ -144,6 +160,7 @@ struct Reading {
     used: Used,
     /// Bytes of WAL since the cluster was made.
     wal: Result<u64, String>,
+    counters: Result<Counters, String>,
 }
 
 struct Watch<'a> {
@@ -166,7 +183,11 @@ impl Watch<'_> {
         Ok(questions)
     }
 
-    fn read(&self) -> Reading {
+    fn counters(&self) -> Result<Counters, String> {
+        settled(&mut self.ask()?)
+    }
+
+    fn read(&self, counters: Result<Counters, String>) -> Reading {
         let used = Used::now(self.postmaster);
         let wal = self.ask().and_then(|mut questions| {
             let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
@@ -176,7 +197,11 @@ impl Watch<'_> {
                 .and_then(|row| row.first()?.as_deref()?.parse().ok());
             found.ok_or_else(|| "the server gave no answer".to_owned())
         });
-        Reading { used, wal }
+        Reading {
+            used,
+            wal,
+            counters,
+        }
     }
 
     fn sizes(&self) -> Option<Vec<RelationSize>> {
@@ -204,12 +229,17 @@ impl Observer for Watch<'_> {
         let logins = [self.facts.clone()];
         let facts = observe::facts(self.place.target, &logins, &**self.place.clock);
         run.facts(&facts)?;
-        self.begun = Some(self.read());
+        // What warming read is told by then.
+        let counters = self.counters();
+        self.begun = Some(self.read(counters));
         Ok(())
     }
 
     fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
-        self.ended = Some(self.read());
+        // Waiting for counts to settle is no work of the server's: the rest is read first.
+        let mut ended = self.read(Ok(Counters::default()));
+        ended.counters = self.counters();
+        self.ended = Some(ended);
         self.sizes = self.sizes().unwrap_or_default();
         Ok(())
     }

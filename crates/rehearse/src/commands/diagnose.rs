@@ -1,15 +1,18 @@
 //! `rehearse diagnose`: what is wrong, by rules over a run, a server that is watched, or a workload.
 
+mod round;
+
 use std::path::Path;
 
 use analyse::diagnose::{
-    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+    Behind, Diagnosis, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
 };
 use archive::ArchiveError;
 use clock::SystemClock;
 use replay::{LoginMap, Target};
-use report::{DiagnosisView, ThresholdsView, diagnose_text, to_json};
+use report::{DiagnosisView, FindingProofView, ThresholdsView, diagnose_text, to_json};
 use run::{Facts, PlanFact, RunReader};
+use workload::WorkloadReader;
 
 use crate::commands::asking::told;
 use crate::commands::observe;
@@ -26,10 +29,7 @@ const PLANS_MAX: usize = 100;
 
 /// Looks, and shows what was found.
 pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
-    let mut thresholds = Thresholds::default();
-    for text in &options.threshold {
-        thresholds.set(text).map_err(refused)?;
-    }
+    let thresholds = thresholds(&options.threshold)?;
     if options.thresholds {
         let view = ThresholdsView::new(&thresholds);
         match options.json {
@@ -38,13 +38,40 @@ pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
         }
         return Ok(Ending::Done);
     }
-    match (&options.target, &options.of) {
-        (Some(url), _) => of_target(options, url, &thresholds),
-        (None, Some(path)) => of_path(options, path, &thresholds),
-        (None, None) => Err(Failure::usage(
-            "nothing to diagnose was given; give a run, a workload, or --target URL",
-        )),
+    if options.proving.prove {
+        return round::run(options, &thresholds);
     }
+    let met = match (&options.target, &options.of) {
+        (Some(url), _) => of_target(options, url, &thresholds)?,
+        (None, Some(path)) => of_path(options, path, &thresholds)?,
+        (None, None) => {
+            return Err(Failure::usage(
+                "nothing to diagnose was given; give a run, a workload, or --target URL",
+            ));
+        }
+    };
+    let diagnosis = diagnose(&met.evidence, &thresholds);
+    Ok(show(options, &met, &diagnosis, &thresholds, Vec::new()))
+}
+
+/// What is diagnosed.
+struct Met {
+    /// As the user named it.
+    name: String,
+    evidence: Evidence,
+    suspects: Vec<Result<Suspect, String>>,
+}
+
+/// The thresholds, some of them set by the user.
+///
+/// # Errors
+/// Where there is none of a name, or a value is no number.
+pub fn thresholds(set: &[String]) -> Result<Thresholds, Failure> {
+    let mut thresholds = Thresholds::default();
+    for text in set {
+        thresholds.set(text).map_err(refused)?;
+    }
+    Ok(thresholds)
 }
 
 fn refused(error: ThresholdError) -> Failure {
@@ -58,39 +85,61 @@ fn refused(error: ThresholdError) -> Failure {
     })
 }
 
-fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<Ending, Failure> {
+fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<Met, Failure> {
     let name = path.display().to_string();
     match RunReader::open(path) {
-        Ok(run) => {
-            let evidence = symptoms::of_run(&run, Asked::default())?;
-            let mut suspects = Vec::new();
-            for pattern in &options.suspect {
-                let response = response(&run, &evidence, pattern)?;
-                suspects.push(of_suspect(&evidence, pattern, response, thresholds));
-            }
-            Ok(show(options, &name, &evidence, thresholds, &suspects))
-        }
+        Ok(run) => of_run(options, name, &run, thresholds),
         Err(ArchiveError::Foreign { .. }) => {
-            let workload = keys::open(path).map_err(|failure| match failure.message.contains("is not a workload") {
-                true => Failure::usage(format!(
-                    "{name} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL"
-                )),
-                false => failure,
-            })?;
+            let workload = workload(path)?;
             let evidence = symptoms::of_workload(&workload)?;
-            let suspects: Vec<_> = options
+            let suspects = options
                 .suspect
                 .iter()
                 .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
                 .collect();
-            Ok(show(options, &name, &evidence, thresholds, &suspects))
+            Ok(Met {
+                name,
+                evidence,
+                suspects,
+            })
         }
         Err(error) => Err(error.into()),
     }
 }
 
+fn of_run(
+    options: &Diagnose,
+    name: String,
+    run: &RunReader,
+    thresholds: &Thresholds,
+) -> Result<Met, Failure> {
+    let evidence = symptoms::of_run(run, Asked::default())?;
+    let mut suspects = Vec::new();
+    for pattern in &options.suspect {
+        let response = response(run, &evidence, pattern)?;
+        suspects.push(of_suspect(&evidence, pattern, response, thresholds));
+    }
+    Ok(Met {
+        name,
+        evidence,
+        suspects,
+    })
+}
+
+fn workload(path: &Path) -> Result<WorkloadReader, Failure> {
+    keys::open(path).map_err(
+        |failure| match failure.message.contains("is not a workload") {
+            true => Failure::usage(format!(
+                "{} is neither a run nor a workload; give NAME.run, NAME.workload, or --target URL",
+                path.display()
+            )),
+            false => failure,
+        },
+    )
+}
+
 /// Watches, then asks.
-fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<Ending, Failure> {
+fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<Met, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let place = tempfile::tempdir().map_err(Failure::could_not)?;
@@ -111,13 +160,16 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<E
         plans: Some(plans),
     };
     let evidence = symptoms::of_run(&run, asked)?;
-    let suspects: Vec<_> = options
+    let suspects = options
         .suspect
         .iter()
         .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
         .collect();
-    let address = target.address();
-    Ok(show(options, &address, &evidence, thresholds, &suspects))
+    Ok(Met {
+        name: target.address(),
+        evidence,
+        suspects,
+    })
 }
 
 fn facts(target: &Target) -> Facts {
@@ -168,13 +220,12 @@ fn of_suspect(
 
 fn show(
     options: &Diagnose,
-    name: &str,
-    evidence: &Evidence,
+    met: &Met,
+    diagnosis: &Diagnosis,
     thresholds: &Thresholds,
-    suspects: &[Result<Suspect, String>],
+    proofs: Vec<FindingProofView>,
 ) -> Ending {
-    let diagnosis = diagnose(evidence, thresholds);
-    let view = DiagnosisView::new(name, evidence, &diagnosis, thresholds, suspects);
+    let view = view(met, diagnosis, thresholds, proofs);
     match options.json {
         true => terminal::say_line(&to_json(&view)),
         false => terminal::say(&diagnose_text::render_text(
@@ -187,4 +238,16 @@ fn show(
         true => Ending::Found,
         false => Ending::Done,
     }
+}
+
+fn view(
+    met: &Met,
+    diagnosis: &Diagnosis,
+    thresholds: &Thresholds,
+    proofs: Vec<FindingProofView>,
+) -> DiagnosisView {
+    let (evidence, suspects) = (&met.evidence, &met.suspects);
+    let mut view = DiagnosisView::new(&met.name, evidence, diagnosis, thresholds, suspects);
+    view.proofs = proofs;
+    view
 }

@@ -14,7 +14,7 @@ use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
 use experiment::MANIFEST;
 use experiment::proof::{
-    PROOF_KIND, ProofGround, ProofJournal, ProofPlan, Proving, SideLoad, prove,
+    PROOF_KIND, ProofGround, ProofJournal, ProofPlan, ProofSide, Proving, SideLoad, prove,
 };
 use replay::{LoginMap, Options};
 use report::{ProofView, proof_page, proof_text, to_json};
@@ -37,25 +37,53 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         let journal = ProofJournal::open(&options.workload)?;
         return show(&journal, view::Ended::Unknown, options);
     }
-    let Some(output) = &options.output else {
+    check(options)?;
+    let sides = sides::sides(&options.changes)?;
+    sides::scripts(&sides)?;
+    let whole = keys::open(&options.workload)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let (journal, ended) = perform(options, sides, &whole, &interrupt, &|_| Ok(()))?;
+    show(&journal, ended, options)
+}
+
+/// Whether the options make sense of a proof, before anything is looked at.
+///
+/// # Errors
+/// Where they do not.
+pub fn check(options: &Prove) -> Result<(), Failure> {
+    if options.output.is_none() {
         return Err(Failure::usage(
             "nothing says where the result goes; give -o NAME.proof",
         ));
-    };
+    }
     if !(0.0..1_000.0).contains(&options.goal.margin) {
         return Err(Failure::usage(format!(
             "a margin of {} % makes no sense; give a percentage from 0 to 1000, such as --margin 5",
             options.goal.margin
         )));
     }
-    let sides = sides::sides(&options.changes)?;
+    Ok(())
+}
+
+/// Sets each side beside the first, which is unchanged, until all is clear or the time is over. `begun` is told of the
+/// proof's directory as soon as it is there.
+///
+/// # Errors
+/// Where the options make no sense, or it cannot be done. What is refused leaves nothing behind.
+pub fn perform(
+    options: &Prove,
+    sides: Vec<ProofSide>,
+    whole: &WorkloadReader,
+    interrupt: &Interrupt,
+    begun: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(ProofJournal, view::Ended), Failure> {
+    check(options)?;
+    let output = options.output.clone().unwrap_or_default();
     let scripts = sides::scripts(&sides)?;
-    let whole = keys::open(&options.workload)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let kept = options
         .resume
-        .then(|| ProofJournal::open(output))
+        .then(|| ProofJournal::open(&output))
         .transpose()?;
     if kept.is_none() && output.exists() {
         return Err(Failure::usage(format!(
@@ -65,7 +93,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
     }
     let base = base(options);
     let known = kept.as_ref().map(|journal| journal.plan().settings.clone());
-    let mut place = place::make(options, &whole, &base, (sides.clone(), scripts), known)?;
+    let mut place = place::make(options, whole, &base, (sides.clone(), scripts), known)?;
     let seed = match (&kept, options.goal.seed) {
         (_, Some(seed)) => seed,
         (Some(kept), None) => kept.plan().seed,
@@ -82,19 +110,23 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         blocks_max: options.goal.blocks,
         noise_runs: options.goal.noise_runs,
         seed,
-        options: described(options, &place.name, &whole),
+        options: described(options, &place.name, whole),
         settings: place.settings.clone(),
         started_wall_us: clock.wall_us(),
     };
     let mut journal = match kept {
-        Some(_) => ProofJournal::resume(output, &plan)?,
-        None => ProofJournal::create(output, plan)?,
+        Some(_) => ProofJournal::resume(&output, &plan)?,
+        None => {
+            let journal = ProofJournal::create(&output, plan)?;
+            begun(&output)?;
+            journal
+        }
     };
     let base = place.options.clone();
     let restores = place.restores;
-    let proving = (&whole, &base, options.goal.goal, restores);
-    let ended = go_on(&mut journal, proving, &mut *place.ground, &interrupt)?;
-    show(&journal, ended, options)
+    let proving = (whole, &base, options.goal.goal, restores);
+    let ended = go_on(&mut journal, proving, &mut *place.ground, interrupt)?;
+    Ok((journal, ended))
 }
 
 /// Does what the journal's proof still lacks, rewriting workloads where a side wants that. `proving` is the whole workload,
@@ -158,14 +190,15 @@ pub fn go_on(
     })
 }
 
-fn is_proof(path: &Path) -> bool {
+/// Whether it is the directory of a proof.
+pub fn is_proof(path: &Path) -> bool {
     let text = std::fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
     let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
     manifest["kind"] == PROOF_KIND
 }
 
 /// What every replay has.
-fn base(options: &Prove) -> Options {
+pub fn base(options: &Prove) -> Options {
     let mut base = Options {
         speed: options.goal.speed,
         statement_timeout: options.place.statement_timeout,
@@ -227,10 +260,17 @@ fn described(
 }
 
 /// Prints the result, and writes it and the comparisons beside the journal.
-fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<Ending, Failure> {
+///
+/// # Errors
+/// Where a run cannot be read, or something cannot be written.
+pub fn show(
+    journal: &ProofJournal,
+    ended: view::Ended,
+    options: &Prove,
+) -> Result<Ending, Failure> {
     let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
     let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
-    let (view, html) = leave(journal, ended, options.show_literals)?;
+    let (view, html) = written(journal, ended, options.show_literals)?;
     for page in pages {
         page.finish(&html)?;
     }
@@ -242,11 +282,11 @@ fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<E
     ending(&view)
 }
 
-/// Writes the result, its page and the comparisons beside the journal. Returns it and the page.
+/// Writes the result, its page and the comparisons beside the journal; and hands back the view and the page.
 ///
 /// # Errors
-/// Where a run cannot be read, or a file not be written.
-pub fn leave(
+/// As [`show`].
+pub fn written(
     journal: &ProofJournal,
     ended: view::Ended,
     show_literals: bool,

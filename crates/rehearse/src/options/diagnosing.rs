@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::prove::{GoalArgs, SandboxPlaceArgs};
 use super::watching::LookArgs;
 
 /// `rehearse diagnose`
@@ -44,4 +45,38 @@ pub struct Diagnose {
     /// What to look at, of a server.
     #[command(flatten)]
     pub looks: LookArgs,
+    /// Proving what was found.
+    #[command(flatten)]
+    pub proving: ProvingArgs,
+    /// What is to get better, and how long all proofs together may take.
+    #[command(flatten)]
+    pub goal: GoalArgs,
+    /// Where.
+    #[command(flatten)]
+    pub place: SandboxPlaceArgs,
+}
+
+/// Proving what was found.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Proving what was found")]
+pub struct ProvingArgs {
+    /// Prove the changes of the most promising findings, one finding after the other, in --sandbox and --within the time.
+    /// A workload is replayed there once before, to be diagnosed.
+    #[arg(long, requires_all = ["sandbox", "output"])]
+    pub prove: bool,
+    /// The workload that a run is of, or that a server is to be proved with.
+    #[arg(long, value_name = "NAME.workload", requires = "prove")]
+    pub workload: Option<PathBuf>,
+    /// The directory to make: the replay that was diagnosed, a proof for each finding, and the result.
+    #[arg(
+        short,
+        long,
+        visible_alias = "out",
+        value_name = "DIR",
+        requires = "prove"
+    )]
+    pub output: Option<PathBuf>,
+    /// So many findings are proved, at most.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20), requires = "prove")]
+    pub most: u32,
 }

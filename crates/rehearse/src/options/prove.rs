@@ -41,7 +41,7 @@ pub struct Prove {
 }
 
 /// What is changed: of several, each by itself and then all together.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "What is changed")]
 pub struct ChangeArgs {
     /// A file of SQL, carried out on the restored data: an index, a migration. Can be given again.
@@ -125,6 +125,9 @@ pub struct ProofPlaceArgs {
     /// Connect every session to this database.
     #[arg(long)]
     pub database: Option<String>,
+    /// Where changes of a sandbox are carried out, if not in --database; known where they are not typed.
+    #[arg(skip)]
+    pub changed_database: Option<String>,
     /// Let up to this many sessions at once share connections.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
@@ -134,4 +137,62 @@ pub struct ProofPlaceArgs {
     /// Threads that send and receive [default: a quarter of the cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
+}
+
+/// A private server, and how a workload's sessions go there.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Where it is measured")]
+pub struct SandboxPlaceArgs {
+    /// A private server of yours (`rehearse sandbox`) with the data, left as it was found.
+    #[arg(long, value_name = "NAME")]
+    pub sandbox: Option<String>,
+    /// Connect every session as this role.
+    #[arg(long)]
+    pub user: Option<String>,
+    /// Connect every session to this database.
+    #[arg(long)]
+    pub database: Option<String>,
+    /// Let up to this many sessions at once share connections.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: Option<u32>,
+    /// Let the server end statements that take longer.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    pub statement_timeout: Option<Duration>,
+    /// Threads that send and receive [default: a quarter of the cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+}
+
+impl Prove {
+    /// A proof in a sandbox, of changes that are not typed; the result goes to `output`.
+    pub fn in_sandbox(
+        workload: PathBuf,
+        output: PathBuf,
+        goal: GoalArgs,
+        place: &SandboxPlaceArgs,
+    ) -> Self {
+        Prove {
+            workload,
+            output: Some(output),
+            resume: false,
+            json: false,
+            html: None,
+            show_literals: false,
+            changes: ChangeArgs::default(),
+            goal,
+            place: ProofPlaceArgs {
+                sandbox: place.sandbox.clone(),
+                target: None,
+                restore: None,
+                template: None,
+                no_restore: false,
+                user: place.user.clone(),
+                database: place.database.clone(),
+                changed_database: None,
+                max_connections: place.max_connections,
+                statement_timeout: place.statement_timeout,
+                workers: place.workers,
+            },
+        }
+    }
 }

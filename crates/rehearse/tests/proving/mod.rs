@@ -5,7 +5,6 @@ mod rewriting;
 
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
@@ -15,13 +14,14 @@ use serde_json::Value;
 use super::{PATIENCE, command, rehearse, trials};
 
 /// A sandbox under a name, taken down at the end.
-struct Named {
-    name: String,
-    url: String,
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) url: String,
 }
 
 impl Named {
-    fn up() -> Self {
+    /// `what` is of one test alone.
+    pub(super) fn up(what: &str) -> Self {
         let places = Places::from_environment().unwrap();
         let wanted = Wanted {
             major: None,
@@ -29,9 +29,7 @@ impl Named {
             offline: false,
         };
         let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let made = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("proving-{}-{made}", std::process::id());
+        let name = format!("{what}-{}", std::process::id());
         let mut made = Sandbox::create(&found, Options::default(), &places).unwrap();
         let url = made.start().unwrap().url("postgres");
         made.keep(&name, &places).unwrap();
@@ -39,7 +37,7 @@ impl Named {
     }
 
     /// One number, where the server is now.
-    fn ask(&self, question: &str) -> i64 {
+    pub(super) fn ask(&self, question: &str) -> i64 {
         let places = Places::from_environment().unwrap();
         let named = sandbox::list(&places);
         let this = named.iter().find(|one| one.name == self.name).unwrap();
@@ -94,9 +92,14 @@ fn workload(at: &dyn Fn(&str) -> String) -> String {
 }
 
 fn validated(output: &Output) -> Value {
+    validated_as("proof", output)
+}
+
+/// What was printed as JSON, as its schema has it.
+pub(super) fn validated_as(name: &str, output: &Output) -> Value {
     let view: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    let schema: Value = serde_json::from_slice(&rehearse(&["schema", "proof"]).stdout).unwrap();
+    let schema: Value = serde_json::from_slice(&rehearse(&["schema", name]).stdout).unwrap();
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();
     compiler.add_resource("proof.json", schema).unwrap();
@@ -111,7 +114,7 @@ fn validated(output: &Output) -> Value {
 fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
-    let sandbox = Named::up();
+    let sandbox = Named::up("proving");
     Client::connect(&sandbox.url, NoTls)
         .unwrap()
         .batch_execute(ITEMS)

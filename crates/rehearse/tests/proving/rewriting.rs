@@ -71,7 +71,7 @@ fn workload(at: &dyn Fn(&str) -> String) -> (String, i64) {
 fn a_workload_in_another_form_leaves_the_same_data_behind() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
-    let sandbox = Named::up();
+    let sandbox = Named::up("rewriting");
     let mut client = Client::connect(&sandbox.url, NoTls).unwrap();
     client.batch_execute(TABLE).unwrap();
     let (original, statements) = workload(&at);

@@ -6,7 +6,10 @@ use super::chart::curves::{Curve, Point, curves};
 use super::frame::Frame;
 use crate::text::amount::{bytes, count, duration, percent, ratio};
 use crate::text::line::one_line;
-use crate::text::proof_text::{amount, number_cells, statement_text, verdict_text, with_interval};
+use crate::text::proof_text::{
+    amount, candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text,
+    verdict_text, with_interval,
+};
 use crate::view::compare::StatementCompareView;
 use crate::view::proof::{ProofSideView, ProofSizeView, ProofView};
 
@@ -51,6 +54,9 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     chart: String,
     spoken: String,
+    candidates: String,
+    candidate_rows: Vec<[String; 5]>,
+    beside: (Vec<String>, Vec<Vec<String>>),
     sections: Vec<Section>,
     runs: Vec<[String; 10]>,
     started: String,
@@ -70,6 +76,15 @@ pub fn render_html(view: &ProofView) -> String {
             .map(|side| verdict_text(view, side))
             .collect::<Vec<_>>()
             .join("; "),
+        candidates: match view.candidates.is_empty() {
+            true => String::new(),
+            false => candidates_sentence(view),
+        },
+        candidate_rows: view.candidates.iter().map(candidate_cells).collect(),
+        beside: match view.sides.len() {
+            0 | 1 => (Vec::new(), Vec::new()),
+            _ => side_by_side(view),
+        },
         sections: (0..)
             .zip(&view.sides)
             .map(|(at, side)| section(view, at, side))

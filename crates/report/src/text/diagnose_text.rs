@@ -2,10 +2,12 @@
 
 use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
 use crate::text::line::{cut, one_line, wrapped};
+use crate::text::proof_text::with_interval;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::diagnose::{
-    DiagnosisFindingView, DiagnosisView, FactView, RuleView, SuspectView, ThresholdsView,
+    DiagnosisFindingView, DiagnosisView, FactView, FindingProofView, RuleView, SuspectView,
+    ThresholdsView,
 };
 
 /// Findings that are shown on one screen.
@@ -57,6 +59,7 @@ pub fn render_text(view: &DiagnosisView, verbose: bool, style: &TextStyle) -> St
             count(notes as u64)
         ));
     }
+    lines.extend(proof_lines(&view.proofs, verbose, *style));
     lines.push(String::new());
     lines.extend(rule_lines(&view.rules, verbose, width));
     lines.push(String::new());
@@ -118,8 +121,8 @@ fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) ->
                 "    ",
                 width,
             ));
-            let text = change.text.iter().map(|text| format!("      {text}"));
-            lines.extend(text);
+            let text = change.text.iter().flat_map(|text| text.lines());
+            lines.extend(text.map(|line| format!("      {line}")));
             let option = change.option.iter();
             lines.extend(option.map(|option| format!("      rehearse prove … {option}")));
         }
@@ -134,12 +137,74 @@ fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) ->
         lines.push(cut(&format!("  {}", facts.join("; ")), width));
         if let Some(change) = one.changes.first() {
             let text = match (change.kind, &change.text, &change.option) {
-                ("sql", Some(sql), _) => sql.clone(),
+                ("sql", Some(sql), _) => one_line(sql, 400),
                 (_, _, Some(option)) => format!("{} ({option})", change.words),
                 _ => change.words.clone(),
             };
             lines.push(cut(&format!("  try: {text}"), width));
         }
+    }
+    lines
+}
+
+/// What was won, and what is still a belief.
+fn proof_lines(proofs: &[FindingProofView], verbose: bool, style: TextStyle) -> Vec<String> {
+    let width = style.columns();
+    let (believed, measured): (Vec<_>, Vec<_>) =
+        proofs.iter().partition(|one| one.outcome == "believed");
+    let mut lines = Vec::new();
+    if !measured.is_empty() {
+        lines.push(String::new());
+        lines.push("Measured, each beside what is unchanged on the same traffic".to_owned());
+    }
+    for one in measured {
+        let tone = match one.outcome {
+            "won" | "same" => Tone::Good,
+            "lost" => Tone::Bad,
+            _ => Tone::Care,
+        };
+        let most = one.most_to_win.map_or_else(String::new, |share| {
+            format!(" (believed: at most {} to win)", percent(share, 1.0))
+        });
+        let first = format!("{}  {}{most}  [{}]", one.outcome, one.title, one.rule);
+        lines.extend(
+            wrapped(&first, "  ", "    ", width)
+                .iter()
+                .map(|line| style.paint(tone, line)),
+        );
+        for change in &one.changes {
+            let effect = change.effect.as_ref().map_or_else(
+                || "too few blocks to say anything".to_owned(),
+                |effect| format!("× {}", with_interval(effect)),
+            );
+            let slower = match change.slower {
+                0 if change.is_worse => "; something else got worse".to_owned(),
+                0 => String::new(),
+                some => format!("; {} got slower", counted(some, "statement")),
+            };
+            let line = format!(
+                "{}: {effect}  {}{slower}",
+                change.verdict,
+                one_line(&change.name, 160)
+            );
+            lines.extend(wrapped(&line, "    ", "      ", width));
+        }
+        if let Some(proof) = &one.proof {
+            lines.push(format!("    {proof}"));
+        }
+    }
+    if !believed.is_empty() {
+        lines.push(String::new());
+        lines.push("Believed, and not measured".to_owned());
+    }
+    let shown = if verbose { believed.len() } else { SHOWN_MAX };
+    for one in believed.iter().take(shown) {
+        let because = one.because.as_deref().unwrap_or_default();
+        let line = format!("{}: {because}  [{}]", one.title, one.rule);
+        lines.extend(wrapped(&line, "  ", "    ", width));
+    }
+    if believed.len() > shown {
+        lines.push(format!("  and {} more", believed.len() - shown));
     }
     lines
 }

@@ -4,13 +4,16 @@ use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio}
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
+use crate::view::candidate::IndexCandidateView;
 use crate::view::compare::StatementCompareView;
 use crate::view::proof::{ProofEffectView, ProofNumberView, ProofSideView, ProofView};
 
 /// The text has about so many lines: what a screen holds.
 const LINES: usize = 40;
 /// Lines that are no statement's: of the whole, and of each change.
-const FIXED: (usize, usize) = (6, 13);
+const FIXED: (usize, usize) = (6, 17);
+/// Candidates that are listed.
+const CANDIDATES_MAX: usize = 6;
 
 /// The proof as text, ending with a line feed.
 pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
@@ -26,14 +29,174 @@ pub fn render_text(view: &ProofView, style: &TextStyle) -> String {
         lines.extend(wrapped(note, "  ", "  ", width));
     }
     let sides = view.sides.len().max(1);
+    lines.extend(candidate_lines(view, *style));
     let room = LINES.saturating_sub(FIXED.0 + FIXED.1 * sides) / sides;
     let is_short = sides > 2;
     for side in &view.sides {
         lines.push(String::new());
         lines.extend(side_lines(view, side, room.max(1), is_short, *style));
     }
+    if is_short {
+        lines.push(String::new());
+        lines.extend(beside_lines(view, *style));
+    }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What the planner was asked of, before anything was replayed.
+fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
+    if view.candidates.is_empty() {
+        return Vec::new();
+    }
+    let width = style.columns();
+    let mut lines = wrapped(&candidates_sentence(view), "  ", "  ", width);
+    let mut table = Table::new(&[Align::Right, Align::Right, Align::Left, Align::Left]);
+    let listed = view
+        .candidates
+        .iter()
+        .filter(|one| one.believed_share > 0.0);
+    let count_listed = listed.clone().count();
+    for one in listed.take(CANDIDATES_MAX) {
+        let [share, size, name, cost, _] = candidate_cells(one);
+        table.row([share, size, cost, name]);
+    }
+    let shown = table.lines();
+    lines.extend(shown.iter().map(|line| cut(&format!("    {line}"), width)));
+    let left = view.candidates.len() - count_listed.min(CANDIDATES_MAX);
+    if left > 0 {
+        lines.push(format!(
+            "    and {left} more, {} of which the planner would not take",
+            view.candidates.len() - count_listed
+        ));
+    }
+    lines
+}
+
+/// How many there were, how the planner was asked, and how many are measured.
+pub(crate) fn candidates_sentence(view: &ProofView) -> String {
+    let all = &view.candidates;
+    let by = |way: &str| {
+        all.iter()
+            .filter(|one| one.screened.as_deref() == Some(way))
+            .count()
+    };
+    let mut ways = Vec::new();
+    if by("hypopg") > 0 {
+        ways.push("as hypothetical ones (HypoPG)".to_owned());
+    }
+    if by("built") > 0 {
+        ways.push("each built for a moment".to_owned());
+    }
+    let unasked = all.iter().filter(|one| one.screened.is_none()).count();
+    let mut text = format!(
+        "{} shown to the planner {}; {} of them measured below",
+        counted(all.len() as u64, "candidate"),
+        ways.join(" and "),
+        all.iter().filter(|one| one.proved_as.is_some()).count()
+    );
+    if unasked > 0 {
+        text.push_str(&format!(
+            "; {unasked} not asked of: there were too many to build"
+        ));
+    }
+    text.push_str(". What each is believed to save of all time, by the planner's costs and without what writes pay:");
+    text
+}
+
+/// Share, size, name, what it costs updates, and whether it is measured.
+pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
+    let cost = match (&one.refused, one.updated.is_empty()) {
+        (Some(why), _) => format!("refused: {}", one_line(why, 80)),
+        (None, true) => String::new(),
+        (None, false) => format!("not HOT: {}", one.updated.join(", ")),
+    };
+    [
+        percent(one.believed_share, 1.0),
+        one.bytes.map_or_else(|| "–".to_owned(), bytes),
+        format!("{} {}", one_line(&one.table, 60), one_line(&one.shape, 160)),
+        cost,
+        match one.proved_as {
+            Some(_) => "measured".to_owned(),
+            None => "believed".to_owned(),
+        },
+    ]
+}
+
+/// Names of the numbers that changes are set beside each other by.
+const BESIDE: [(&str, &str); 7] = [
+    ("total", "all waited"),
+    ("reads", "reads"),
+    ("writes", "writes"),
+    ("blocks", "blocks"),
+    ("hot", "HOT"),
+    ("wal", "WAL"),
+    ("indexes", "indexes"),
+];
+
+/// All changes beside each other: a head, and a row each. A ratio is with / without; of HOT updates the share with the
+/// change, and in the first row without.
+pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) {
+    let has = |name: &str| {
+        let mut all = view.sides.iter().flat_map(|side| &side.numbers);
+        all.any(|number| number.name == name)
+    };
+    let shown: Vec<_> = BESIDE.iter().filter(|(name, _)| has(name)).collect();
+    let mut head = vec!["change".to_owned(), "verdict".to_owned()];
+    head.extend(shown.iter().map(|(_, word)| (*word).to_owned()));
+    let of = |side: &ProofSideView, name: &str| -> Option<ProofNumberView> {
+        side.numbers.iter().find(|one| one.name == name).cloned()
+    };
+    let mut rows = Vec::new();
+    if let Some(first) = view.sides.iter().find(|side| !side.numbers.is_empty()) {
+        let mut row = vec!["unchanged".to_owned(), String::new()];
+        row.extend(shown.iter().map(|(name, _)| {
+            of(first, name).map_or_else(String::new, |one| amount(one.unit, one.before))
+        }));
+        rows.push(row);
+    }
+    for side in &view.sides {
+        let mut row = vec![one_line(&side.name, 90), side.verdict.to_owned()];
+        row.extend(shown.iter().map(|(name, _)| {
+            let cell = of(side, name).map(|one| match (one.unit, &one.effect) {
+                ("share", _) => amount(one.unit, one.after),
+                (_, Some(effect)) => format!("× {}", ratio(effect.ratio)),
+                (_, None) if one.before > 0.0 => format!("× {}", ratio(one.after / one.before)),
+                _ => amount(one.unit, one.after),
+            });
+            cell.unwrap_or_else(|| "–".to_owned())
+        }));
+        rows.push(row);
+    }
+    (head, rows)
+}
+
+fn beside_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
+    let (head, rows) = side_by_side(view);
+    let mut alignments = vec![Align::Right; head.len()];
+    alignments[0] = Align::Left;
+    alignments[1] = Align::Left;
+    let mut table = Table::new(&alignments);
+    // Names are long: they stand above, by their number.
+    table.line(head);
+    let names = rows.iter().skip(1).map(|row| row[0].clone());
+    let mut lines: Vec<String> = (1..)
+        .zip(names)
+        .map(|(number, name)| cut(&format!("  {number}  {name}"), style.columns()))
+        .collect();
+    for (number, mut row) in rows.into_iter().enumerate() {
+        if number > 0 {
+            row[0] = number.to_string();
+        }
+        table.line(row);
+    }
+    lines.extend(
+        table
+            .lines()
+            .iter()
+            .map(|line| cut(&format!("  {line}"), style.columns())),
+    );
+    lines
 }
 
 fn extent(view: &ProofView) -> String {
@@ -193,6 +356,8 @@ pub fn amount(unit: &str, value: f64) -> String {
     match unit {
         "us" => duration(value),
         "bytes" => bytes(value.round() as u64),
+        "count" => count(value.round() as u64),
+        "share" => percent(value, 1.0),
         _ => format!("{} a second", rate(value)),
     }
 }
@@ -201,6 +366,7 @@ pub fn amount(unit: &str, value: f64) -> String {
 pub(crate) fn number_cells(number: &ProofNumberView) -> [String; 4] {
     let factor = match &number.effect {
         Some(effect) => format!("× {}", with_interval(effect)),
+        None if number.unit == "share" => String::new(),
         None if number.before > 0.0 => format!("× {}", ratio(number.after / number.before)),
         None => String::new(),
     };

@@ -6,6 +6,8 @@ use analyse::diagnose::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::view::proof::ProofEffectView;
+
 /// What rules found, the most that fixing can win first.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct DiagnosisView {
@@ -32,6 +34,44 @@ pub struct DiagnosisView {
     pub thresholds_set: Vec<ThresholdView>,
     /// The suspects that were asked for.
     pub suspects: Vec<SuspectView>,
+    /// What proofs said of the findings that are problems or warnings, and which of these stay beliefs (`--prove`);
+    /// nothing where they were not asked for.
+    pub proofs: Vec<FindingProofView>,
+}
+
+/// A finding, and what a proof said of its changes.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+pub struct FindingProofView {
+    /// The rule that found it.
+    pub rule: &'static str,
+    /// In a sentence.
+    pub title: String,
+    /// The most that fixing it could win as the rule has it, a share from 0 to 1.
+    pub most_to_win: Option<f64>,
+    /// Of its changes the best: `won`, `same`, `not proven` or `lost`; `believed` where none was measured.
+    #[schemars(extend("enum" = ["won", "same", "not proven", "lost", "believed"]))]
+    pub outcome: &'static str,
+    /// Of a belief, why nothing was measured.
+    pub because: Option<String>,
+    /// Its changes that were measured.
+    pub changes: Vec<FindingChangeView>,
+    /// The directory of the proof.
+    pub proof: Option<String>,
+}
+
+/// A change of a finding, as it was measured.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+pub struct FindingChangeView {
+    /// What it is.
+    pub name: String,
+    /// `won`, `lost`, `same` or `not proven`, of the goal.
+    pub verdict: &'static str,
+    /// The goal, with / without.
+    pub effect: Option<ProofEffectView>,
+    /// Something got worse: a statement, an error, or the goal.
+    pub is_worse: bool,
+    /// Statements that got slower.
+    pub slower: u64,
 }
 
 /// What a rule found.
@@ -223,6 +263,7 @@ impl DiagnosisView {
                 .filter(|one| one.value != one.default)
                 .collect(),
             suspects: suspects.iter().map(suspect).collect(),
+            proofs: Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is shown, apart from how.
 
+pub(crate) mod candidate;
 pub(crate) mod capture;
 pub(crate) mod case;
 pub(crate) mod compare;

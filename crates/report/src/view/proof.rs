@@ -6,13 +6,14 @@ use analyse::proof::{Effect, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::view::candidate::IndexCandidateView;
 use crate::view::compare::{CautionView, ErrorChangeView, StatementCompareView};
 
 /// A proof.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProofView {
-    /// `rehearse/proof/1`.
-    #[schemars(extend("const" = "rehearse/proof/1"))]
+    /// `rehearse/proof/2`.
+    #[schemars(extend("const" = "rehearse/proof/2"))]
     pub schema: &'static str,
     /// The directory, as the user named it.
     pub name: String,
@@ -51,6 +52,9 @@ pub struct ProofView {
     pub sides: Vec<ProofSideView>,
     /// Every run, in the order in which it was done.
     pub runs: Vec<ProofRunView>,
+    /// Indexes that the planner was asked of before, where the changes are some of these (`rehearse indexes`); what is
+    /// expected the most of first.
+    pub candidates: Vec<IndexCandidateView>,
     /// What shaped every run, by option.
     pub options: BTreeMap<String, String>,
     /// What has to be known to read all this.
@@ -135,16 +139,18 @@ impl ProofEffectView {
 /// A number of whole runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ProofNumberView {
-    /// `total`, `p50`, `p99`, `cpu`, `wal`, `throughput`, `indexes` or `tables`.
+    /// `total`, `p50`, `p99`, `cpu`, `wal`, `throughput`, `reads` and `writes` (service times of what only reads, and of
+    /// what writes rows), `blocks` (of tables and indexes, read from memory or not), `hot` (the share of updates that
+    /// left all indexes alone), `indexes` or `tables` (their sizes).
     pub name: String,
     /// In words.
     pub words: String,
-    /// `us`, `bytes` or `per_s`.
-    #[schemars(extend("enum" = ["us", "bytes", "per_s"]))]
+    /// `us`, `bytes`, `per_s`, `count`, or `share` (from 0 to 1).
+    #[schemars(extend("enum" = ["us", "bytes", "per_s", "count", "share"]))]
     pub unit: &'static str,
     /// A greater number is a better one.
     pub more_is_better: bool,
-    /// A run's, without the change: the geometric mean.
+    /// A run's, without the change: the geometric mean; of shares the mean.
     pub before: f64,
     /// With it.
     pub after: f64,

@@ -192,7 +192,7 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
         changes: match steps_over_dead {
             true => vec![Change::sql(
                 "let autovacuum come to this table much earlier",
-                format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0); VACUUM {object};"),
+                format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"),
             )],
             false => vec![Change::by_hand("see missing-index for the index that its condition and order need")],
         },

@@ -158,7 +158,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 format!("updates of {name} are not HOT, although no index has what they change: pages are full"),
                 vec![Change::sql(
                     "leave room in each page, and write the table anew",
-                    format!("ALTER TABLE {name} SET (fillfactor = 80); VACUUM FULL {name};"),
+                    format!("ALTER TABLE {name} SET (fillfactor = 80);\nVACUUM FULL {name};"),
                 )],
                 "the table becomes larger by what is left free, and VACUUM FULL locks it meanwhile; \
                  transactions that stay open for long have the same effect"

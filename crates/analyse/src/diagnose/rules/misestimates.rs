@@ -99,7 +99,7 @@ fn finding(
     if !analyze.is_empty() {
         changes.insert(
             0,
-            Change::sql("new statistics, first of all", analyze.join(" ")),
+            Change::sql("new statistics, first of all", analyze.join("\n")),
         );
     }
     Some(Finding {

@@ -6,16 +6,15 @@
 //! index, which is a second candidate.
 
 use super::Rule;
-use crate::diagnose::conditions::{Asks, conditions, order};
+use crate::diagnose::asked::{asked, is_there, shapes};
 use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
 use crate::diagnose::finding::{Change, Fact, Finding, Severity, Subject, Unit};
-use crate::diagnose::index_shape::IndexShape;
-use crate::diagnose::statement_text::{set_columns, written};
+use crate::diagnose::statement_text::{quoted, set_columns, written};
 use crate::diagnose::threshold::{Threshold, Thresholds};
 use crate::plan::{Plan, PlanNode};
 use run::RelationFact;
 
-const ROWS: Threshold = Threshold {
+pub(in crate::diagnose) const ROWS: Threshold = Threshold {
     name: "missing-index-rows",
     value: 5_000.0,
     unit: "rows of a table",
@@ -266,70 +265,8 @@ fn candidates(
     table: &RelationFact,
     wasteful: &Wasteful<'_>,
 ) -> Vec<Candidate> {
-    let asked: Vec<_> = wasteful
-        .node
-        .conditions
-        .iter()
-        .filter(|one| matches!(one.label.as_str(), "Filter" | "Index Cond" | "Recheck Cond"))
-        .flat_map(|one| conditions(&one.text, table))
-        .chain(
-            wasteful
-                .node
-                .children
-                .iter()
-                .flat_map(|below| &below.conditions)
-                .filter(|one| one.label == "Index Cond")
-                .flat_map(|one| conditions(&one.text, table)),
-        )
-        .collect();
-    let of = |wanted: Asks| -> Vec<String> {
-        let all = asked.iter().filter(|one| one.asks == wanted);
-        all.filter_map(|one| one.column.clone()).collect()
-    };
-    let mut columns: Vec<String> = Vec::new();
-    let mut add = |more: Vec<String>| {
-        for column in more {
-            if !columns.contains(&column) {
-                columns.push(column);
-            }
-        }
-    };
-    add(of(Asks::Equal));
-    // Rows in order need no sorting, and with a limit the reading ends early.
-    let by_index = || {
-        // Read in the order of an index, rows are in that order.
-        let name = wasteful.node.index.as_deref()?;
-        let all = evidence.indexes(table).into_iter();
-        let index = all
-            .filter(|index| index.name == name)
-            .map(IndexShape::of)
-            .next()?;
-        Some(order(&index.keys.join(", "), table))
-    };
-    let ordered = match wasteful.order {
-        Some(keys) => order(keys, table),
-        None => by_index().unwrap_or_default(),
-    };
-    if wasteful.limited {
-        add(ordered);
-    }
-    add(of(Asks::Range));
-    let mut predicate = Vec::new();
-    let mut hangs_on: Vec<String> = Vec::new();
-    for one in &asked {
-        let Some(column) = &one.column else { continue };
-        let text = match one.asks {
-            Asks::Null => format!("{} IS NULL", quoted(column)),
-            Asks::NotNull => format!("{} IS NOT NULL", quoted(column)),
-            Asks::Truth(true) => quoted(column),
-            Asks::Truth(false) => format!("NOT {}", quoted(column)),
-            _ => continue,
-        };
-        if !predicate.contains(&text) {
-            predicate.push(text);
-            hangs_on.push(column.clone());
-        }
-    }
+    let asked = asked(evidence, table, wasteful.node, wasteful.order);
+    let columns = asked.classical(wasteful.limited);
     let mut all = Vec::new();
     if !columns.is_empty() {
         all.push(Candidate {
@@ -338,35 +275,20 @@ fn candidates(
             hangs_on: Vec::new(),
         });
     }
-    if !predicate.is_empty() {
+    if !asked.predicate.is_empty() {
         let columns = match columns.is_empty() {
-            true => vec![hangs_on[0].clone()],
+            true => vec![asked.hangs_on[0].clone()],
             false => columns,
         };
         all.push(Candidate {
             columns,
-            predicate,
-            hangs_on,
+            predicate: asked.predicate,
+            hangs_on: asked.hangs_on,
         });
     }
-    let there: Vec<IndexShape> = evidence
-        .indexes(table)
-        .into_iter()
-        .filter(|index| index.valid)
-        .map(IndexShape::of)
-        .filter(|shape| shape.method == "btree")
-        .collect();
     // One that begins so is there, and was not taken.
-    all.retain(|one| {
-        !there.iter().any(|shape| {
-            let begins = shape
-                .columns()
-                .iter()
-                .take(one.columns.len())
-                .eq(one.columns.iter());
-            begins && shape.predicate.is_none() == one.predicate.is_empty()
-        })
-    });
+    let there = shapes(evidence, table);
+    all.retain(|one| !is_there(&there, &one.columns, !one.predicate.is_empty()));
     all
 }
 
@@ -395,18 +317,6 @@ fn hot_risk(evidence: &Evidence, table: &RelationFact, candidates: &[Candidate])
             "; updates of {} can no longer be HOT with an index that has it",
             columns.join(" and ")
         ),
-    }
-}
-
-/// As a name in SQL.
-fn quoted(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    match plain {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
     }
 }
 

@@ -26,6 +26,8 @@ mod starved_queue;
 mod statistics_cliff;
 mod transactions;
 
+pub(in crate::diagnose) use missing_index::ROWS as INDEX_ROWS;
+
 use super::evidence::{Evidence, Missing};
 use super::finding::Finding;
 use super::threshold::{Threshold, Thresholds};

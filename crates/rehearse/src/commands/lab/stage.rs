@@ -268,7 +268,7 @@ impl Stage {
         )?;
         let proving = (workload, &wanted.options, wanted.goal, true);
         let ended = prove::go_on(&mut journal, proving, &mut ground, &self.interrupt)?;
-        let (view, _) = prove::leave(&journal, ended, false)?;
+        let (view, _) = prove::written(&journal, ended, false)?;
         self.server = ground.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, view))

@@ -69,7 +69,9 @@ fn kept(
         };
         servers.insert(major, of);
     }
-    let database = options.place.database.as_deref().unwrap_or("postgres");
+    let place = &options.place;
+    let database = place.changed_database.as_ref().or(place.database.as_ref());
+    let database = database.map_or("postgres", String::as_str);
     let goes_on = known.is_some();
     let settings = known.unwrap_or_else(|| sandbox.settings().to_vec());
     let ground = ProofSandbox::new(

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use analyse::CompareOptions;
 use analyse::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
-use experiment::proof::{ProofJournal, ProofRecord, SideStanding};
+use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideStanding};
 use report::{
-    CompareView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView, ProofSizeView,
-    ProofView, StatementCompareView, compare_page,
+    CompareView, IndexCandidateView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView,
+    ProofSizeView, ProofView, StatementCompareView, compare_page,
 };
 
 use crate::commands::compare::{self, Request};
@@ -21,6 +21,9 @@ use crate::keys;
 const SIZE_DIFFERENCE: f64 = 0.1;
 /// …and by so many bytes.
 const SIZE_BYTES: u64 = 256 << 10;
+
+/// The indexes that the planner was asked of, in a proof's directory.
+pub const CANDIDATES: &str = "candidates.json";
 
 /// How it came to an end, as far as the one who ran it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +94,7 @@ pub fn view(
     let (workload, place) = (name("workload-name"), name("place-name"));
     options.retain(|name, _| !name.ends_with("-name"));
     Ok(ProofView {
-        schema: "rehearse/proof/1",
+        schema: "rehearse/proof/2",
         name: journal.path().display().to_string(),
         workload,
         statements,
@@ -113,9 +116,20 @@ pub fn view(
             .records()
             .map(|record| run(journal, record, goal, statements))
             .collect(),
+        candidates: candidates(journal)?,
         options,
         notes: notes(journal),
     })
+}
+
+/// What the planner was asked of before, where the changes are of that.
+fn candidates(journal: &ProofJournal) -> Result<Vec<IndexCandidateView>, Failure> {
+    let file = journal.path().join(CANDIDATES);
+    match std::fs::read_to_string(&file) {
+        Err(_) => Ok(Vec::new()),
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|error| Failure::could_not(format!("{} is damaged: {error}", file.display()))),
+    }
 }
 
 /// Statements of the unchanged workload, as its runs know it.
@@ -289,6 +303,25 @@ fn compared(
     Ok(())
 }
 
+/// A number of a run that no goal is of.
+type Number = fn(&ProofNumbers) -> Option<f64>;
+
+/// Name, words, unit and number of what is measured beside the goals.
+const MORE: [(&str, &str, &str, Number); 3] = [
+    ("reads", "service times of reads", "us", |one| {
+        one.reads().map(|seconds| seconds * 1e6)
+    }),
+    ("writes", "service times of writes", "us", |one| {
+        one.writes().map(|seconds| seconds * 1e6)
+    }),
+    (
+        "blocks",
+        "blocks of tables and indexes read",
+        "count",
+        |one| one.blocks.map(|blocks| blocks as f64),
+    ),
+];
+
 fn numbers(
     journal: &ProofJournal,
     statements: u64,
@@ -313,6 +346,48 @@ fn numbers(
                 .as_ref()
                 .and_then(|found| moved(found, goal, journal.plan().margin)),
             effect: found.map(|found| ProofEffectView::new(&found, None)),
+        });
+    }
+    let margin = journal.plan().margin;
+    for (name, words, unit, of) in MORE {
+        let number = |record: &ProofRecord| of(&record.numbers);
+        let (Some(one), Some(other)) = (middle(before, number), middle(after, number)) else {
+            continue;
+        };
+        let found = effect(&journal.blocks_with(side, &of), ERROR);
+        all.push(ProofNumberView {
+            name: name.to_owned(),
+            words: words.to_owned(),
+            unit,
+            more_is_better: false,
+            before: one,
+            after: other,
+            // Less of it is better, as of response times.
+            moved: found
+                .as_ref()
+                .and_then(|found| moved(found, Goal::Total, margin)),
+            effect: found.map(|found| ProofEffectView::new(&found, None)),
+        });
+    }
+    let hot = |records: &[&ProofRecord]| -> Option<f64> {
+        let shares: Option<Vec<f64>> = records.iter().map(|one| one.numbers.hot_share()).collect();
+        let shares = shares.filter(|shares| !shares.is_empty())?;
+        Some(shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    if let (Some(one), Some(other)) = (hot(before), hot(after)) {
+        all.push(ProofNumberView {
+            name: "hot".to_owned(),
+            words: "updates that were HOT".to_owned(),
+            unit: "share",
+            more_is_better: true,
+            before: one,
+            after: other,
+            effect: None,
+            moved: match other - one {
+                by if by < -margin => Some("worse"),
+                by if by > margin => Some("better"),
+                _ => None,
+            },
         });
     }
     for (name, indexes) in [("indexes", true), ("tables", false)] {

@@ -1,0 +1,359 @@
+//! `rehearse diagnose --prove`: what was found is tried, one finding after the other, within a budget; what was won, and
+//! what stays a belief and why.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::sandbox::Places;
+use analyse::diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds, diagnose};
+use archive::ArchiveError;
+use clock::{Clock, SystemClock};
+use experiment::Setting;
+use experiment::proof::{Change, ChangeScript, ProofSide};
+use report::{FindingChangeView, FindingProofView, ProofView, one_line, to_json};
+use run::RunReader;
+use workload::WorkloadReader;
+use workload::rewrite::Rewriting;
+
+use super::{Met, of_run, of_target, show, view, workload};
+use crate::commands::{looking, prove};
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::Prove;
+use crate::options::diagnosing::Diagnose;
+use crate::terminal;
+
+/// The replay that was diagnosed, and the result, in the round's directory.
+const LOOK: &str = "look.run";
+const RESULT: &str = "diagnosis.json";
+/// A change's name shows so much of its SQL.
+const NAME_MAX: usize = 100;
+
+/// Diagnoses, and proves what can be tried.
+pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending, Failure> {
+    let clock = SystemClock::start();
+    let directory = options.proving.output.clone().unwrap_or_default();
+    if directory.exists() {
+        return Err(Failure::usage(format!(
+            "{} is there already; give another name with -o",
+            directory.display()
+        )));
+    }
+    let name = options.place.sandbox.as_deref().unwrap_or_default();
+    drop(::sandbox::open(name, None, &Places::from_environment()?)?);
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let made = met(options, thresholds, &directory, &interrupt);
+    if made.is_err() {
+        // What is refused leaves nothing behind.
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    let (met, workload) = made?;
+    make(&directory)?;
+    let diagnosis = diagnose(&met.evidence, thresholds);
+    let mut round = Round {
+        options,
+        workload: &workload,
+        directory: &directory,
+        clock: &clock,
+        interrupt: &interrupt,
+        database: looking::database_of(&workload, &options.place)?,
+        proofs: 0,
+        tried: Vec::new(),
+    };
+    let proofs = round.all(&diagnosis.findings)?;
+    let result = directory.join(RESULT);
+    let text = to_json(&view(&met, &diagnosis, thresholds, proofs.clone()));
+    std::fs::write(&result, text).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    Ok(show(options, &met, &diagnosis, thresholds, proofs))
+}
+
+fn make(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory).map_err(|error| {
+        Failure::could_not(format!("cannot make {}: {error}", directory.display()))
+    })
+}
+
+/// What is diagnosed, and the workload that is replayed to prove.
+fn met(
+    options: &Diagnose,
+    thresholds: &Thresholds,
+    directory: &Path,
+    interrupt: &Interrupt,
+) -> Result<(Met, WorkloadReader), Failure> {
+    let given = options.proving.workload.as_ref();
+    let path = match (&options.target, &options.of) {
+        (Some(url), _) => {
+            let Some(path) = given else {
+                return Err(Failure::usage(
+                    "a server that is watched has no workload to replay; give one with --workload NAME.workload",
+                ));
+            };
+            let workload = keys::open(path)?;
+            return Ok((of_target(options, url, thresholds)?, workload));
+        }
+        (None, Some(path)) => path,
+        (None, None) => {
+            return Err(Failure::usage(
+                "nothing to diagnose was given; give a run, a workload, or --target URL",
+            ));
+        }
+    };
+    let name = path.display().to_string();
+    match RunReader::open(path) {
+        Ok(run) => {
+            let workload = looking::workload_of(&run, given)?;
+            Ok((of_run(options, name, &run, thresholds)?, workload))
+        }
+        Err(ArchiveError::Foreign { .. }) => {
+            let workload = workload(path)?;
+            make(directory)?;
+            let database = looking::database_of(&workload, &options.place)?;
+            let proof = proof(options, &workload, PathBuf::new());
+            let engine = prove::base(&proof);
+            let output = directory.join(LOOK);
+            let mut lent = looking::lent(&options.place, &database)?;
+            let run = looking::look(&mut lent, &workload, &engine, &output, interrupt);
+            lent.give_back()?;
+            Ok((of_run(options, name, &run?, thresholds)?, workload))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn proof(options: &Diagnose, workload: &WorkloadReader, output: PathBuf) -> Prove {
+    let path = workload.path().to_owned();
+    Prove::in_sandbox(path, output, options.goal.clone(), &options.place)
+}
+
+struct Round<'a> {
+    options: &'a Diagnose,
+    workload: &'a WorkloadReader,
+    directory: &'a Path,
+    clock: &'a SystemClock,
+    interrupt: &'a Interrupt,
+    /// Where changes are carried out.
+    database: String,
+    /// How many were begun.
+    proofs: u32,
+    /// What was measured, and for which finding.
+    tried: Vec<(Change, String)>,
+}
+
+impl Round<'_> {
+    /// Each finding that is more than a note, in the order of what fixing it can win.
+    fn all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProofView>, Failure> {
+        let wanted: Vec<&Finding> = findings
+            .iter()
+            .filter(|one| one.severity != Severity::Note)
+            .collect();
+        let mut views = Vec::new();
+        for (at, finding) in wanted.iter().enumerate() {
+            let provable = wanted[at..].iter().filter(|one| sides(one, &[]).is_ok());
+            let room = self.options.proving.most.saturating_sub(self.proofs);
+            let left = room.min(provable.count() as u32);
+            views.push(self.one(finding, left)?);
+        }
+        Ok(views)
+    }
+
+    /// One finding; `left` of them share what is left of the time.
+    fn one(&mut self, finding: &Finding, left: u32) -> Result<FindingProofView, Failure> {
+        let sides = match sides(finding, &self.tried) {
+            Ok(sides) => sides,
+            Err(why) => return Ok(believed(finding, why)),
+        };
+        if left == 0 {
+            return Ok(believed(
+                finding,
+                format!(
+                    "{} findings were proved before it; --most N proves more",
+                    self.options.proving.most
+                ),
+            ));
+        }
+        if self.interrupt.is_asked() {
+            return Ok(believed(finding, "it was stopped before".to_owned()));
+        }
+        let spent = Duration::from_nanos(self.clock.now_ns().max(0) as u64);
+        let rest = self.options.goal.within.saturating_sub(spent);
+        if rest.is_zero() {
+            return Ok(believed(
+                finding,
+                "the time was over; give more with --within".to_owned(),
+            ));
+        }
+        self.proofs += 1;
+        terminal::note(&format!(
+            "Proving what {} suggests: {}.",
+            finding.rule, finding.title
+        ));
+        let output = self
+            .directory
+            .join(format!("{}-{}.proof", self.proofs, finding.rule));
+        let mut proof = proof(self.options, self.workload, output);
+        proof.goal.within = rest / left;
+        proof.place.changed_database = Some(self.database.clone());
+        let changes: Vec<Change> = sides
+            .iter()
+            .flat_map(|side| side.changes.iter().cloned())
+            .collect();
+        let done = prove::perform(&proof, sides, self.workload, self.interrupt, &|_| Ok(()));
+        let (journal, ended) = match done {
+            Ok(done) => done,
+            // A change that the server refuses, or too little time: the next may be possible.
+            Err(failure) => return Ok(believed(finding, failure.message)),
+        };
+        let title = &finding.title;
+        let changes = changes.into_iter().map(|one| (one, title.clone()));
+        self.tried.extend(changes);
+        let (view, _) = prove::written(&journal, ended, false)?;
+        Ok(measured(finding, &view))
+    }
+}
+
+/// The unchanged, and a side for each change of the finding that can be carried out and was not measured before; or why
+/// there is none.
+fn sides(finding: &Finding, tried: &[(Change, String)]) -> Result<Vec<ProofSide>, String> {
+    let mut sides = vec![ProofSide::default()];
+    let mut why: Option<String> = None;
+    for suggestion in &finding.changes {
+        match change(suggestion) {
+            Ok(change) => match tried.iter().find(|(one, _)| *one == change) {
+                Some((_, title)) => {
+                    why = Some(format!(
+                        "what it suggests was measured for another finding: {title}"
+                    ));
+                }
+                None => sides.push(ProofSide {
+                    name: change.name(),
+                    changes: vec![change],
+                }),
+            },
+            Err(reason) => why = why.or(Some(reason)),
+        }
+    }
+    match sides.len() {
+        1 => Err(why.unwrap_or_else(|| "it suggests no change".to_owned())),
+        _ => Ok(sides),
+    }
+}
+
+/// A suggestion in the form that a proof takes.
+fn change(suggestion: &Suggestion) -> Result<Change, String> {
+    match &suggestion.form {
+        Form::Sql(text) => {
+            let name = one_line(text.trim().trim_end_matches(';'), NAME_MAX);
+            ChangeScript::new(&name, text).map_err(|error| error.to_string())?;
+            Ok(Change::Sql {
+                path: name,
+                text: text.clone(),
+            })
+        }
+        Form::Setting(name, value) => Ok(Change::Settings(vec![Setting {
+            name: name.clone(),
+            value: value.clone(),
+        }])),
+        Form::Rewrite(text) => match text.parse::<Rewriting>() {
+            Ok(_) => Ok(Change::Rewrite(text.clone())),
+            Err(why) => Err(format!(
+                "it suggests the rewrite {text}, which cannot be made: {why}"
+            )),
+        },
+        Form::ByHand => Err(format!(
+            "what it suggests can only be done by people: {}",
+            suggestion.words
+        )),
+    }
+}
+
+fn believed(finding: &Finding, because: String) -> FindingProofView {
+    FindingProofView {
+        rule: finding.rule,
+        title: finding.title.clone(),
+        most_to_win: finding.most_to_win,
+        outcome: "believed",
+        because: Some(because),
+        changes: Vec::new(),
+        proof: None,
+    }
+}
+
+fn measured(finding: &Finding, proof: &ProofView) -> FindingProofView {
+    let has = |verdict: &&&str| proof.sides.iter().any(|side| side.verdict == **verdict);
+    let best = ["won", "same", "not proven", "lost"];
+    FindingProofView {
+        outcome: best.iter().find(has).copied().unwrap_or("not proven"),
+        because: None,
+        changes: proof
+            .sides
+            .iter()
+            .map(|side| FindingChangeView {
+                name: side.name.clone(),
+                verdict: side.verdict,
+                effect: side.effect,
+                is_worse: side.worse,
+                slower: side.slower.len() as u64,
+            })
+            .collect(),
+        proof: Some(proof.name.clone()),
+        ..believed(finding, String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyse::diagnose::Subject;
+
+    fn finding(changes: Vec<Suggestion>) -> Finding {
+        Finding {
+            rule: "hot-updates",
+            severity: Severity::Problem,
+            subject: Subject::Server,
+            title: "pages are full".to_owned(),
+            evidence: Vec::new(),
+            cost: None,
+            most_to_win: Some(0.3),
+            changes,
+            risk: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_can_be_carried_out_becomes_a_side_each_and_what_cannot_says_why() {
+        let text = "ALTER TABLE public.t SET (fillfactor = 80);\nVACUUM FULL public.t;";
+        let all = finding(vec![
+            Suggestion::sql("room", text),
+            Suggestion::setting("memory", "work_mem", "64MB"),
+            Suggestion::rewrite("batches", "batch-inserts=50"),
+            Suggestion::by_hand("think"),
+        ]);
+        let made = sides(&all, &[]).unwrap();
+        let names: Vec<&str> = made.iter().map(|side| side.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "",
+                "ALTER TABLE public.t SET (fillfactor = 80); VACUUM FULL public.t",
+                "work_mem=64MB",
+                "batch-inserts=50"
+            ]
+        );
+        // Each statement of it is sent by itself: VACUUM cannot be in a transaction with another.
+        assert_eq!(workload::rewrite::statements_of(text).len(), 2);
+        let tried: Vec<(Change, String)> = made[1..]
+            .iter()
+            .map(|side| (side.changes[0].clone(), "first".to_owned()))
+            .collect();
+        let why = sides(&all, &tried).unwrap_err();
+        assert!(why.contains("measured for another finding: first"), "{why}");
+        let why = sides(&finding(vec![Suggestion::by_hand("think")]), &[]).unwrap_err();
+        assert!(why.ends_with("by people: think"), "{why}");
+        let rewrite = Suggestion::rewrite("x", "fly");
+        let why = sides(&finding(vec![rewrite]), &[]).unwrap_err();
+        assert!(why.contains("fly, which cannot be made"), "{why}");
+    }
+}

@@ -1,0 +1,318 @@
+//! `rehearse indexes`: candidates from plans, screened by the planner, the few best measured on the same traffic.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use analyse::diagnose::{Evidence, IndexCandidate, IndexCandidates, Thresholds, index_candidates};
+use archive::ArchiveError;
+use experiment::proof::{Change, ProofJournal, ProofSide};
+use experiment::{LentSandbox, Screened, Screening, promising, saved_ns};
+use report::{ExpectedCostView, IndexCandidateView, to_json};
+use run::RunReader;
+use workload::{Fingerprint, WorkloadReader};
+
+use crate::commands::symptoms::{self, Asked};
+use crate::commands::{diagnose, looking, prove};
+use crate::ending::{Ending, Failure};
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::Prove;
+use crate::options::indexes::Indexes;
+use crate::terminal;
+
+/// The run that candidates were made of, in the proof's directory, where it was made for that.
+const LOOK: &str = "look.run";
+
+/// Advises, or shows an advice again.
+pub fn run(options: &Indexes) -> Result<Ending, Failure> {
+    let mut proof = Prove::in_sandbox(
+        options.of.clone(),
+        options.output.clone().unwrap_or_default(),
+        options.goal.clone(),
+        &options.place,
+    );
+    proof.output.clone_from(&options.output);
+    proof.resume = options.resume;
+    proof.json = options.json;
+    proof.html.clone_from(&options.html);
+    proof.show_literals = options.show_literals;
+    if prove::is_proof(&options.of) {
+        return prove::run(&proof);
+    }
+    prove::check(&proof)?;
+    let thresholds = diagnose::thresholds(&options.threshold)?;
+    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let (workload, evidence) = match RunReader::open(&options.of) {
+        Ok(run) => {
+            let workload = looking::workload_of(&run, options.workload.as_ref())?;
+            (workload, Some(symptoms::of_run(&run, Asked::default())?))
+        }
+        Err(ArchiveError::Foreign { .. }) => (keys::open(&options.of)?, None),
+        Err(error) => return Err(error.into()),
+    };
+    proof.workload = workload.path().to_owned();
+    let (journal, ended) = match options.resume {
+        true => {
+            let output = options.output.clone().unwrap_or_default();
+            let sides = ProofJournal::open(&output)?.plan().sides.clone();
+            let database = looking::database_of(&workload, &options.place)?;
+            proof.place.changed_database = Some(database);
+            prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
+        }
+        false => {
+            let wanted = Wanted {
+                proof: &proof,
+                place: &options.place,
+                most: options.most as usize,
+                built: options.built,
+                thresholds: &thresholds,
+            };
+            match advise(&wanted, &workload, evidence, &interrupt)? {
+                Advice::Measured(journal, ended) => (*journal, ended),
+                Advice::Nothing(why) => {
+                    match options.json {
+                        true => terminal::say_line("null"),
+                        false => terminal::say_line(&why),
+                    }
+                    return Ok(Ending::Done);
+                }
+            }
+        }
+    };
+    prove::show(&journal, ended, &proof)
+}
+
+/// What is advised, where, and how it is measured.
+pub struct Wanted<'a> {
+    /// How it is measured; its changes are not looked at.
+    pub proof: &'a Prove,
+    pub place: &'a crate::options::prove::SandboxPlaceArgs,
+    /// So many candidates are measured.
+    pub most: usize,
+    /// Candidates are built to be shown to the planner, although the server has HypoPG.
+    pub built: bool,
+    pub thresholds: &'a Thresholds,
+}
+
+/// What came of it.
+pub enum Advice {
+    /// The best were measured.
+    Measured(Box<ProofJournal>, prove::view::Ended),
+    /// There is nothing to measure, and why.
+    Nothing(String),
+}
+
+/// Makes candidates, asks the planner, and measures the best. `evidence`: what is known of a replay of the workload;
+/// without it, one is made.
+///
+/// # Errors
+/// Where something of that cannot be done. The sandbox is as it was found then, too.
+pub fn advise(
+    wanted: &Wanted<'_>,
+    workload: &WorkloadReader,
+    evidence: Option<Evidence>,
+    interrupt: &Interrupt,
+) -> Result<Advice, Failure> {
+    let output = wanted.proof.output.clone().unwrap_or_default();
+    if output.exists() {
+        return Err(Failure::usage(format!(
+            "{} is there already; give another name with -o, or --resume to go on with it",
+            output.display()
+        )));
+    }
+    let beside = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let place = tempfile::tempdir_in(&beside).map_err(|error| {
+        Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
+    })?;
+    let look = place.path().join(LOOK);
+    let database = looking::database_of(workload, wanted.place)?;
+    let mut lent = looking::lent(wanted.place, &database)?;
+    let found = found(
+        (&mut lent, &database),
+        wanted,
+        workload,
+        evidence,
+        &look,
+        interrupt,
+    );
+    lent.give_back()?;
+    let found = found?;
+    let (sides, views) = match found {
+        Found::Sides(sides, views) => (sides, views),
+        Found::Nothing(why) => return Ok(Advice::Nothing(why)),
+    };
+    let begun = |directory: &Path| {
+        let file = directory.join(prove::view::CANDIDATES);
+        std::fs::write(&file, to_json(&views) + "\n").map_err(|error| {
+            Failure::could_not(format!("cannot write {}: {error}", file.display()))
+        })?;
+        if look.exists() {
+            std::fs::rename(&look, directory.join(LOOK)).map_err(Failure::could_not)?;
+        }
+        Ok(())
+    };
+    let mut proof = wanted.proof.clone();
+    proof.place.changed_database = Some(database);
+    let (journal, ended) = prove::perform(&proof, sides, workload, interrupt, &begun)?;
+    Ok(Advice::Measured(Box::new(journal), ended))
+}
+
+enum Found {
+    Sides(Vec<ProofSide>, Vec<IndexCandidateView>),
+    Nothing(String),
+}
+
+fn found(
+    (lent, database): (&mut LentSandbox, &str),
+    wanted: &Wanted<'_>,
+    workload: &WorkloadReader,
+    evidence: Option<Evidence>,
+    look: &Path,
+    interrupt: &Interrupt,
+) -> Result<Found, Failure> {
+    let engine = prove::base(wanted.proof);
+    let evidence = match evidence {
+        Some(evidence) => evidence,
+        None => {
+            let run = looking::look(lent, workload, &engine, look, interrupt)?;
+            symptoms::of_run(&run, Asked::default())?
+        }
+    };
+    for have in [
+        &evidence.plans,
+        &evidence.facts.as_ref().map(|_| ()).map_err(Clone::clone),
+    ] {
+        if let Err(missing) = have {
+            return Err(Failure::could_not(format!(
+                "candidates are made of plans and of the schema: {missing}"
+            )));
+        }
+    }
+    let mut made = index_candidates(&evidence, wanted.thresholds);
+    let all = made.candidates.len();
+    // Changes are carried out in one database.
+    made.candidates.retain(|one| one.database == database);
+    if made.candidates.len() < all {
+        terminal::note(&format!(
+            "{} candidates are of other databases than {database}; --database NAME takes another one.",
+            all - made.candidates.len()
+        ));
+    }
+    if made.candidates.is_empty() {
+        return Ok(Found::Nothing(format!(
+            "No index comes to mind: of {} statements that take a noticeable share of the time and have a plan, none reads a large table by a condition or in an order that no index has. `--threshold missing-index-rows=N` sets what is large, `--threshold warning-share=N` what is noticeable.",
+            made.statements.len()
+        )));
+    }
+    // As it was, and not as the replay left it: a queue may be empty by now.
+    let target = engine.prepared(&lent.afresh(&[])?);
+    let ids: HashSet<Fingerprint> = made
+        .candidates
+        .iter()
+        .flat_map(|one| one.serves.iter().copied())
+        .collect();
+    let examples = observe::examples(workload, &ids)?;
+    terminal::note(&format!(
+        "Asking the planner of {} candidates for {} statements.",
+        made.candidates.len(),
+        ids.len()
+    ));
+    let stop = || interrupt.is_asked();
+    let screening = Screening {
+        target: &target,
+        logins: &engine.logins,
+        examples: &examples,
+        built: wanted.built,
+    };
+    let screened = screening.screen(&made.candidates, &stop)?;
+    if interrupt.is_asked() {
+        return Err(Failure::could_not(
+            "it was stopped before anything was measured",
+        ));
+    }
+    let ns: HashMap<Fingerprint, f64> = evidence
+        .statements
+        .iter()
+        .map(|one| (one.fingerprint, one.ns))
+        .collect();
+    let chosen = promising(&made.candidates, &screened, &ns, wanted.most);
+    let views = views(&evidence, &made, &screened, &ns, &chosen);
+    if chosen.is_empty() {
+        let refused = screened
+            .iter()
+            .flatten()
+            .find_map(|one| one.refused.clone());
+        return Ok(Found::Nothing(format!(
+            "Of {} candidates the planner would take none for less than it expects to need now{}. Nothing was measured.",
+            made.candidates.len(),
+            refused.map_or_else(String::new, |why| format!(" (one was refused: {why})"))
+        )));
+    }
+    let mut sides = vec![ProofSide::default()];
+    sides.extend(chosen.iter().map(|at| side(&made.candidates[*at])));
+    Ok(Found::Sides(sides, views))
+}
+
+fn side(candidate: &IndexCandidate) -> ProofSide {
+    ProofSide {
+        name: candidate.name(),
+        changes: vec![Change::Sql {
+            path: candidate.name(),
+            text: format!("{};\n", candidate.sql()),
+        }],
+    }
+}
+
+/// What is shown of all candidates; what is believed to save the most first.
+fn views(
+    evidence: &Evidence,
+    made: &IndexCandidates,
+    screened: &[Option<Screened>],
+    ns: &HashMap<Fingerprint, f64>,
+    chosen: &[usize],
+) -> Vec<IndexCandidateView> {
+    let mut views: Vec<IndexCandidateView> = made
+        .candidates
+        .iter()
+        .zip(screened)
+        .enumerate()
+        .map(|(at, (candidate, screened))| {
+            let expected = screened.iter().flat_map(|one| &one.expected);
+            IndexCandidateView {
+                sql: format!("{};", candidate.sql()),
+                table: candidate.table_name(),
+                shape: candidate.shape(),
+                updated: candidate.updated.clone(),
+                is_classical: candidate.is_classical,
+                screened: screened.as_ref().map(|one| one.way.name().to_owned()),
+                refused: screened.as_ref().and_then(|one| one.refused.clone()),
+                bytes: screened.as_ref().and_then(|one| one.bytes),
+                believed_share: screened
+                    .as_ref()
+                    .map_or(0.0, |one| evidence.share(saved_ns(one, ns))),
+                expected: expected
+                    .map(|one| ExpectedCostView {
+                        fingerprint: one.fingerprint.to_string(),
+                        sql: evidence
+                            .statement(one.fingerprint)
+                            .map_or_else(String::new, |statement| statement.sql.clone()),
+                        cost_before: one.before,
+                        cost_after: one.after,
+                        is_used: one.uses,
+                    })
+                    .collect(),
+                proved_as: chosen.contains(&at).then(|| candidate.name()),
+            }
+        })
+        .collect();
+    views.sort_by(|a, b| {
+        let measured = |one: &IndexCandidateView| one.proved_as.is_some();
+        measured(b)
+            .cmp(&measured(a))
+            .then(b.believed_share.total_cmp(&a.believed_share))
+    });
+    views
+}

@@ -1,0 +1,119 @@
+//! A workload is looked at before anything is proved of it: one replay in a sandbox of the user's with all that a
+//! diagnosis goes by, and the sandbox given back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ::sandbox::Places;
+use experiment::LentSandbox;
+use observe::WatchOptions;
+use replay::Options;
+use run::{RunReader, RunStatus};
+use workload::WorkloadReader;
+
+use crate::commands::asking::Asked;
+use crate::commands::replay::{Viewers, replay_with_progress};
+use crate::ending::Failure;
+use crate::interrupt::Interrupt;
+use crate::keys;
+use crate::options::prove::SandboxPlaceArgs;
+use crate::terminal;
+
+/// Statements whose plans are asked for.
+const PLANS_MAX: usize = 200;
+
+/// The sandbox that the user named, to be changed for a while.
+///
+/// # Errors
+/// Where none was named, or it cannot be had.
+pub fn lent(place: &SandboxPlaceArgs, database: &str) -> Result<LentSandbox, Failure> {
+    let Some(name) = &place.sandbox else {
+        return Err(Failure::usage(
+            "nothing says where it is measured; give --sandbox NAME, a private server of yours with the data (`rehearse sandbox up`)",
+        ));
+    };
+    let sandbox = ::sandbox::open(name, None, &Places::from_environment()?)?;
+    Ok(LentSandbox::borrow(sandbox, database)?)
+}
+
+/// Replays it once with facts, plans, statistics and samples.
+///
+/// # Errors
+/// Where it cannot be replayed, or was stopped.
+pub fn look(
+    lent: &mut LentSandbox,
+    workload: &WorkloadReader,
+    engine: &Options,
+    output: &Path,
+    interrupt: &Interrupt,
+) -> Result<RunReader, Failure> {
+    terminal::note("One replay to look at it, before anything is changed.");
+    let counting = lent.counting()?;
+    let target = lent.afresh(&counting)?;
+    if !counting.is_empty() {
+        // Without it the server's counts of statements are not to be had, which is said where they are missing.
+        let login = replay::LoginMap::default().login(&target, "", "", "rehearse");
+        if let Ok(dialer) = target::login::Dialer::new(&target)
+            && let Ok(mut questions) = dialer.questions(&login)
+        {
+            let _ = questions.ask("CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
+        }
+    }
+    let asked = Asked {
+        facts: true,
+        plans: Some(PLANS_MAX),
+        profile: None,
+        watch: Some(WatchOptions::default()),
+    };
+    let viewers = Viewers::default();
+    let info = replay_with_progress(workload, &target, engine, asked, output, interrupt, viewers)?;
+    if info.status != RunStatus::Complete {
+        return Err(Failure::could_not(format!(
+            "the replay that was to be looked at did not come to its end ({}); nothing was measured",
+            info.given_up.unwrap_or_else(|| "it was stopped".to_owned())
+        )));
+    }
+    Ok(RunReader::open(output)?)
+}
+
+/// The database that most of its statements are sent to.
+///
+/// # Errors
+/// Where the workload cannot be read.
+pub fn database_of(workload: &WorkloadReader, place: &SandboxPlaceArgs) -> Result<String, Failure> {
+    if let Some(database) = &place.database {
+        return Ok(database.clone());
+    }
+    let mut statements: BTreeMap<String, u64> = BTreeMap::new();
+    for session in workload.sessions()? {
+        let session = session?;
+        *statements.entry(session.database.to_string()).or_default() += session.statements;
+    }
+    let most = statements
+        .into_iter()
+        .filter(|(name, _)| !name.is_empty())
+        .max_by_key(|(_, statements)| *statements);
+    Ok(most.map_or_else(|| "postgres".to_owned(), |(name, _)| name))
+}
+
+/// The workload that a run is of.
+///
+/// # Errors
+/// Where none is given, or it is another one.
+pub fn workload_of(run: &RunReader, given: Option<&PathBuf>) -> Result<WorkloadReader, Failure> {
+    let name = run.path().display();
+    let Some(path) = given else {
+        return Err(Failure::usage(format!(
+            "{name} is a run, and what is replayed to measure is its workload; give it with --workload NAME.workload"
+        )));
+    };
+    let workload = keys::open(path)?;
+    match workload.id() == run.info().workload.id {
+        true => Ok(workload),
+        false => Err(Failure::usage(format!(
+            "{name} is a run of another workload ({}) than {}; give that one with --workload",
+            run.info().workload.name,
+            path.display()
+        ))),
+    }
+}
