@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod queue;
 mod scale;
 pub mod stall;
 
@@ -25,4 +26,4 @@ pub struct Case {
 }
 
 /// Those that are alive here.
-pub const CASES: [Case; 1] = [stall::CASE];
+pub const CASES: [Case; 2] = [queue::CASE, stall::CASE];

@@ -1,6 +1,7 @@
 //! `rehearse lab`: the published cases, each with a system, its trouble, a capture of it, and what is
 //! measured. Made of the same code as the commands.
 
+mod queue;
 mod stage;
 mod stall;
 
@@ -41,6 +42,7 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             }
             Ok(Ending::Done)
         }
+        LabCase::Queue(args) => show(args, &queue::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
     }
 }

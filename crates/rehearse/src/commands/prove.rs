@@ -3,7 +3,7 @@
 mod narration;
 mod place;
 mod sides;
-mod view;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -217,22 +217,31 @@ fn show(journal: &ProofJournal, ended: view::Ended, options: &Prove) -> Result<E
     let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
     let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
     let view = view::view(journal, ended, options.show_literals)?;
-    let html = proof_page::render_html(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let (html, json) = keep(journal, &view)?;
     for page in pages {
         page.finish(&html)?;
     }
-    let json = to_json(&view);
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
     if options.json {
         terminal::say_line(&json);
     } else {
         terminal::say(&proof_text::render_text(&view, &terminal::style()));
     }
     ending(&view)
+}
+
+/// Writes the page and the JSON beside the journal, and returns both.
+///
+/// # Errors
+/// Where that fails.
+pub fn keep(journal: &ProofJournal, view: &ProofView) -> Result<(String, String), Failure> {
+    let html = proof_page::render_html(view);
+    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
+    let json = to_json(view);
+    let result = journal.path().join(RESULT);
+    std::fs::write(&result, format!("{json}\n")).map_err(|error| {
+        Failure::could_not(format!("cannot write {}: {error}", result.display()))
+    })?;
+    Ok((html, json))
 }
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.

@@ -19,6 +19,8 @@ pub struct Lab {
 pub enum LabCase {
     /// List the cases, what each shows, and where it was published.
     List,
+    /// A work queue without the index of its claim: workers starve, and the suspect is innocent.
+    Queue(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
 }

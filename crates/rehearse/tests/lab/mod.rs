@@ -1,5 +1,7 @@
 //! The lab's cases at their small scale: the direction and the cause, not times.
 
+mod queue;
+
 use std::process::Command;
 
 use serde_json::Value;
