@@ -184,7 +184,7 @@ fn answer(mut stream: &TcpStream, shared: &Shared, request: &str) -> std::io::Re
             }
             let fails = (MISSING..MISSING + FAILING).contains(&kind)
                 // Of a spell's requests every second fails, by the link and the attempt at it.
-                || shared.in_a_spell() && mixed(number ^ u64::from(attempt) << 40) % 2 == 0;
+                || shared.in_a_spell() && mixed(number ^ (u64::from(attempt) << 40)).is_multiple_of(2);
             let mut kept = shared.kept();
             let is_new = kept.attempts.insert((number, attempt));
             let served = &mut kept.served;
