@@ -9,6 +9,7 @@
 mod error;
 pub mod heap;
 pub mod planning;
+pub mod queue;
 mod scale;
 pub mod stall;
 
@@ -27,7 +28,7 @@ pub struct Case {
 }
 
 /// Those that are alive here.
-pub const CASES: [Case; 3] = [heap::CASE, planning::CASE, stall::CASE];
+pub const CASES: [Case; 4] = [heap::CASE, queue::CASE, planning::CASE, stall::CASE];
 
 /// Opens a connection for an application of a name.
 pub type Connect<'c> = dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Sync + 'c;

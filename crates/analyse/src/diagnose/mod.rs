@@ -84,11 +84,50 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     }
     findings.sort_by(|a, b| {
         let won = |one: &Finding| one.most_to_win.unwrap_or(0.0);
+        // Of several that speak of the same cause, the one comes first whose change can be tried.
+        let by_hand = |one: &Finding| {
+            let first = one.changes.first().map(|change| &change.form);
+            first.is_none_or(|form| *form == Form::ByHand)
+        };
         won(b)
             .total_cmp(&won(a))
             .then(a.severity.cmp(&b.severity))
+            .then(by_hand(a).cmp(&by_hand(b)))
             .then_with(|| a.rule.cmp(b.rule))
             .then_with(|| a.title.cmp(&b.title))
     });
     Diagnosis { findings, looked }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::{MadeUp, statement, table};
+    use super::*;
+
+    #[test]
+    fn of_findings_of_one_cause_the_one_that_can_be_tried_comes_first() {
+        let claim = "update jobs set queued_at = now() from (select id from jobs where queued_at is null \
+            and due < now() order by due limit $1 for update skip locked) as c where jobs.id = c.id";
+        let plan = r#"[{"Plan": {"Node Type": "Limit", "Plan Rows": 10, "Plans": [{"Node Type": "Sort",
+            "Sort Key": ["jobs.due"], "Plans": [{"Node Type": "Seq Scan", "Relation Name": "jobs", "Plan Rows": 10,
+            "Filter": "((queued_at IS NULL) AND (due < now()))"}]}]}}]"#;
+        let evidence = MadeUp::new()
+            .statement(
+                statement(1, claim)
+                    .took(100, 9.0)
+                    .with_rows(1_000)
+                    .with_counted(|counted| counted.shared_hit = 1_000_000)
+                    .with_plan(plan),
+            )
+            .table(table(
+                "jobs",
+                100_000,
+                &["id int8", "due timestamptz", "queued_at timestamptz"],
+            ))
+            .evidence();
+        let findings = diagnose(&evidence, &Thresholds::default()).findings;
+        let rules: Vec<&str> = findings.iter().take(2).map(|one| one.rule).collect();
+        assert_eq!(rules, ["missing-index", "claims"]);
+        assert_eq!(findings[0].most_to_win, findings[1].most_to_win);
+    }
 }

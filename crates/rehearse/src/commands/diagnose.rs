@@ -187,7 +187,10 @@ fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
 }
 
 /// What of a run's response times is a suspect's, waiting behind it included.
-fn response(
+///
+/// # Errors
+/// Where the run cannot be read.
+pub fn response(
     run: &RunReader,
     evidence: &Evidence,
     pattern: &str,
@@ -209,7 +212,8 @@ fn response(
     Ok(Some(behind.finish()))
 }
 
-fn of_suspect(
+/// What the statements that are like a pattern can account for; the pattern, where there are none.
+pub fn of_suspect(
     evidence: &Evidence,
     pattern: &str,
     response: Option<(f64, f64)>,

@@ -3,6 +3,7 @@
 
 mod heap;
 mod planning;
+mod queue;
 mod stage;
 mod stall;
 mod sweeping;
@@ -47,6 +48,7 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
         }
         LabCase::Heap(args) => show(args, &heap::run(args)?),
         LabCase::Planning(args) => show(args, &planning::run(args)?),
+        LabCase::Queue(args) => show(args, &queue::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
     }
 }

@@ -23,6 +23,8 @@ pub enum LabCase {
     Heap(CaseArgs),
     /// The half that nobody measures: planning, and the cliff that speaks against counting it.
     Planning(CaseArgs),
+    /// A work queue without the index of its claim: workers starve, and the suspect is innocent.
+    Queue(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
 }

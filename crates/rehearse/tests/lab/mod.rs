@@ -2,6 +2,7 @@
 
 mod heap;
 mod planning;
+mod queue;
 
 use std::process::Command;
 

@@ -71,6 +71,20 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(findings)
 }
 
+/// Whether this rule has something to say of how a statement reads a table.
+pub(super) fn speaks_of(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+    table: &str,
+) -> bool {
+    let Some(plan) = &one.plan else { return false };
+    evidence.facts.is_ok()
+        && wasteful(evidence, thresholds, one, plan)
+            .iter()
+            .any(|one| one.node.relation.as_deref() == Some(table))
+}
+
 fn wasteful<'p>(
     evidence: &Evidence,
     thresholds: &Thresholds,

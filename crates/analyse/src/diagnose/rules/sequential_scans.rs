@@ -1,7 +1,8 @@
-//! Sequential scans of tables that grow: what is fast today takes longer with every row.
+//! Sequential scans of tables that grow: what is fast today takes longer with every row. What an index would win of
+//! them is `missing-index`'s to say, and is not counted a second time here.
 
 use super::Rule;
-use crate::diagnose::evidence::{Evidence, Missing};
+use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
 use crate::diagnose::finding::{Change, Fact, Finding, Subject, Unit};
 use crate::diagnose::statement_text::tables;
 use crate::diagnose::threshold::{Threshold, Thresholds};
@@ -58,7 +59,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         }
         let (schema, table) = name.split_once('.').unwrap_or(("", name));
         // By its plan where there is one, else by its text.
-        let reads = |one: &&crate::diagnose::evidence::StatementEvidence| match &one.plan {
+        let reads = |one: &&StatementEvidence| match &one.plan {
             Some(plan) => {
                 let mut scanned = false;
                 plan.root.each(&mut |node, _| {
@@ -71,7 +72,12 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             }),
         };
         let guilty: Vec<_> = evidence.statements.iter().filter(reads).collect();
-        let ns: f64 = guilty.iter().map(|one| one.ns).sum();
+        let speaks = |one: &StatementEvidence| {
+            super::missing_index::speaks_of(evidence, thresholds, one, table)
+        };
+        let (told, rest): (Vec<_>, Vec<_>) = guilty.iter().partition(|one| speaks(one));
+        let sum = |all: &[&&StatementEvidence]| all.iter().map(|one| one.ns).sum::<f64>();
+        let (told_ns, ns) = (sum(&told), sum(&rest));
         let share = evidence.share(ns);
         findings.push(Finding {
             rule: "",
@@ -90,6 +96,12 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 )),
                 Fact::new("rows read by each", each, Unit::Count, view),
                 Fact::new("rows that it gained", growth, Unit::Count, view),
+                Fact::new(
+                    "time of statements that missing-index speaks of, beside this",
+                    told_ns,
+                    Unit::Nanoseconds,
+                    "the statements' own times",
+                ),
             ],
             cost: Some(evidence.cost_of(ns)),
             most_to_win: Some(share),
@@ -105,7 +117,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::made_up::{MadeUp, statement};
+    use crate::diagnose::made_up::{MadeUp, statement, table};
 
     fn with(each: f64, inserted: f64) -> MadeUp {
         let view = "pg_stat_user_tables";
@@ -123,6 +135,22 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].most_to_win, Some(0.6));
         assert!(found[0].title.contains("0000000000000001"));
+    }
+
+    #[test]
+    fn what_an_index_would_win_is_not_counted_twice() {
+        let plan = r#"[{"Plan": {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 10,
+            "Filter": "(note = 'x'::text)"}}]"#;
+        let all = with(20_000.0, 500.0)
+            .statement(
+                statement(3, "select id from orders where note = $1")
+                    .took(100, 90.0)
+                    .with_plan(plan),
+            )
+            .table(table("orders", 20_000, &["id int8", "note text"]));
+        let found = all.find(&RULE);
+        assert_eq!(found[0].most_to_win, Some(0.06), "{found:#?}");
+        assert_eq!(found[0].evidence.last().unwrap().number, 90e9);
     }
 
     #[test]

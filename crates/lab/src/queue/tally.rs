@@ -1,0 +1,62 @@
+//! What the programs of the system did, counted by all of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of a run of the system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Claims that were sent.
+    pub claims: u64,
+    /// Links that they returned.
+    pub claimed: u64,
+    /// Of these, those that the limiter put off.
+    pub put_off: u64,
+    /// Images that were fetched and are fetched again a day later.
+    pub downloaded: u64,
+    /// Attempts that failed and are made again.
+    pub retried: u64,
+    /// Links that were given up: missing, or failed too often.
+    pub given_up: u64,
+    /// Links that came in.
+    pub arrived: u64,
+    /// Claims of the dead that were taken back.
+    pub reaped: u64,
+    /// Links that nobody referenced for a week, and that were deleted.
+    pub expired: u64,
+}
+
+/// The same, while it goes on.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) claims: AtomicU64,
+    pub(super) claimed: AtomicU64,
+    pub(super) put_off: AtomicU64,
+    pub(super) downloaded: AtomicU64,
+    pub(super) retried: AtomicU64,
+    pub(super) given_up: AtomicU64,
+    pub(super) arrived: AtomicU64,
+    pub(super) reaped: AtomicU64,
+    pub(super) expired: AtomicU64,
+}
+
+/// Counts on.
+pub(super) fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Tally {
+    pub(super) fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            claims: of(&self.claims),
+            claimed: of(&self.claimed),
+            put_off: of(&self.put_off),
+            downloaded: of(&self.downloaded),
+            retried: of(&self.retried),
+            given_up: of(&self.given_up),
+            arrived: of(&self.arrived),
+            reaped: of(&self.reaped),
+            expired: of(&self.expired),
+        }
+    }
+}
