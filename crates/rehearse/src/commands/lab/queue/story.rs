@@ -78,6 +78,8 @@ fn wal_of<'s>(seen: &'s Seen, index: &Index) -> Option<&'s ProofNumberView> {
 pub fn view(seen: &Seen, done: Vec<String>) -> CaseView {
     CaseView {
         schema: "rehearse/lab/1",
+        flames: Vec::new(),
+        unseen: Vec::new(),
         name: queue::CASE.name.to_owned(),
         title: queue::CASE.title.to_owned(),
         source: queue::CASE.source.to_owned(),
@@ -326,6 +328,8 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
                 "without the index from {} to {}, with it from {} to {}",
                 before.0, before.1, after.0, after.1
             ),
+            across: None,
+            durations: false,
             lines: both(&|one| one.stalled as f64),
         },
         CaseChartView {
@@ -336,6 +340,8 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
                 percent(idle(&seen.trouble.samples)),
                 percent(idle(&seen.cured.samples))
             ),
+            across: None,
+            durations: false,
             lines: both(&|one| one.queued as f64),
         },
         CaseChartView {
@@ -345,6 +351,8 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
                 "{:.0} at most, less in spells of errors",
                 seen.plan.rate_per_s * seen.plan.instances as f64
             ),
+            across: None,
+            durations: false,
             lines: both(&|one| one.target_per_s),
         },
     ]
