@@ -188,7 +188,10 @@ pub fn suspect(
             share: own_ns / all_ns,
             from: "its own calls, and what waited behind them in their sessions",
         }),
-        _ => unknown.push(("response time", "only a run has it".to_owned())),
+        _ => unknown.push((
+            "response time",
+            "only a run has it whose sessions waited for nothing else".to_owned(),
+        )),
     }
     match &evidence.counted {
         Ok(()) => {

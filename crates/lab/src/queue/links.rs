@@ -21,7 +21,7 @@ const SLOW: u64 = 10;
 const SLOWNESS: Duration = Duration::from_millis(150);
 /// A spell of errors begins so often, and lasts so long.
 const SPELL_EVERY: Duration = Duration::from_millis(4_000);
-const SPELL: Duration = Duration::from_millis(600);
+const SPELL: Duration = Duration::from_millis(800);
 /// How long an image is.
 const IMAGE_BYTES: usize = 2_000;
 /// How often a connection looks whether the server ends.

@@ -187,10 +187,7 @@ fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
 }
 
 /// What of a run's response times is a suspect's, waiting behind it included.
-///
-/// # Errors
-/// Where the run cannot be read.
-pub fn response(
+fn response(
     run: &RunReader,
     evidence: &Evidence,
     pattern: &str,

@@ -49,7 +49,7 @@ impl Size {
                 instances: 2,
                 workers: 16,
                 arrivals_per_s: 250,
-                trouble: Duration::from_secs(8),
+                trouble: Duration::from_secs(9),
                 cured: Duration::from_secs(6),
                 part_s: 2,
                 blocks: 2,

@@ -57,11 +57,11 @@ pub fn look(stage: &mut Stage, workload: &WorkloadReader) -> Result<Diagnosed, F
     let thresholds = Thresholds::default();
     let run = RunReader::open(&run)?;
     let evidence = symptoms::of_run(&run, symptoms::Asked::default())?;
-    let response = diagnosing::response(&run, &evidence, SUSPECT)?;
+    // In the order of commits statements wait for those of others as nobody did: response times are not users'.
     let suspects = [diagnosing::of_suspect(
         &evidence,
         SUSPECT,
-        response,
+        None,
         &thresholds,
     )];
     let diagnosis = diagnose(&evidence, &thresholds);
