@@ -292,22 +292,13 @@ pub fn written(
     show_literals: bool,
 ) -> Result<(ProofView, String), Failure> {
     let view = view::view(journal, ended, show_literals)?;
-    let html = keep(journal, &view)?;
-    Ok((view, html))
-}
-
-/// Writes the page and the numbers beside the journal, and returns the page.
-///
-/// # Errors
-/// Where that fails.
-pub fn keep(journal: &ProofJournal, view: &ProofView) -> Result<String, Failure> {
-    let html = proof_page::render_html(view);
+    let html = proof_page::render_html(&view);
     outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
     let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{}\n", to_json(view))).map_err(|error| {
+    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
         Failure::could_not(format!("cannot write {}: {error}", result.display()))
     })?;
-    Ok(html)
+    Ok((view, html))
 }
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.

@@ -23,6 +23,7 @@ use workload::{WorkloadInfo, WorkloadReader};
 
 use super::stage::{PROFILE_HZ, ProofWanted, Stage};
 use crate::commands::asking::Asked;
+use crate::commands::prove::sides;
 use crate::commands::symptoms;
 use crate::commands::{flame, phases, rewrite};
 use crate::ending::Failure;
@@ -210,7 +211,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     stage.step("What the diagnosis suggests is proved: by turns with single rows and with batches, each time from the same state and with caches that know nothing.".to_owned())?;
     let wanted = ProofWanted {
         name: "batches.proof",
-        changes: vec![Change::Rewrite(REWRITE.to_owned())],
+        sides: sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?,
         goal: Goal::Cpu,
         margin: 0.05,
         options: at_once(),

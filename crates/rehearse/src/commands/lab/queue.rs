@@ -179,7 +179,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         "Three indexes are proved on the first {} s of it: replays with each and without any, by turns, as fast as the server takes them.",
         size.part_s
     ))?;
-    let proved = proved::prove_indexes(&mut stage, &workload, size.part_s, size.blocks)?;
+    let (mut stage, proved) = proved::prove_indexes(stage, &workload, size.part_s, size.blocks)?;
 
     stage.step(format!(
         "The system goes on where it was left, for {} s, with the index {}.",

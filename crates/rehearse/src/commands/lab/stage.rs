@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
 use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
-use experiment::proof::{Change, PROOF_KIND, ProofJournal, ProofPlan, ProofSandbox};
+use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, ProofSandbox, ProofSide};
 use lab::LabError;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
@@ -39,8 +39,8 @@ pub(super) const PROFILE_HZ: u32 = 997;
 pub(super) struct ProofWanted<'w> {
     /// The proof's name in the folder, NAME.proof.
     pub(super) name: &'w str,
-    /// Each by itself, then all together.
-    pub(super) changes: Vec<Change>,
+    /// The unchanged first, then what is set beside it.
+    pub(super) sides: Vec<ProofSide>,
     /// Which number is to get better.
     pub(super) goal: Goal,
     /// Differences up to this share count as none.
@@ -230,10 +230,11 @@ impl Stage {
         workload: &WorkloadReader,
         wanted: &ProofWanted<'_>,
     ) -> Result<(Self, ProofView), Failure> {
+        self.server.stop(Stop::Fast)?;
         self.server.restore(LOADED)?;
         let settings = self.server.settings().to_vec();
         let version = self.version();
-        let sides = sides::of_changes(wanted.changes.clone())?;
+        let sides = wanted.sides.clone();
         let scripts = sides::scripts(&sides)?;
         let plan = ProofPlan {
             kind: PROOF_KIND.to_owned(),

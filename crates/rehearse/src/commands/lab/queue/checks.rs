@@ -1,6 +1,6 @@
 //! What had to be seen.
 
-use lab::queue::{COMPOSITE, Key, OBVIOUS};
+use lab::queue::{COMPOSITE, Driven, Key, OBVIOUS};
 use report::CaseCheckView;
 
 use super::Seen;
@@ -8,6 +8,8 @@ use super::story::{bytes, costs_of, idle, percent, stalled, verdict, wal_ratio};
 
 /// Nothing is claimed at this share of the looks or more: what the diagnosis goes by, too (`queue-idle-share`).
 const IDLE: f64 = 0.2;
+/// So many times as many downloads a second are attempted, at least, where the claim was what held them up.
+const MORE: f64 = 1.5;
 /// What the issue of the case asks for.
 const WAL_TIMES: f64 = 4.0;
 
@@ -56,7 +58,8 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
         .find(|one| one.rule == "starved-queue");
     let suspect = diagnosed.suspect();
     let (before, after) = stalled(&seen.cured.samples);
-    let (done, arrived) = (seen.cured.served.requests, seen.cured.counts.arrived);
+    let per_s = |driven: &Driven| driven.served.requests as f64 / driven.took.as_secs_f64();
+    let (slow, fast) = (per_s(&seen.trouble), per_s(&seen.cured));
     let ratio = |index| seen.proved.ratio(index).unwrap_or(f64::NAN);
     vec![
         check(
@@ -105,11 +108,11 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
             verdict(seen, &OBVIOUS),
         ),
         check(
-            "with the composite index the backlog falls, at the same batch",
-            after < before && done > arrived,
+            "with the composite index the backlog falls, at the same batch and with the same limiter",
+            after * 2 < before && fast > slow * MORE,
             format!(
-                "stalled goes from {before} to {after}; {done} attempts were made while {arrived} links came in, and {} were put off",
-                seen.cured.counts.put_off
+                "stalled goes from {before} to {after}; {fast:.0} attempts a second beside {slow:.0} without it, while {} links came in and {} were put off",
+                seen.cured.counts.arrived, seen.cured.counts.put_off
             ),
         ),
     ]
