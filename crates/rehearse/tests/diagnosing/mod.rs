@@ -74,6 +74,17 @@ impl Script {
 }
 
 fn server() -> (Sandbox, Endpoint) {
+    server_with(&[
+        ("pg_stat_statements.track_planning", "on"),
+        ("work_mem", "64kB"),
+        ("deadlock_timeout", "100ms"),
+        ("autovacuum", "off"),
+        ("max_parallel_workers_per_gather", "0"),
+    ])
+}
+
+/// One that counts statements, set like this.
+fn server_with(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
     let places = Places::from_environment().unwrap();
     let wanted = Wanted {
         major: None,
@@ -81,18 +92,12 @@ fn server() -> (Sandbox, Endpoint) {
         offline: false,
     };
     let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let settings = [
-        ("shared_preload_libraries", "pg_stat_statements"),
-        ("pg_stat_statements.track_planning", "on"),
-        ("work_mem", "64kB"),
-        ("deadlock_timeout", "100ms"),
-        ("autovacuum", "off"),
-        ("max_parallel_workers_per_gather", "0"),
-    ];
+    let counts = ("shared_preload_libraries", "pg_stat_statements");
     let options = Options {
-        settings: settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
+        settings: std::iter::once(&counts)
+            .chain(settings)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         ..Options::default()
     };
     let mut sandbox = Sandbox::create(&found, options, &places).unwrap();

@@ -6,26 +6,10 @@ const COLUMNS: u32 = 20;
 
 /// A server that keeps a hundred statements and does not count planning.
 fn forgetful() -> (Sandbox, Endpoint) {
-    let places = Places::from_environment().unwrap();
-    let wanted = Wanted {
-        major: None,
-        dir: None,
-        offline: false,
-    };
-    let found = sandbox::find(&wanted, &places, &mut |_| ()).unwrap();
-    let settings = [
-        ("shared_preload_libraries", "pg_stat_statements"),
+    let (sandbox, endpoint) = server_with(&[
         ("pg_stat_statements.max", "100"),
         ("pg_stat_statements.track_planning", "off"),
-    ];
-    let options = Options {
-        settings: settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
-        ..Options::default()
-    };
-    let mut sandbox = Sandbox::create(&found, options, &places).unwrap();
-    let endpoint = sandbox.start().unwrap();
+    ]);
     let mut client = postgres::Client::connect(&endpoint.url("postgres"), postgres::NoTls).unwrap();
     client
         .batch_execute("CREATE EXTENSION pg_stat_statements")

@@ -332,36 +332,14 @@ impl Pooling {
         }
         // Who still waits waits for a transaction that never ended: its session would not have either.
         while let Some(session) = self.first_that_holds() {
-            let end = Event {
-                session,
-                sequence: 0,
-                due_us: self.now_us,
-                kind: EventKind::Disconnect,
-                outcome: Outcome::default(),
-                unreplayable: None,
-                source: 0,
-                line: 0,
-                prelude: false,
-                particulars: None,
-            };
+            let end = disconnect(session, self.now_us);
             let pool = self.clients[&session].pool;
             self.take(end, account, give)?;
             self.serve(pool, account, give)?;
         }
         for pool in &self.pools {
             for &session in pool.connections.iter().filter(|_| pool.is_open) {
-                give(Event {
-                    session,
-                    sequence: 0,
-                    due_us: self.now_us,
-                    kind: EventKind::Disconnect,
-                    outcome: Outcome::default(),
-                    unreplayable: None,
-                    source: 0,
-                    line: 0,
-                    prelude: false,
-                    particulars: None,
-                })?;
+                give(disconnect(session, self.now_us))?;
             }
         }
         Ok(())
@@ -405,6 +383,22 @@ impl Pool {
             .find(|&at| !self.busy[at])?;
         self.next = (at + 1) % count;
         Some(at)
+    }
+}
+
+/// The end of a connection.
+fn disconnect(session: u64, due_us: i64) -> Event {
+    Event {
+        session,
+        sequence: 0,
+        due_us,
+        kind: EventKind::Disconnect,
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: 0,
+        prelude: false,
+        particulars: None,
     }
 }
 
