@@ -1,113 +1,258 @@
 //! What gathers the values of a column until a batch of rows is full.
+//!
+//! Parquet keeps the values that are there one behind the other, and beside them for each place how
+//! much of its path is there (its definition level) and whether it goes on with the list before it
+//! (its repetition level): <https://parquet.apache.org/docs/file-format/nestedencoding/>.
 
-use arrow_array::builder::{
-    ArrayBuilder, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder,
-    PrimitiveBuilder, StringBuilder, UInt32Builder, UInt64Builder,
-};
-use arrow_array::{ArrayRef, ArrowPrimitiveType};
+use bytes::Bytes;
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::Result;
 
 use crate::column::{Column, ColumnType};
 
-/// Nulls that were given and not yet appended: many columns hold little else, and a run of them
-/// costs no more than one.
-pub(crate) type Nulls = usize;
-
-#[inline]
-pub(crate) fn append<T: ArrowPrimitiveType>(
-    builder: &mut PrimitiveBuilder<T>,
-    nulls: &mut Nulls,
-    value: Option<T::Native>,
-) {
-    match value {
-        None => *nulls += 1,
-        Some(value) => {
-            if *nulls > 0 {
-                builder.append_nulls(std::mem::take(nulls));
-            }
-            builder.append_value(value);
-        }
-    }
-}
-
-fn settled<T: ArrowPrimitiveType>(
-    builder: &mut PrimitiveBuilder<T>,
-    nulls: &mut Nulls,
-) -> ArrayRef {
-    builder.append_nulls(std::mem::take(nulls));
-    ArrayBuilder::finish(builder)
-}
-
-#[inline]
-pub(crate) fn settle_texts(builder: &mut StringBuilder, nulls: &mut Nulls) {
-    for _ in 0..std::mem::take(nulls) {
-        builder.append_null();
-    }
+/// The values that are there. Unsigned numbers are kept in the bits of signed ones.
+enum Values {
+    Wide(Vec<i64>),
+    Narrow(Vec<i32>),
+    Fractions(Vec<f64>),
+    Flags(Vec<bool>),
+    /// One behind the other, and where each ends.
+    Bytes(Vec<u8>, Vec<usize>),
 }
 
 /// What gathers a column of a batch.
-pub(crate) enum Builder {
-    U64(UInt64Builder, Nulls),
-    I64(Int64Builder, Nulls),
-    U32(UInt32Builder, Nulls),
-    F64(Float64Builder, Nulls),
-    Bool(BooleanBuilder),
-    Text(StringBuilder, Nulls),
-    TextList(ListBuilder<StringBuilder>),
-    Bytes(BinaryBuilder),
-    BytesList(ListBuilder<BinaryBuilder>),
-    U32List(ListBuilder<UInt32Builder>),
+pub(crate) struct Builder {
+    column: &'static Column,
+    values: Values,
+    /// How much of each place's path is there; empty where every value is.
+    definition: Vec<i16>,
+    /// For lists: 1 where a place goes on with the list before it.
+    repetition: Vec<i16>,
+    /// Nulls that were given and not yet noted: many columns hold little else, and a run of them
+    /// costs no more than one.
+    nulls: usize,
 }
 
 impl Builder {
     /// Of one column.
-    pub(crate) fn new(column: &Column) -> Self {
-        match column.kind {
-            ColumnType::U64 => Builder::U64(UInt64Builder::new(), 0),
-            ColumnType::I64 => Builder::I64(Int64Builder::new(), 0),
-            ColumnType::U32 => Builder::U32(UInt32Builder::new(), 0),
-            ColumnType::F64 => Builder::F64(Float64Builder::new(), 0),
-            ColumnType::Bool => Builder::Bool(BooleanBuilder::new()),
-            ColumnType::Text => Builder::Text(StringBuilder::new(), 0),
-            ColumnType::TextList => Builder::TextList(ListBuilder::new(StringBuilder::new())),
-            ColumnType::Bytes => Builder::Bytes(BinaryBuilder::new()),
-            ColumnType::BytesList => Builder::BytesList(ListBuilder::new(BinaryBuilder::new())),
-            ColumnType::U32List => Builder::U32List(ListBuilder::new(UInt32Builder::new())),
-        }
-    }
-
-    /// The batch's column; what follows is of the next batch.
-    pub(crate) fn finish(&mut self) -> ArrayRef {
-        match self {
-            Builder::U64(builder, nulls) => settled(builder, nulls),
-            Builder::I64(builder, nulls) => settled(builder, nulls),
-            Builder::U32(builder, nulls) => settled(builder, nulls),
-            Builder::F64(builder, nulls) => settled(builder, nulls),
-            Builder::Bool(builder) => ArrayBuilder::finish(builder),
-            Builder::Text(builder, nulls) => {
-                settle_texts(builder, nulls);
-                ArrayBuilder::finish(builder)
+    pub(crate) fn new(column: &'static Column) -> Self {
+        let values = match column.kind {
+            ColumnType::U64 | ColumnType::I64 => Values::Wide(Vec::new()),
+            ColumnType::U32 | ColumnType::U32List => Values::Narrow(Vec::new()),
+            ColumnType::F64 => Values::Fractions(Vec::new()),
+            ColumnType::Bool => Values::Flags(Vec::new()),
+            ColumnType::Text | ColumnType::TextList | ColumnType::Bytes | ColumnType::BytesList => {
+                Values::Bytes(Vec::new(), Vec::new())
             }
-            Builder::TextList(builder) => ArrayBuilder::finish(builder),
-            Builder::Bytes(builder) => ArrayBuilder::finish(builder),
-            Builder::BytesList(builder) => ArrayBuilder::finish(builder),
-            Builder::U32List(builder) => ArrayBuilder::finish(builder),
+        };
+        Builder {
+            column,
+            values,
+            definition: Vec::new(),
+            repetition: Vec::new(),
+            nulls: 0,
         }
     }
 
-    /// A bug: the row is given in another order than that of its columns.
-    pub(crate) fn mismatch(&self, given: &str) -> ! {
-        let wanted = match self {
-            Builder::U64(..) => "u64",
-            Builder::I64(..) => "i64",
-            Builder::U32(..) => "u32",
-            Builder::F64(..) => "f64",
-            Builder::Bool(_) => "bool",
-            Builder::Text(..) => "text",
-            Builder::TextList(_) => "text list",
-            Builder::Bytes(_) => "bytes",
-            Builder::BytesList(_) => "bytes list",
-            Builder::U32List(_) => "u32 list",
+    /// A value of this type follows.
+    #[inline]
+    fn expect(&self, given: ColumnType) {
+        assert!(
+            self.column.kind == given,
+            "column {} of {:?} was given {given:?}: the row is given in another order than that of its columns",
+            self.column.name,
+            self.column.kind
+        );
+    }
+
+    #[inline]
+    fn null(&mut self) {
+        assert!(
+            self.column.nullable,
+            "column {} is never null",
+            self.column.name
+        );
+        self.nulls += 1;
+    }
+
+    fn settle_nulls(&mut self) {
+        let noted = self.definition.len() + std::mem::take(&mut self.nulls);
+        self.definition.resize(noted, 0);
+    }
+
+    /// Notes that the next value is there.
+    #[inline]
+    fn present(&mut self) {
+        if self.column.nullable {
+            if self.nulls > 0 {
+                self.settle_nulls();
+            }
+            self.definition.push(1);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wide(&mut self, kind: ColumnType, value: Option<i64>) {
+        self.expect(kind);
+        let Some(value) = value else {
+            return self.null();
         };
-        panic!("a column of {wanted} was given {given}")
+        self.present();
+        if let Values::Wide(values) = &mut self.values {
+            values.push(value);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn narrow(&mut self, value: Option<u32>) {
+        self.expect(ColumnType::U32);
+        let Some(value) = value else {
+            return self.null();
+        };
+        self.present();
+        if let Values::Narrow(values) = &mut self.values {
+            values.push(value.cast_signed());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn fraction(&mut self, value: Option<f64>) {
+        self.expect(ColumnType::F64);
+        let Some(value) = value else {
+            return self.null();
+        };
+        self.present();
+        if let Values::Fractions(values) = &mut self.values {
+            values.push(value);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn flag(&mut self, value: Option<bool>) {
+        self.expect(ColumnType::Bool);
+        let Some(value) = value else {
+            return self.null();
+        };
+        self.present();
+        if let Values::Flags(values) = &mut self.values {
+            values.push(value);
+        }
+    }
+
+    /// Text or bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self, kind: ColumnType, value: Option<&[u8]>) {
+        self.expect(kind);
+        let Some(value) = value else {
+            return self.null();
+        };
+        self.present();
+        self.push_bytes(value);
+    }
+
+    #[inline]
+    fn push_bytes(&mut self, value: &[u8]) {
+        if let Values::Bytes(bytes, ends) = &mut self.values {
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len());
+        }
+    }
+
+    /// A list of texts or bytes: how many bytes it has.
+    pub(crate) fn bytes_list<'a>(
+        &mut self,
+        kind: ColumnType,
+        elements: Option<impl Iterator<Item = Option<&'a [u8]>>>,
+    ) -> usize {
+        let mut bytes = 0;
+        self.list(kind, elements, |builder, element| {
+            bytes += element.len();
+            builder.push_bytes(element);
+        });
+        bytes
+    }
+
+    pub(crate) fn narrow_list(&mut self, elements: Option<impl Iterator<Item = u32>>) {
+        let elements = elements.map(|elements| elements.map(Some));
+        self.list(ColumnType::U32List, elements, |builder, element| {
+            if let Values::Narrow(values) = &mut builder.values {
+                values.push(element.cast_signed());
+            }
+        });
+    }
+
+    fn list<T>(
+        &mut self,
+        kind: ColumnType,
+        elements: Option<impl Iterator<Item = Option<T>>>,
+        mut push: impl FnMut(&mut Self, T),
+    ) {
+        self.expect(kind);
+        let Some(elements) = elements else {
+            return self.null();
+        };
+        self.settle_nulls();
+        let empty = i16::from(self.column.nullable);
+        let mut is_first = true;
+        for element in elements {
+            self.repetition.resize(self.definition.len(), 0);
+            self.repetition.push(i16::from(!is_first));
+            self.definition
+                .push(empty + 1 + i16::from(element.is_some()));
+            if let Some(element) = element {
+                push(self, element);
+            }
+            is_first = false;
+        }
+        if is_first {
+            self.definition.push(empty);
+        }
+    }
+
+    /// Hands the batch's values to the column's writer; what follows is of the next batch.
+    ///
+    /// # Errors
+    /// Where it refuses.
+    pub(crate) fn write_to(&mut self, writer: &mut ColumnWriter<'_>) -> Result<()> {
+        self.settle_nulls();
+        let is_list = self.column.kind.is_list();
+        if is_list {
+            self.repetition.resize(self.definition.len(), 0);
+        }
+        let definition = (self.column.nullable || is_list).then_some(self.definition.as_slice());
+        let repetition = is_list.then_some(self.repetition.as_slice());
+        match (&mut self.values, writer) {
+            (Values::Wide(values), ColumnWriter::Int64ColumnWriter(writer)) => {
+                writer.write_batch(values, definition, repetition)?;
+                values.clear();
+            }
+            (Values::Narrow(values), ColumnWriter::Int32ColumnWriter(writer)) => {
+                writer.write_batch(values, definition, repetition)?;
+                values.clear();
+            }
+            (Values::Fractions(values), ColumnWriter::DoubleColumnWriter(writer)) => {
+                writer.write_batch(values, definition, repetition)?;
+                values.clear();
+            }
+            (Values::Flags(values), ColumnWriter::BoolColumnWriter(writer)) => {
+                writer.write_batch(values, definition, repetition)?;
+                values.clear();
+            }
+            (Values::Bytes(bytes, ends), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let room = bytes.len();
+                let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(room)));
+                let mut begin = 0;
+                let values: Vec<ByteArray> = ends
+                    .drain(..)
+                    .map(|end| ByteArray::from(all.slice(std::mem::replace(&mut begin, end)..end)))
+                    .collect();
+                writer.write_batch(&values, definition, repetition)?;
+            }
+            _ => unreachable!("a column's writer is made from its type"),
+        }
+        self.definition.clear();
+        self.repetition.clear();
+        Ok(())
     }
 }

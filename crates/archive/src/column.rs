@@ -1,7 +1,10 @@
 //! The few column types that the artefacts need.
 
-use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
+use parquet::errors::ParquetError;
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type, TypePtr};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,29 +86,94 @@ impl Column {
     }
 }
 
-/// The name that arrow gives the elements of a list.
+/// The names of the groups around the elements of a list, as Parquet's specification has the first
+/// and Arrow the second: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>.
+pub(crate) const LIST_GROUP: &str = "list";
 pub(crate) const LIST_ELEMENT: &str = "item";
 
-pub(crate) fn arrow_schema(columns: &[Column]) -> Arc<Schema> {
-    let list =
-        |element: DataType| DataType::List(Arc::new(Field::new(LIST_ELEMENT, element, true)));
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|column| {
-            let data_type = match column.kind {
-                ColumnType::U64 => DataType::UInt64,
-                ColumnType::I64 => DataType::Int64,
-                ColumnType::U32 => DataType::UInt32,
-                ColumnType::F64 => DataType::Float64,
-                ColumnType::Bool => DataType::Boolean,
-                ColumnType::Text => DataType::Utf8,
-                ColumnType::TextList => list(DataType::Utf8),
-                ColumnType::Bytes => DataType::Binary,
-                ColumnType::BytesList => list(DataType::Binary),
-                ColumnType::U32List => list(DataType::UInt32),
-            };
-            Field::new(column.name, data_type, column.nullable)
-        })
-        .collect();
-    Arc::new(Schema::new(fields))
+impl ColumnType {
+    /// Its values are lists.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(
+            self,
+            ColumnType::TextList | ColumnType::BytesList | ColumnType::U32List
+        )
+    }
+
+    /// How Parquet keeps a value, or a list's element, and what it is to mean.
+    fn kept_as(self) -> (PhysicalType, Option<LogicalType>) {
+        match self {
+            ColumnType::U64 => (PhysicalType::INT64, Some(LogicalType::integer(64, false))),
+            ColumnType::I64 => (PhysicalType::INT64, None),
+            ColumnType::U32 | ColumnType::U32List => {
+                (PhysicalType::INT32, Some(LogicalType::integer(32, false)))
+            }
+            ColumnType::F64 => (PhysicalType::DOUBLE, None),
+            ColumnType::Bool => (PhysicalType::BOOLEAN, None),
+            ColumnType::Text | ColumnType::TextList => {
+                (PhysicalType::BYTE_ARRAY, Some(LogicalType::String))
+            }
+            ColumnType::Bytes | ColumnType::BytesList => (PhysicalType::BYTE_ARRAY, None),
+        }
+    }
+}
+
+impl Column {
+    /// The path of its values in a file.
+    pub(crate) fn path(&self) -> ColumnPath {
+        let mut path = vec![self.name.to_owned()];
+        if self.kind.is_list() {
+            path.extend([LIST_GROUP, LIST_ELEMENT].map(str::to_owned));
+        }
+        ColumnPath::from(path)
+    }
+
+    /// The column of a file has values of this column's type.
+    pub(crate) fn is_kept_in(&self, found: &ColumnDescriptor) -> bool {
+        let (physical, logical) = self.kind.kept_as();
+        found.physical_type() == physical
+            && found.logical_type_ref() == logical.as_ref()
+            && (found.max_rep_level() == 1) == self.kind.is_list()
+            && found.max_rep_level() <= 1
+    }
+
+    fn in_schema(&self) -> Result<TypePtr, ParquetError> {
+        let (physical, logical) = self.kind.kept_as();
+        let own = match self.nullable {
+            true => Repetition::OPTIONAL,
+            false => Repetition::REQUIRED,
+        };
+        let primitive = |name: &str, repetition| {
+            Type::primitive_type_builder(name, physical)
+                .with_repetition(repetition)
+                .with_logical_type(logical.clone())
+                .build()
+                .map(Arc::new)
+        };
+        if !self.kind.is_list() {
+            return primitive(self.name, own);
+        }
+        let elements = Type::group_type_builder(LIST_GROUP)
+            .with_repetition(Repetition::REPEATED)
+            .with_fields(vec![primitive(LIST_ELEMENT, Repetition::OPTIONAL)?])
+            .build()?;
+        Type::group_type_builder(self.name)
+            .with_repetition(own)
+            .with_logical_type(Some(LogicalType::List))
+            .with_fields(vec![Arc::new(elements)])
+            .build()
+            .map(Arc::new)
+    }
+}
+
+/// The schema of a file with these columns.
+pub(crate) fn schema(columns: &[Column]) -> TypePtr {
+    let fields: Result<Vec<TypePtr>, ParquetError> =
+        columns.iter().map(Column::in_schema).collect();
+    let root = fields.and_then(|fields| {
+        Type::group_type_builder("schema")
+            .with_fields(fields)
+            .build()
+    });
+    Arc::new(root.expect("each type may have the meaning that it is given"))
 }

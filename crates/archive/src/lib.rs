@@ -6,8 +6,7 @@
 //! recognised as unfinished and can be recovered up to its last row group ([`recover_tables`]).
 //!
 //! Who drives: the crates `workload` and `run` define tables and push rows; nothing else writes
-//! archives. This is the only crate that uses arrow and parquet, so that a change of their
-//! versions ends here. Files are created readable by their owner alone: SQL holds secrets.
+//! archives. This is the only crate that uses parquet, so that a change of its version ends here. Files are created readable by their owner alone: SQL holds secrets.
 //!
 //! Deliberately absent: any knowledge of what the columns mean, and any query: the files are
 //! Parquet, so that DuckDB, Spark, Polars and ClickHouse read them as they are.
@@ -15,11 +14,13 @@
 mod builder;
 mod column;
 mod content;
+mod decoded;
 mod directory;
 mod error;
 mod manifest;
 mod open;
 mod recover;
+mod row_group;
 mod sealed;
 mod table_reader;
 mod table_writer;

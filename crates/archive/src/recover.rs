@@ -15,12 +15,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_schema::Schema;
-use parquet::arrow::ArrowSchemaConverter;
 use parquet::file::metadata::{
     FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
 
 use crate::content::{Content, is_sealed};
@@ -41,23 +40,20 @@ pub(crate) fn footer_path(file: &Path) -> PathBuf {
 
 pub(crate) fn save_footer(
     file: &Path,
-    schema: &Arc<Schema>,
+    schema: &Arc<SchemaDescriptor>,
     groups: Vec<RowGroupMetaData>,
     (length, held): (u64, &[u8]),
     encryption: Option<&Encryption>,
 ) -> Result<(), ArchiveError> {
     let path = footer_path(file);
     let writing = |error| ArchiveError::writing(&path, error);
-    let descriptor = ArrowSchemaConverter::new()
-        .convert(schema)
-        .map_err(writing)?;
     let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
     let metadata = ParquetMetaDataBuilder::new(FileMetaData::new(
         PARQUET_VERSION,
         rows,
         None,
         None,
-        Arc::new(descriptor),
+        schema.clone(),
         None,
     ))
     .set_row_groups(groups)

@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, new_null_array};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::column::reader::ColumnReader;
+use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::column::{Column, arrow_schema};
+use crate::column::Column;
 use crate::content::Content;
+use crate::decoded::{Decoded, Values};
 use crate::error::ArchiveError;
 use crate::sealed::Keyring;
 
@@ -25,7 +24,7 @@ pub struct TableReader {
     files: std::vec::IntoIter<PathBuf>,
     columns: &'static [Column],
     keyring: Keyring,
-    current: Option<(PathBuf, ParquetRecordBatchReader)>,
+    current: Option<OpenFile>,
 }
 
 impl TableReader {
@@ -62,28 +61,13 @@ impl TableReader {
     /// Where a file cannot be read or is damaged.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, ArchiveError> {
         loop {
-            let Some((path, reader)) = &mut self.current else {
+            let Some(file) = &mut self.current else {
                 return Ok(None);
             };
-            match reader.next() {
-                Some(Ok(batch)) => {
-                    let columns = self
-                        .columns
-                        .iter()
-                        .zip(arrow_schema(self.columns).fields())
-                        .map(|(column, field)| match batch.column_by_name(column.name) {
-                            Some(array) => array.clone(),
-                            // One that came later, as checked when the file was opened.
-                            None => new_null_array(field.data_type(), batch.num_rows()),
-                        })
-                        .collect();
-                    return Ok(Some(Batch {
-                        columns,
-                        rows: batch.num_rows(),
-                    }));
-                }
-                Some(Err(error)) => return Err(ArchiveError::damaged(path, error)),
-                None => self.open_next()?,
+            match file.next_batch(self.columns) {
+                Ok(Some(batch)) => return Ok(Some(batch)),
+                Ok(None) => self.open_next()?,
+                Err(error) => return Err(ArchiveError::damaged(&file.path, error)),
             }
         }
     }
@@ -107,31 +91,85 @@ impl TableReader {
             return Ok(());
         };
         let file = Content::open(&path, &self.keyring)?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-            .map_err(|error| ArchiveError::damaged(&path, error))?;
-        let batch_rows = batch_rows(builder.metadata());
-        for (column, wanted) in self.columns.iter().zip(arrow_schema(self.columns).fields()) {
-            let found = builder.schema().field_with_name(column.name);
-            if found.is_err() && column.later {
-                continue;
-            }
-            if !found.is_ok_and(|field| field.data_type() == wanted.data_type()) {
+        let reader =
+            SerializedFileReader::new(file).map_err(|error| ArchiveError::damaged(&path, error))?;
+        let in_file = reader.metadata().file_metadata().schema_descr().columns();
+        let mut found = Vec::with_capacity(self.columns.len());
+        for column in self.columns {
+            let path_in_file = column.path();
+            let place = in_file
+                .iter()
+                .position(|found| *found.path() == path_in_file);
+            let kept = place.map(|place| (place, in_file[place].max_def_level()));
+            if !place.map_or(column.later, |place| column.is_kept_in(&in_file[place])) {
                 return Err(ArchiveError::damaged(
                     &path,
                     format!("it has no column {} of the expected type", column.name),
                 ));
             }
+            found.push(kept);
         }
-        let mask = ProjectionMask::columns(
-            builder.parquet_schema(),
-            self.columns.iter().map(|column| column.name),
-        );
-        let reader = builder
-            .with_projection(mask)
-            .with_batch_size(batch_rows)
-            .build()
-            .map_err(|error| ArchiveError::damaged(&path, error))?;
-        self.current = Some((path, reader));
+        self.current = Some(OpenFile {
+            batch_rows: batch_rows(reader.metadata()),
+            path,
+            reader,
+            found,
+            next_group: 0,
+            group: Vec::new(),
+            group_rows: 0,
+        });
+        Ok(())
+    }
+}
+
+/// The file that is being read.
+struct OpenFile {
+    path: PathBuf,
+    reader: SerializedFileReader<Content>,
+    batch_rows: usize,
+    /// Where the file has each column, and its highest definition level; `None` for one that came later.
+    found: Vec<Option<(usize, i16)>>,
+    next_group: usize,
+    /// The columns of the row group that is being read …
+    group: Vec<Option<ColumnReader>>,
+    /// … and how many of its rows are left.
+    group_rows: usize,
+}
+
+impl OpenFile {
+    fn next_batch(&mut self, columns: &[Column]) -> ParquetResult<Option<Batch>> {
+        while self.group_rows == 0 {
+            if self.next_group == self.reader.num_row_groups() {
+                return Ok(None);
+            }
+            self.open_group()?;
+        }
+        let rows = self.group_rows.min(self.batch_rows);
+        let mut decoded = Vec::with_capacity(columns.len());
+        for ((column, found), reader) in columns.iter().zip(&self.found).zip(&mut self.group) {
+            decoded.push(match (found, reader) {
+                (Some((_, highest)), Some(reader)) => {
+                    Decoded::read(column, reader, *highest, rows)?
+                }
+                _ => Decoded::absent(column, rows),
+            });
+        }
+        self.group_rows -= rows;
+        Ok(Some(Batch {
+            columns: decoded,
+            rows,
+        }))
+    }
+
+    fn open_group(&mut self) -> ParquetResult<()> {
+        let group = self.reader.get_row_group(self.next_group)?;
+        self.next_group += 1;
+        self.group_rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        self.group.clear();
+        for found in &self.found {
+            let reader = found.map(|(place, _)| group.get_column_reader(place));
+            self.group.push(reader.transpose()?);
+        }
         Ok(())
     }
 }
@@ -150,7 +188,7 @@ fn batch_rows(metadata: &ParquetMetaData) -> usize {
 /// Some rows of a table. Columns are numbered in the order in which the reader asked for them.
 /// Asking for a column as another type than its own is a bug and panics.
 pub struct Batch {
-    columns: Vec<ArrayRef>,
+    columns: Vec<Decoded>,
     rows: usize,
 }
 
@@ -160,40 +198,54 @@ impl Batch {
         self.rows
     }
 
+    fn value(&self, column: usize, row: usize) -> Option<(&Values, usize)> {
+        let column = &self.columns[column];
+        column.place(row).map(|place| (&column.values, place))
+    }
+
     /// A value; `None` for null.
     pub fn u64(&self, column: usize, row: usize) -> Option<u64> {
-        let array = self.columns[column].as_primitive::<UInt64Type>();
-        array.is_valid(row).then(|| array.value(row))
+        self.i64(column, row).map(i64::cast_unsigned)
     }
 
     /// A value; `None` for null.
     pub fn i64(&self, column: usize, row: usize) -> Option<i64> {
-        let array = self.columns[column].as_primitive::<Int64Type>();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Wide(values) => values[place],
+            _ => mismatch(column, "a number of 64 bits"),
+        })
     }
 
     /// A value; `None` for null.
     pub fn u32(&self, column: usize, row: usize) -> Option<u32> {
-        let array = self.columns[column].as_primitive::<UInt32Type>();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Narrow(values) => values[place].cast_unsigned(),
+            _ => mismatch(column, "a number of 32 bits"),
+        })
     }
 
     /// A value; `None` for null.
     pub fn f64(&self, column: usize, row: usize) -> Option<f64> {
-        let array = self.columns[column].as_primitive::<Float64Type>();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Fractions(values) => values[place],
+            _ => mismatch(column, "a number with a fraction"),
+        })
     }
 
     /// A value; `None` for null.
     pub fn bool(&self, column: usize, row: usize) -> Option<bool> {
-        let array = self.columns[column].as_boolean();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Flags(values) => values[place],
+            _ => mismatch(column, "true or false"),
+        })
     }
 
     /// A value; `None` for null.
     pub fn text(&self, column: usize, row: usize) -> Option<&str> {
-        let array = self.columns[column].as_string::<i32>();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Text(texts) => texts.get(place),
+            _ => mismatch(column, "text"),
+        })
     }
 
     /// A list's elements; `None` for null.
@@ -201,47 +253,50 @@ impl Batch {
     where
         T: for<'a> From<&'a str>,
     {
-        let array = self.columns[column].as_list::<i32>();
-        if array.is_null(row) {
-            return None;
-        }
-        let elements = array.value(row);
-        let elements = elements.as_string::<i32>();
-        Some(
-            elements
-                .iter()
-                .map(|element| element.map(T::from))
-                .collect(),
-        )
+        let decoded = &self.columns[column];
+        let element = |place: Option<usize>| {
+            place.map(|place| match &decoded.values {
+                Values::Text(texts) => T::from(texts.get(place)),
+                _ => mismatch(column, "a list of texts"),
+            })
+        };
+        Some(decoded.elements(row)?.map(element).collect())
     }
 
     /// A value; `None` for null.
     pub fn bytes(&self, column: usize, row: usize) -> Option<&[u8]> {
-        let array = self.columns[column].as_binary::<i32>();
-        array.is_valid(row).then(|| array.value(row))
+        self.value(column, row).map(|(values, place)| match values {
+            Values::Bytes(bytes) => bytes.get(place),
+            _ => mismatch(column, "bytes"),
+        })
     }
 
     /// A list's elements; `None` for null.
     pub fn bytes_list(&self, column: usize, row: usize) -> Option<Vec<Option<Box<[u8]>>>> {
-        let array = self.columns[column].as_list::<i32>();
-        if array.is_null(row) {
-            return None;
-        }
-        let elements = array.value(row);
-        let elements = elements.as_binary::<i32>();
-        let owned = |element: Option<&[u8]>| element.map(Box::from);
-        Some(elements.iter().map(owned).collect())
+        let decoded = &self.columns[column];
+        let element = |place: Option<usize>| {
+            place.map(|place| match &decoded.values {
+                Values::Bytes(bytes) => Box::from(bytes.get(place)),
+                _ => mismatch(column, "a list of bytes"),
+            })
+        };
+        Some(decoded.elements(row)?.map(element).collect())
     }
 
     /// A list's elements; `None` for null.
     pub fn u32_list(&self, column: usize, row: usize) -> Option<Vec<u32>> {
-        let array = self.columns[column].as_list::<i32>();
-        if array.is_null(row) {
-            return None;
-        }
-        let elements = array.value(row);
-        Some(elements.as_primitive::<UInt32Type>().values().to_vec())
+        let decoded = &self.columns[column];
+        let element = |place: usize| match &decoded.values {
+            Values::Narrow(values) => values[place].cast_unsigned(),
+            _ => mismatch(column, "a list of numbers"),
+        };
+        Some(decoded.elements(row)?.flatten().map(element).collect())
     }
+}
+
+/// A bug: a column is read as what it is not.
+fn mismatch(column: usize, wanted: &str) -> ! {
+    panic!("column {column} does not hold {wanted}")
 }
 
 struct Rows<T, F> {

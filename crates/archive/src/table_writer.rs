@@ -5,20 +5,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::Schema;
-use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
 
-use crate::builder::{Builder, append, settle_texts};
-use crate::column::{Column, ColumnType, LIST_ELEMENT, arrow_schema};
+use crate::builder::Builder;
+use crate::column::{Column, ColumnType, schema};
 use crate::directory::create_private;
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, hex};
 use crate::recover;
+use crate::row_group::RowGroup;
 use crate::sealed::{Encryption, SUFFIX, Sealing};
 
 /// Rows are handed to Parquet in batches of at most this many rows …
@@ -61,7 +60,8 @@ pub struct TableWriter {
     columns: &'static [Column],
     options: TableOptions,
     encryption: Option<Encryption>,
-    schema: Arc<Schema>,
+    schema: Arc<SchemaDescriptor>,
+    properties: WriterPropertiesPtr,
     builders: Vec<Builder>,
     next_column: usize,
     batch_rows: usize,
@@ -73,7 +73,9 @@ pub struct TableWriter {
 
 struct Part {
     path: PathBuf,
-    writer: ArrowWriter<HashedFile>,
+    writer: SerializedFileWriter<HashedFile>,
+    /// The row group that is being gathered, once it has rows.
+    group: Option<RowGroup>,
     rows: u64,
     groups_saved: usize,
 }
@@ -92,7 +94,8 @@ impl TableWriter {
             name,
             columns,
             options,
-            schema: arrow_schema(columns),
+            schema: Arc::new(SchemaDescriptor::new(schema(columns))),
+            properties: Arc::new(properties(columns)),
             builders: columns.iter().map(Builder::new).collect(),
             next_column: 0,
             batch_rows: 0,
@@ -115,115 +118,67 @@ impl TableWriter {
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn u64(&mut self, value: impl Into<Option<u64>>) {
-        match self.builder() {
-            Builder::U64(builder, nulls) => append(builder, nulls, value.into()),
-            other => other.mismatch("u64"),
-        }
+        let value = value.into().map(u64::cast_signed);
+        self.builder().wide(ColumnType::U64, value);
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn i64(&mut self, value: impl Into<Option<i64>>) {
-        match self.builder() {
-            Builder::I64(builder, nulls) => append(builder, nulls, value.into()),
-            other => other.mismatch("i64"),
-        }
+        self.builder().wide(ColumnType::I64, value.into());
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn u32(&mut self, value: impl Into<Option<u32>>) {
-        match self.builder() {
-            Builder::U32(builder, nulls) => append(builder, nulls, value.into()),
-            other => other.mismatch("u32"),
-        }
+        self.builder().narrow(value.into());
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn f64(&mut self, value: impl Into<Option<f64>>) {
-        match self.builder() {
-            Builder::F64(builder, nulls) => append(builder, nulls, value.into()),
-            other => other.mismatch("f64"),
-        }
+        self.builder().fraction(value.into());
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn bool(&mut self, value: impl Into<Option<bool>>) {
-        match self.builder() {
-            Builder::Bool(builder) => builder.append_option(value.into()),
-            other => other.mismatch("bool"),
-        }
+        self.builder().flag(value.into());
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn text<'a>(&mut self, value: impl Into<Option<&'a str>>) {
         let value = value.into();
         self.batch_bytes += value.map_or(0, str::len);
-        match self.builder() {
-            Builder::Text(_, nulls) if value.is_none() => *nulls += 1,
-            Builder::Text(builder, nulls) => {
-                settle_texts(builder, nulls);
-                builder.append_option(value);
-            }
-            other => other.mismatch("text"),
-        }
+        self.builder()
+            .bytes(ColumnType::Text, value.map(str::as_bytes));
     }
 
     /// Gives the row's next column: a list, or null.
     pub fn text_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a str>>>) {
-        let mut bytes = 0;
-        match self.builder() {
-            Builder::TextList(builder) => {
-                let some = values.is_some();
-                for value in values.into_iter().flatten() {
-                    bytes += value.map_or(0, str::len);
-                    builder.values().append_option(value);
-                }
-                builder.append(some);
-            }
-            other => other.mismatch("text list"),
-        }
-        self.batch_bytes += bytes;
+        let values = values.map(|values| values.map(|value| value.map(str::as_bytes)));
+        self.batch_bytes += self.builder().bytes_list(ColumnType::TextList, values);
     }
 
     /// Gives the row's next column.
+    #[inline]
     pub fn bytes<'a>(&mut self, value: impl Into<Option<&'a [u8]>>) {
         let value = value.into();
         self.batch_bytes += value.map_or(0, <[u8]>::len);
-        match self.builder() {
-            Builder::Bytes(builder) => builder.append_option(value),
-            other => other.mismatch("bytes"),
-        }
+        self.builder().bytes(ColumnType::Bytes, value);
     }
 
     /// Gives the row's next column: a list, or null.
     pub fn bytes_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a [u8]>>>) {
-        let mut bytes = 0;
-        match self.builder() {
-            Builder::BytesList(builder) => {
-                let some = values.is_some();
-                for value in values.into_iter().flatten() {
-                    bytes += value.map_or(0, <[u8]>::len);
-                    builder.values().append_option(value);
-                }
-                builder.append(some);
-            }
-            other => other.mismatch("bytes list"),
-        }
-        self.batch_bytes += bytes;
+        self.batch_bytes += self.builder().bytes_list(ColumnType::BytesList, values);
     }
 
     /// Gives the row's next column: a list, or null.
     pub fn u32_list(&mut self, values: Option<impl Iterator<Item = u32>>) {
-        match self.builder() {
-            Builder::U32List(builder) => {
-                let some = values.is_some();
-                for value in values.into_iter().flatten() {
-                    builder.values().append_value(value);
-                }
-                builder.append(some);
-            }
-            other => other.mismatch("u32 list"),
-        }
+        self.builder().narrow_list(values);
     }
 
     /// The columns of a row.
@@ -247,7 +202,13 @@ impl TableWriter {
         let rows_before = self.part.as_ref().map_or(0, |part| part.rows);
         let part_full = matches!(self.options.parts,
             Parts::Rows(most) if rows_before + self.batch_rows as u64 >= most);
-        if part_full || self.batch_rows >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+        let group = self.part.as_ref().and_then(|part| part.group.as_ref());
+        let group_rows = group.map_or(0, |group| group.rows) + self.batch_rows;
+        if part_full
+            || self.batch_rows >= BATCH_ROWS_MAX
+            || self.batch_bytes >= BATCH_BYTES_MAX
+            || group_rows >= self.options.group_rows
+        {
             self.write_batch()?;
         }
         if part_full {
@@ -263,10 +224,7 @@ impl TableWriter {
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
         self.write_batch()?;
         if let Some(part) = &mut self.part {
-            part.writer
-                .flush()
-                .map_err(|error| ArchiveError::writing(&part.path, error))?;
-            part.save_footer(&self.schema, self.encryption.as_ref())?;
+            part.end_group(&self.schema, self.encryption.as_ref())?;
             // What is known of its row groups is held until a file is closed.
             let is_cut = matches!(self.options.parts, Parts::Rows(_));
             if is_cut && part.writer.flushed_row_groups().len() >= GROUPS_IN_A_PART_MAX {
@@ -305,20 +263,17 @@ impl TableWriter {
             return Ok(());
         }
         self.open_part()?;
-        let arrays: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays)
-            .expect("the builders are made from the schema, and null only where it allows");
         let part = self.part.as_mut().expect("just opened");
         part.rows += self.batch_rows as u64;
-        part.writer
-            .write(&batch)
+        let group = part
+            .group
+            .get_or_insert_with(|| RowGroup::begin(&self.schema, &self.properties));
+        group
+            .take(&mut self.builders, self.batch_rows)
             .map_err(|error| ArchiveError::writing(&part.path, error))?;
-        if part.writer.in_progress_size() >= GROUP_BYTES_MAX {
-            part.writer
-                .flush()
-                .map_err(|error| ArchiveError::writing(&part.path, error))?;
+        if group.rows >= self.options.group_rows || group.bytes() >= GROUP_BYTES_MAX {
+            part.end_group(&self.schema, self.encryption.as_ref())?;
         }
-        part.save_footer(&self.schema, self.encryption.as_ref())?;
         self.batch_rows = 0;
         self.batch_bytes = 0;
         Ok(())
@@ -336,14 +291,15 @@ impl TableWriter {
             file_name.push_str(SUFFIX);
         }
         let path = self.directory.join(file_name);
-        let properties = properties(self.columns, self.options);
         let file = HashedFile::begin(create_private(&path)?, self.encryption.as_ref())
             .map_err(|error| ArchiveError::io("write", &path, error))?;
-        let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))
+        let root = self.schema.root_schema_ptr();
+        let writer = SerializedFileWriter::new(file, root, self.properties.clone())
             .map_err(|error| ArchiveError::writing(&path, error))?;
         self.part = Some(Part {
             path,
             writer,
+            group: None,
             rows: 0,
             groups_saved: 0,
         });
@@ -354,8 +310,15 @@ impl TableWriter {
         let Some(mut part) = self.part.take() else {
             return Ok(());
         };
-        let writing = |error| ArchiveError::writing(&part.path, error);
-        part.writer.finish().map_err(writing)?;
+        if let Some(group) = part.group.take() {
+            group
+                .end(&mut part.writer)
+                .map_err(|error| ArchiveError::writing(&part.path, error))?;
+        }
+        part.writer
+            .finish()
+            .and_then(|_| part.writer.flush().map_err(Into::into))
+            .map_err(|error| ArchiveError::writing(&part.path, error))?;
         let file = part.writer.inner_mut();
         file.end()
             .and_then(|()| file.file.sync_all())
@@ -383,21 +346,24 @@ impl TableWriter {
 }
 
 impl Part {
-    /// Keeps a footer for the row groups that are on disk beside the file, for a recovery.
-    fn save_footer(
+    /// Ends the row group, if there is one, and keeps a footer for those that are on disk beside the
+    /// file, for a recovery.
+    fn end_group(
         &mut self,
-        schema: &Arc<Schema>,
+        schema: &Arc<SchemaDescriptor>,
         encryption: Option<&Encryption>,
     ) -> Result<(), ArchiveError> {
-        let groups = self.writer.flushed_row_groups();
-        if groups.len() == self.groups_saved {
+        let Some(group) = self.group.take() else {
             return Ok(());
-        }
-        let saved = groups.len();
-        let groups = groups.to_vec();
+        };
+        group
+            .end(&mut self.writer)
+            .map_err(|error| ArchiveError::writing(&self.path, error))?;
         self.writer
-            .sync()
+            .flush()
             .map_err(|error| ArchiveError::io("write", &self.path, error))?;
+        let groups = self.writer.flushed_row_groups().to_vec();
+        self.groups_saved = groups.len();
         let file = self.writer.inner();
         let held = file.sealing.as_ref().map_or(&[][..], Sealing::held);
         recover::save_footer(
@@ -406,24 +372,21 @@ impl Part {
             groups,
             (file.content_bytes, held),
             encryption,
-        )?;
-        self.groups_saved = saved;
-        Ok(())
+        )
     }
 }
 
 /// Numbers are kept as differences unless they repeat; texts are numbered as long as they are few;
 /// the values of lists are nearly all different, and kept as they are. Texts need no statistics:
 /// nobody seeks by them.
-fn properties(columns: &[Column], options: TableOptions) -> WriterProperties {
+fn properties(columns: &[Column]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(
             ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level"),
         ))
-        .set_max_row_group_row_count(Some(options.group_rows))
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for column in columns {
-        let path = ColumnPath::from(column.name);
+        let path = column.path();
         properties = match column.kind {
             ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.repeating => properties
                 .set_column_dictionary_enabled(path.clone(), false)
@@ -431,16 +394,9 @@ fn properties(columns: &[Column], options: TableOptions) -> WriterProperties {
             ColumnType::Text => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }
-            ColumnType::Bytes => properties
+            ColumnType::Bytes | ColumnType::TextList | ColumnType::BytesList => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_statistics_enabled(path, EnabledStatistics::None),
-            ColumnType::TextList | ColumnType::BytesList => {
-                let path = [column.name, "list", LIST_ELEMENT].map(str::to_owned);
-                let path = ColumnPath::from(path.to_vec());
-                properties
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_statistics_enabled(path, EnabledStatistics::None)
-            }
             _ => properties,
         };
     }

@@ -1,0 +1,212 @@
+//! What is written is read again: every type, with nulls, empty lists and nulls within lists, over
+//! row groups and files of any length.
+
+use std::path::Path;
+
+use archive::{
+    Archive, ArchiveWriter, Batch, Column, ColumnType, OnFailure, Parts, TableOptions, TableWriter,
+};
+use proptest::prelude::*;
+
+const COLUMNS: &[Column] = &[
+    Column::required("u64", ColumnType::U64),
+    Column::nullable("i64", ColumnType::I64),
+    Column::nullable("u32", ColumnType::U32).repeating(),
+    Column::nullable("f64", ColumnType::F64),
+    Column::nullable("bool", ColumnType::Bool),
+    Column::required("text", ColumnType::Text),
+    Column::nullable("maybe_text", ColumnType::Text),
+    Column::nullable("texts", ColumnType::TextList),
+    Column::nullable("bytes", ColumnType::Bytes),
+    Column::required("bytes_list", ColumnType::BytesList),
+    Column::nullable("numbers", ColumnType::U32List),
+    Column::required("flag", ColumnType::Bool),
+];
+
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    u64: u64,
+    i64: Option<i64>,
+    u32: Option<u32>,
+    f64: Option<f64>,
+    bool: Option<bool>,
+    text: String,
+    maybe_text: Option<String>,
+    texts: Option<Vec<Option<String>>>,
+    bytes: Option<Vec<u8>>,
+    bytes_list: Vec<Option<Vec<u8>>>,
+    numbers: Option<Vec<u32>>,
+    flag: bool,
+}
+
+impl Row {
+    fn write(&self, table: &mut TableWriter) {
+        table.u64(self.u64);
+        table.i64(self.i64);
+        table.u32(self.u32);
+        table.f64(self.f64);
+        table.bool(self.bool);
+        table.text(self.text.as_str());
+        table.text(self.maybe_text.as_deref());
+        let texts = self.texts.as_ref();
+        table.text_list(texts.map(|texts| texts.iter().map(Option::as_deref)));
+        table.bytes(self.bytes.as_deref());
+        table.bytes_list(Some(self.bytes_list.iter().map(Option::as_deref)));
+        let numbers = self.numbers.as_ref();
+        table.u32_list(numbers.map(|numbers| numbers.iter().copied()));
+        table.bool(self.flag);
+        table.end_row().unwrap();
+    }
+
+    fn read(batch: &Batch, row: usize) -> Self {
+        let list = batch.bytes_list(9, row).unwrap();
+        Row {
+            u64: batch.u64(0, row).unwrap(),
+            i64: batch.i64(1, row),
+            u32: batch.u32(2, row),
+            f64: batch.f64(3, row),
+            bool: batch.bool(4, row),
+            text: batch.text(5, row).unwrap().to_owned(),
+            maybe_text: batch.text(6, row).map(str::to_owned),
+            texts: batch.text_list(7, row),
+            bytes: batch.bytes(8, row).map(<[u8]>::to_owned),
+            bytes_list: list.into_iter().map(|bytes| bytes.map(Vec::from)).collect(),
+            numbers: batch.u32_list(10, row),
+            flag: batch.bool(11, row).unwrap(),
+        }
+    }
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..9);
+    let numbers = (
+        any::<u64>(),
+        any::<Option<i64>>(),
+        prop::option::of(0..7_u32),
+        prop::option::of(-1e9..1e9_f64),
+        any::<Option<bool>>(),
+    );
+    let texts = (
+        "\\PC{0,9}",
+        prop::option::of("[aä]{0,3}"),
+        prop::option::of(prop::collection::vec(prop::option::of("\\PC{0,3}"), 0..4)),
+    );
+    let others = (
+        prop::option::of(bytes()),
+        prop::collection::vec(prop::option::of(bytes()), 0..4),
+        prop::option::of(prop::collection::vec(any::<u32>(), 0..4)),
+        any::<bool>(),
+    );
+    (numbers, texts, others).prop_map(
+        |(
+            (u64, i64, u32, f64, bool),
+            (text, maybe_text, texts),
+            (bytes, bytes_list, numbers, flag),
+        )| Row {
+            u64,
+            i64,
+            u32,
+            f64,
+            bool,
+            text,
+            maybe_text,
+            texts,
+            bytes,
+            bytes_list,
+            numbers,
+            flag,
+        },
+    )
+}
+
+/// Writes these rows with a flush behind every one that is marked, and reads them again.
+fn there_and_back(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.thing");
+    write(&path, rows, options);
+    let archive = Archive::open(&path, "thing", 1).unwrap();
+    let table = archive.table("rows", COLUMNS).unwrap();
+    table
+        .rows(|batch, row| Ok(Row::read(batch, row)))
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn write(path: &Path, rows: &[(Row, bool)], options: TableOptions) {
+    let writer = ArchiveWriter::create(path, "thing", 1, OnFailure::Remove).unwrap();
+    let mut table = writer.table("rows", COLUMNS, options).unwrap();
+    for (row, is_flushed) in rows {
+        row.write(&mut table);
+        if *is_flushed {
+            table.flush().unwrap();
+        }
+    }
+    let files = table.finish().unwrap();
+    let counted: u64 = files.iter().map(|file| file.rows).sum();
+    assert_eq!(counted, rows.len() as u64);
+    writer.finish(files, serde_json::Value::Null).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(
+        rows in prop::collection::vec((row(), prop::bool::weighted(0.1)), 0..60),
+        group_rows in 1..40_usize,
+        part_rows in prop::option::of(1..40_u64),
+    ) {
+        let parts = part_rows.map_or(Parts::One, Parts::Rows);
+        let read = there_and_back(&rows, TableOptions { parts, group_rows });
+        let expected: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
+        prop_assert_eq!(read, expected);
+    }
+}
+
+/// More rows than are gathered, encoded or decoded at a time, and texts that outgrow a dictionary.
+#[test]
+fn many_rows_are_read_as_written() {
+    let rows: Vec<(Row, bool)> = (0..20_000_u64)
+        .map(|number| {
+            let row = Row {
+                u64: u64::MAX - number,
+                i64: (number % 3 == 0).then_some(-(number as i64)),
+                u32: (number % 5_000 > 10).then_some(number as u32 % 9),
+                f64: None,
+                bool: Some(number % 2 == 0),
+                text: format!("{number:0>200}"),
+                maybe_text: (number > 15_000).then(|| "the same".to_owned()),
+                texts: (number % 7 == 0)
+                    .then(|| vec![None, Some(number.to_string()), Some(String::new())]),
+                bytes: (number == 12_345).then(|| vec![0, 255]),
+                bytes_list: vec![Some(number.to_le_bytes().to_vec()); number as usize % 3],
+                numbers: Some((0..number as u32 % 4).collect()),
+                flag: number % 11 == 0,
+            };
+            (row, false)
+        })
+        .collect();
+    let options = TableOptions {
+        parts: Parts::One,
+        group_rows: 9_000,
+    };
+    let read = there_and_back(&rows, options);
+    assert_eq!(read.len(), rows.len());
+    for (read, (written, _)) in read.iter().zip(&rows) {
+        assert_eq!(read, written);
+    }
+}
+
+#[test]
+#[should_panic(expected = "column u64 of U64 was given Text")]
+fn a_row_in_another_order_is_a_bug() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.thing");
+    let writer = ArchiveWriter::create(&path, "thing", 1, OnFailure::Remove).unwrap();
+    let options = TableOptions {
+        parts: Parts::One,
+        group_rows: 10,
+    };
+    let mut table = writer.table("rows", COLUMNS, options).unwrap();
+    table.text("one");
+}
