@@ -1,13 +1,15 @@
-//! The few calls of Linux that a hot path makes: epoll with timeouts in nanoseconds, and sockets
-//! read and written without blocking.
+//! The few calls of Linux that a hot path makes: epoll with timeouts in nanoseconds, sockets read and
+//! written without blocking, and a ring that does both with one call.
 //!
 //! Who drives: a thread that owns its connections (a replay's worker, the proxy's forwarder) and
 //! waits for all of them at once. Deliberately absent: what is read and written, and any notion of
 //! tasks.
 
 mod descriptors;
+mod ring;
 
 pub use descriptors::make_room;
+pub use ring::{Buffer, Happened, Ring, Stopped};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -19,6 +21,12 @@ const EVENTS_AT_ONCE: usize = 256;
 pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
 }
 
 /// Which readiness is waited for.

@@ -113,6 +113,7 @@ const UNSAFE_FILES: [&str; 10] = [
     "crates/capture/src/pcap/live/socket.rs",
     "crates/readiness/src/descriptors.rs",
     "crates/readiness/src/lib.rs",
+    "crates/readiness/src/ring.rs",
     "crates/replay/src/spill.rs",
     "crates/sandbox/src/postmaster.rs",
     "crates/sandbox/src/privileges.rs",

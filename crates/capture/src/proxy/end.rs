@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use readiness::{Epoll, Interest};
+use readiness::{Buffer, Epoll, Interest, Ring};
 use rustls::Connection;
 
 /// One end of a connection.
@@ -19,6 +19,12 @@ pub(super) struct End {
     /// So much of it has gone out.
     sent: usize,
     waits_for: Option<Interest>,
+    /// What comes arrives through the ring …
+    armed: bool,
+    /// … which was asked to stop that.
+    stopping: bool,
+    /// The ring sends something; what comes behind it is kept.
+    sending: bool,
     /// It sends nothing any more.
     pub(super) ended: bool,
     /// It was told that nothing more comes.
@@ -62,6 +68,9 @@ impl End {
             pending: Vec::new(),
             sent: 0,
             waits_for: None,
+            armed: false,
+            stopping: false,
+            sending: false,
             ended: false,
             told_end: false,
         }
@@ -90,14 +99,7 @@ impl End {
         let read = match readiness::read(self.fd.as_raw_fd(), &mut space.read) {
             Ok(0) => return Ok(Found::End(&[])),
             Ok(read) => read,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                return Ok(Found::Nothing);
-            }
+            Err(error) if is_passing(&error) => return Ok(Found::Nothing),
             Err(error) => return Err(error),
         };
         if self.tls.is_none() {
@@ -176,17 +178,10 @@ impl End {
     #[inline]
     fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut written = 0;
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && !self.sending {
             written = match readiness::write(self.fd.as_raw_fd(), bytes) {
                 Ok(written) => written,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) =>
-                {
-                    0
-                }
+                Err(error) if is_passing(&error) => 0,
                 Err(error) => return Err(error),
             };
         }
@@ -194,6 +189,68 @@ impl End {
             self.pending.extend_from_slice(&bytes[written..]);
         }
         Ok(())
+    }
+
+    /// Has the ring send a buffer of it, or keeps what is in it behind what is sent before.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub(super) fn send_by(
+        &mut self,
+        ring: &mut Ring,
+        token: u64,
+        buffer: Buffer,
+    ) -> io::Result<()> {
+        if self.sending || !self.pending.is_empty() {
+            if !self.told_end {
+                self.pending.extend_from_slice(ring.bytes(&buffer));
+            }
+            ring.give_back(buffer);
+            return Ok(());
+        }
+        self.sending = true;
+        ring.send(self.fd.as_raw_fd(), token, buffer)
+    }
+
+    /// The ring has sent a buffer, as far as there was room: the rest goes out before what was kept.
+    ///
+    /// # Errors
+    /// Where the connection is broken.
+    pub(super) fn sent_by(
+        &mut self,
+        ring: &mut Ring,
+        buffer: Buffer,
+        sent: io::Result<usize>,
+    ) -> io::Result<()> {
+        self.sending = false;
+        let bytes = ring.bytes(&buffer);
+        let sent = match sent {
+            Err(error) if is_passing(&error) => Ok(0),
+            sent => sent,
+        };
+        if let Ok(sent) = sent
+            && sent < bytes.len()
+            && !self.told_end
+        {
+            self.pending.splice(0..0, bytes[sent..].iter().copied());
+        }
+        ring.give_back(buffer);
+        sent?;
+        match self.pending.is_empty() {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    /// Nothing arrives through the ring until that is asked for again.
+    pub(super) fn disarmed(&mut self) {
+        self.armed = false;
+        self.stopping = false;
+    }
+
+    /// What the ring still has to do with it.
+    pub(super) fn is_with_ring(&self) -> bool {
+        self.armed || self.sending
     }
 
     /// Sends what was kept, as far as there is room.
@@ -215,9 +272,22 @@ impl End {
         Ok(())
     }
 
+    /// There was no room for all that is to be sent: nothing more is to come before it went out.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
-        !self.pending.is_empty()
+        !self.sending && !self.pending.is_empty()
+    }
+
+    /// Something is to go out as soon as the ring has sent what it was given.
+    #[inline]
+    pub(super) fn keeps_behind(&self) -> bool {
+        self.sending && !self.pending.is_empty()
+    }
+
+    /// Not all that is to be sent has gone out.
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sending || !self.pending.is_empty()
     }
 
     /// Nothing that is sent arrives any more.
@@ -229,7 +299,7 @@ impl End {
 
     /// Tells it, once, that nothing more comes, where all that was before has gone out.
     pub(super) fn tell_end(&mut self) {
-        if self.told_end || self.is_behind() {
+        if self.told_end || self.has_unsent() {
             return;
         }
         if let Some(tls) = &mut self.tls {
@@ -238,6 +308,25 @@ impl End {
         }
         self.told_end = true;
         readiness::end_writing(self.fd.as_raw_fd());
+    }
+
+    /// Has what comes arrive through the ring, or not.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub(super) fn arm(&mut self, ring: &mut Ring, token: u64, read: bool) -> io::Result<()> {
+        match read && !self.ended {
+            true if !self.armed => {
+                ring.receive(self.fd.as_raw_fd(), token)?;
+                self.armed = true;
+            }
+            false if self.armed && !self.stopping => {
+                ring.stop(token)?;
+                self.stopping = true;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Has its readiness be told, for what is wanted of it now.
@@ -263,4 +352,12 @@ impl End {
         self.waits_for = wanted;
         Ok(())
     }
+}
+
+/// Nothing is there, or no room; or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

@@ -1,10 +1,13 @@
 //! One thread that forwards: it waits for all of its connections at once and passes on what comes,
 //! at once and as it is.
 //!
-//! For each statement and direction there is one read, one write, and a share of one wait. No timer
-//! runs while connections are only forwarded, and no other thread is woken for what passes.
+//! Where the system has io_uring, connections without TLS are forwarded by a ring ([`by_ring`]): all
+//! that passes costs a share of one call. Without, and for all that is not plain forwarding, there is
+//! for each statement and direction one read, one write, and a share of one wait. No timer runs while
+//! connections are only forwarded, and no other thread is woken for what passes.
 
 mod arriving;
+mod by_ring;
 mod leaving;
 
 use std::collections::VecDeque;
@@ -15,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use clock::{Clock, SystemClock};
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use readiness::{Bell, Epoll, Interest, Ready};
+use readiness::{Bell, Epoll, Interest, Ready, Ring};
 
 use super::end::{End, Found, Space};
 use super::happening::{Happening, Happenings};
@@ -95,6 +98,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<WallClock>,
     pub(super) openers: Openers,
     pub(super) tls: Option<ServerTls>,
+    pub(super) by_ring: bool,
     pub(super) happenings: Happenings,
     pub(super) next_connection: AtomicU64,
     /// It was said that an offer of channel binding is taken out.
@@ -155,6 +159,40 @@ struct Pair {
     offers: Option<Offers>,
     /// The server waits for the next statement, outside of a transaction.
     idle: bool,
+    /// It is forwarded, without TLS on either side.
+    is_plain: bool,
+}
+
+impl Pair {
+    /// Counts what one side has sent, and copies it for the capture where it is followed.
+    #[inline]
+    fn note(
+        &mut self,
+        side: Side,
+        bytes: &[u8],
+        now_us: i64,
+        (tap, totals, counters): (&mut Tap, &mut Totals, &Counters),
+    ) {
+        let place = usize::from(side == Side::Server);
+        totals.bytes[place] += bytes.len() as u64;
+        let total = totals.bytes[place];
+        match side {
+            Side::Client => {
+                self.idle = false;
+                counters.client_bytes.store(total, Ordering::Relaxed);
+            }
+            Side::Server => {
+                self.idle = bytes.ends_with(IDLE);
+                counters.server_bytes.store(total, Ordering::Relaxed);
+            }
+        }
+        if self.followed {
+            let who = (self.connection, self.name.as_str());
+            tap.bytes(&mut self.track, who, side, now_us, bytes);
+        } else {
+            totals.passed[place] += bytes.len() as u64;
+        }
+    }
 }
 
 /// One thread's connections.
@@ -164,6 +202,14 @@ pub(super) struct Forwarder {
     messages: Receiver<ToForwarder>,
     counters: Arc<Counters>,
     epoll: Epoll,
+    /// Where the system has it.
+    ring: Option<Ring>,
+    /// What epoll waits for may be ready.
+    epoll_has_more: bool,
+    /// Something is to be done as soon as what the ring was given has gone out.
+    follows_up: bool,
+    /// When the ring told of what is looked at.
+    told_us: i64,
     pairs: Vec<Option<Pair>>,
     free: Vec<usize>,
     /// Places that are free when all that is ready was looked at: until then something that is
@@ -208,6 +254,10 @@ impl Forwarder {
             messages,
             counters,
             epoll,
+            ring: None,
+            epoll_has_more: true,
+            follows_up: false,
+            told_us: 0,
             pairs: Vec::new(),
             free: Vec::new(),
             freed: Vec::new(),
@@ -227,26 +277,11 @@ impl Forwarder {
 
     /// Forwards until it is told to end, and no connection is left.
     pub(super) fn run(mut self) -> io::Result<()> {
+        self.begin_ring();
         loop {
-            if self.waits_for_ever() {
-                self.epoll.wait_for_ever()?;
-            } else {
-                let again = self.accept_again_ns.is_some();
-                self.epoll.wait(match again {
-                    true => ACCEPT_AGAIN_NS,
-                    false => LOOK_EVERY_NS,
-                })?;
-                self.look_at_deadlines();
-            }
-            for place in 0..self.epoll.ready_count() {
-                let ready = self.epoll.ready(place);
-                match ready.token {
-                    BELL => self.read_messages(),
-                    token if token >= FIRST_LISTENER => {
-                        self.accept((token - FIRST_LISTENER) as usize);
-                    }
-                    _ => self.look_at(ready),
-                }
+            match self.ring.as_ref().is_some_and(|ring| !ring.is_idle()) {
+                true => self.turn_by_ring()?,
+                false => self.turn()?,
             }
             self.free.append(&mut self.freed);
             let open = self.pairs.len() - self.free.len();
@@ -265,6 +300,40 @@ impl Forwarder {
                 .hand_on_all(self.shared.clock.now_us(), self.totals);
         }
         Ok(())
+    }
+
+    /// Waits, and does what is to be done then.
+    fn turn(&mut self) -> io::Result<()> {
+        if self.waits_for_ever() {
+            self.epoll.wait_for_ever()?;
+        } else {
+            self.epoll.wait(self.patience_ns())?;
+            self.look_at_deadlines();
+        }
+        self.look_at_ready();
+        Ok(())
+    }
+
+    /// How long to wait where something is to be done at a time of its own.
+    fn patience_ns(&self) -> i64 {
+        match self.accept_again_ns.is_some() {
+            true => ACCEPT_AGAIN_NS,
+            false => LOOK_EVERY_NS,
+        }
+    }
+
+    fn look_at_ready(&mut self) {
+        for place in 0..self.epoll.ready_count() {
+            let ready = self.epoll.ready(place);
+            match ready.token {
+                BELL => self.read_messages(),
+                token if token >= FIRST_LISTENER => {
+                    self.accept((token - FIRST_LISTENER) as usize);
+                }
+                _ => self.look_at(ready),
+            }
+        }
+        self.epoll_has_more = self.epoll.ready_count() > 0;
     }
 
     fn read_messages(&mut self) {
@@ -304,9 +373,19 @@ impl Forwarder {
             (Phase::Dialing { .. }, _) | (_, None) => (false, false),
             (Phase::Forwarding, Some(server)) => (!server.is_behind(), !pair.client.is_behind()),
         };
-        let waits = pair.client.wait(&self.epoll, token, read_client);
+        let mut wait = |end: &mut End, side: Side, read: bool| {
+            let token = token + u64::from(side == Side::Server);
+            match &mut self.ring {
+                Some(ring) if pair.is_plain => {
+                    end.arm(ring, by_ring::token(slot, side, pair.connection), read)?;
+                    end.wait(&self.epoll, token, false)
+                }
+                _ => end.wait(&self.epoll, token, read),
+            }
+        };
+        let waits = wait(&mut pair.client, Side::Client, read_client);
         let waits = waits.and_then(|()| match &mut pair.server {
-            Some(server) => server.wait(&self.epoll, token + 1, read_server),
+            Some(server) => wait(server, Side::Server, read_server),
             None => Ok(()),
         });
         if waits.is_err() {
@@ -338,7 +417,9 @@ impl Forwarder {
                 self.caught_up(slot);
             }
         }
-        if !ready.readable {
+        let is_by_ring =
+            self.ring.is_some() && self.pairs[slot].as_ref().is_some_and(|pair| pair.is_plain);
+        if !ready.readable || is_by_ring {
             return;
         }
         match &self.pairs[slot] {
@@ -397,27 +478,9 @@ impl Forwarder {
             bytes = &rewritten;
         }
         let sent = sink.send(bytes, &mut self.encrypted);
-        let place = usize::from(side == Side::Server);
-        self.totals.bytes[place] += bytes.len() as u64;
-        match side {
-            Side::Client => {
-                pair.idle = false;
-                let total = self.totals.bytes[0];
-                self.counters.client_bytes.store(total, Ordering::Relaxed);
-            }
-            Side::Server => {
-                pair.idle = bytes.ends_with(IDLE);
-                let total = self.totals.bytes[1];
-                self.counters.server_bytes.store(total, Ordering::Relaxed);
-            }
-        }
-        if pair.followed {
-            let who = (pair.connection, pair.name.as_str());
-            self.tap.bytes(&mut pair.track, who, side, now_us, bytes);
-        } else {
-            self.totals.passed[place] += bytes.len() as u64;
-        }
         let is_behind = sink.is_behind() || source.is_behind();
+        let counts = (&mut self.tap, &mut self.totals, &*self.counters);
+        pair.note(side, bytes, now_us, counts);
         let is_idle = pair.idle;
         if sent.is_err() {
             self.cannot_send(slot, other(side));

@@ -68,6 +68,8 @@ pub struct ProxyOptions {
     pub threads: usize,
     /// How many bytes of copies may wait for the capture before they are dropped.
     pub buffer_bytes: usize,
+    /// Connections without TLS are forwarded by io_uring, where the system has it.
+    pub by_ring: bool,
     /// What is taken down beyond the statements.
     pub conversation: ConversationOptions,
     /// Options that recordings name as those that shaped them.
@@ -211,6 +213,7 @@ impl Proxy {
             clock: clock.clone(),
             openers: Openers::new(opener),
             tls: options.tls,
+            by_ring: options.by_ring,
             happenings: happenings.clone(),
             next_connection: AtomicU64::new(1),
             binding_removed: AtomicBool::new(false),

@@ -55,13 +55,14 @@ fn a_session(client: &mut Client, table: &str) -> String {
 
 #[test]
 fn a_client_sees_the_same_with_and_without_it() {
-    for (major, threads) in [(13, 1), (18, 2)] {
+    for (major, threads, by_ring) in [(13, 1, false), (18, 2, true)] {
         let endpoint = server(major);
         let mut direct = Client::connect(&endpoint.url("postgres"), NoTls).unwrap();
         let expected = a_session(&mut direct, "seen_directly");
         let kept = Kept::default();
         let mut wish = Wish::to(&endpoint.url("postgres"));
         wish.threads = threads;
+        wish.by_ring = by_ring;
         // A build for tests reads slowly; here nothing is to be lost.
         wish.buffer_bytes = 1 << 30;
         let proxy = wish.start(kept.opening());
@@ -169,8 +170,7 @@ fn skip_start_up(stream: &mut TcpStream) {
     stream.read_exact(&mut rest).unwrap();
 }
 
-#[test]
-fn what_is_sent_to_a_slow_reader_waits_at_its_source() {
+fn what_is_sent_to_a_slow_reader_waits_at_its_source(by_ring: bool) {
     const ALL: usize = 200 << 20;
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
@@ -188,7 +188,8 @@ fn what_is_sent_to_a_slow_reader_waits_at_its_source() {
             counted.store(ALL - left, Ordering::SeqCst);
         }
     });
-    let proxy = Wish::to(&url).start(Kept::default().opening());
+    let wish = Wish::to(&url).by_ring(by_ring);
+    let proxy = wish.start(Kept::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     // What the sockets of three programs hold, and not much more.
@@ -219,8 +220,7 @@ fn what_is_sent_to_a_slow_reader_waits_at_its_source() {
     thread.join().unwrap();
 }
 
-#[test]
-fn a_client_that_has_said_all_still_gets_the_answer() {
+fn a_client_that_has_said_all_still_gets_the_answer(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         let mut said = Vec::new();
@@ -230,7 +230,8 @@ fn a_client_that_has_said_all_still_gets_the_answer() {
         stream.write_all(&numbered(5 << 20)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
     });
-    let proxy = Wish::to(&url).start(Kept::default().opening());
+    let wish = Wish::to(&url).by_ring(by_ring);
+    let proxy = wish.start(Kept::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     client.send(&numbered(3 << 20));
@@ -242,14 +243,14 @@ fn a_client_that_has_said_all_still_gets_the_answer() {
     until("it is closed", || proxy.proxy().status().connections == 0);
 }
 
-#[test]
-fn a_server_that_goes_takes_its_last_words_along() {
+fn a_server_that_goes_takes_its_last_words_along(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         stream.write_all(b"the last words").unwrap();
         // With what the client has sent unread, this resets the connection.
     });
-    let proxy = Wish::to(&url).start(Kept::default().opening());
+    let wish = Wish::to(&url).by_ring(by_ring);
+    let proxy = wish.start(Kept::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     let mut words = [0; 14];
@@ -261,8 +262,7 @@ fn a_server_that_goes_takes_its_last_words_along() {
     until("it is closed", || proxy.proxy().status().connections == 0);
 }
 
-#[test]
-fn a_client_that_goes_is_missed_by_the_server() {
+fn a_client_that_goes_is_missed_by_the_server(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -270,7 +270,8 @@ fn a_client_that_goes_is_missed_by_the_server() {
         let piece = numbered(1 << 20);
         assert!((0..1000).any(|_| stream.write_all(&piece).is_err()));
     });
-    let proxy = Wish::to(&url).start(Kept::default().opening());
+    let wish = Wish::to(&url).by_ring(by_ring);
+    let proxy = wish.start(Kept::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
     client.send(b"asked and gone");
@@ -300,4 +301,49 @@ fn what_replicates_passes_and_is_not_captured() {
     assert!(account.passed_bytes > 100, "{account:?}");
     assert_eq!(account.conversation.unreadable.len(), 1, "{account:?}");
     assert!(kept.statements().is_empty());
+}
+
+/// As the system does it where it can, and as it is done elsewhere.
+mod by_ring {
+    #[test]
+    fn what_is_sent_to_a_slow_reader_waits_at_its_source() {
+        super::what_is_sent_to_a_slow_reader_waits_at_its_source(true);
+    }
+
+    #[test]
+    fn a_client_that_has_said_all_still_gets_the_answer() {
+        super::a_client_that_has_said_all_still_gets_the_answer(true);
+    }
+
+    #[test]
+    fn a_server_that_goes_takes_its_last_words_along() {
+        super::a_server_that_goes_takes_its_last_words_along(true);
+    }
+
+    #[test]
+    fn a_client_that_goes_is_missed_by_the_server() {
+        super::a_client_that_goes_is_missed_by_the_server(true);
+    }
+}
+
+mod by_epoll {
+    #[test]
+    fn what_is_sent_to_a_slow_reader_waits_at_its_source() {
+        super::what_is_sent_to_a_slow_reader_waits_at_its_source(false);
+    }
+
+    #[test]
+    fn a_client_that_has_said_all_still_gets_the_answer() {
+        super::a_client_that_has_said_all_still_gets_the_answer(false);
+    }
+
+    #[test]
+    fn a_server_that_goes_takes_its_last_words_along() {
+        super::a_server_that_goes_takes_its_last_words_along(false);
+    }
+
+    #[test]
+    fn a_client_that_goes_is_missed_by_the_server() {
+        super::a_client_that_goes_is_missed_by_the_server(false);
+    }
 }

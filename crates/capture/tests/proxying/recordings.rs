@@ -139,9 +139,14 @@ pub struct Wish {
     pub tls: Option<ServerTls>,
     pub threads: usize,
     pub buffer_bytes: usize,
+    pub by_ring: bool,
 }
 
 impl Wish {
+    pub fn by_ring(self, by_ring: bool) -> Self {
+        Wish { by_ring, ..self }
+    }
+
     pub fn to(upstream: &str) -> Self {
         Wish {
             upstream: upstream.to_owned(),
@@ -149,6 +154,7 @@ impl Wish {
             tls: None,
             threads: 1,
             buffer_bytes: 16 << 20,
+            by_ring: true,
         }
     }
 
@@ -159,6 +165,7 @@ impl Wish {
             tls: self.tls,
             threads: self.threads,
             buffer_bytes: self.buffer_bytes,
+            by_ring: self.by_ring,
             conversation: ConversationOptions::default(),
             options: Default::default(),
         };

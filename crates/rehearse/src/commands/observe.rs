@@ -23,23 +23,22 @@ use crate::terminal;
 /// How often it is looked whether the time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Watches for as long as is asked, and ends with a summary.
+/// Watches for as long as is asked, and ends with a summary; a server that has gone by then is worth an
+/// exit code.
 pub fn run(options: &Observe) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    match &options.output {
-        Some(output) => {
-            watch(options, &target, output, &interrupt)?;
-            summary::show(output, options.json, summary::literals(false))?;
-        }
+    let place;
+    let output = match &options.output {
+        Some(output) => output.clone(),
         None => {
-            let place = tempfile::tempdir().map_err(Failure::could_not)?;
-            let output = place.path().join("observed.run");
-            watch(options, &target, &output, &interrupt)?;
-            summary::show(&output, options.json, summary::literals(false))?;
+            place = tempfile::tempdir().map_err(Failure::could_not)?;
+            place.path().join("observed.run")
         }
-    }
-    Ok(Ending::Done)
+    };
+    let ending = watch(options, &target, &output, &interrupt)?;
+    summary::show(&output, options.json, summary::literals(false))?;
+    Ok(ending)
 }
 
 /// What is looked at.
@@ -64,7 +63,8 @@ pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failu
     Ok(watching.observe.then(|| looks(&watching.looks)))
 }
 
-/// Watches for as long as the options say, and leaves a run.
+/// Watches for as long as the options say, and leaves a run: [`Ending::Found`] where the server does not
+/// answer any more at the end, which is told.
 ///
 /// # Errors
 /// Where the target refuses, or the run cannot be written.
@@ -73,10 +73,11 @@ pub fn watch(
     target: &Target,
     output: &Path,
     interrupt: &Interrupt,
-) -> Result<(), Failure> {
+) -> Result<Ending, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let login = LoginMap::default().login(target, "", "", "");
-    let (address, server_version, _) = Dialer::new(target)?.try_out(&login).map_err(|error| {
+    let dialer = Dialer::new(target)?;
+    let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
         Failure::could_not(format!(
             "cannot observe {} as user \"{}\" on database \"{}\": {error}; give a target that takes this login, such as postgres://USER@HOST:PORT/DATABASE",
             target.address(), login.user, login.database
@@ -115,9 +116,18 @@ pub fn watch(
     }
     bar.finish_and_clear();
     info.elapsed_ns = clock.now_ns() - start_ns;
+    let gone = dialer.try_out(&login).err();
     watching.end(&mut run)?;
     run.finish(info, 0)?;
-    Ok(())
+    Ok(match gone {
+        None => Ending::Done,
+        Some(error) => {
+            terminal::note(&format!(
+                "{address} does not answer any more: {error}; there is what was seen of it until then"
+            ));
+            Ending::Found
+        }
+    })
 }
 
 fn described(options: &Observe) -> BTreeMap<String, String> {

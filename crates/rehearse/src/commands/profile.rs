@@ -91,6 +91,7 @@ pub fn record<T>(
     profiling.run_is(0);
     let done = meanwhile();
     info.elapsed_ns = clock.now_ns() - begun_ns;
+    terminal::note("Reading what was recorded of the server's stacks.");
     run.take_profile(profiling.finish()?)?;
     run.finish(info, 0)?;
     Ok(Ok(done))

@@ -517,6 +517,11 @@ impl Observer for Progress<'_> {
         }
         if let Some(profiling) = self.profiling.take() {
             self.note_backends(&profiling)?;
+            if profiling.is_on() {
+                self.drawing.suspend(|| {
+                    terminal::note("Reading what was recorded of the server's stacks.")
+                });
+            }
             run.take_profile(profiling.finish()?)?;
         }
         match &self.asking {

@@ -53,6 +53,9 @@ pub struct CaptureProxy {
     /// Threads that forward.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: u16,
+    /// Forward connections without TLS by epoll as well, and not by io_uring where the system has it
+    #[arg(long)]
+    pub without_io_uring: bool,
     /// How many MiB may wait to be recorded; what comes beyond that is forwarded and not recorded.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub buffer: u32,

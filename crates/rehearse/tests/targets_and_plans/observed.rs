@@ -107,3 +107,27 @@ fn what_cannot_be_watched_is_said_before_anything_is_done() {
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(why.contains("give --observe with it"), "{why}");
 }
+
+#[test]
+fn a_server_that_goes_meanwhile_is_told_and_what_was_seen_of_it_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("a.run").display().to_string();
+    let (mut private, endpoint) = server(15);
+    let url = endpoint.url("postgres");
+    let observing = std::thread::spawn({
+        let run = run.clone();
+        move || rehearse(&["observe", "--target", &url, "--for", "4s", "-o", &run])
+    });
+    let partial = directory.path().join("a.run.partial");
+    while !partial.exists() && !observing.is_finished() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    private.stop(sandbox::Stop::Immediate).unwrap();
+    let output = observing.join().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("does not answer any more"), "{told}");
+    let view = json(&succeeds(&["summary", &run, "--json"]));
+    assert!(view["observed"].is_object(), "{view}");
+}

@@ -94,6 +94,7 @@ impl Forwarder {
             followed: true,
             offers: None,
             idle: false,
+            is_plain: false,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -282,6 +283,7 @@ impl Forwarder {
         let now_us = self.shared.clock.now_us();
         let sent = server.send(&start, &mut self.encrypted);
         if let Some(pair) = &mut self.pairs[slot] {
+            pair.is_plain = pair.client.tls().is_none() && server.tls().is_none();
             pair.server = Some(server);
         }
         self.begin_to_follow(slot, &start, now_us);

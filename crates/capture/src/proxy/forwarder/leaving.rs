@@ -69,6 +69,8 @@ impl Forwarder {
         let Some(pair) = &mut self.pairs[slot] else {
             return;
         };
+        // Where the ring has something to send first, this comes again.
+        self.follows_up = true;
         if let Some(server) = &mut pair.server {
             if pair.client.ended {
                 server.tell_end();
@@ -77,7 +79,7 @@ impl Forwarder {
                 pair.client.tell_end();
             }
             let is_over = pair.client.ended && server.ended;
-            if is_over && !pair.client.is_behind() && !server.is_behind() {
+            if is_over && !pair.client.has_unsent() && !server.has_unsent() {
                 return self.close(slot);
             }
         }
@@ -90,7 +92,8 @@ impl Forwarder {
         self.listeners.clear();
         for slot in 0..self.pairs.len() {
             match &self.pairs[slot] {
-                Some(pair) if pair.idle => self.dismiss(slot),
+                // One whose last answer is on its way goes when that has gone out.
+                Some(pair) if pair.idle && !pair.client.has_unsent() => self.dismiss(slot),
                 Some(Pair {
                     phase: Phase::Greeting { .. },
                     ..
@@ -121,6 +124,7 @@ impl Forwarder {
         let Some(mut pair) = self.pairs[slot].take() else {
             return;
         };
+        self.leave_ring(slot, &pair);
         let now_us = self.shared.clock.now_us();
         self.tap.closed(&mut pair.track, pair.connection, now_us);
         self.counters.open.fetch_sub(1, Ordering::Relaxed);
@@ -174,7 +178,7 @@ impl Forwarder {
                 continue;
             }
             // One that reads slowly is not one that has gone.
-            let is_behind = |pair: &Pair| pair.client.is_behind();
+            let is_behind = |pair: &Pair| pair.client.has_unsent();
             if self.pairs[slot].as_ref().is_some_and(is_behind) {
                 let at_ns = now_ns + LINGER_NS;
                 self.lingering.push_back((at_ns, slot, connection));

@@ -107,6 +107,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             tls,
             threads: usize::from(options.threads),
             buffer_bytes: (options.buffer as usize) << 20,
+            by_ring: !options.without_io_uring,
             conversation: ConversationOptions { digest },
             options: shaping,
         },

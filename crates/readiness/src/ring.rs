@@ -1,0 +1,610 @@
+//! Sockets read and written through a ring that is shared with the kernel (io_uring): one call hands
+//! over all that is to be sent, and waits for what comes.
+//!
+//! Bytes arrive in buffers of a pool, and a buffer that arrived can be sent as it is. A send takes
+//! what there is room for and never waits: it is over when the call that handed it over returns, and the
+//! kernel tells of it only where not all was sent (`MSG_DONTWAIT` with `MSG_WAITALL`).
+//!
+//! Facts from `io_uring(7)`, `io_uring_setup(2)` (deferred work: Linux 6.1) and
+//! `io_uring_register(2)` (rings of buffers).
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+/// What is handed over at once.
+const SUBMISSIONS: u32 = 256;
+/// What may have happened until it is looked at; what is more waits in the kernel.
+const COMPLETIONS: u32 = 4096;
+/// The one pool of a ring.
+const GROUP: u16 = 0;
+
+/// The two highest bits tell what a completion is of; tokens have to leave them free.
+const KIND: u64 = 3 << 62;
+const OF_RECEIVE: u64 = 0;
+const OF_SEND: u64 = 1 << 62;
+const OF_WATCH: u64 = 2 << 62;
+const OF_CANCEL: u64 = 3 << 62;
+
+/// Bytes that arrived. It has to be given back, or sent, for others to arrive in its place.
+#[derive(Debug)]
+pub struct Buffer {
+    place: u16,
+    length: u32,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Happened {
+    /// Bytes arrived; `armed`: what follows arrives as well.
+    Received {
+        /// As it was asked for.
+        token: u64,
+        /// The bytes.
+        buffer: Buffer,
+        /// What follows arrives as well.
+        armed: bool,
+    },
+    /// Nothing more arrives until it is asked for again.
+    Stopped {
+        /// As it was asked for.
+        token: u64,
+        /// Why.
+        why: Stopped,
+    },
+    /// A buffer was sent, as far as there was room.
+    Sent {
+        /// As it was given.
+        token: u64,
+        /// What was sent.
+        buffer: Buffer,
+        /// So many bytes of it; `WouldBlock` where there was no room at all.
+        sent: io::Result<usize>,
+    },
+    /// A descriptor that is watched is readable.
+    Readable {
+        /// As it was given.
+        token: u64,
+        /// It is watched on.
+        armed: bool,
+    },
+}
+
+/// Why nothing more arrives.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The peer sends nothing more.
+    End,
+    /// All buffers of the pool are taken, or it was asked to stop.
+    Paused,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// A ring, and its pool of buffers. It belongs to the thread that made it.
+pub struct Ring {
+    ring: ManuallyDrop<IoUring>,
+    pool: Pool,
+    /// Of each buffer that is being sent, whose it is, how long, and what became of it.
+    sending: Vec<(u64, u32, i32)>,
+    /// What is sent by the next call.
+    to_send: Vec<u16>,
+    /// What has happened and was not looked at.
+    happened: Vec<(u64, i32, u32)>,
+    looked_at: usize,
+    handed_over: bool,
+    /// Receives and sends that have not ended.
+    under_way: usize,
+}
+
+impl Ring {
+    /// One with so many buffers (a power of two, at most 32,768) of so many bytes each.
+    ///
+    /// # Errors
+    /// Where the system has no io_uring that can this, or does not let this process use it.
+    pub fn new(buffers: u16, buffer_bytes: u32) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)?;
+        let mut pool = Pool::new(buffers, buffer_bytes)?;
+        // SAFETY: the ring of entries is as long as is said, and is never unmapped.
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(
+                pool.entries as u64,
+                buffers,
+                GROUP,
+                0,
+            )?;
+        }
+        for place in 0..buffers {
+            pool.give_back(place);
+        }
+        Ok(Ring {
+            ring: ManuallyDrop::new(ring),
+            pool,
+            sending: vec![(0, 0, 0); usize::from(buffers)],
+            to_send: Vec::new(),
+            happened: Vec::new(),
+            looked_at: 0,
+            handed_over: true,
+            under_way: 0,
+        })
+    }
+
+    /// Has whatever comes at this socket arrive, until it is stopped.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn receive(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build();
+        self.under_way += 1;
+        self.push(&entry.user_data(OF_RECEIVE | token))
+    }
+
+    /// Has nothing more arrive; what is under way still does.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn stop(&mut self, token: u64) -> io::Result<()> {
+        let entry = opcode::AsyncCancel::new(OF_RECEIVE | token).build();
+        self.push(&entry.user_data(OF_CANCEL))
+    }
+
+    /// Tells whenever this descriptor is readable anew.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true);
+        self.push(&entry.build().user_data(OF_WATCH | token))
+    }
+
+    /// Sends a buffer, as far as there is room, at the next call of the kernel. Until it is told to be
+    /// sent, nothing else may be sent to that socket, which must stay open until [`Self::hand_over`].
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn send(&mut self, fd: RawFd, token: u64, buffer: Buffer) -> io::Result<()> {
+        let bytes = self.pool.bytes(&buffer);
+        // The buffer belongs to the ring until it is told to be sent.
+        let entry = opcode::Send::new(Fd(fd), bytes.as_ptr(), buffer.length)
+            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(OF_SEND | u64::from(buffer.place));
+        let all = i32::try_from(buffer.length).unwrap_or(i32::MAX);
+        self.sending[usize::from(buffer.place)] = (token, buffer.length, all);
+        self.push(&entry)?;
+        self.to_send.push(buffer.place);
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// Whether nothing is received nor sent: only what is watched can happen.
+    pub fn is_idle(&self) -> bool {
+        self.under_way == 0 && self.looked_at == self.happened.len()
+    }
+
+    /// The bytes that arrived.
+    #[inline]
+    pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        self.pool.bytes(buffer)
+    }
+
+    /// Others may arrive in its place.
+    #[inline]
+    pub fn give_back(&mut self, buffer: Buffer) {
+        self.pool.give_back(buffer.place);
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: descriptors are open until they are handed over, which who closes them sees to;
+            // buffers belong to the pool, which is never unmapped.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.handed_over = false;
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+
+    /// Hands over what was asked for, without waiting: descriptors can be closed then.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn hand_over(&mut self) -> io::Result<()> {
+        while !self.handed_over {
+            self.submit()?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        let submitted = self.ring.submit();
+        self.returned(submitted)
+    }
+
+    /// Hands over what was asked for, and waits until something else has happened than that all was sent,
+    /// for at most this many nanoseconds where they are given.
+    ///
+    /// # Errors
+    /// Where the system refuses; a signal is none.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        let waited = match timeout_ns {
+            _ if self.looked_at < self.happened.len() => self.ring.submit(),
+            None => self.ring.submit_and_wait(1),
+            Some(ns) => {
+                let timeout = Timespec::new()
+                    .sec(ns / 1_000_000_000)
+                    .nsec((ns % 1_000_000_000) as u32);
+                let arguments = SubmitArgs::new().timespec(&timeout);
+                self.ring.submitter().submit_with_args(1, &arguments)
+            }
+        };
+        self.returned(waited)
+    }
+
+    /// Takes over what the kernel has told. Where it has more to tell than there is space for, it has
+    /// taken nothing, and will when that was read.
+    fn returned(&mut self, result: io::Result<usize>) -> io::Result<()> {
+        if let Err(error) = result
+            && !is_passing(&error)
+        {
+            return Err(error);
+        }
+        self.handed_over = self.ring.submission().is_empty();
+        if self.looked_at == self.happened.len() {
+            self.happened.clear();
+            self.looked_at = 0;
+        }
+        for entry in self.ring.completion() {
+            let (told, result) = (entry.user_data(), entry.result());
+            match told & KIND {
+                OF_SEND => self.sending[usize::from(told as u16)].2 = result,
+                _ => self.happened.push((told, result, entry.flags())),
+            }
+        }
+        if self.handed_over {
+            for place in self.to_send.drain(..) {
+                let sent = self.sending[usize::from(place)].2;
+                self.happened.push((OF_SEND | u64::from(place), sent, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next of what has happened.
+    pub fn next_happened(&mut self) -> Option<Happened> {
+        loop {
+            let &(told, result, flags) = self.happened.get(self.looked_at)?;
+            self.looked_at += 1;
+            let token = told & !KIND;
+            let armed = cqueue::more(flags);
+            return Some(match told & KIND {
+                OF_SEND => {
+                    self.under_way -= 1;
+                    let place = told as u16;
+                    let (token, length, _) = self.sending[usize::from(place)];
+                    Happened::Sent {
+                        token,
+                        buffer: Buffer { place, length },
+                        sent: of(result),
+                    }
+                }
+                OF_WATCH => Happened::Readable { token, armed },
+                OF_RECEIVE => {
+                    self.under_way -= usize::from(!armed);
+                    match (cqueue::buffer_select(flags), of(result)) {
+                        (Some(place), Ok(received)) if received > 0 => Happened::Received {
+                            token,
+                            buffer: Buffer {
+                                place,
+                                length: received as u32,
+                            },
+                            armed,
+                        },
+                        (taken, other) => {
+                            // The kernel may have taken one for nothing.
+                            if let Some(place) = taken {
+                                self.pool.give_back(place);
+                            }
+                            stopped(token, other)
+                        }
+                    }
+                }
+                // What was to be stopped tells so itself.
+                _ => continue,
+            });
+        }
+    }
+}
+
+fn stopped(token: u64, result: io::Result<usize>) -> Happened {
+    let why = match result {
+        Ok(_) => Stopped::End,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOBUFS | libc::ECANCELED | libc::EAGAIN | libc::EINTR) => Stopped::Paused,
+            _ => Stopped::Broken(error),
+        },
+    };
+    Happened::Stopped { token, why }
+}
+
+fn of(result: i32) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}
+
+/// A signal, the end of a wait, or more than the kernel wants to tell before it is listened to.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN)
+    )
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: it is not used after this. The pool stays mapped: the kernel may still be writing to it.
+        unsafe { ManuallyDrop::drop(&mut self.ring) };
+    }
+}
+
+/// Buffers that the kernel takes for what arrives. They are never unmapped.
+struct Pool {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    count: u16,
+    buffer_bytes: u32,
+    tail: u16,
+}
+
+// SAFETY: the memory belongs to the pool alone, and to the kernel, which does not ask for a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    fn new(count: u16, buffer_bytes: u32) -> io::Result<Self> {
+        let entries = mapped(usize::from(count) * size_of::<BufRingEntry>())?;
+        let memory = mapped(usize::from(count) * buffer_bytes as usize)?;
+        Ok(Pool {
+            entries: entries.cast(),
+            memory,
+            count,
+            buffer_bytes,
+            tail: 0,
+        })
+    }
+
+    /// Where a buffer begins.
+    fn offset(&self, place: u16) -> usize {
+        assert!(place < self.count, "the buffer is another ring's");
+        usize::from(place) * self.buffer_bytes as usize
+    }
+
+    fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        let offset = self.offset(buffer.place);
+        let length = buffer.length.min(self.buffer_bytes) as usize;
+        // SAFETY: within the memory, and the kernel writes to it only once it was given back, for which
+        // the buffer itself is given away.
+        unsafe { std::slice::from_raw_parts(self.memory.add(offset), length) }
+    }
+
+    fn give_back(&mut self, place: u16) {
+        let offset = self.offset(place);
+        let next = usize::from(self.tail & (self.count - 1));
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: `next` is within the ring of entries; the tail lies in its first one, where the kernel
+        // looks for it, and is told after the entry is whole.
+        unsafe {
+            let entry = &mut *self.entries.add(next);
+            entry.set_addr(self.memory.add(offset) as u64);
+            entry.set_len(self.buffer_bytes);
+            entry.set_bid(place);
+            let tail = BufRingEntry::tail(self.entries).cast::<AtomicU16>();
+            (*tail).store(self.tail, Ordering::Release);
+        }
+    }
+}
+
+/// Memory that begins at a page.
+fn mapped(bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: new memory, at no given place.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    match memory == libc::MAP_FAILED {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(memory.cast()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// `None` where the system has no such ring, which is said.
+    fn ring(buffers: u16, bytes: u32) -> Option<Ring> {
+        Ring::new(buffers, bytes)
+            .inspect_err(|error| eprintln!("LEFT OUT: no io_uring here: {error}"))
+            .ok()
+    }
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        (near, far)
+    }
+
+    fn next(ring: &mut Ring) -> Happened {
+        loop {
+            if let Some(happened) = ring.next_happened() {
+                return happened;
+            }
+            // That all was sent is known when it was handed over, and ends no wait.
+            ring.hand_over().unwrap();
+            if ring.looked_at == ring.happened.len() {
+                ring.wait(Some(10_000_000_000)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_arrives_can_be_sent_as_it_is() {
+        let Some(mut ring) = ring(4, 64) else { return };
+        let ((from, mut client), (to, mut server)) = (pair(), pair());
+        ring.receive(from.as_raw_fd(), 7).unwrap();
+        for round in 0..20_u8 {
+            client.write_all(&[round; 5]).unwrap();
+            let Happened::Received {
+                token: 7,
+                buffer,
+                armed: true,
+            } = next(&mut ring)
+            else {
+                panic!("bytes were sent");
+            };
+            assert_eq!(ring.bytes(&buffer), [round; 5]);
+            ring.send(to.as_raw_fd(), 8, buffer).unwrap();
+            let Happened::Sent {
+                token: 8,
+                buffer,
+                sent: Ok(5),
+            } = next(&mut ring)
+            else {
+                panic!("there was room");
+            };
+            ring.give_back(buffer);
+            let mut read = [0; 5];
+            server.read_exact(&mut read).unwrap();
+            assert_eq!(read, [round; 5]);
+        }
+        drop(client);
+        assert!(matches!(
+            next(&mut ring),
+            Happened::Stopped {
+                token: 7,
+                why: Stopped::End
+            }
+        ));
+    }
+
+    #[test]
+    fn a_pool_that_is_empty_pauses_and_loses_nothing() {
+        let Some(mut ring) = ring(2, 8) else { return };
+        let (from, mut client) = pair();
+        client.write_all(&[1; 30]).unwrap();
+        ring.receive(from.as_raw_fd(), 1).unwrap();
+        let mut held = Vec::new();
+        let mut received = 0;
+        while received < 30 {
+            match next(&mut ring) {
+                Happened::Received { buffer, .. } => {
+                    received += ring.bytes(&buffer).len();
+                    held.push(buffer);
+                }
+                Happened::Stopped {
+                    why: Stopped::Paused,
+                    ..
+                } => {
+                    assert_eq!(held.len(), 2, "only an empty pool pauses");
+                    for buffer in held.drain(..) {
+                        ring.give_back(buffer);
+                    }
+                    ring.receive(from.as_raw_fd(), 1).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(received, 30);
+    }
+
+    #[test]
+    fn a_send_without_room_says_so_at_once() {
+        let Some(mut ring) = ring(4, 1 << 16) else {
+            return;
+        };
+        let ((from, mut client), (to, _server)) = (pair(), pair());
+        ring.receive(from.as_raw_fd(), 1).unwrap();
+        let mut sent_in_all = 0;
+        loop {
+            client.write_all(&[0; 1 << 14]).unwrap();
+            let Happened::Received { buffer, .. } = next(&mut ring) else {
+                panic!("bytes were sent");
+            };
+            let length = ring.bytes(&buffer).len();
+            ring.send(to.as_raw_fd(), 2, buffer).unwrap();
+            let Happened::Sent { buffer, sent, .. } = next(&mut ring) else {
+                panic!("it was sent");
+            };
+            ring.give_back(buffer);
+            match sent {
+                Ok(sent) if sent == length => sent_in_all += sent,
+                Ok(_) => break,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    break;
+                }
+            }
+            assert!(sent_in_all < 1 << 26, "nobody reads");
+        }
+    }
+
+    #[test]
+    fn what_is_stopped_receives_nothing_more() {
+        let Some(mut ring) = ring(4, 64) else { return };
+        let (from, mut client) = pair();
+        ring.receive(from.as_raw_fd(), 3).unwrap();
+        ring.hand_over().unwrap();
+        ring.stop(3).unwrap();
+        assert!(matches!(
+            next(&mut ring),
+            Happened::Stopped {
+                token: 3,
+                why: Stopped::Paused
+            }
+        ));
+        client.write_all(b"later").unwrap();
+        ring.wait(Some(20_000_000)).unwrap();
+        assert!(ring.next_happened().is_none());
+        ring.receive(from.as_raw_fd(), 4).unwrap();
+        assert!(matches!(
+            next(&mut ring),
+            Happened::Received { token: 4, .. }
+        ));
+    }
+
+    #[test]
+    fn a_bell_is_heard_each_time() {
+        let Some(mut ring) = ring(2, 64) else { return };
+        let bell = crate::Bell::new().unwrap();
+        ring.watch(bell.fd(), 9).unwrap();
+        for _ in 0..3 {
+            bell.ring();
+            let Happened::Readable { token: 9, armed } = next(&mut ring) else {
+                panic!("it rang");
+            };
+            bell.silence();
+            if !armed {
+                ring.watch(bell.fd(), 9).unwrap();
+            }
+        }
+    }
+}
