@@ -13,11 +13,13 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs, Timespec};
+use io_uring::types::{BufRingEntry, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 /// What is handed over at once.
 const SUBMISSIONS: u32 = 256;
+/// Sockets that have a place in the ring's own table.
+const SOCKETS: u32 = 1024;
 /// What may have happened until it is looked at; what is more waits in the kernel.
 const COMPLETIONS: u32 = 4096;
 /// The one pool of a ring.
@@ -29,6 +31,14 @@ const OF_RECEIVE: u64 = 0;
 const OF_SEND: u64 = 1 << 62;
 const OF_WATCH: u64 = 2 << 62;
 const OF_CANCEL: u64 = 3 << 62;
+
+/// A socket that the ring knows: by a place in its own table, which spares it to look the descriptor up
+/// each time, or by the descriptor where the table is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Socket {
+    fd: RawFd,
+    place: Option<u32>,
+}
 
 /// Bytes that arrived. It has to be given back, or sent, for others to arrive in its place.
 #[derive(Debug)]
@@ -99,6 +109,8 @@ pub struct Ring {
     handed_over: bool,
     /// Receives and sends that have not ended.
     under_way: usize,
+    /// Places for sockets that are free.
+    free: Vec<u32>,
 }
 
 impl Ring {
@@ -126,6 +138,9 @@ impl Ring {
         for place in 0..buffers {
             pool.give_back(place);
         }
+        // The system may allow fewer files, or none here: then sockets go by their descriptors.
+        let registered = ring.submitter().register_files_sparse(SOCKETS);
+        let free = registered.map_or_else(|_| Vec::new(), |()| (0..SOCKETS).rev().collect());
         Ok(Ring {
             ring: ManuallyDrop::new(ring),
             pool,
@@ -135,15 +150,37 @@ impl Ring {
             looked_at: 0,
             handed_over: true,
             under_way: 0,
+            free,
         })
+    }
+
+    /// Makes a socket known to the ring. As long as it is, closing its descriptor does not close it.
+    pub fn know(&mut self, fd: RawFd) -> Socket {
+        let place = self.free.pop().filter(|place| {
+            let update = self.ring.submitter().register_files_update(*place, &[fd]);
+            update.is_ok()
+        });
+        Socket { fd, place }
+    }
+
+    /// Forgets a socket, of which nothing is under way but what was stopped.
+    pub fn forget(&mut self, socket: Socket) {
+        if let Some(place) = socket.place
+            && (self.ring.submitter().register_files_update(place, &[-1])).is_ok()
+        {
+            self.free.push(place);
+        }
     }
 
     /// Has whatever comes at this socket arrive, until it is stopped.
     ///
     /// # Errors
     /// Where the system refuses.
-    pub fn receive(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
-        let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build();
+    pub fn receive(&mut self, socket: Socket, token: u64) -> io::Result<()> {
+        let entry = match socket.place {
+            Some(place) => opcode::RecvMulti::new(Fixed(place), GROUP).build(),
+            None => opcode::RecvMulti::new(Fd(socket.fd), GROUP).build(),
+        };
         self.under_way += 1;
         self.push(&entry.user_data(OF_RECEIVE | token))
     }
@@ -171,12 +208,19 @@ impl Ring {
     ///
     /// # Errors
     /// Where the system refuses.
-    pub fn send(&mut self, fd: RawFd, token: u64, buffer: Buffer) -> io::Result<()> {
-        let bytes = self.pool.bytes(&buffer);
+    pub fn send(&mut self, socket: Socket, token: u64, buffer: Buffer) -> io::Result<()> {
         // The buffer belongs to the ring until it is told to be sent.
-        let entry = opcode::Send::new(Fd(fd), bytes.as_ptr(), buffer.length)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .build()
+        let (bytes, length) = (self.pool.bytes(&buffer).as_ptr(), buffer.length);
+        let how = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = match socket.place {
+            Some(place) => opcode::Send::new(Fixed(place), bytes, length)
+                .flags(how)
+                .build(),
+            None => opcode::Send::new(Fd(socket.fd), bytes, length)
+                .flags(how)
+                .build(),
+        };
+        let entry = entry
             .flags(squeue::Flags::SKIP_SUCCESS)
             .user_data(OF_SEND | u64::from(buffer.place));
         let all = i32::try_from(buffer.length).unwrap_or(i32::MAX);
@@ -470,7 +514,9 @@ mod tests {
     fn what_arrives_can_be_sent_as_it_is() {
         let Some(mut ring) = ring(4, 64) else { return };
         let ((from, mut client), (to, mut server)) = (pair(), pair());
-        ring.receive(from.as_raw_fd(), 7).unwrap();
+        let from_socket = ring.know(from.as_raw_fd());
+        let to_socket = ring.know(to.as_raw_fd());
+        ring.receive(from_socket, 7).unwrap();
         for round in 0..20_u8 {
             client.write_all(&[round; 5]).unwrap();
             let Happened::Received {
@@ -482,7 +528,7 @@ mod tests {
                 panic!("bytes were sent");
             };
             assert_eq!(ring.bytes(&buffer), [round; 5]);
-            ring.send(to.as_raw_fd(), 8, buffer).unwrap();
+            ring.send(to_socket, 8, buffer).unwrap();
             let Happened::Sent {
                 token: 8,
                 buffer,
@@ -510,8 +556,9 @@ mod tests {
     fn a_pool_that_is_empty_pauses_and_loses_nothing() {
         let Some(mut ring) = ring(2, 8) else { return };
         let (from, mut client) = pair();
+        let from_socket = ring.know(from.as_raw_fd());
         client.write_all(&[1; 30]).unwrap();
-        ring.receive(from.as_raw_fd(), 1).unwrap();
+        ring.receive(from_socket, 1).unwrap();
         let mut held = Vec::new();
         let mut received = 0;
         while received < 30 {
@@ -528,7 +575,7 @@ mod tests {
                     for buffer in held.drain(..) {
                         ring.give_back(buffer);
                     }
-                    ring.receive(from.as_raw_fd(), 1).unwrap();
+                    ring.receive(from_socket, 1).unwrap();
                 }
                 other => panic!("{other:?}"),
             }
@@ -542,7 +589,9 @@ mod tests {
             return;
         };
         let ((from, mut client), (to, _server)) = (pair(), pair());
-        ring.receive(from.as_raw_fd(), 1).unwrap();
+        let from_socket = ring.know(from.as_raw_fd());
+        let to_socket = ring.know(to.as_raw_fd());
+        ring.receive(from_socket, 1).unwrap();
         let mut sent_in_all = 0;
         loop {
             client.write_all(&[0; 1 << 14]).unwrap();
@@ -550,7 +599,7 @@ mod tests {
                 panic!("bytes were sent");
             };
             let length = ring.bytes(&buffer).len();
-            ring.send(to.as_raw_fd(), 2, buffer).unwrap();
+            ring.send(to_socket, 2, buffer).unwrap();
             let Happened::Sent { buffer, sent, .. } = next(&mut ring) else {
                 panic!("it was sent");
             };
@@ -571,7 +620,8 @@ mod tests {
     fn what_is_stopped_receives_nothing_more() {
         let Some(mut ring) = ring(4, 64) else { return };
         let (from, mut client) = pair();
-        ring.receive(from.as_raw_fd(), 3).unwrap();
+        let from_socket = ring.know(from.as_raw_fd());
+        ring.receive(from_socket, 3).unwrap();
         ring.hand_over().unwrap();
         ring.stop(3).unwrap();
         assert!(matches!(
@@ -584,7 +634,7 @@ mod tests {
         client.write_all(b"later").unwrap();
         ring.wait(Some(20_000_000)).unwrap();
         assert!(ring.next_happened().is_none());
-        ring.receive(from.as_raw_fd(), 4).unwrap();
+        ring.receive(from_socket, 4).unwrap();
         assert!(matches!(
             next(&mut ring),
             Happened::Received { token: 4, .. }
@@ -606,5 +656,24 @@ mod tests {
                 ring.watch(bell.fd(), 9).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
+        let Some(mut ring) = ring(2, 64) else { return };
+        let (from, mut client) = pair();
+        let socket = ring.know(from.as_raw_fd());
+        ring.receive(socket, 5).unwrap();
+        ring.hand_over().unwrap();
+        ring.stop(5).unwrap();
+        ring.hand_over().unwrap();
+        drop(from);
+        ring.forget(socket);
+        while !ring.is_idle() {
+            drop(next(&mut ring));
+        }
+        let patience = Some(std::time::Duration::from_secs(10));
+        client.set_read_timeout(patience).unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     }
 }

@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use readiness::{Buffer, Epoll, Interest, Ring};
+use readiness::{Buffer, Epoll, Interest, Ring, Socket};
 use rustls::Connection;
 
 /// One end of a connection.
@@ -19,6 +19,8 @@ pub(super) struct End {
     /// So much of it has gone out.
     sent: usize,
     waits_for: Option<Interest>,
+    /// As the ring knows it, once it does.
+    socket: Option<Socket>,
     /// What comes arrives through the ring …
     armed: bool,
     /// … which was asked to stop that.
@@ -68,6 +70,7 @@ impl End {
             pending: Vec::new(),
             sent: 0,
             waits_for: None,
+            socket: None,
             armed: false,
             stopping: false,
             sending: false,
@@ -209,7 +212,8 @@ impl End {
             return Ok(());
         }
         self.sending = true;
-        ring.send(self.fd.as_raw_fd(), token, buffer)
+        let socket = self.known_to(ring);
+        ring.send(socket, token, buffer)
     }
 
     /// The ring has sent a buffer, as far as there was room: the rest goes out before what was kept.
@@ -248,9 +252,24 @@ impl End {
         self.stopping = false;
     }
 
-    /// What the ring still has to do with it.
-    pub(super) fn is_with_ring(&self) -> bool {
-        self.armed || self.sending
+    #[inline]
+    fn known_to(&mut self, ring: &mut Ring) -> Socket {
+        *self
+            .socket
+            .get_or_insert_with(|| ring.know(self.fd.as_raw_fd()))
+    }
+
+    /// It is about to be closed: what the ring has of it goes out, and nothing arrives any more.
+    pub(super) fn leave(&mut self, ring: &mut Ring, token: u64) {
+        let Some(socket) = self.socket.take() else {
+            return;
+        };
+        // Where the ring refuses, it has come to its end, and all with it.
+        if self.armed {
+            let _ = ring.stop(token);
+        }
+        let _ = ring.hand_over();
+        ring.forget(socket);
     }
 
     /// Sends what was kept, as far as there is room.
@@ -317,7 +336,8 @@ impl End {
     pub(super) fn arm(&mut self, ring: &mut Ring, token: u64, read: bool) -> io::Result<()> {
         match read && !self.ended {
             true if !self.armed => {
-                ring.receive(self.fd.as_raw_fd(), token)?;
+                let socket = self.known_to(ring);
+                ring.receive(socket, token)?;
                 self.armed = true;
             }
             false if self.armed && !self.stopping => {

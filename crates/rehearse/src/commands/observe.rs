@@ -90,7 +90,7 @@ pub fn watch(
     let mut info = RunInfo::observation(watched, described(options), clock.wall_us());
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let mut watching = TargetWatch::new(looks(&options.looks), target.clone(), clock.clone());
-    watching.begin(&mut run, &[login])?;
+    watching.begin(&mut run, std::slice::from_ref(&login))?;
     let start_ns = clock.now_ns();
     let time = clock.clone();
     watching.start(Arc::new(move || time.now_ns() - start_ns));

@@ -200,25 +200,15 @@ impl Forwarder {
         }
     }
 
-    /// A connection's sockets are about to be closed: what the ring has of them goes out before, and
-    /// nothing arrives any more.
-    pub(super) fn leave_ring(&mut self, slot: usize, pair: &Pair) {
-        let Some(ring) = self.ring.as_mut().filter(|_| pair.is_plain) else {
+    /// A connection's sockets are about to be closed.
+    pub(super) fn leave_ring(&mut self, slot: usize, pair: &mut Pair) {
+        let Some(ring) = &mut self.ring else {
             return;
         };
-        let mut is_with_ring = false;
-        for (side, end) in [
-            (Side::Client, Some(&pair.client)),
-            (Side::Server, pair.server.as_ref()),
-        ] {
-            if let Some(end) = end.filter(|end| end.is_with_ring()) {
-                // Where the ring refuses, it has come to its end, and all with it.
-                let _ = ring.stop(token(slot, side, pair.connection));
-                is_with_ring |= end.is_with_ring();
-            }
-        }
-        if is_with_ring {
-            let _ = ring.hand_over();
+        let client = token(slot, Side::Client, pair.connection);
+        pair.client.leave(ring, client);
+        if let Some(server) = &mut pair.server {
+            server.leave(ring, token(slot, Side::Server, pair.connection));
         }
     }
 }

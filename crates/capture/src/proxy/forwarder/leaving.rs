@@ -124,7 +124,7 @@ impl Forwarder {
         let Some(mut pair) = self.pairs[slot].take() else {
             return;
         };
-        self.leave_ring(slot, &pair);
+        self.leave_ring(slot, &mut pair);
         let now_us = self.shared.clock.now_us();
         self.tap.closed(&mut pair.track, pair.connection, now_us);
         self.counters.open.fetch_sub(1, Ordering::Relaxed);
