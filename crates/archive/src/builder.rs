@@ -21,6 +21,16 @@ enum Values {
     Bytes(Vec<u8>, Vec<usize>),
 }
 
+impl Values {
+    #[inline]
+    fn push_bytes(&mut self, value: &[u8]) {
+        if let Values::Bytes(bytes, ends) = self {
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len());
+        }
+    }
+}
+
 /// What gathers a column of a batch.
 pub(crate) struct Builder {
     column: &'static Column,
@@ -92,71 +102,59 @@ impl Builder {
         }
     }
 
+    /// The row's value, or null.
+    #[inline]
+    fn value<T>(&mut self, kind: ColumnType, value: Option<T>, push: impl FnOnce(&mut Values, T)) {
+        self.expect(kind);
+        match value {
+            None => self.null(),
+            Some(value) => {
+                self.present();
+                push(&mut self.values, value);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn wide(&mut self, kind: ColumnType, value: Option<i64>) {
-        self.expect(kind);
-        let Some(value) = value else {
-            return self.null();
-        };
-        self.present();
-        if let Values::Wide(values) = &mut self.values {
-            values.push(value);
-        }
+        self.value(kind, value, |values, value| {
+            if let Values::Wide(values) = values {
+                values.push(value);
+            }
+        });
     }
 
     #[inline]
     pub(crate) fn narrow(&mut self, value: Option<u32>) {
-        self.expect(ColumnType::U32);
-        let Some(value) = value else {
-            return self.null();
-        };
-        self.present();
-        if let Values::Narrow(values) = &mut self.values {
-            values.push(value.cast_signed());
-        }
+        self.value(ColumnType::U32, value, |values, value| {
+            if let Values::Narrow(values) = values {
+                values.push(value.cast_signed());
+            }
+        });
     }
 
     #[inline]
     pub(crate) fn fraction(&mut self, value: Option<f64>) {
-        self.expect(ColumnType::F64);
-        let Some(value) = value else {
-            return self.null();
-        };
-        self.present();
-        if let Values::Fractions(values) = &mut self.values {
-            values.push(value);
-        }
+        self.value(ColumnType::F64, value, |values, value| {
+            if let Values::Fractions(values) = values {
+                values.push(value);
+            }
+        });
     }
 
     #[inline]
     pub(crate) fn flag(&mut self, value: Option<bool>) {
-        self.expect(ColumnType::Bool);
-        let Some(value) = value else {
-            return self.null();
-        };
-        self.present();
-        if let Values::Flags(values) = &mut self.values {
-            values.push(value);
-        }
+        self.value(ColumnType::Bool, value, |values, value| {
+            if let Values::Flags(values) = values {
+                values.push(value);
+            }
+        });
     }
 
     /// Text or bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, kind: ColumnType, value: Option<&[u8]>) {
-        self.expect(kind);
-        let Some(value) = value else {
-            return self.null();
-        };
-        self.present();
-        self.push_bytes(value);
-    }
-
-    #[inline]
-    fn push_bytes(&mut self, value: &[u8]) {
-        if let Values::Bytes(bytes, ends) = &mut self.values {
-            bytes.extend_from_slice(value);
-            ends.push(bytes.len());
-        }
+        self.value(kind, value, Values::push_bytes);
     }
 
     /// A list of texts or bytes: how many bytes it has.
@@ -168,7 +166,7 @@ impl Builder {
         let mut bytes = 0;
         self.list(kind, elements, |builder, element| {
             bytes += element.len();
-            builder.push_bytes(element);
+            builder.values.push_bytes(element);
         });
         bytes
     }

@@ -1,7 +1,7 @@
 //! A column of some rows, read from a file.
 
-use parquet::column::reader::ColumnReader;
-use parquet::data_type::ByteArray;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::{ParquetError, Result};
 
 use crate::column::{Column, ColumnType};
@@ -103,38 +103,23 @@ impl Decoded {
     ) -> Result<Self> {
         let (levels, values) = match reader {
             ColumnReader::Int64ColumnReader(reader) => {
-                let mut values = Vec::new();
-                let levels = Levels::read(rows, |definition, repetition| {
-                    reader.read_records(rows, Some(definition), Some(repetition), &mut values)
-                })?;
+                let (levels, values) = read(reader, rows)?;
                 (levels, Values::Wide(values))
             }
             ColumnReader::Int32ColumnReader(reader) => {
-                let mut values = Vec::new();
-                let levels = Levels::read(rows, |definition, repetition| {
-                    reader.read_records(rows, Some(definition), Some(repetition), &mut values)
-                })?;
+                let (levels, values) = read(reader, rows)?;
                 (levels, Values::Narrow(values))
             }
             ColumnReader::DoubleColumnReader(reader) => {
-                let mut values = Vec::new();
-                let levels = Levels::read(rows, |definition, repetition| {
-                    reader.read_records(rows, Some(definition), Some(repetition), &mut values)
-                })?;
+                let (levels, values) = read(reader, rows)?;
                 (levels, Values::Fractions(values))
             }
             ColumnReader::BoolColumnReader(reader) => {
-                let mut values = Vec::new();
-                let levels = Levels::read(rows, |definition, repetition| {
-                    reader.read_records(rows, Some(definition), Some(repetition), &mut values)
-                })?;
+                let (levels, values) = read(reader, rows)?;
                 (levels, Values::Flags(values))
             }
             ColumnReader::ByteArrayColumnReader(reader) => {
-                let mut values = Vec::new();
-                let levels = Levels::read(rows, |definition, repetition| {
-                    reader.read_records(rows, Some(definition), Some(repetition), &mut values)
-                })?;
+                let (levels, values) = read(reader, rows)?;
                 let bytes = Spans::of(&values);
                 let values = match column.kind {
                     ColumnType::Text | ColumnType::TextList => Values::Text(bytes.into_text()?),
@@ -170,25 +155,29 @@ struct Levels {
     repetition: Vec<i16>,
 }
 
-impl Levels {
-    fn read(
-        rows: usize,
-        read: impl FnOnce(&mut Vec<i16>, &mut Vec<i16>) -> Result<(usize, usize, usize)>,
-    ) -> Result<Self> {
-        let (mut definition, mut repetition) = (Vec::new(), Vec::new());
-        let (found, _, _) = read(&mut definition, &mut repetition)?;
-        match found == rows {
-            true => Ok(Levels {
-                definition,
-                repetition,
-            }),
-            false => Err(ParquetError::General(format!(
-                "a column ends {} rows before the others",
-                rows - found
-            ))),
-        }
+/// The next `rows` rows: where their values belong, and those that are there.
+fn read<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<(Levels, Vec<T::T>)> {
+    let (mut definition, mut repetition, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let (found, _, _) = reader.read_records(
+        rows,
+        Some(&mut definition),
+        Some(&mut repetition),
+        &mut values,
+    )?;
+    if found < rows {
+        return Err(ParquetError::General(format!(
+            "a column ends {} rows before the others",
+            rows - found
+        )));
     }
+    let levels = Levels {
+        definition,
+        repetition,
+    };
+    Ok((levels, values))
+}
 
+impl Levels {
     /// `highest` is the definition level of a value that is there. Of lists, one less is a null among
     /// the elements, two less an empty list, and anything below no list.
     fn place(&self, values: Values, is_list: bool, highest: i16) -> Decoded {
