@@ -179,6 +179,47 @@ fn a_password_goes_through_whichever_side_has_tls() {
     }
 }
 
+/// Where the system has io_uring, each is forwarded in its own way, by one thread.
+#[test]
+fn encrypted_and_plain_clients_pass_side_by_side() {
+    let proxy = proxy("sslmode=disable", Some("proxy"), false);
+    let mut clients: Vec<Raw> = [false, true, false, true]
+        .into_iter()
+        .map(|tls| {
+            let mut client = client(&proxy, tls);
+            client.offered();
+            client
+                .log_in(PASSWORD, ChannelBinding::unsupported(), false)
+                .unwrap();
+            client
+        })
+        .collect();
+    for _ in 0..20 {
+        // All ask before any is answered.
+        for client in &mut clients {
+            client.query("SELECT repeat('x', 10000)");
+        }
+        for client in &mut clients {
+            let answer = client.until_ready();
+            let row = answer.iter().find(|(tag, _)| *tag == b'D').unwrap();
+            assert_eq!(row.1.len(), 2 + 4 + 10_000);
+        }
+    }
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| large_results_pass(client));
+        }
+    });
+    // The encrypted ones go on when no plain one is left.
+    clients.remove(2);
+    clients.remove(0);
+    for client in &mut clients {
+        large_results_pass(client);
+    }
+    drop(clients);
+    proxy.end();
+}
+
 #[test]
 fn a_client_that_could_bind_is_taken_for_attacked_only_where_both_sides_have_tls() {
     // It says that it could bind, and that the server does not offer it (the flag `y`).
