@@ -521,17 +521,9 @@ fn libraries_are_used_where_they_belong() {
     assert_none(manifests().iter().flat_map(libraries_kept).collect());
 
     let breaches = |krate, rest: &str| libraries_kept(&sample_manifest(krate, rest)).len();
-    assert_eq!(
-        breaches(
-            "archive",
-            "[dependencies]\narrow-array = '1'\nparquet = '1'"
-        ),
-        0
-    );
-    assert_eq!(
-        breaches("run", "[dependencies]\narrow-array = '1'\nparquet = '1'"),
-        2
-    );
+    let tables = "[dependencies]\narrow-array = '1'\nparquet = '1'";
+    assert_eq!(breaches("archive", tables), 0);
+    assert_eq!(breaches("run", tables), 2);
     assert_eq!(breaches("run", "[dev-dependencies]\nparquet = '1'"), 1);
     assert_eq!(breaches("sandbox", "[dependencies]\ntokio = '1'"), 0);
     assert_eq!(
