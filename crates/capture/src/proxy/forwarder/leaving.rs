@@ -89,6 +89,8 @@ impl Forwarder {
     /// No new connections; those that are idle end now, the others when they are.
     pub(super) fn drain(&mut self) {
         self.draining = true;
+        // What the ring was given and has not been told of yet is looked after without waiting.
+        self.follows_up = true;
         self.listeners.clear();
         for slot in 0..self.pairs.len() {
             match &self.pairs[slot] {
