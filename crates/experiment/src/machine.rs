@@ -36,19 +36,17 @@ impl Used {
 struct Stat {
     parent: i32,
     own: u64,
-    of_ended_children: u64,
 }
 
 impl Stat {
     fn read(text: &str) -> Option<Stat> {
         // The name stands in parentheses and may hold some.
         let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-        // Field 3 of proc(5) is the first here: 4 ppid, 14 utime, 15 stime, 16 cutime, 17 cstime.
+        // Field 3 of proc(5) is the first here: 4 ppid, 14 utime, 15 stime.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Stat {
             parent: fields.get(1)?.parse().ok()?,
             own: number(14)? + number(15)?,
-            of_ended_children: number(16)? + number(17)?,
         })
     }
 
@@ -57,27 +55,9 @@ impl Stat {
     }
 }
 
-/// What a server and its processes have used. One that ends between two readings is counted with its
-/// parent then.
+/// What a server and its processes have used, those that ended among them.
 fn server_us(postmaster: i32) -> Option<u64> {
-    let first = Stat::read(&fs::read_to_string(format!("/proc/{postmaster}/stat")).ok()?)?;
-    let mut ticks = first.own + first.of_ended_children;
-    for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let name = entry.file_name();
-        let is_process = name
-            .to_str()
-            .is_some_and(|name| name.parse::<i32>().is_ok());
-        if !is_process {
-            continue;
-        }
-        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        if let Some(stat) = Stat::read(&text).filter(|stat| stat.parent == postmaster) {
-            ticks += stat.own;
-        }
-    }
-    Some(ticks * TICK_US)
+    Some(observe::profile::server_cpu_ns(u32::try_from(postmaster).ok()?)? / 1_000)
 }
 
 /// Used and in all, from the first line of `/proc/stat`.
@@ -116,7 +96,6 @@ mod tests {
         let stat = Stat {
             parent: 17,
             own: 200,
-            of_ended_children: 50,
         };
         assert_eq!(Stat::read(text), Some(stat));
         assert_eq!(stat.own_us(), 2_000_000);

@@ -149,4 +149,51 @@ mod tests {
         assert!((process.started_s - 1_000_123.45).abs() < 1e-6);
         assert_eq!(parse("42 (x", 0), None);
     }
+
+    /// What an ended process used is neither lost nor counted twice, whenever it ends: 24 of them work a moment
+    /// and end while their family is read over and over.
+    #[test]
+    fn the_time_of_a_family_never_goes_back_while_its_members_end() {
+        use std::io::Read;
+        use std::process::{Command, Stdio};
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let mut parent = Command::new("sh")
+            .arg("-c")
+            .arg(
+                "for round in 1 2 3 4 5 6; do \
+                   for one in 1 2 3 4; do \
+                     (i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done) & \
+                   done; \
+                   wait; \
+                 done; echo over; read line",
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = parent.id();
+        let over = AtomicBool::new(false);
+        let readings = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut readings = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    readings.push(cpu_ns(pid, true).unwrap());
+                }
+                readings
+            });
+            let said = parent.stdout.as_mut().unwrap().read(&mut [0; 8]).unwrap();
+            assert!(said > 0);
+            over.store(true, Ordering::Relaxed);
+            reader.join().unwrap()
+        });
+        let shell = process(pid).unwrap();
+        drop(parent.stdin.take());
+        parent.wait().unwrap();
+        let at_end =
+            shell.user_ns + shell.system_ns + shell.children_user_ns + shell.children_system_ns;
+        assert!(readings.is_sorted(), "{readings:?}");
+        assert!(readings.last().is_some_and(|last| *last <= at_end));
+        assert!(at_end > readings[0], "{readings:?}");
+    }
 }
