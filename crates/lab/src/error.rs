@@ -27,7 +27,7 @@ pub enum LabError {
 
 impl LabError {
     /// What was to be done, and the client library's error.
-    pub(crate) fn server(what: &'static str) -> impl Fn(postgres::Error) -> Self {
+    pub fn server(what: &'static str) -> impl Fn(postgres::Error) -> Self {
         move |error| LabError::Server {
             what,
             reason: reason(&error),

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Connect;
 use super::claim::LockClause;
 use super::feed::{Feed, import};
-use super::instance::Instance;
 use super::links::{LinkServer, Served};
 use super::metrics::{Metrics, Sample};
+use super::process::{Deployment, Process};
 use super::schema::{Queue, number};
 use super::tally::{Counts, Tally};
 use super::upkeep::keep_order;
+use super::{Connect, connections};
 use crate::LabError;
 use crate::error::reason;
 
@@ -61,7 +61,7 @@ pub struct Driven {
     pub took: Duration,
 }
 
-/// When an instance dies.
+/// When an instance is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
     /// As soon as it has claimed and not done so many links.
@@ -75,7 +75,7 @@ pub struct Drained {
     pub due: u64,
     /// Of these, those that nobody asked for, or that somebody claimed and nobody did.
     pub lost: u64,
-    /// Links that the instance that died had claimed and not done.
+    /// Links that the instance that was killed had claimed and not done, as far as it had said.
     pub held: Option<i64>,
     /// What was done.
     pub counts: Counts,
@@ -89,7 +89,9 @@ type Program = JoinHandle<Result<(), postgres::Error>>;
 struct System {
     links: LinkServer,
     tally: Arc<Tally>,
-    instances: Vec<Instance>,
+    instances: Vec<Process>,
+    /// What one did that was killed.
+    of_the_dead: Counts,
     others: Vec<Program>,
     is_over: Arc<AtomicBool>,
     metrics: Metrics,
@@ -104,7 +106,12 @@ fn broke_off(error: &postgres::Error) -> LabError {
 }
 
 impl System {
-    fn start(connect: &Connect, queue: &Queue, plan: &Plan) -> Result<Self, LabError> {
+    fn start(
+        deployment: &Deployment,
+        connect: &Connect,
+        queue: &Queue,
+        plan: &Plan,
+    ) -> Result<Self, LabError> {
         let links = LinkServer::start(plan.spells)?;
         let tally = Arc::new(Tally::default());
         let is_over = Arc::new(AtomicBool::new(false));
@@ -126,12 +133,13 @@ impl System {
             keep_order(&theirs, every, after, &kept, &over)
         }));
         let instances = (1..=plan.instances)
-            .map(|number| Instance::start(connect, number, plan, links.address(), &tally))
-            .collect();
+            .map(|number| Process::start(deployment, number, plan, links.address()))
+            .collect::<Result<_, _>>()?;
         Ok(System {
             links,
             tally,
             instances,
+            of_the_dead: Counts::default(),
             others,
             is_over,
             metrics,
@@ -145,20 +153,24 @@ impl System {
             at: self.begun.elapsed(),
             stalled,
             queued,
-            target_per_s: self.instances.iter().map(Instance::target_per_s).sum(),
+            target_per_s: self.instances.iter().map(Process::target_per_s).sum(),
         })
     }
 
     /// Ends in order.
     fn end(self) -> Result<(Counts, Served), LabError> {
         self.is_over.store(true, Ordering::Release);
-        let ended: Vec<_> = self.instances.into_iter().map(Instance::end).collect();
+        let ended: Vec<_> = self.instances.into_iter().map(Process::end).collect();
         for program in self.others {
             let ended = program.join().expect("a program does not panic");
             ended.map_err(|error| broke_off(&error))?;
         }
-        ended.into_iter().collect::<Result<(), LabError>>()?;
-        Ok((self.tally.counts(), self.links.served()))
+        let mut counts = self.tally.counts();
+        counts += self.of_the_dead;
+        for of_instance in ended {
+            counts += of_instance?;
+        }
+        Ok((counts, self.links.served()))
     }
 }
 
@@ -167,12 +179,13 @@ impl System {
 /// # Errors
 /// Where a program of it breaks off.
 pub fn drive(
-    connect: &Connect,
+    deployment: &Deployment,
     queue: &Queue,
     plan: &Plan,
     duration: Duration,
 ) -> Result<Driven, LabError> {
-    let mut system = System::start(connect, queue, plan)?;
+    let connect = connections(&deployment.url);
+    let mut system = System::start(deployment, &connect, queue, plan)?;
     let mut samples = Vec::new();
     while system.begun.elapsed() < duration {
         samples.push(system.sample()?);
@@ -189,18 +202,19 @@ pub fn drive(
     })
 }
 
-/// Has the system do what is due, and nothing that comes in; the first instance dies where `kill` says so.
+/// Has the system do what is due, and nothing that comes in; the first instance is killed where `kill` says so.
 /// It ends when nothing is due or claimed, or when `patience` is over.
 ///
 /// # Errors
 /// Where a program of it breaks off.
 pub fn drain(
-    connect: &Connect,
+    deployment: &Deployment,
     queue: &Queue,
     plan: &Plan,
     kill: Option<Kill>,
     patience: Duration,
 ) -> Result<Drained, LabError> {
+    let connect = connections(&deployment.url);
     let metrics = connect("metrics").and_then(Metrics::new);
     let due = metrics.and_then(|mut metrics| metrics.due());
     let due = due.map_err(|error| broke_off(&error))?;
@@ -209,13 +223,15 @@ pub fn drain(
         arrivals_per_s: 0,
         ..*plan
     };
-    let mut system = System::start(connect, queue, &plan)?;
+    let mut system = System::start(deployment, &connect, queue, &plan)?;
     let mut held = None;
     if let Some(kill) = kill {
         while system.instances[0].held() < kill.held && system.begun.elapsed() < patience {
             thread::sleep(Duration::from_millis(1));
         }
-        held = Some(system.instances.remove(0).kill());
+        let (claimed, counts) = system.instances.remove(0).kill()?;
+        system.of_the_dead = counts;
+        held = Some(claimed);
     }
     let mut left = 0;
     while system.begun.elapsed() < patience {

@@ -1,28 +1,28 @@
-//! An instance of the downloader: a poller that claims, a bounded channel, a pool of workers. It ends in order, or
-//! dies: its connections are dropped, and what it had claimed and not written is lost with it.
+//! An instance of the downloader, from within: a poller that claims, a bounded channel, a pool of workers. It is a
+//! process of its own, which may be killed at any moment; what it had claimed and not written is lost with it then.
 
+use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, TrySendError, bounded};
+use crossbeam_channel::{Sender, bounded};
 use postgres::Client;
 
-use super::Connect;
-use super::claim::claim_sql;
-use super::downloader::Plan;
 use super::limiter::{Limiter, PUT_OFF};
+use super::messages::{Report, Task, hear, say};
 use super::tally::{Tally, add};
 use super::worker::{Job, work};
+use super::{Connect, connections};
 use crate::LabError;
 use crate::error::reason;
 
 /// How long a poller waits that found nothing.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a poller tries again where the channel is full.
-const FULL: Duration = Duration::from_millis(2);
+/// How often it says what it does.
+const REPORT_EVERY: Duration = Duration::from_millis(20);
 
 /// What its threads share.
 pub(super) struct Inner {
@@ -30,12 +30,11 @@ pub(super) struct Inner {
     number: usize,
     /// Where links are fetched.
     pub(super) links: SocketAddr,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Tally,
     limiter: Mutex<Limiter>,
     /// Claimed and not done.
     pub(super) held: AtomicI64,
     ends: AtomicBool,
-    dead: AtomicBool,
 }
 
 impl Inner {
@@ -43,93 +42,91 @@ impl Inner {
         (self.connect)(&format!("downloader-{} {role}", self.number))
     }
 
-    /// It does nothing any more, and writes nothing.
-    pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
-    }
-
     pub(super) fn limiter(&self) -> MutexGuard<'_, Limiter> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_over(&self) -> bool {
-        self.is_dead() || self.ends.load(Ordering::Acquire)
+    fn report(&self, failure: Option<String>) -> Report {
+        Report {
+            held: self.held.load(Ordering::Acquire),
+            target_per_s: self.limiter().target_per_s(),
+            counts: self.tally.counts(),
+            failure,
+        }
     }
 }
 
-/// One that runs.
-pub(super) struct Instance {
-    inner: Arc<Inner>,
-    threads: Vec<JoinHandle<Result<(), postgres::Error>>>,
+/// The program of an instance: reads what it is told, works, and says what it does, until `input` ends. Then it claims
+/// no more, does what it has, and ends; so it does where nobody hears it any more.
+///
+/// # Errors
+/// Where it is told nothing that makes sense, or a part of it broke off; that is said as well.
+pub fn instance(
+    mut input: impl BufRead + Send + 'static,
+    output: &mut impl Write,
+) -> Result<(), LabError> {
+    let task = match hear::<Task>(&mut input) {
+        Ok(Some(task)) => task,
+        Ok(None) => return Err(untold("nothing".to_owned())),
+        Err(error) => return Err(untold(error.to_string())),
+    };
+    let number = task.number;
+    let inner = Arc::new(Inner {
+        connect: connections(&task.url),
+        number,
+        links: task.links,
+        tally: Tally::default(),
+        limiter: Mutex::new(Limiter::new(task.rate_per_s, Instant::now())),
+        held: AtomicI64::new(0),
+        ends: AtomicBool::new(false),
+    });
+    let threads = start(&inner, &task);
+    let mine = inner.clone();
+    // It ends with the process where nobody hears this one any more.
+    thread::spawn(move || {
+        let _ = input.read_to_end(&mut Vec::new());
+        mine.ends.store(true, Ordering::Release);
+    });
+    while !inner.ends.load(Ordering::Acquire) {
+        if say(&inner.report(None), output).is_err() {
+            inner.ends.store(true, Ordering::Release);
+        }
+        thread::sleep(REPORT_EVERY);
+    }
+    let ended: Vec<_> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("a part of it does not panic"))
+        .collect();
+    let failure = ended
+        .iter()
+        .find_map(|ended| ended.as_ref().err().map(reason));
+    // Nobody may be there to hear it.
+    let _ = say(&inner.report(failure.clone()), output);
+    match failure {
+        Some(reason) => Err(LabError::Client { number, reason }),
+        None => Ok(()),
+    }
 }
 
-impl Instance {
-    pub(super) fn start(
-        connect: &Connect,
-        number: usize,
-        plan: &Plan,
-        links: SocketAddr,
-        tally: &Arc<Tally>,
-    ) -> Self {
-        let inner = Arc::new(Inner {
-            connect: connect.clone(),
-            number,
-            links,
-            tally: tally.clone(),
-            limiter: Mutex::new(Limiter::new(plan.rate_per_s, Instant::now())),
-            held: AtomicI64::new(0),
-            ends: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
-        });
-        let (sender, receiver) = bounded(plan.channel);
-        let mut threads = Vec::new();
-        for _ in 0..plan.workers {
-            let (inner, receiver) = (inner.clone(), receiver.clone());
-            threads.push(thread::spawn(move || work(&inner, &receiver)));
-        }
-        let claim = claim_sql(plan.batch, plan.locks);
-        let mine = inner.clone();
-        threads.push(thread::spawn(move || poll(&mine, &claim, &sender)));
-        Instance { inner, threads }
+fn untold(what: String) -> LabError {
+    LabError::Client {
+        number: 0,
+        reason: format!(
+            "an instance is told in a line on its standard input what to do, and was told: {what}"
+        ),
     }
+}
 
-    /// Links that it has claimed and not done.
-    pub(super) fn held(&self) -> i64 {
-        self.inner.held.load(Ordering::Acquire)
+fn start(inner: &Arc<Inner>, task: &Task) -> Vec<JoinHandle<Result<(), postgres::Error>>> {
+    let (sender, receiver) = bounded(task.channel);
+    let mut threads = Vec::new();
+    for _ in 0..task.workers {
+        let (inner, receiver) = (inner.clone(), receiver.clone());
+        threads.push(thread::spawn(move || work(&inner, &receiver)));
     }
-
-    /// How many a second its limiter lets through now.
-    pub(super) fn target_per_s(&self) -> f64 {
-        self.inner.limiter().target_per_s()
-    }
-
-    /// It dies. Returns how many links it had claimed, as far as it knew.
-    pub(super) fn kill(self) -> i64 {
-        self.inner.dead.store(true, Ordering::Release);
-        let held = self.held();
-        for thread in self.threads {
-            // What it would have said died with it.
-            let _ = thread.join();
-        }
-        held
-    }
-
-    /// It claims no more, does what it has, and ends.
-    ///
-    /// # Errors
-    /// Where a program of it broke off.
-    pub(super) fn end(self) -> Result<(), LabError> {
-        self.inner.ends.store(true, Ordering::Release);
-        let number = self.inner.number;
-        for thread in self.threads {
-            let ended = thread.join().expect("a program does not panic");
-            ended.map_err(|error| LabError::Client {
-                number,
-                reason: reason(&error),
-            })?;
-        }
-        Ok(())
-    }
+    let (mine, claim) = (inner.clone(), task.claim.clone());
+    threads.push(thread::spawn(move || poll(&mine, &claim, &sender)));
+    threads
 }
 
 /// The poller: claims, lets through what the limiter allows, and puts off the rest.
@@ -138,7 +135,7 @@ fn poll(instance: &Inner, claim: &str, jobs: &Sender<Job>) -> Result<(), postgre
     let claim = client.prepare(claim)?;
     let put_off = client.prepare(PUT_OFF)?;
     let tally = &instance.tally;
-    while !instance.is_over() {
+    while !instance.ends.load(Ordering::Acquire) {
         let rows = client.query(&claim, &[])?;
         add(&tally.claims, 1);
         add(&tally.claimed, rows.len() as u64);
@@ -158,14 +155,12 @@ fn poll(instance: &Inner, claim: &str, jobs: &Sender<Job>) -> Result<(), postgre
         let let_through = instance.limiter().take(claimed.len(), Instant::now());
         let too_many: Vec<i64> = claimed.drain(let_through..).map(|job| job.id).collect();
         for job in claimed {
-            if !send(instance, jobs, job) {
+            // Waits for room. Without workers nobody takes it.
+            if jobs.send(job).is_err() {
                 return Ok(());
             }
         }
         if !too_many.is_empty() {
-            if instance.is_dead() {
-                return Ok(());
-            }
             client.execute(&put_off, &[&too_many])?;
             add(&tally.put_off, too_many.len() as u64);
             instance
@@ -174,22 +169,4 @@ fn poll(instance: &Inner, claim: &str, jobs: &Sender<Job>) -> Result<(), postgre
         }
     }
     Ok(())
-}
-
-/// Waits for room; false where the instance is dead.
-fn send(instance: &Inner, jobs: &Sender<Job>, job: Job) -> bool {
-    let mut job = job;
-    loop {
-        if instance.is_dead() {
-            return false;
-        }
-        match jobs.try_send(job) {
-            Ok(()) => return true,
-            Err(TrySendError::Full(back)) => {
-                job = back;
-                thread::sleep(FULL);
-            }
-            Err(TrySendError::Disconnected(_)) => return false,
-        }
-    }
 }

@@ -1,9 +1,12 @@
 //! What the programs of the system did, counted by all of them.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// Counts of a run of the system.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Claims that were sent.
     pub claims: u64,
@@ -25,7 +28,21 @@ pub struct Counts {
     pub expired: u64,
 }
 
-/// The same, while it goes on.
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.claims += more.claims;
+        self.claimed += more.claimed;
+        self.put_off += more.put_off;
+        self.downloaded += more.downloaded;
+        self.retried += more.retried;
+        self.given_up += more.given_up;
+        self.arrived += more.arrived;
+        self.reaped += more.reaped;
+        self.expired += more.expired;
+    }
+}
+
+/// The same, while it goes on: of one process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) claims: AtomicU64,

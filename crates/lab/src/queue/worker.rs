@@ -1,9 +1,8 @@
 //! A worker: takes a link out of the channel, fetches it, and writes what became of it.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::Receiver;
 use postgres::{Client, Statement};
 
 use super::fetch::{Fetched, Fetcher};
@@ -12,8 +11,6 @@ use super::tally::add;
 
 /// A link whose attempts fail so often is given up.
 const ATTEMPTS_MAX: i32 = 5;
-/// How often it is looked whether the instance is over, where there is nothing to do.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Fetched again a day later, to pick up changes.
 const DONE: &str = "UPDATE image_links SET queued_at = NULL, download_after = now() + interval '1 day', attempts = 0, failure = NULL \
@@ -39,7 +36,7 @@ struct Outcomes {
     given_up: Statement,
 }
 
-/// Works until the channel is closed and empty, or the instance dies.
+/// Works until the channel is closed and empty.
 pub(super) fn work(instance: &Inner, jobs: &Receiver<Job>) -> Result<(), postgres::Error> {
     let mut client = instance.connect("worker")?;
     let outcomes = Outcomes {
@@ -48,24 +45,15 @@ pub(super) fn work(instance: &Inner, jobs: &Receiver<Job>) -> Result<(), postgre
         given_up: client.prepare(GIVEN_UP)?,
     };
     let mut fetcher = Fetcher::new(instance.links);
-    loop {
-        let job = match jobs.recv_timeout(LOOK_EVERY) {
-            _ if instance.is_dead() => return Ok(()),
-            Ok(job) => job,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-        };
+    for job in jobs {
         let attempt = u32::try_from(job.attempts).unwrap_or_default();
         let fetched = fetcher.fetch(&job.link, attempt);
-        // What it has fetched dies with it.
-        if instance.is_dead() {
-            return Ok(());
-        }
         let failed = matches!(fetched, Fetched::Failed(_));
         instance.limiter().record(failed);
         write(&mut client, &outcomes, instance, &job, &fetched)?;
         instance.held.fetch_sub(1, Ordering::AcqRel);
     }
+    Ok(())
 }
 
 fn write(

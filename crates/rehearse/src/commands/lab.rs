@@ -3,11 +3,13 @@
 
 mod heap;
 mod planning;
+mod proving;
 mod queue;
 mod stage;
 mod stall;
 mod sweeping;
 
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use report::flame::{FlameTitles, flame_picture};
@@ -50,6 +52,12 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
         LabCase::Planning(args) => show(args, &planning::run(args)?),
         LabCase::Queue(args) => show(args, &queue::run(args)?),
         LabCase::Stall(args) => show(args, &stall::run(args)?),
+        LabCase::Instance => {
+            let input = BufReader::new(std::io::stdin());
+            let mut output = std::io::stdout();
+            lab::queue::instance(input, &mut output).map_err(Failure::could_not)?;
+            Ok(Ending::Done)
+        }
     }
 }
 

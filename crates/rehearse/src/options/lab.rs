@@ -27,6 +27,9 @@ pub enum LabCase {
     Queue(CaseArgs),
     /// A replay that waits: one slow statement, and everybody in one queue.
     Stall(CaseArgs),
+    /// An instance of the queue's downloader: the case starts it, and tells it on its standard input what to do.
+    #[command(hide = true)]
+    Instance,
 }
 
 /// How a case is run.

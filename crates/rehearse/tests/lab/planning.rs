@@ -11,6 +11,13 @@ fn planning_is_counted_or_not_and_prepared_statements_have_hardly_any() {
         .map(|check| check["measured"].as_str().unwrap())
         .find(|text| text.contains("prepared"))
         .unwrap();
+    let said = |what: &str| {
+        let mut all = checks.iter();
+        let found = all.find(|check| check["what"].as_str().unwrap().contains(what));
+        found.unwrap()["measured"].as_str().unwrap()
+    };
+    assert!(said("first finding").starts_with("planning-dominated: "));
+    assert!(said("is proved").starts_with("won: "));
     // Five plans with values and one for all, of each of four sessions.
     assert!(prepared.contains("prepared 24 of 4000"), "{prepared}");
     assert!(prepared.contains("4000 plans of 4000 calls"), "{prepared}");
@@ -22,10 +29,10 @@ fn planning_is_counted_or_not_and_prepared_statements_have_hardly_any() {
     if std::env::var_os("REHEARSE_TEST_PERF").is_some() {
         assert_eq!(view["flames"].as_array().unwrap().len(), 3, "{unseen}");
     }
-    assert!(
-        directory
-            .path()
-            .join("case/reads.sweep/report.html")
-            .exists()
-    );
+    let folder = directory.path().join("case");
+    assert!(folder.join("reads.sweep/report.html").exists());
+    let proof = std::fs::read_to_string(folder.join("prepared.proof/proof.json")).unwrap();
+    let proof: serde_json::Value = serde_json::from_str(&proof).unwrap();
+    let sides = [&proof["sides"][0]["name"], &proof["sides"][1]["name"]];
+    assert_eq!(sides, ["prepare", "pg_stat_statements.track_planning=on"]);
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use analyse::diagnose::{Diagnosis, Thresholds, diagnose};
 use analyse::phases::{Phase, PhaseAccount};
-use analyse::proof::Goal;
 use clock::Speed;
 use experiment::proof::Change;
 use lab::heap::{
@@ -21,7 +20,8 @@ use run::RunReader;
 use workload::rewrite::Rewriting;
 use workload::{WorkloadInfo, WorkloadReader};
 
-use super::stage::{PROFILE_HZ, ProofWanted, Stage};
+use super::proving::ProofWanted;
+use super::stage::{PROFILE_HZ, Stage};
 use crate::commands::asking::Asked;
 use crate::commands::prove::sides;
 use crate::commands::symptoms;
@@ -209,15 +209,11 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     let replays = [phases::account(&before)?, phases::account(&after)?];
 
     stage.step("What the diagnosis suggests is proved: by turns with single rows and with batches, each time from the same state and with caches that know nothing.".to_owned())?;
+    let sides = sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?;
     let wanted = ProofWanted {
-        name: "batches.proof",
-        sides: sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?,
-        goal: Goal::Cpu,
-        margin: 0.05,
-        options: at_once(),
         within: plan.within,
-        blocks: plan.blocks,
         noise_runs: plan.noise_runs,
+        ..ProofWanted::by_processor_time("batches.proof", sides, plan.blocks)
     };
     let (stage, proof) = stage.prove(&workload, &wanted)?;
     let (directory, steps) = stage.end()?;

@@ -1,5 +1,7 @@
 //! `rehearse lab planning`.
 
+mod checks;
+mod proved;
 mod view;
 
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use replay::Target;
 use report::CaseView;
 use run::RunReader;
 
+use self::proved::Proved;
 use super::stage::{DATABASE, Stage};
 use super::sweeping::SweepWanted;
 use crate::commands::symptoms;
@@ -43,6 +46,7 @@ struct Plan {
     calls: u32,
     /// How long the application is watched.
     watched: Duration,
+    proved: proved::Size,
 }
 
 impl Plan {
@@ -51,33 +55,42 @@ impl Plan {
         match scale {
             Scale::Small => Plan {
                 scale: 1,
-                clients: levels(processors, &[1, 2]),
+                clients: up_to(processors, 1),
                 repeat: 1,
                 warm_up: Duration::from_millis(200),
                 time: Duration::from_millis(800),
                 profiled: (30_000, Duration::from_secs(20)),
                 calls: 1_000,
                 watched: Duration::from_secs(3),
+                proved: proved::Size {
+                    reads: 12_000,
+                    blocks: 2,
+                },
             },
-            // As was published, on a machine of 192 processors.
+            // On 192 processors as was published: 1, 10, 20 … 200.
             Scale::Full => Plan {
                 scale: 100,
-                clients: (0..=20).map(|tens| (tens * 10).max(1)).collect(),
+                clients: up_to(processors, 20),
                 repeat: 3,
                 warm_up: Duration::from_secs(5),
                 time: Duration::from_secs(30),
                 profiled: (u64::MAX, Duration::from_secs(30)),
                 calls: 10_000,
                 watched: Duration::from_secs(60),
+                proved: proved::Size {
+                    reads: 400_000,
+                    blocks: 6,
+                },
             },
         }
     }
 }
 
-/// One client, and these multiples of the processors.
-fn levels(processors: u32, times: &[u32]) -> Vec<u32> {
+/// One client, and so many steps until there are a few more than processors, as 200 are for 192.
+fn up_to(processors: u32, steps: u32) -> Vec<u32> {
+    let most = (processors * 200).div_ceil(192);
     let mut all = vec![1];
-    all.extend(times.iter().map(|times| times * processors));
+    all.extend((1..=steps).map(|step| (most * step / steps).max(1)));
     all.dedup();
     all
 }
@@ -102,6 +115,7 @@ struct Seen {
     stacks: Vec<Result<Stacks, String>>,
     headroom: Headroom,
     diagnosis: Diagnosis,
+    proved: Proved,
     steps: Vec<String>,
 }
 
@@ -156,6 +170,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     let counted = counted(&mut stage, &plan)?;
     let ceiling_per_s = ceiling(&reads);
     let (headroom, diagnosis) = headroom(&mut stage, &plan, ceiling_per_s)?;
+    let (stage, proved) = proved::prove(stage, &plan.proved)?;
     let (directory, steps) = stage.end()?;
     let view = view::view(&Seen {
         scale,
@@ -166,6 +181,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         stacks,
         headroom,
         diagnosis,
+        proved,
         steps,
     });
     Ok((directory, view))
@@ -346,4 +362,21 @@ fn headroom(
         .set(&limit)
         .map_err(|_| Failure::could_not(format!("{limit} is no threshold")))?;
     Ok((headroom, diagnose(&evidence, &thresholds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_go_up_to_the_machine() {
+        let published: Vec<u32> = [1]
+            .into_iter()
+            .chain((1..=20).map(|tens| tens * 10))
+            .collect();
+        assert_eq!(up_to(192, 20), published);
+        assert_eq!(up_to(2, 20), [1, 2, 3]);
+        assert_eq!(up_to(2, 1), [1, 3]);
+        assert_eq!(up_to(1, 1), [1, 2]);
+    }
 }

@@ -6,11 +6,10 @@ mod proved;
 mod story;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lab::queue::{
-    self, Amplification, COMPOSITE, Connect, Drained, Driven, KeyCosts, Kill, LockClause,
+    self, Amplification, COMPOSITE, Deployment, Drained, Driven, KeyCosts, Kill, LockClause,
     Migration, Plan, Queue,
 };
 use lab::{LabError, Scale};
@@ -134,13 +133,15 @@ fn could_not(error: LabError) -> Failure {
     Failure::could_not(error)
 }
 
-/// Connections to where the server is now.
-fn connections(stage: &Stage) -> Connect {
-    let endpoint = stage.endpoint.clone();
-    Arc::new(move |application: &str| {
-        let mut config: postgres::Config = endpoint.url(DATABASE).parse()?;
-        config.application_name(application);
-        config.connect(postgres::NoTls)
+/// The system, where the server is now. Its instances are processes of this program.
+fn deployment(stage: &Stage) -> Result<Deployment, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::could_not(format!("this program does not know where it is: {error}"))
+    })?;
+    Ok(Deployment {
+        url: stage.endpoint.url(DATABASE),
+        program,
+        arguments: &["lab", "instance"],
     })
 }
 
@@ -165,7 +166,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         plan.arrivals_per_s,
     ))?;
     let trouble =
-        queue::drive(&connections(&stage), &made, &plan, size.trouble).map_err(could_not)?;
+        queue::drive(&deployment(&stage)?, &made, &plan, size.trouble).map_err(could_not)?;
     stage.step(format!(
         "The log of {} claims and {} attempts to download becomes a workload.",
         trouble.counts.claims, trouble.served.requests
@@ -193,14 +194,14 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         links: made.links + trouble.counts.arrived as u32,
         ..made
     };
-    let cured = queue::drive(&connections(&stage), &grown, &plan, size.cured).map_err(could_not)?;
+    let cured = queue::drive(&deployment(&stage)?, &grown, &plan, size.cured).map_err(could_not)?;
 
     let drain = |stage: &mut Stage, plan: &Plan, kill: Option<Kill>| -> Result<Drained, Failure> {
         let mut client = stage.client()?;
         queue::settle(&mut client).map_err(could_not)?;
         queue::make_due(&mut client, size.drained).map_err(could_not)?;
         drop(client);
-        queue::drain(&connections(stage), &grown, plan, kill, PATIENCE).map_err(could_not)
+        queue::drain(&deployment(stage)?, &grown, plan, kill, PATIENCE).map_err(could_not)
     };
     stage.step(format!(
         "{} links are due, and four instances claim them without FOR UPDATE SKIP LOCKED; then as many with it.",
@@ -209,7 +210,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     let unlocked = drain(&mut stage, &size.race(LockClause::None), None)?;
     let locked = drain(&mut stage, &size.race(LockClause::SkipLocked), None)?;
     stage.step(format!(
-        "{} links are due, and one of two instances dies with what it has claimed; the reaper takes back what is claimed for 3 s.",
+        "{} links are due, and one of two instances is killed with what it has claimed; the reaper takes back what is claimed for 3 s.",
         size.drained
     ))?;
     let killed = drain(&mut stage, &size.kill(), Some(Kill { held: 20 }))?;

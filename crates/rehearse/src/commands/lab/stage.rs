@@ -1,24 +1,18 @@
 //! Where a case happens: its folder, its private server, and what is done there in the same words by all.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
-use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
-use experiment::proof::{PROOF_KIND, ProofJournal, ProofPlan, ProofSandbox, ProofSide};
 use lab::LabError;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
-use report::ProofView;
 use run::RunInfo;
 use workload::WorkloadReader;
 
 use super::LOGGING;
 use crate::commands::asking::Asked;
-use crate::commands::prove::{self, sides};
 use crate::commands::{capture, profile, replay as replaying, sandbox};
 use crate::ending::Failure;
 use crate::interrupt::Interrupt;
@@ -34,26 +28,6 @@ pub(super) const DATABASE: &str = "postgres";
 
 /// Samples a second of processor time: more than elsewhere, since what is recorded is short.
 pub(super) const PROFILE_HZ: u32 = 997;
-
-/// What is proved, and how.
-pub(super) struct ProofWanted<'w> {
-    /// The proof's name in the folder, NAME.proof.
-    pub(super) name: &'w str,
-    /// The unchanged first, then what is set beside it.
-    pub(super) sides: Vec<ProofSide>,
-    /// Which number is to get better.
-    pub(super) goal: Goal,
-    /// Differences up to this share count as none.
-    pub(super) margin: f64,
-    /// How the workload is replayed.
-    pub(super) options: Options,
-    /// How long it may take.
-    pub(super) within: Duration,
-    /// No more blocks than that.
-    pub(super) blocks: u32,
-    /// Runs of the unchanged before the first block.
-    pub(super) noise_runs: u32,
-}
 
 /// Where a case happens: its folder, its server.
 pub(super) struct Stage {
@@ -222,57 +196,6 @@ impl Stage {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let output = self.directory.join(name);
         profile::record(&target, PROFILE_HZ, &output, &clock, meanwhile)
-    }
-
-    /// Proves changes of what was loaded, from the snapshot. The proof is left in the folder.
-    pub(super) fn prove(
-        mut self,
-        workload: &WorkloadReader,
-        wanted: &ProofWanted<'_>,
-    ) -> Result<(Self, ProofView), Failure> {
-        self.server.stop(Stop::Fast)?;
-        self.server.restore(LOADED)?;
-        let settings = self.server.settings().to_vec();
-        let version = self.version();
-        let sides = wanted.sides.clone();
-        let scripts = sides::scripts(&sides)?;
-        let plan = ProofPlan {
-            kind: PROOF_KIND.to_owned(),
-            format: 1,
-            rehearse: env!("CARGO_PKG_VERSION").to_owned(),
-            sides: sides.clone(),
-            goal: wanted.goal.name().to_owned(),
-            margin: wanted.margin,
-            within_s: wanted.within.as_secs_f64(),
-            blocks_max: wanted.blocks,
-            noise_runs: wanted.noise_runs,
-            seed: u64::from(rand::random::<u32>()),
-            options: [
-                ("workload", workload.id().to_owned()),
-                ("workload-name", workload.path().display().to_string()),
-                ("place-name", format!("a private PostgreSQL {version}")),
-                ("speed", wanted.options.speed.to_string()),
-            ]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into(),
-            settings: settings.clone(),
-            started_wall_us: SystemClock::start().wall_us(),
-        };
-        let mut journal = ProofJournal::create(&self.directory.join(wanted.name), plan)?;
-        let mut ground = ProofSandbox::new(
-            self.server,
-            DATABASE,
-            settings,
-            (sides, scripts),
-            (BTreeMap::new(), Places::from_environment()?),
-            false,
-        )?;
-        let proving = (workload, &wanted.options, wanted.goal, true);
-        let ended = prove::go_on(&mut journal, proving, &mut ground, &self.interrupt)?;
-        let (view, _) = prove::written(&journal, ended, false)?;
-        self.server = ground.into_sandbox();
-        self.server.stop(Stop::Fast)?;
-        Ok((self, view))
     }
 
     pub(super) fn end(self) -> Result<(PathBuf, Vec<String>), Failure> {

@@ -1,5 +1,7 @@
 //! `rehearse lab stall`.
 
+mod proved;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +10,15 @@ use analyse::Comparison;
 use lab::stall::{self, Rates};
 use lab::{LabError, Scale};
 use replay::{Options, SendOrder};
-use report::{CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView};
+use report::{
+    CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView,
+    ProofSideView,
+};
 use run::RunReader;
 use workload::WorkloadReader;
 
+use self::proved::Proved;
+use super::proving::verdict;
 use super::stage::Stage;
 use crate::commands::compare;
 use crate::ending::Failure;
@@ -24,6 +31,8 @@ const WINDOW_NS: i64 = 500_000_000;
 /// session each no more than this.
 const HOLDS: f64 = 0.98;
 const FALLS: f64 = 0.5;
+/// What mends the change makes it so many times as cheap, at least.
+const MENDS: f64 = 3.0;
 /// How long the soak of the full scale takes.
 const SOAK: Duration = Duration::from_secs(3 * 3_600);
 
@@ -37,7 +46,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     stage.loaded()?;
 
     let duration = match scale {
-        Scale::Small => Duration::from_secs(5),
+        Scale::Small => Duration::from_secs(4),
         Scale::Full => Duration::from_secs(600),
     };
     let plan = stall::Plan::for_shop(&shop, SLOWER, duration);
@@ -92,6 +101,14 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
             )
         }
     };
+    let (seconds, blocks) = match scale {
+        Scale::Small => (1, 2),
+        Scale::Full => (20, 6),
+    };
+    stage.step(format!(
+        "The replay without it, a session each, is diagnosed without being told anything; on the first {seconds} s of the traffic are proved: the change, and the change with what the diagnosis suggests."
+    ))?;
+    let (stage, proved) = proved::prove(stage, &session, &workload, (seconds, blocks))?;
     let (directory, done) = stage.end()?;
 
     let rates = |run: &Path| rates_of(run, &touched);
@@ -140,6 +157,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
             },
         },
     ];
+    checks.extend(of_the_change(&proved));
     if let Some(info) = &soak {
         checks.push(CaseCheckView {
             what: "three hours without a deadlock, and every statement done".to_owned(),
@@ -177,8 +195,18 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
                 percent(global_rates.kept()),
                 percent(session_rates.kept())
             ),
+            format!(
+                "With a session each the run says what is wrong, and not only that all is late: the diagnosis begins with \"{}\", and suggests {}",
+                proved.first().map_or("nothing was found", |one| one.title.as_str()),
+                proved.suggested.as_deref().unwrap_or("nothing to try")
+            ),
+            format!(
+                "The change, proved before it ships: without the index, {}; without it and with what is suggested, {}.",
+                verdict(proved.dropped()),
+                verdict(proved.mended())
+            ),
         ],
-        cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not queue politely behind each other.".to_owned(),
+        cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not queue politely behind each other. And for the server: the index that its search needs.".to_owned(),
         checks,
         numbers: vec![
             CaseNumberView {
@@ -210,6 +238,10 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
             ("control.run", "the replay with the index"),
             ("session.run", "the replay without it, a session each"),
             ("global.run", "the replay without it, in one order for all"),
+            (proved::PART, "the part of the workload on which was proved"),
+            (proved::REPORT, "the proof: every run, and what came of it"),
+            (proved::DROPPED, "the change"),
+            (proved::MENDED, "the change, and what the diagnosis suggests"),
         ]
         .map(|(name, what)| CaseFileView {
             name: name.to_owned(),
@@ -218,6 +250,44 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         .into(),
     };
     Ok((directory, view))
+}
+
+/// What the diagnosis and the proof must say.
+fn of_the_change(proved: &Proved) -> [CaseCheckView; 3] {
+    let ratio = |side: Option<&ProofSideView>| side?.effect.map(|effect| effect.ratio);
+    let (dropped, mended) = (ratio(proved.dropped()), ratio(proved.mended()));
+    [
+        CaseCheckView {
+            what: "the diagnosis's first finding is the search's index, without being told"
+                .to_owned(),
+            holds: proved
+                .first()
+                .is_some_and(|one| one.rule == "missing-index")
+                && proved
+                    .suggested
+                    .as_ref()
+                    .is_some_and(|sql| sql.contains("orders (customer)")),
+            measured: match proved.first() {
+                Some(one) => format!(
+                    "{}: {}: {}",
+                    one.rule,
+                    one.title,
+                    proved.suggested.as_deref().unwrap_or("nothing to try")
+                ),
+                None => "nothing was found".to_owned(),
+            },
+        },
+        CaseCheckView {
+            what: "dropping the index is proved to lose, before it ships".to_owned(),
+            holds: proved.dropped().is_some_and(|side| side.verdict == "lost"),
+            measured: verdict(proved.dropped()),
+        },
+        CaseCheckView {
+            what: "what is suggested takes most of the loss back".to_owned(),
+            holds: matches!((dropped, mended), (Some(dropped), Some(mended)) if mended < dropped / MENDS),
+            measured: verdict(proved.mended()),
+        },
+    ]
 }
 
 /// The sessions of the program that searches.

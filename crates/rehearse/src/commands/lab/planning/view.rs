@@ -1,21 +1,15 @@
 //! What is told of the case *planning*.
 
-use experiment::{Mode, Numbers, Record};
+use experiment::{Mode, Record};
 use lab::Scale;
 use lab::planning::{self, COUNTINGS};
-use report::{
-    CaseChartView, CaseCheckView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView,
-    CaseView,
-};
+use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};
 
+use super::super::proving::verdict;
+use super::checks::{checks, of, percent};
+use super::proved::{REPORT, RUN, WORKLOAD};
 use super::{Seen, Stacks};
 
-/// Prepared, a statement is planned at most at so small a part of its calls.
-const FEW: f64 = 0.05;
-/// So small a part of calls may have been under way at the beginning or the end.
-const UNDER_WAY: f64 = 0.02;
-/// With track_planning the area behind planning is so many times as large as what is met there without.
-const AREA: f64 = 2.0;
 /// On fewer processors nobody waits for the lock so much that it could be seen.
 const PROCESSORS_MANY: usize = 32;
 
@@ -44,11 +38,12 @@ pub fn view(seen: &Seen) -> CaseView {
         believed: "That counting it is too dear: a benchmark had lost much of its throughput by it.".to_owned(),
         measured: measured(seen),
         cure: format!(
-            "Look how far the cliff is. The most frequent statement of the application here comes {:.0} times a second; this machine does {:.0} a second of one statement with planning counted: {:.0} times as many. So: {}. And prepare what comes often: then there is hardly anything left to count.",
+            "Look how far the cliff is. The most frequent statement of the application here comes {:.0} times a second; this machine does {:.0} a second of one statement with planning counted: {:.0} times as many. So: {}. And prepare what comes often ({}): then there is hardly anything left to count.",
             seen.headroom.calls_per_s,
             seen.headroom.ceiling_per_s,
             seen.headroom.distance(),
-            seen.headroom.advice().words()
+            seen.headroom.advice().words(),
+            verdict(seen.proved.prepared())
         ),
         checks,
         numbers: numbers(seen, processors),
@@ -58,34 +53,6 @@ pub fn view(seen: &Seen) -> CaseView {
         done: seen.steps.clone(),
         files: files(seen),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
-/// Numbers of trials of a way of counting, in a mode.
-fn of(records: &[Record], variant: usize, mode: Mode) -> impl Iterator<Item = (u32, &Numbers)> {
-    records.iter().filter_map(move |record| {
-        let cell = &record.trial.cell;
-        let numbers = record.numbers.as_ref()?;
-        (cell.variant == variant && cell.mode == mode)
-            .then_some((cell.clients.unwrap_or(1), numbers))
-    })
-}
-
-/// Plans and calls that were counted.
-fn counts(records: &[Record], variant: usize, mode: Mode) -> (Option<u64>, Option<u64>) {
-    let (mut plans, mut calls) = (None, None);
-    for (_, numbers) in of(records, variant, mode) {
-        if let Some(counted) = numbers.counted {
-            *calls.get_or_insert(0) += counted.calls;
-            if let Some(of_trial) = counted.plans {
-                *plans.get_or_insert(0) += of_trial;
-            }
-        }
-    }
-    (plans, calls)
 }
 
 /// CPU time of the server for each statement, over all trials of a way and a mode.
@@ -101,121 +68,6 @@ fn cpu_us(records: &[Record], variant: usize, mode: Mode) -> Option<f64> {
 fn cpu_text(records: &[Record], variant: usize, mode: Mode) -> String {
     cpu_us(records, variant, mode)
         .map_or_else(|| "not known".to_owned(), |us| format!("{us:.0} µs"))
-}
-
-/// A plan for each call, but for those that were under way when it was looked.
-fn each(plans: u64, calls: u64) -> bool {
-    calls > 0 && plans.abs_diff(calls) as f64 <= UNDER_WAY * calls as f64
-}
-
-fn counted_text((plans, calls): (Option<u64>, Option<u64>)) -> String {
-    match (plans, calls) {
-        (_, None) => "nothing is counted".to_owned(),
-        (None, Some(calls)) => format!("{calls} calls, plans unknown"),
-        (Some(plans), Some(calls)) => format!("{plans} plans of {calls} calls"),
-    }
-}
-
-fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
-    let mut checks = Vec::new();
-    let mut check = |what: &str, holds: bool, measured: String| {
-        checks.push(CaseCheckView {
-            what: what.to_owned(),
-            holds,
-            measured,
-        });
-    };
-    let all = seen.reads.iter().chain(&seen.writes);
-    let failed = all.filter(|record| record.numbers.is_none()).count();
-    check(
-        "every trial was done",
-        failed == 0,
-        format!(
-            "{} trials, {failed} failed",
-            seen.reads.len() + seen.writes.len()
-        ),
-    );
-    let ways = [0, 1, 2].map(|way| counts(&seen.reads, way, Mode::Simple));
-    let told = matches!(
-        ways,
-        [(None, None), (None, Some(1..)), (Some(plans), Some(calls))] if each(plans, calls)
-    );
-    check(
-        "the three configurations are told apart by plans: nothing, calls without plans, a plan for each call",
-        told,
-        COUNTINGS
-            .iter()
-            .zip(ways)
-            .map(|(counting, counts)| format!("{}: {}", counting.name, counted_text(counts)))
-            .collect::<Vec<_>>()
-            .join("; "),
-    );
-    let stacks: Vec<&Stacks> = seen.stacks.iter().flatten().collect();
-    match (
-        stacks.as_slice(),
-        seen.stacks.iter().find_map(|one| one.as_ref().err()),
-    ) {
-        ([without, with, planning], _) => {
-            let area = |one: &Stacks| one.statistics.planning_share();
-            check(
-                "and by their stacks: none within pg_stat_statements, one area, and a second behind planning",
-                without.statistics.execution + without.statistics.planning == 0
-                    && with.statistics.execution > 0
-                    && planning.statistics.execution > 0
-                    && planning.statistics.planning > 0
-                    && area(planning) > AREA * area(with),
-                COUNTINGS
-                    .iter()
-                    .zip(&stacks)
-                    .map(|(counting, one)| {
-                        format!(
-                            "{}: {} behind execution, {} behind planning",
-                            counting.name,
-                            percent(one.statistics.execution_share()),
-                            percent(one.statistics.planning_share())
-                        )
-                    })
-                    .collect::<Vec<_>>()
-                    .join("; "),
-            );
-        }
-        (_, why) => unseen.push(format!(
-            "the stacks of the three configurations ({})",
-            why.map_or("no profile", String::as_str)
-        )),
-    }
-    let [simple, prepared] = seen.counted;
-    check(
-        "prepared, a statement is planned a few times a session, and not at each call",
-        simple.plans == simple.calls
-            && prepared.calls == simple.calls
-            && prepared.plans > 0
-            && (prepared.plans as f64) < FEW * prepared.calls as f64,
-        format!(
-            "{} sessions: as texts {} plans of {} calls, prepared {} of {}",
-            prepared.sessions, simple.plans, simple.calls, prepared.plans, prepared.calls
-        ),
-    );
-    let extended = counts(&seen.reads, 2, Mode::Extended);
-    check(
-        "the extended protocol alone does not spare planning: parsed each time, it is planned each time",
-        matches!(extended, (Some(plans), Some(calls)) if each(plans, calls)),
-        counted_text(extended),
-    );
-    let found = seen
-        .diagnosis
-        .findings
-        .iter()
-        .find(|one| one.rule == "planning-blind-spot");
-    check(
-        "the diagnosis of an application, given this machine's ceiling, says what the meter says",
-        found.is_some() == (seen.headroom.advice() == planning::Advice::Count),
-        match found {
-            Some(found) => format!("{}: {}", found.rule, found.title),
-            None => "it does not advise to count planning".to_owned(),
-        },
-    );
-    checks
 }
 
 fn measured(seen: &Seen) -> Vec<String> {
@@ -272,6 +124,21 @@ fn measured(seen: &Seen) -> Vec<String> {
         seen.headroom.advice().words()
     ));
     debug_assert_eq!(simple.sessions, prepared.sessions);
+    let proved = &seen.proved;
+    if let Some(first) = proved.first() {
+        all.push(format!(
+            "{} reads as texts were captured and replayed with planning counted. The diagnosis begins with: {} ({}); at most {} to win.",
+            proved.captured,
+            first.title,
+            first.rule,
+            percent(first.most_to_win.unwrap_or(0.0))
+        ));
+    }
+    all.push(format!(
+        "Proved by turns with the texts: prepared, {}. What counting planning costs (pg_stat_statements.track_planning): {}.",
+        verdict(proved.prepared()),
+        verdict(proved.counting())
+    ));
     all
 }
 
@@ -291,7 +158,10 @@ fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumberView> {
     let at_peak = |way: usize| {
         peak(seen, way).map_or_else(
             || "not measured".to_owned(),
-            |(clients, per_s)| format!("{clients} clients, {per_s:.0} a second"),
+            |(clients, per_s)| match clients {
+                1 => format!("1 client, {per_s:.0} a second"),
+                _ => format!("{clients} clients, {per_s:.0} a second"),
+            },
         )
     };
     let few = format!(
@@ -348,6 +218,12 @@ fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumberView> {
             None,
             format!("{} of {} calls", prepared.plans, prepared.calls),
             "The question was left open.",
+        ),
+        number(
+            "does preparing take planning's half away",
+            None,
+            verdict(seen.proved.prepared()),
+            "The same reads, captured as texts and replayed by turns as they were and prepared.",
         ),
     ]
 }
@@ -429,6 +305,13 @@ fn files(seen: &Seen) -> Vec<CaseFileView> {
             "application.run",
             "the application as it was watched; `rehearse diagnose` reads it",
         ),
+        ("postgresql.csv", "the server's log of reads as texts"),
+        (WORKLOAD, "what was captured of it"),
+        (
+            RUN,
+            "its replay with planning counted; `rehearse diagnose` reads it",
+        ),
+        (REPORT, "the proof: every run, and what came of it"),
     ]
     .map(|(name, what)| (name.to_owned(), what.to_owned()))
     .into();

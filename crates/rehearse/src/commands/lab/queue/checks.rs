@@ -148,7 +148,7 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheckView> {
             ),
         ),
         check(
-            "no link is lost when an instance dies",
+            "no link is lost when an instance is killed",
             killed.lost == 0
                 && killed.held.is_some_and(|held| held > 0)
                 && killed.counts.reaped > 0,

@@ -1,20 +1,14 @@
 //! The index of the claim and its rivals, each replayed beside what is unchanged: a proof, as `rehearse prove`
 //! makes it, on the case's own server.
 
-use std::time::Duration;
-
-use analyse::proof::Goal;
-use clock::Speed;
-use experiment::proof::{Change, ProofSide};
+use experiment::proof::ProofSide;
 use lab::queue::{COMPOSITE, Index, OBVIOUS, PARTIAL};
-use replay::Options;
 use report::{ProofSideView, ProofView};
 use workload::WorkloadReader;
 
-use super::super::stage::{ProofWanted, Stage};
-use crate::commands::slice;
+use super::super::proving::ProofWanted;
+use super::super::stage::Stage;
 use crate::ending::Failure;
-use crate::options::slice::SliceArgs;
 
 /// Where it is kept.
 pub const PROOF: &str = "indexes.proof";
@@ -22,12 +16,6 @@ pub const PROOF: &str = "indexes.proof";
 pub const PART: &str = "part.workload";
 /// What is proved.
 pub const RIVALS: [Index; 3] = [COMPOSITE, PARTIAL, OBVIOUS];
-/// The server's processor time: the steadiest where a machine is shared.
-const GOAL: Goal = Goal::Cpu;
-const MARGIN: f64 = 0.05;
-/// Blocks end it, and not the time.
-const WITHIN: Duration = Duration::from_secs(24 * 3_600);
-
 /// The proof, and who won.
 pub struct Proved {
     pub view: ProofView,
@@ -52,56 +40,13 @@ pub fn prove_indexes(
     seconds: u32,
     blocks: u32,
 ) -> Result<(Stage, Proved), Failure> {
-    let part = first(&stage, workload, seconds)?;
+    let part = stage.first_seconds(workload, PART, seconds)?;
     let mut sides = vec![ProofSide::default()];
     for index in RIVALS {
-        let path = format!("{}.sql", index.name);
         let text = format!("{};\nANALYZE image_links;\n", index.sql);
-        let file = stage.directory.join(&path);
-        std::fs::write(&file, &text)
-            .map_err(|error| Failure::could_not(format!("{}: {error}", file.display())))?;
-        sides.push(ProofSide {
-            name: index.on.to_owned(),
-            changes: vec![Change::Sql { path, text }],
-        });
+        sides.push(stage.side_of_sql(index.on, format!("{}.sql", index.name), text)?);
     }
-    let wanted = ProofWanted {
-        name: PROOF,
-        sides,
-        goal: GOAL,
-        margin: MARGIN,
-        options: Options {
-            speed: Speed::Max,
-            ..Options::default()
-        },
-        within: WITHIN,
-        blocks,
-        noise_runs: 1,
-    };
+    let wanted = ProofWanted::by_processor_time(PROOF, sides, blocks);
     let (stage, view) = stage.prove(&part, &wanted)?;
     Ok((stage, Proved { view }))
-}
-
-/// The first seconds of the workload.
-fn first(
-    stage: &Stage,
-    workload: &WorkloadReader,
-    seconds: u32,
-) -> Result<WorkloadReader, Failure> {
-    let until = workload::rewrite::Moment::parse(&format!("+{seconds}s"));
-    let wanted = SliceArgs {
-        to: Some(until.map_err(Failure::could_not)?),
-        ..SliceArgs::default()
-    };
-    let path = stage.directory.join(PART);
-    if let Some(cut) = wanted.slice()? {
-        slice::cut(
-            workload,
-            cut,
-            wanted.given(),
-            (&path, &[]),
-            &stage.interrupt,
-        )?;
-    }
-    Ok(WorkloadReader::open(&path)?)
 }

@@ -7,6 +7,7 @@ use report::{
     CaseChartView, CaseFileView, CaseLineView, CaseNumberView, CaseView, ProofNumberView,
 };
 
+use super::super::proving;
 use super::{Seen, WORKLOAD, checks, diagnosed, proved};
 
 pub fn percent(part: f64) -> String {
@@ -57,16 +58,7 @@ pub fn wal_ratio(seen: &Seen, key: Key) -> f64 {
 
 /// What came of an index, in a sentence's part.
 pub fn verdict(seen: &Seen, index: &Index) -> String {
-    let Some(side) = seen.proved.side(index) else {
-        return "was not proved".to_owned();
-    };
-    match side.effect {
-        Some(effect) => format!(
-            "{}: the server's processor time × {:.2} ({:.2} to {:.2})",
-            side.verdict, effect.ratio, effect.low, effect.high
-        ),
-        None => side.verdict.to_owned(),
-    }
+    proving::verdict(seen.proved.side(index))
 }
 
 fn wal_of<'s>(seen: &'s Seen, index: &Index) -> Option<&'s ProofNumberView> {
@@ -194,7 +186,7 @@ fn measured(seen: &Seen) -> Vec<String> {
         seen.locked.served.requests
     ));
     told.push(format!(
-        "An instance that died had {} links claimed, as far as it knew; the reaper took back {}, and {} of {} were lost.",
+        "An instance that was killed (SIGKILL) had {} links claimed, as far as it had said; the reaper took back {}, and {} of {} were lost.",
         seen.killed.held.unwrap_or_default(),
         seen.killed.counts.reaped,
         seen.killed.lost,

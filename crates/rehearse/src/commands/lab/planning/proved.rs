@@ -1,0 +1,133 @@
+//! Reads as texts are captured, replayed with planning counted, and diagnosed without being told anything. What that
+//! suggests is proved, and beside it what counting planning costs.
+
+use std::time::Duration;
+
+use analyse::diagnose::{Diagnosis, Finding, Thresholds, diagnose};
+use clock::Speed;
+use experiment::Setting;
+use experiment::proof::{Change, ProofSide};
+use lab::LabError;
+use lab::planning::{self, COUNTINGS};
+use observe::WatchOptions;
+use replay::Options;
+use report::{ProofSideView, ProofView};
+use run::RunReader;
+
+use super::super::LOGGING;
+use super::super::proving::ProofWanted;
+use super::super::stage::Stage;
+use super::{settings, start};
+use crate::commands::asking::Asked;
+use crate::commands::symptoms;
+use crate::ending::Failure;
+
+/// What is captured, its replay, and the proof.
+pub const WORKLOAD: &str = "texts.workload";
+pub const RUN: &str = "texts.run";
+const PROOF: &str = "prepared.proof";
+pub const REPORT: &str = "prepared.proof/report.html";
+/// The cure: each text once a session, then its values.
+const PREPARE: &str = "prepare";
+/// Sessions that read.
+const SESSIONS: u32 = 2;
+
+/// How much is done.
+pub struct Size {
+    /// Reads that are captured.
+    pub reads: u64,
+    pub blocks: u32,
+}
+
+/// What came of it.
+pub struct Proved {
+    pub captured: u64,
+    pub diagnosis: Diagnosis,
+    pub view: ProofView,
+}
+
+impl Proved {
+    pub fn first(&self) -> Option<&Finding> {
+        self.diagnosis.findings.first()
+    }
+
+    /// What came of preparing.
+    pub fn prepared(&self) -> Option<&ProofSideView> {
+        self.view.sides.first()
+    }
+
+    /// What came of counting planning.
+    pub fn counting(&self) -> Option<&ProofSideView> {
+        self.view.sides.get(1)
+    }
+}
+
+fn as_fast_as_it_goes() -> Options {
+    Options {
+        speed: Speed::Max,
+        ..Options::default()
+    }
+}
+
+/// Does it all, from what was loaded.
+pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> {
+    stage.step(format!(
+        "{SESSIONS} sessions read {} accounts as texts with their values. The server logs it, and the log becomes a workload.",
+        size.reads
+    ))?;
+    let logging = LOGGING.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    start(&mut stage, logging.into())?;
+    let captured = planning::busy(
+        &stage.connecting(),
+        SESSIONS,
+        size.reads,
+        Duration::from_secs(600),
+    )
+    .map_err(Failure::could_not)?;
+    let workload = stage.captured(WORKLOAD)?;
+
+    stage.step(
+        "It is replayed with planning counted, and diagnosed without being told anything."
+            .to_owned(),
+    )?;
+    stage.server.set(settings(COUNTINGS[2]))?;
+    let looks = Asked {
+        facts: true,
+        plans: None,
+        profile: None,
+        watch: Some(WatchOptions::default()),
+    };
+    let counted = |client: &mut postgres::Client| {
+        client
+            .batch_execute("CREATE EXTENSION pg_stat_statements")
+            .map_err(LabError::server("pg_stat_statements cannot be made"))
+    };
+    let (run, _) = stage.replay_asked(&workload, RUN, &as_fast_as_it_goes(), looks, counted)?;
+    let evidence = symptoms::of_run(&RunReader::open(&run)?, symptoms::Asked::default())?;
+    let diagnosis = diagnose(&evidence, &Thresholds::default());
+
+    stage.step("What it suggests is proved (each text prepared once a session), and what counting planning costs: by turns with the texts, by the server's processor time.".to_owned())?;
+    stage.server.set(settings(COUNTINGS[1]))?;
+    let side = |change: Change| ProofSide {
+        name: change.name(),
+        changes: vec![change],
+    };
+    let sides = vec![
+        ProofSide::default(),
+        side(Change::Rewrite(PREPARE.to_owned())),
+        side(Change::Settings(vec![Setting {
+            name: "pg_stat_statements.track_planning".to_owned(),
+            value: "on".to_owned(),
+        }])),
+    ];
+    let wanted = ProofWanted::by_processor_time(PROOF, sides, size.blocks);
+    let (stage, view) = stage.prove(&workload, &wanted)?;
+    Ok((
+        stage,
+        Proved {
+            captured,
+            diagnosis,
+            view,
+        },
+    ))
+}

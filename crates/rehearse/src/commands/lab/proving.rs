@@ -1,0 +1,162 @@
+//! A proof, as `rehearse prove` makes it, on a case's stage.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::sandbox::{Places, Stop};
+use analyse::proof::Goal;
+use clock::{Clock, Speed, SystemClock};
+use experiment::proof::{Change, PROOF_KIND, ProofJournal, ProofPlan, ProofSandbox, ProofSide};
+use replay::Options;
+use report::{ProofSideView, ProofView};
+use workload::WorkloadReader;
+use workload::rewrite::Moment;
+
+use super::stage::{DATABASE, LOADED, Stage};
+use crate::commands::prove::{self, sides};
+use crate::commands::slice;
+use crate::ending::Failure;
+use crate::options::slice::SliceArgs;
+
+/// Where blocks end a proof, and not the time.
+const FOR_AS_LONG_AS_IT_TAKES: Duration = Duration::from_secs(24 * 3_600);
+
+/// What is proved, and how.
+pub(super) struct ProofWanted<'w> {
+    /// The proof's name in the folder, NAME.proof.
+    pub(super) name: &'w str,
+    /// The unchanged first, then what is set beside it.
+    pub(super) sides: Vec<ProofSide>,
+    /// Which number is to get better.
+    pub(super) goal: Goal,
+    /// Differences up to this share count as none.
+    pub(super) margin: f64,
+    /// How the workload is replayed.
+    pub(super) options: Options,
+    /// How long it may take.
+    pub(super) within: Duration,
+    /// No more blocks than that.
+    pub(super) blocks: u32,
+    /// Runs of the unchanged before the first block.
+    pub(super) noise_runs: u32,
+}
+
+impl<'w> ProofWanted<'w> {
+    /// By the server's processor time, which is the steadiest where a machine is shared, and as fast as the server
+    /// takes the statements.
+    pub(super) fn by_processor_time(name: &'w str, sides: Vec<ProofSide>, blocks: u32) -> Self {
+        ProofWanted {
+            name,
+            sides,
+            goal: Goal::Cpu,
+            margin: 0.05,
+            options: Options {
+                speed: Speed::Max,
+                ..Options::default()
+            },
+            within: FOR_AS_LONG_AS_IT_TAKES,
+            blocks,
+            noise_runs: 1,
+        }
+    }
+}
+
+/// What came of a side, in a sentence's part.
+pub(super) fn verdict(side: Option<&ProofSideView>) -> String {
+    match side.map(|side| (side.verdict, &side.effect)) {
+        None => "was not proved".to_owned(),
+        Some((verdict, None)) => verdict.to_owned(),
+        Some((verdict, Some(effect))) => format!(
+            "{verdict}: the server's processor time × {:.2} ({:.2} to {:.2})",
+            effect.ratio, effect.low, effect.high
+        ),
+    }
+}
+
+impl Stage {
+    /// A change by a file of SQL, which is left in the folder.
+    pub(super) fn side_of_sql(
+        &self,
+        name: &str,
+        path: String,
+        text: String,
+    ) -> Result<ProofSide, Failure> {
+        let file = self.directory.join(&path);
+        std::fs::write(&file, &text)
+            .map_err(|error| Failure::could_not(format!("{}: {error}", file.display())))?;
+        Ok(ProofSide {
+            name: name.to_owned(),
+            changes: vec![Change::Sql { path, text }],
+        })
+    }
+
+    /// The first seconds of a workload, as another in the folder.
+    pub(super) fn first_seconds(
+        &self,
+        workload: &WorkloadReader,
+        name: &str,
+        seconds: u32,
+    ) -> Result<WorkloadReader, Failure> {
+        let until = Moment::parse(&format!("+{seconds}s"));
+        let wanted = SliceArgs {
+            to: Some(until.map_err(Failure::could_not)?),
+            ..SliceArgs::default()
+        };
+        let path = self.directory.join(name);
+        if let Some(cut) = wanted.slice()? {
+            slice::cut(workload, cut, wanted.given(), (&path, &[]), &self.interrupt)?;
+        }
+        Ok(WorkloadReader::open(&path)?)
+    }
+
+    /// Proves changes of what was loaded, from the snapshot. The proof is left in the folder.
+    pub(super) fn prove(
+        mut self,
+        workload: &WorkloadReader,
+        wanted: &ProofWanted<'_>,
+    ) -> Result<(Self, ProofView), Failure> {
+        self.server.stop(Stop::Fast)?;
+        self.server.restore(LOADED)?;
+        let settings = self.server.settings().to_vec();
+        let version = self.version();
+        let sides = wanted.sides.clone();
+        let scripts = sides::scripts(&sides)?;
+        let plan = ProofPlan {
+            kind: PROOF_KIND.to_owned(),
+            format: 1,
+            rehearse: env!("CARGO_PKG_VERSION").to_owned(),
+            sides: sides.clone(),
+            goal: wanted.goal.name().to_owned(),
+            margin: wanted.margin,
+            within_s: wanted.within.as_secs_f64(),
+            blocks_max: wanted.blocks,
+            noise_runs: wanted.noise_runs,
+            seed: u64::from(rand::random::<u32>()),
+            options: [
+                ("workload", workload.id().to_owned()),
+                ("workload-name", workload.path().display().to_string()),
+                ("place-name", format!("a private PostgreSQL {version}")),
+                ("speed", wanted.options.speed.to_string()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            settings: settings.clone(),
+            started_wall_us: SystemClock::start().wall_us(),
+        };
+        let mut journal = ProofJournal::create(&self.directory.join(wanted.name), plan)?;
+        let mut ground = ProofSandbox::new(
+            self.server,
+            DATABASE,
+            settings,
+            (sides, scripts),
+            (BTreeMap::new(), Places::from_environment()?),
+            false,
+        )?;
+        let proving = (workload, &wanted.options, wanted.goal, true);
+        let ended = prove::go_on(&mut journal, proving, &mut ground, &self.interrupt)?;
+        let (view, _) = prove::written(&journal, ended, false)?;
+        self.server = ground.into_sandbox();
+        self.server.stop(Stop::Fast)?;
+        Ok((self, view))
+    }
+}
