@@ -63,6 +63,7 @@ impl Process {
         };
         let mut child = Command::new(&deployment.program)
             .args(deployment.arguments)
+            .arg0("downloader")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Who stops the case at a terminal stops the case: its instances end when their input does.

@@ -133,16 +133,16 @@ fn could_not(error: LabError) -> Failure {
     Failure::could_not(error)
 }
 
+/// What this process runs, also where its file was replaced meanwhile (`proc(5)`).
+const OURSELVES: &str = "/proc/self/exe";
+
 /// The system, where the server is now. Its instances are processes of this program.
-fn deployment(stage: &Stage) -> Result<Deployment, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::could_not(format!("this program does not know where it is: {error}"))
-    })?;
-    Ok(Deployment {
+fn deployment(stage: &Stage) -> Deployment {
+    Deployment {
         url: stage.endpoint.url(DATABASE),
-        program,
+        program: OURSELVES.into(),
         arguments: &["lab", "instance"],
-    })
+    }
 }
 
 /// Runs the case. Returns its folder, and what was seen.
@@ -166,7 +166,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         plan.arrivals_per_s,
     ))?;
     let trouble =
-        queue::drive(&deployment(&stage)?, &made, &plan, size.trouble).map_err(could_not)?;
+        queue::drive(&deployment(&stage), &made, &plan, size.trouble).map_err(could_not)?;
     stage.step(format!(
         "The log of {} claims and {} attempts to download becomes a workload.",
         trouble.counts.claims, trouble.served.requests
@@ -194,14 +194,14 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         links: made.links + trouble.counts.arrived as u32,
         ..made
     };
-    let cured = queue::drive(&deployment(&stage)?, &grown, &plan, size.cured).map_err(could_not)?;
+    let cured = queue::drive(&deployment(&stage), &grown, &plan, size.cured).map_err(could_not)?;
 
     let drain = |stage: &mut Stage, plan: &Plan, kill: Option<Kill>| -> Result<Drained, Failure> {
         let mut client = stage.client()?;
         queue::settle(&mut client).map_err(could_not)?;
         queue::make_due(&mut client, size.drained).map_err(could_not)?;
         drop(client);
-        queue::drain(&deployment(stage)?, &grown, plan, kill, PATIENCE).map_err(could_not)
+        queue::drain(&deployment(stage), &grown, plan, kill, PATIENCE).map_err(could_not)
     };
     stage.step(format!(
         "{} links are due, and four instances claim them without FOR UPDATE SKIP LOCKED; then as many with it.",
