@@ -13,7 +13,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use report::flame::{FlameTitles, flame_picture};
-use report::{CaseView, TextStyle, case_page, case_text, to_json};
+use report::{CaseCheckView, CaseView, TextStyle, case_page, case_text, to_json};
 
 use crate::commands::outputs;
 use crate::ending::{Ending, Failure};
@@ -58,6 +58,15 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
             lab::queue::instance(input, &mut output).map_err(Failure::could_not)?;
             Ok(Ending::Done)
         }
+    }
+}
+
+/// What had to be seen, whether it was, and what was measured of it.
+fn check(what: &str, holds: bool, measured: String) -> CaseCheckView {
+    CaseCheckView {
+        what: what.to_owned(),
+        holds,
+        measured,
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Rewrite {
 #[command(next_help_heading = "How")]
 pub struct RewriteArgs {
     /// Put single-row inserts of one shape together, up to so many rows; perhaps with how long the first
-    /// may wait: 50,window=200ms [default: 1s].
+    /// may wait, and as COPY and not as INSERT: 50,window=200ms,copy [default window: 1s].
     #[arg(long, value_name = "ROWS", value_parser = |text: &str| given("batch-inserts", text))]
     pub batch_inserts: Vec<Rewriting>,
     /// Leave out statements whose normalised text holds this; `*` stands for any text. Can be given again.

@@ -33,7 +33,7 @@ fn workload(at: &dyn Fn(&str) -> String) -> (String, i64) {
         say(
             session,
             format!(
-                "INSERT INTO kinds VALUES ({round}, {sign}{round}, {big}, {sign}{round}.125, {round}, 'it''s {round}', \
+                "INSERT INTO kinds (id, small, big, exact, rough, words, at, flag, document) VALUES ({round}, {sign}{round}, {big}, {sign}{round}.125, {round}, 'it''s {round}', \
                  '2026-01-01 00:00:{round:02}+00', 't', '{{\"a\": [{round}]}}')"
             ),
         );
@@ -138,6 +138,21 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
     let inspected = rehearse(&["inspect", &pooled, "--json"]);
     let inspected: Value = serde_json::from_slice(&inspected.stdout).unwrap();
     assert_eq!(inspected["sessions"], 2, "{inspected}");
+
+    // Ten rows at a time, of whatever session, as the data of a COPY: three in the place of 30 inserts.
+    let (inserts, copied) = (at("inserts.workload"), at("copied.workload"));
+    let others = ["update", "select", "begin", "commit"].map(|one| ["--drop", one]);
+    rewrite(&original, &inserts, others.as_flattened());
+    let account = rewrite(&inserts, &copied, &["--batch-inserts", "10,copy"]);
+    let done = &account["rewritings"][0];
+    assert_eq!(done["rewriting"], "batch-inserts=10,copy");
+    assert_eq!(
+        (&done["merged"], &done["batches"]),
+        (&30.into(), &3.into()),
+        "{done}"
+    );
+    let inserted = left(&inserts, "inserts.run", 4 + 30);
+    assert_eq!(left(&copied, "copied.run", 4 + 3), inserted);
 
     let refused = rehearse(&[
         "rewrite",

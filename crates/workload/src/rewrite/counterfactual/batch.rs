@@ -1,4 +1,4 @@
-//! Single-row inserts into inserts of many rows, as an ingester does that collects them.
+//! Single-row inserts into inserts of many rows, or COPYs, as an ingester does that collects them.
 //!
 //! Rows of one shape wait for each other: of all sessions of one database and user with the same
 //! settings, where each insert stands for itself; within a transaction block only those of that
@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::account::RewriteAccount;
-use super::insert::{Why, counted_on, one_row};
+use super::copied;
+use super::insert::{OneRow, Why, counted_on, one_row};
 use super::standing::Standings;
 use crate::event::{Event, EventKind, Outcome};
-use crate::particulars::{Boundary, Particulars};
+use crate::particulars::{Boundary, CopyIn, Particulars};
 
 /// Parameters of one statement (a number of 16 bits in the protocol).
 const PARAMETERS_MAX: usize = 65_535;
@@ -43,6 +44,8 @@ struct Batch {
 pub(super) struct Batches {
     rows_max: usize,
     window_us: i64,
+    /// As COPYs.
+    copies: bool,
     standings: Standings,
     /// By their beginning.
     waiting: BTreeMap<u64, Batch>,
@@ -57,10 +60,11 @@ pub(super) struct Batches {
 type Give<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
 
 impl Batches {
-    pub(super) fn new(rows: u32, window: Duration) -> Self {
+    pub(super) fn new(rows: u32, window: Duration, copies: bool) -> Self {
         Batches {
             rows_max: rows as usize,
             window_us: i64::try_from(window.as_micros()).unwrap_or(i64::MAX),
+            copies,
             standings: Standings::default(),
             waiting: BTreeMap::new(),
             by_shape: HashMap::new(),
@@ -157,15 +161,23 @@ impl Batches {
         {
             return Some(Err("too many parameters"));
         }
+        let copy = self.copies.then(|| copy_of(event, &row, &mut Vec::new()));
+        let (text, is_simple) = match copy {
+            // Whether a row came with parameters or without is nothing to a COPY.
+            Some(Ok(copy)) => (folded(&copy).into(), true),
+            Some(Err(why)) => return Some(Err(why)),
+            None if is_simple => (
+                format!("{} … {}", folded(row.head), folded(row.tail)).into(),
+                true,
+            ),
+            None => (sql.clone(), false),
+        };
         let standing = self.standings.of(event.session);
         let has_own = standing.in_transaction || standing.is_alone;
         Some(Ok(Shape {
             context: standing.context,
             session: has_own.then_some(event.session),
-            text: match is_simple {
-                true => format!("{} … {}", folded(row.head), folded(row.tail)).into(),
-                false => sql.clone(),
-            },
+            text,
             is_simple,
         }))
     }
@@ -198,7 +210,7 @@ impl Batches {
         }
         let batch = self.waiting.get_mut(&number).expect("it waits");
         let width = match &event.kind {
-            EventKind::Execute { parameters, .. } => parameters.len(),
+            EventKind::Execute { parameters, .. } if !self.copies => parameters.len(),
             _ => 0,
         };
         batch.rows.push(event);
@@ -256,7 +268,23 @@ impl Batches {
         }
         account.merged += rows.len() as u64;
         account.batches += 1;
-        give(together(rows, session, due_us))
+        let made = match self.copies {
+            true => as_copy(&rows),
+            false => together(&rows),
+        };
+        let count = rows.len() as u64;
+        let first = rows.swap_remove(0);
+        give(Event {
+            session,
+            due_us,
+            kind: made.0,
+            outcome: Outcome {
+                rows: first.outcome.rows.map(|_| count),
+                ..Outcome::default()
+            },
+            particulars: made.1,
+            ..first
+        })
     }
 }
 
@@ -273,21 +301,20 @@ fn folded(text: &str) -> String {
     words.join(" ")
 }
 
+/// What is sent, and what only a capture from the wire would know of it.
+type Made = (EventKind, Option<Arc<Particulars>>);
+
 /// One insert of all rows.
-fn together(rows: Vec<Event>, session: u64, due_us: i64) -> Event {
-    let count = rows.len();
+fn together(rows: &[Event]) -> Made {
     let mut out = String::new();
     let mut values = Vec::new();
     let mut width = 0;
-    let mut tail = String::new();
+    let mut tail = "";
     for (at, row) in rows.iter().enumerate() {
-        let sql = row.kind.sql().expect("an insert has a text").clone();
-        let Some(Ok(cut)) = one_row(&sql) else {
-            unreachable!("only what was cut waits")
-        };
+        let cut = cut(row);
         if at == 0 {
             out.push_str(cut.head);
-            tail = cut.tail.to_owned();
+            tail = cut.tail;
         }
         out.push_str(if at == 0 { " " } else { ", " });
         match &row.kind {
@@ -301,12 +328,11 @@ fn together(rows: Vec<Event>, session: u64, due_us: i64) -> Event {
     }
     if !tail.is_empty() {
         out.push(' ');
-        out.push_str(&tail);
+        out.push_str(tail);
     }
-    let mut rows = rows.into_iter();
-    let first = rows.next().expect("a batch has rows");
+    let count = rows.len();
     let sql: Arc<str> = out.into();
-    let kind = match &first.kind {
+    let kind = match &rows[0].kind {
         EventKind::Execute {
             statement, portal, ..
         } => EventKind::Execute {
@@ -321,7 +347,7 @@ fn together(rows: Vec<Event>, session: u64, due_us: i64) -> Event {
         },
         _ => EventKind::Simple { sql },
     };
-    let types = first.particulars.as_ref().map(|one| {
+    let types = rows[0].particulars.as_ref().map(|one| {
         let mut types = one.parameter_types.clone();
         if !types.is_empty() {
             types.resize(width, 0);
@@ -332,15 +358,43 @@ fn together(rows: Vec<Event>, session: u64, due_us: i64) -> Event {
             ..Particulars::default()
         })
     });
-    Event {
-        session,
-        due_us,
-        kind,
-        outcome: Outcome {
-            rows: first.outcome.rows.map(|_| count as u64),
-            ..Outcome::default()
-        },
-        particulars: types,
-        ..first
+    (kind, types)
+}
+
+/// One COPY of all rows.
+fn as_copy(rows: &[Event]) -> Made {
+    let mut data = Vec::new();
+    let mut sql = String::new();
+    for row in rows {
+        sql = copy_of(row, &cut(row), &mut data).expect("only what can be copied waits");
     }
+    let particulars = Particulars {
+        copy: Some(CopyIn {
+            data: data.into(),
+            failed: None,
+        }),
+        ..Particulars::default()
+    };
+    let kind = EventKind::Simple { sql: sql.into() };
+    (kind, Some(Arc::new(particulars)))
+}
+
+/// The row of an insert that waits.
+fn cut(row: &Event) -> OneRow<'_> {
+    let sql = row.kind.sql().expect("an insert has a text");
+    match one_row(sql) {
+        Some(Ok(cut)) => cut,
+        _ => unreachable!("only what was cut waits"),
+    }
+}
+
+/// The COPY for an insert, whose row is put behind the others.
+fn copy_of(event: &Event, cut: &OneRow<'_>, data: &mut Vec<u8>) -> Result<String, Why> {
+    let (sql, columns) = copied::statement(cut)?;
+    let parameters = match &event.kind {
+        EventKind::Execute { parameters, .. } => parameters.as_slice(),
+        _ => &[],
+    };
+    copied::line(cut.row, columns, parameters, data)?;
+    Ok(sql)
 }

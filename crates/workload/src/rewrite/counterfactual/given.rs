@@ -1,4 +1,4 @@
-//! How rewritings are written: `batch-inserts=50,window=1s`, `drop=PATTERN`, `cache=100ms`, `prepare=5`,
+//! How rewritings are written: `batch-inserts=50,window=1s,copy`, `drop=PATTERN`, `cache=100ms`, `prepare=5`,
 //! `unprepare`, `pool=20,sticky`.
 
 use std::fmt;
@@ -48,22 +48,25 @@ impl FromStr for Rewriting {
 fn batch(text: &str, value: &str) -> Result<Rewriting, String> {
     let wrong = || {
         format!(
-            "'{text}' makes no batches; give batch-inserts=50, from 2 to {ROWS_MAX} rows, and perhaps how long the first may wait: batch-inserts=50,window=200ms"
+            "'{text}' makes no batches; give batch-inserts=50, from 2 to {ROWS_MAX} rows, and perhaps how long the first may wait, or copy, for COPY and not INSERT: batch-inserts=50,window=200ms,copy"
         )
     };
-    let (rows, window) = match value.split_once(',') {
-        None => (value, None),
-        Some((rows, window)) => {
-            let window = window.trim().strip_prefix("window=").ok_or_else(wrong)?;
-            (rows, Some(window))
+    let mut parts = value.split(',').map(str::trim);
+    let rows = parts.next().unwrap_or_default();
+    let (mut window, mut copy) = (None, false);
+    for part in parts {
+        match part.strip_prefix("window=") {
+            Some(given) if window.is_none() => window = Some(given),
+            None if part == "copy" && !copy => copy = true,
+            _ => return Err(wrong()),
         }
-    };
-    let rows = rows.trim().parse().map_err(|_| wrong())?;
+    }
+    let rows = rows.parse().map_err(|_| wrong())?;
     if !(2..=ROWS_MAX).contains(&rows) {
         return Err(wrong());
     }
     let window = window.map_or(Ok(WINDOW), |window| time(text, window))?;
-    Ok(Rewriting::BatchInserts { rows, window })
+    Ok(Rewriting::BatchInserts { rows, window, copy })
 }
 
 fn pool(text: &str, value: &str) -> Result<Rewriting, String> {
@@ -114,11 +117,12 @@ fn text_of(time: Duration) -> String {
 impl fmt::Display for Rewriting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rewriting::BatchInserts { rows, window } if *window == WINDOW => {
-                write!(f, "batch-inserts={rows}")
-            }
-            Rewriting::BatchInserts { rows, window } => {
-                write!(f, "batch-inserts={rows},window={}", text_of(*window))
+            Rewriting::BatchInserts { rows, window, copy } => {
+                write!(f, "batch-inserts={rows}")?;
+                if *window != WINDOW {
+                    write!(f, ",window={}", text_of(*window))?;
+                }
+                f.write_str(if *copy { ",copy" } else { "" })
             }
             Rewriting::Drop(pattern) => write!(f, "drop={}", pattern.given()),
             Rewriting::Cache(time) => write!(f, "cache={}", text_of(*time)),

@@ -13,6 +13,7 @@
 mod account;
 mod batch;
 mod cached;
+mod copied;
 mod given;
 mod insert;
 mod literals;
@@ -39,12 +40,14 @@ use prepared::Preparing;
 /// How a workload is rewritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rewriting {
-    /// Single-row inserts of one shape become inserts of up to so many rows.
+    /// Single-row inserts of one shape become inserts of up to so many rows, or COPYs.
     BatchInserts {
         /// The most rows of one.
         rows: u32,
         /// How long the first row waits for others.
         window: Duration,
+        /// They become `COPY … FROM STDIN`, and not inserts.
+        copy: bool,
     },
     /// Statements that match are not sent.
     Drop(Pattern),
@@ -87,8 +90,8 @@ impl Rewriter {
     pub fn new(rewriting: &Rewriting) -> Self {
         Rewriter {
             way: match rewriting {
-                Rewriting::BatchInserts { rows, window } => {
-                    Way::Batch(Batches::new(*rows, *window))
+                Rewriting::BatchInserts { rows, window, copy } => {
+                    Way::Batch(Batches::new(*rows, *window, *copy))
                 }
                 Rewriting::Drop(pattern) => Way::Drop(pattern.clone(), Fingerprinter::new()),
                 Rewriting::Cache(time) => Way::Cache(Cache::new(*time)),

@@ -389,6 +389,8 @@ fn rewritings_are_read_as_they_are_written() {
     for text in [
         "batch-inserts=50",
         "batch-inserts=2,window=200ms",
+        "batch-inserts=2,copy",
+        "batch-inserts=2,window=200ms,copy",
         "drop=update x*where",
         "cache=100ms",
         "cache=90s",
@@ -407,6 +409,7 @@ fn rewritings_are_read_as_they_are_written() {
     for (text, sentence) in [
         ("batch-inserts=1", "from 2 to"),
         ("batch-inserts=5,x=2", "window="),
+        ("batch-inserts=5,copy,copy", "for COPY"),
         ("cache=", "is no duration"),
         ("drop=*", "names no statement"),
         ("batch=5", "is no rewriting"),
@@ -420,6 +423,44 @@ fn rewritings_are_read_as_they_are_written() {
     }
 }
 
+#[test]
+fn rows_of_one_shape_become_one_copy_with_parameters_or_without() {
+    let events = [
+        connect(0, 0),
+        connect(1, 0),
+        simple(0, 10, "INSERT INTO t (a, b) VALUES (1, 'x')"),
+        execute(
+            1,
+            20,
+            "insert into t (a, b) values ($1, $2)",
+            &["2", "y\tz"],
+        ),
+        simple(0, 30, "INSERT INTO t (a, b) VALUES (3, now())"),
+        simple(1, 40, "INSERT INTO t (a, b) VALUES (4, NULL)"),
+    ];
+    let (out, account) = rewritten("batch-inserts=10,copy", &events);
+    let sent: Vec<&str> = out
+        .iter()
+        .filter_map(|one| one.kind.sql().map(|sql| &**sql))
+        .collect();
+    assert_eq!(
+        account.left_alone["an expression: a COPY takes values only"],
+        1
+    );
+    assert!(account.adds_up());
+    assert!(
+        sent.contains(&"INSERT INTO t (a, b) VALUES (3, now())"),
+        "{sent:?}"
+    );
+    let copies: Vec<String> = out
+        .iter()
+        .filter(|one| one.kind.sql().is_some_and(|sql| sql.starts_with("COPY")))
+        .map(copied)
+        .collect();
+    // What is no value is sent as it was, behind the rows of its session; one row alone stays an insert.
+    assert_eq!(copies, ["1\tx\n2\ty\\tz\n"]);
+}
+
 /// What clients may do: sessions, gaps of time, and which of some statements.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let one = (0u64..4, 0i64..300_000, 0usize..9, 0u32..1_000);
@@ -429,8 +470,22 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         for (session, gap_us, what, value) in all {
             now_us += gap_us;
             events.push(match what {
-                0..3 => simple(session, now_us, &format!("insert into t values ({value})")),
-                3 => simple(session, now_us, &format!("insert into u values ({value})")),
+                0..2 => simple(
+                    session,
+                    now_us,
+                    &format!("insert into t (a) values ({value})"),
+                ),
+                2 => execute(
+                    session,
+                    now_us,
+                    "insert into t (a) values ($1)",
+                    &[&value.to_string()],
+                ),
+                3 => simple(
+                    session,
+                    now_us,
+                    &format!("insert into u (a) values ({value})"),
+                ),
                 4 | 5 => execute(
                     session,
                     now_us,
@@ -455,6 +510,14 @@ fn done(events: &[Event]) -> Done {
         let Some(sql) = event.kind.sql() else {
             continue;
         };
+        if sql.starts_with("COPY") {
+            let copied = copied(event);
+            for value in copied.lines() {
+                let row = (sql[5..6].to_owned(), value.to_owned());
+                *rows.entry(row).or_default() += 1;
+            }
+            continue;
+        }
         if !sql.starts_with("insert") {
             let own: &mut Vec<String> = others.entry(event.session).or_default();
             own.push(sql.to_string());
@@ -481,14 +544,21 @@ fn done(events: &[Event]) -> Done {
     (rows, others)
 }
 
+/// The data of a COPY.
+fn copied(event: &Event) -> String {
+    let copy = event.particulars.as_ref().unwrap().copy.as_ref().unwrap();
+    String::from_utf8(copy.data.to_vec()).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn every_row_is_still_inserted_and_sessions_keep_their_order(
-        events in events(), rows in 2u32..7, window in 1u64..400,
+        events in events(), rows in 2u32..7, window in 1u64..400, copy in any::<bool>(),
     ) {
-        let (out, account) = rewritten(&format!("batch-inserts={rows},window={window}ms"), &events);
+        let copy = if copy { ",copy" } else { "" };
+        let (out, account) = rewritten(&format!("batch-inserts={rows},window={window}ms{copy}"), &events);
         prop_assert_eq!(done(&out), done(&events));
         prop_assert!(account.adds_up());
         let statements = out.iter().filter(|one| one.kind.is_statement()).count() as u64;
@@ -502,6 +572,10 @@ proptest! {
             let Some(sql) = event.kind.sql() else { continue };
             prop_assert_eq!(statements_of(sql).len(), 1);
             prop_assert!(sql.matches("), (").count() < rows as usize);
+            if sql.starts_with("COPY") {
+                let lines = copied(event).lines().count();
+                prop_assert!((2..=rows as usize).contains(&lines), "{}", lines);
+            }
         }
     }
 

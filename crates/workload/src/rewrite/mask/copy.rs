@@ -117,7 +117,7 @@ impl Mask {
                 .collect(),
         };
         match (format.kind, quoted) {
-            (Kind::Text, _) => escape(format, &masked, out),
+            (Kind::Text, _) => escape_for(format.delimiter, &masked, out),
             (_, true) => {
                 out.push(format.quote);
                 for byte in masked {
@@ -264,7 +264,12 @@ fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(value)
 }
 
-fn escape(format: &CopyFormat, value: &[u8], out: &mut Vec<u8>) {
+/// A field of COPY's text format, as `pg_dump` writes it.
+pub(in crate::rewrite) fn escape_text(value: &[u8], out: &mut Vec<u8>) {
+    escape_for(b'\t', value, out);
+}
+
+fn escape_for(delimiter: u8, value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         let letter = match byte {
             8 => b'b',
@@ -274,7 +279,7 @@ fn escape(format: &CopyFormat, value: &[u8], out: &mut Vec<u8>) {
             b'\t' => b't',
             11 => b'v',
             b'\\' => b'\\',
-            byte if *byte == format.delimiter => *byte,
+            byte if *byte == delimiter => *byte,
             byte => {
                 out.push(*byte);
                 continue;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// A literal's spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spelling<'a> {
+pub(in crate::rewrite) enum Spelling<'a> {
     /// `$1`: no literal.
     Placeholder,
     /// `42`, `-1.5e3`, `0x1F`, `1_000`.
@@ -27,7 +27,7 @@ pub(super) enum Spelling<'a> {
 
 impl<'a> Spelling<'a> {
     /// The spelling of a token, and what stands within.
-    pub(super) fn of(token: &'a str) -> (Self, &'a str) {
+    pub(in crate::rewrite) fn of(token: &'a str) -> (Self, &'a str) {
         let bytes = token.as_bytes();
         if let Some(at) = token.find('\'').filter(|at| *at <= 2) {
             let (prefix, quoted) = token.split_at(at);
@@ -59,7 +59,7 @@ impl<'a> Spelling<'a> {
     }
 
     /// The value of what stands within. `escape` is the character of `UESCAPE`.
-    pub(super) fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
+    pub(in crate::rewrite) fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
         match self {
             Spelling::Plain(_) if inner.contains("''") => Cow::Owned(inner.replace("''", "'")),
             Spelling::Escapes(_) => unescape(inner),

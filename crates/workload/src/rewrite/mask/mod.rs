@@ -40,8 +40,10 @@ use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
+pub(in crate::rewrite) use copy::escape_text;
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
+pub(in crate::rewrite) use literal::Spelling;
 use sql::{Role, Roles};
 use words::{Reading, mask_text};
 

@@ -94,11 +94,7 @@ pub fn proof_words(seen: &Seen) -> String {
 pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
     let mut checks = Vec::new();
     let mut check = |what: &str, holds: bool, measured: String| {
-        checks.push(CaseCheckView {
-            what: what.to_owned(),
-            holds,
-            measured,
-        });
+        checks.push(super::super::check(what, holds, measured));
     };
     let by_index = seen.asked.iter().filter(|one| one.uses_all()).count();
     check(

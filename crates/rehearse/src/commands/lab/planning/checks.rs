@@ -58,11 +58,7 @@ fn counted_text((plans, calls): (Option<u64>, Option<u64>)) -> String {
 pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
     let mut checks = Vec::new();
     let mut check = |what: &str, holds: bool, measured: String| {
-        checks.push(CaseCheckView {
-            what: what.to_owned(),
-            holds,
-            measured,
-        });
+        checks.push(super::super::check(what, holds, measured));
     };
     let all = seen.reads.iter().chain(&seen.writes);
     let failed = all.filter(|record| record.numbers.is_none()).count();

@@ -3,6 +3,7 @@
 use lab::queue::{COMPOSITE, Driven, Key, OBVIOUS};
 use report::CaseCheckView;
 
+use super::super::check;
 use super::Seen;
 use super::story::{bytes, costs_of, idle, percent, stalled, verdict, wal_ratio};
 
@@ -12,14 +13,6 @@ const IDLE: f64 = 0.2;
 const MORE: f64 = 1.5;
 /// What the issue of the case asks for.
 const WAL_TIMES: f64 = 4.0;
-
-fn check(what: &str, holds: bool, measured: String) -> CaseCheckView {
-    CaseCheckView {
-        what: what.to_owned(),
-        holds,
-        measured,
-    }
-}
 
 /// All of it.
 pub fn checks(seen: &Seen) -> Vec<CaseCheckView> {

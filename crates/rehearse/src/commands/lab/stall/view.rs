@@ -1,0 +1,250 @@
+//! What is told of the case *stall*.
+
+use analyse::Comparison;
+use lab::Scale;
+use lab::stall::{self, Rates};
+use report::{
+    CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView,
+    ProofSideView,
+};
+
+use super::super::check;
+use super::super::proving::verdict;
+use super::proved::{self, Proved};
+use super::{Seen, WINDOW_NS};
+
+/// What has to be seen: in one queue the untouched sessions lose more than half, with a
+/// session each no more than this.
+const HOLDS: f64 = 0.98;
+const FALLS: f64 = 0.5;
+/// What mends the change makes it so many times as cheap, at least.
+const MENDS: f64 = 3.0;
+/// Puts it together.
+pub fn view(seen: &Seen) -> CaseView {
+    CaseView {
+        schema: "rehearse/lab/1",
+        name: stall::CASE.name.to_owned(),
+        title: stall::CASE.title.to_owned(),
+        source: stall::CASE.source.to_owned(),
+        scale: match seen.scale {
+            Scale::Small => "small",
+            Scale::Full => "full",
+        },
+        server_version: seen.version.clone(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        had: "A load tester that replayed production's log against a new server, with one order for the statements of all sessions. The server was sent bursts, and silence between them.".to_owned(),
+        believed: "That the new server was slow: all of its statements came late.".to_owned(),
+        measured: vec![
+            format!(
+                "A search takes {:.1} ms without its index, and one comes every {:.1} ms: the program that searches cannot keep up. The other {} have nothing to do with it.",
+                seen.shop.slow.as_secs_f64() * 1e3,
+                seen.plan.search_every.as_secs_f64() * 1e3,
+                seen.plan.readers
+            ),
+            format!(
+                "In one order for all sessions every statement waits until all that was due before it has been sent, and each search holds up everybody: of what the untouched sessions were to send, {} was sent in its time. With a session each it is {}.",
+                percent(seen.global.kept()),
+                percent(seen.session.kept())
+            ),
+            format!(
+                "With a session each the run says what is wrong, and not only that all is late: the diagnosis begins with \"{}\", and suggests {}",
+                seen.proved.first().map_or("nothing was found", |one| one.title.as_str()),
+                seen.proved.suggested.as_deref().unwrap_or("nothing to try")
+            ),
+            format!(
+                "The change, proved before it ships: without the index, {}; without it and with what is suggested, {}.",
+                verdict(seen.proved.dropped()),
+                verdict(seen.proved.mended())
+            ),
+        ],
+        cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not queue politely behind each other. And for the server: the index that its search needs.".to_owned(),
+        checks: checks(seen),
+        numbers: vec![
+            CaseNumberView {
+                what: "the untouched sessions' send rate in one order for all".to_owned(),
+                published: None,
+                here: percent(seen.global.kept()),
+                why: "The write-up tells of bursts and silence, without a number. Here a search takes as many times its interval as was chosen, so that about a third is left.".to_owned(),
+            },
+            CaseNumberView {
+                what: "a replay for hours without a deadlock".to_owned(),
+                published: Some("three hours".to_owned()),
+                here: match &seen.soak {
+                    Some(info) => clock::duration_text(info.elapsed_ns),
+                    None => "not at this scale".to_owned(),
+                },
+                why: match seen.soak {
+                    Some(_) => String::new(),
+                    None => "--scale full replays for three hours.".to_owned(),
+                },
+            },
+        ],
+        charts: vec![chart(&seen.session, &seen.global)],
+        flames: Vec::new(),
+        unseen: Vec::new(),
+        done: seen.steps.clone(),
+        files: files(seen),
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn files(seen: &Seen) -> Vec<CaseFileView> {
+    let mut all = vec![
+        ("postgresql.csv", "the server's log"),
+        ("shop.workload", "what was captured of it"),
+        ("control.run", "the replay with the index"),
+        ("session.run", "the replay without it, a session each"),
+        ("global.run", "the replay without it, in one order for all"),
+        (proved::PART, "the part of the workload on which was proved"),
+        (proved::REPORT, "the proof: every run, and what came of it"),
+        (proved::DROPPED, "the change"),
+        (
+            proved::MENDED,
+            "the change, and what the diagnosis suggests",
+        ),
+    ];
+    if seen.soak.is_some() {
+        all.push(("soak.run", "the replay for hours"));
+    }
+    all.into_iter()
+        .map(|(name, what)| CaseFileView {
+            name: name.to_owned(),
+            what: what.to_owned(),
+        })
+        .collect()
+}
+
+/// All of them.
+fn checks(seen: &Seen) -> Vec<CaseCheckView> {
+    let (control, session, global) = (&seen.control, &seen.session, &seen.global);
+    let slowest = slowest(&seen.comparison);
+    let kept = |rates: &Rates| {
+        format!(
+            "{} of {} statements were sent in their time: {}",
+            rates.sent_in_time,
+            rates.due,
+            percent(rates.kept())
+        )
+    };
+    let mut checks = vec![
+        check(
+            "with the index the untouched sessions send what they are to send",
+            control.kept() >= HOLDS,
+            kept(control),
+        ),
+        check(
+            "in one order for all, without the index, they send less than half of it",
+            global.kept() < FALLS,
+            kept(global),
+        ),
+        check(
+            "with a session each, without the index, they send it within 2 %",
+            session.kept() >= HOLDS,
+            kept(session),
+        ),
+        check(
+            "the comparison with the control names the search, without being told",
+            slowest
+                .as_ref()
+                .is_some_and(|(sql, _)| sql.contains("customer")),
+            match &slowest {
+                Some((sql, ratio)) => format!("{sql}: {ratio:.0} times as long"),
+                None => "no statement got slower".to_owned(),
+            },
+        ),
+    ];
+    checks.extend(of_the_change(&seen.proved));
+    if let Some(info) = &seen.soak {
+        checks.push(check(
+            "three hours without a deadlock, and every statement done",
+            info.done == info.statements,
+            format!(
+                "{} of {} statements done in {}",
+                info.done,
+                info.statements,
+                clock::duration_text(info.elapsed_ns)
+            ),
+        ));
+    }
+    checks
+}
+
+/// What the diagnosis and the proof must say.
+fn of_the_change(proved: &Proved) -> [CaseCheckView; 3] {
+    let ratio = |side: Option<&ProofSideView>| side?.effect.map(|effect| effect.ratio);
+    let (dropped, mended) = (ratio(proved.dropped()), ratio(proved.mended()));
+    [
+        check(
+            "the diagnosis's first finding is the search's index, without being told",
+            proved
+                .first()
+                .is_some_and(|one| one.rule == "missing-index")
+                && proved
+                    .suggested
+                    .as_ref()
+                    .is_some_and(|sql| sql.contains("orders (customer)")),
+            match proved.first() {
+                Some(one) => format!(
+                    "{}: {}: {}",
+                    one.rule,
+                    one.title,
+                    proved.suggested.as_deref().unwrap_or("nothing to try")
+                ),
+                None => "nothing was found".to_owned(),
+            },
+        ),
+        check(
+            "dropping the index is proved to lose, before it ships",
+            proved.dropped().is_some_and(|side| side.verdict == "lost"),
+            verdict(proved.dropped()),
+        ),
+        check(
+            "what is suggested takes most of the loss back",
+            matches!((dropped, mended), (Some(dropped), Some(mended)) if mended < dropped / MENDS),
+            verdict(proved.mended()),
+        ),
+    ]
+}
+
+/// The statement that added the most time of those that got slower, and how many times as long it takes.
+fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
+    let added = |ns: Option<f64>| ns.unwrap_or(0.0);
+    let found = comparison
+        .statements
+        .iter()
+        .filter(|statement| statement.regression)
+        .max_by(|a, b| added(a.times.added_ns).total_cmp(&added(b.times.added_ns)))?;
+    let ratio = found.times.median.map_or(f64::NAN, |ratio| ratio.value);
+    Some((found.sql.clone()?, ratio))
+}
+
+fn chart(session: &Rates, global: &Rates) -> CaseChartView {
+    let seconds = WINDOW_NS as f64 / 1e9;
+    let line = |name: &str, rates: &Rates, of: &dyn Fn(&stall::Window) -> u64| CaseLineView {
+        name: name.to_owned(),
+        points: rates
+            .windows
+            .iter()
+            .enumerate()
+            .map(|(at, window)| ((at as f64 + 0.5) * seconds, of(window) as f64 / seconds))
+            .collect(),
+    };
+    CaseChartView {
+        title: "What the untouched sessions send".to_owned(),
+        unit: "statements a second".to_owned(),
+        spoken: format!(
+            "with a session each {:.0} % is sent in its time, in one order for all {:.0} %",
+            session.kept() * 100.0,
+            global.kept() * 100.0
+        ),
+        across: None,
+        durations: false,
+        lines: vec![
+            line("sent with a session each", session, &|window| window.sent),
+            line("sent in one order for all", global, &|window| window.sent),
+        ],
+    }
+}
