@@ -90,7 +90,7 @@ struct System {
     links: LinkServer,
     tally: Arc<Tally>,
     instances: Vec<Process>,
-    /// What one did that was killed.
+    /// What one did that was killed, as far as it had said.
     of_the_dead: Counts,
     others: Vec<Program>,
     is_over: Arc<AtomicBool>,
@@ -118,6 +118,10 @@ impl System {
         let metrics = connect("metrics").and_then(Metrics::new);
         let metrics = metrics.map_err(|error| broke_off(&error))?;
         let begun = Instant::now();
+        // Those first that may not start.
+        let instances = (1..=plan.instances)
+            .map(|number| Process::start(deployment, number, plan, links.address()))
+            .collect::<Result<_, _>>()?;
         let mut others: Vec<Program> = Vec::new();
         if plan.arrivals_per_s > 0 {
             let feed = Feed {
@@ -132,9 +136,6 @@ impl System {
         others.push(thread::spawn(move || {
             keep_order(&theirs, every, after, &kept, &over)
         }));
-        let instances = (1..=plan.instances)
-            .map(|number| Process::start(deployment, number, plan, links.address()))
-            .collect::<Result<_, _>>()?;
         Ok(System {
             links,
             tally,

@@ -46,12 +46,12 @@ impl Inner {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, failure: Option<String>) -> Report {
+    fn report(&self) -> Report {
         Report {
             held: self.held.load(Ordering::Acquire),
             target_per_s: self.limiter().target_per_s(),
             counts: self.tally.counts(),
-            failure,
+            ..Report::default()
         }
     }
 }
@@ -88,7 +88,7 @@ pub fn instance(
         mine.ends.store(true, Ordering::Release);
     });
     while !inner.ends.load(Ordering::Acquire) {
-        if say(&inner.report(None), output).is_err() {
+        if say(&inner.report(), output).is_err() {
             inner.ends.store(true, Ordering::Release);
         }
         thread::sleep(REPORT_EVERY);
@@ -100,8 +100,13 @@ pub fn instance(
     let failure = ended
         .iter()
         .find_map(|ended| ended.as_ref().err().map(reason));
+    let last = Report {
+        failure: failure.clone(),
+        is_last: true,
+        ..inner.report()
+    };
     // Nobody may be there to hear it.
-    let _ = say(&inner.report(failure.clone()), output);
+    let _ = say(&last, output);
     match failure {
         Some(reason) => Err(LabError::Client { number, reason }),
         None => Ok(()),

@@ -39,6 +39,8 @@ pub(super) struct Report {
     pub(super) counts: Counts,
     /// Why a part of it broke off.
     pub(super) failure: Option<String>,
+    /// It says nothing more: these are its counts.
+    pub(super) is_last: bool,
 }
 
 /// A message as a line.
@@ -73,6 +75,7 @@ mod tests {
                 ..Counts::default()
             },
             failure: Some("the server\nis gone".to_owned()),
+            is_last: true,
         };
         let mut line = Vec::new();
         say(&report, &mut line).unwrap();

@@ -25,12 +25,20 @@ pub struct Deployment {
     pub arguments: &'static [&'static str],
 }
 
-/// One that runs.
+/// One that runs. It is killed where nobody ends it.
 pub(super) struct Process {
     number: usize,
     child: Child,
     last: Arc<Mutex<Report>>,
-    hearing: JoinHandle<()>,
+    hearing: Option<JoinHandle<()>>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended is not there to be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn locked(last: &Mutex<Report>) -> MutexGuard<'_, Report> {
@@ -61,7 +69,7 @@ impl Process {
             number,
             reason: format!("cannot be started: {error}"),
         };
-        let mut child = Command::new(&deployment.program)
+        let child = Command::new(&deployment.program)
             .args(deployment.arguments)
             .arg0("downloader")
             .stdin(Stdio::piped())
@@ -70,22 +78,27 @@ impl Process {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        let output = child.stdout.take().expect("it is a pipe");
-        say(&task, child.stdin.as_mut().expect("it is a pipe")).map_err(failed)?;
-        let last = Arc::new(Mutex::new(Report::default()));
-        let heard = last.clone();
-        let hearing = thread::spawn(move || {
+        let last = Report {
+            target_per_s: plan.rate_per_s,
+            ..Report::default()
+        };
+        let mut process = Process {
+            number,
+            child,
+            last: Arc::new(Mutex::new(last)),
+            hearing: None,
+        };
+        let input = process.child.stdin.as_mut().expect("it is a pipe");
+        say(&task, input).map_err(failed)?;
+        let output = process.child.stdout.take().expect("it is a pipe");
+        let heard = process.last.clone();
+        process.hearing = Some(thread::spawn(move || {
             let mut output = BufReader::new(output);
             while let Ok(Some(report)) = hear(&mut output) {
                 *locked(&heard) = report;
             }
-        });
-        Ok(Process {
-            number,
-            child,
-            last,
-            hearing,
-        })
+        }));
+        Ok(process)
     }
 
     /// Links that it has claimed and not done, as far as it said.
@@ -99,48 +112,117 @@ impl Process {
     }
 
     /// It is killed (SIGKILL): it writes nothing any more, and the server finds its connections broken. Returns what it
-    /// said last.
+    /// held and had done, as far as it had said.
     ///
     /// # Errors
     /// Where it had ended before.
     pub(super) fn kill(mut self) -> Result<(i64, Counts), LabError> {
-        let number = self.number;
-        let failed = |reason: String| LabError::Client { number, reason };
-        self.child
-            .kill()
-            .and_then(|()| self.child.wait())
-            .map_err(|error| failed(error.to_string()))
-            .and_then(|status| match status.code() {
-                None => Ok(()),
-                Some(code) => Err(failed(format!(
-                    "it had ended before it was killed, with exit code {code}"
-                ))),
-            })?;
+        let ended = self.child.kill().and_then(|()| self.child.wait());
         let said = self.said();
-        Ok((said.held, said.counts))
+        let reason = match (ended, said.failure) {
+            (Ok(status), None) if status.code().is_none() => return Ok((said.held, said.counts)),
+            (_, Some(reason)) => reason,
+            (Ok(status), None) => format!("it had ended before it was killed: {status}"),
+            (Err(error), None) => error.to_string(),
+        };
+        Err(LabError::Client {
+            number: self.number,
+            reason,
+        })
     }
 
     /// It claims no more, does what it has, and ends. Returns what it did.
     ///
     /// # Errors
-    /// Where a part of it broke off.
+    /// Where a part of it broke off, or it did not say to the last what it did.
     pub(super) fn end(mut self) -> Result<Counts, LabError> {
         drop(self.child.stdin.take());
-        let number = self.number;
         let ended = self.child.wait();
         let said = self.said();
         let reason = match (said.failure, ended) {
             (Some(reason), _) => reason,
-            (None, Ok(status)) if status.success() => return Ok(said.counts),
-            (None, Ok(status)) => status.to_string(),
+            (None, Ok(status)) if status.success() && said.is_last => return Ok(said.counts),
+            (None, Ok(status)) => format!("it ended without its last report: {status}"),
             (None, Err(error)) => error.to_string(),
         };
-        Err(LabError::Client { number, reason })
+        Err(LabError::Client {
+            number: self.number,
+            reason,
+        })
     }
 
     /// Its last words. It has ended.
-    fn said(self) -> Report {
-        self.hearing.join().expect("hearing does not panic");
+    fn said(&mut self) -> Report {
+        if let Some(hearing) = self.hearing.take() {
+            hearing.join().expect("hearing does not panic");
+        }
         locked(&self.last).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::queue::LockClause;
+
+    /// A process that carries out this script of a shell.
+    fn started(arguments: &'static [&'static str]) -> Process {
+        let deployment = Deployment {
+            url: String::new(),
+            program: "sh".into(),
+            arguments,
+        };
+        let plan = Plan {
+            instances: 1,
+            workers: 1,
+            batch: 1,
+            channel: 1,
+            locks: LockClause::SkipLocked,
+            rate_per_s: 5.0,
+            arrivals_per_s: 0,
+            upkeep_every: Duration::ZERO,
+            reap_after: Duration::ZERO,
+            spells: false,
+        };
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        Process::start(&deployment, 3, &plan, nowhere).unwrap()
+    }
+
+    fn reason(error: LabError) -> String {
+        match error {
+            LabError::Client { number: 3, reason } => reason,
+            other => panic!("{other}"),
+        }
+    }
+
+    const REPORT: &str = r#"read task; echo '{"held":7,"target_per_s":1.0,"counts":{"claims":1,"claimed":9,"put_off":0,"downloaded":2,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":null,"is_last":false}'; read end"#;
+
+    #[test]
+    fn what_a_killed_instance_said_last_is_known() {
+        let silent = started(&["-c", "read task; read end"]);
+        assert_eq!((silent.held(), silent.target_per_s()), (0, 5.0));
+        assert_eq!(silent.kill().unwrap(), (0, Counts::default()));
+        let process = started(&["-c", REPORT]);
+        let begun = Instant::now();
+        while process.held() != 7 {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (held, counts) = process.kill().unwrap();
+        assert_eq!((held, counts.claimed, counts.downloaded), (7, 9, 2));
+    }
+
+    #[test]
+    fn one_that_ends_without_its_last_report_has_not_ended_well() {
+        let said = |arguments| reason(started(arguments).end().unwrap_err());
+        assert!(said(&["-c", REPORT]).contains("without its last report"));
+        assert!(said(&["-c", "read task; echo rubbish; read end"]).contains("last report"));
+        assert!(said(&["-c", "read task; exit 3"]).contains("exit status: 3"));
+        let failed = r#"read task; echo '{"held":0,"target_per_s":1.0,"counts":{"claims":0,"claimed":0,"put_off":0,"downloaded":0,"retried":0,"given_up":0,"arrived":0,"reaped":0,"expired":0},"failure":"the server is gone","is_last":true}'; exit 3"#;
+        let process = started(Box::leak(Box::new(["-c", failed])));
+        assert_eq!(reason(process.end().unwrap_err()), "the server is gone");
     }
 }

@@ -11,8 +11,24 @@ const TABLE: &str = "CREATE TABLE kinds (id int PRIMARY KEY, small smallint, big
 const LEFT: &str = "SELECT (('x' || left(md5((SELECT string_agg(k::text, '|' ORDER BY id) FROM kinds k) \
     || (SELECT string_agg(c::text, '|' ORDER BY id) FROM counters c)), 15))::bit(60))::bigint";
 
+/// What every session repeats.
+fn plain(round: i64) -> String {
+    format!("'it''s {round}'")
+}
+
+/// What a COPY has to write otherwise: tabs, backslashes, nothing, and NULL.
+fn awkward(round: i64) -> String {
+    match round % 5 {
+        0 => plain(round),
+        1 => format!("'a\tb\\n \\. {round}'"),
+        2 => "''".to_owned(),
+        3 => "NULL".to_owned(),
+        _ => "'\\N'".to_owned(),
+    }
+}
+
 /// Sessions that set, insert values of many types, count within transactions, and read.
-fn workload(at: &dyn Fn(&str) -> String) -> (String, i64) {
+fn workload(at: &dyn Fn(&str) -> String, name: &str, words: fn(i64) -> String) -> (String, i64) {
     let mut lines = Vec::new();
     let mut statements = 0;
     let mut say = |session: i64, statement: String| {
@@ -29,11 +45,12 @@ fn workload(at: &dyn Fn(&str) -> String) -> (String, i64) {
     for round in 0..30_i64 {
         let session = round % 4;
         let sign = if round % 2 == 0 { "" } else { "-" };
+        let words = words(round);
         let big = if round % 3 == 0 { 5_000_000_000 } else { round };
         say(
             session,
             format!(
-                "INSERT INTO kinds (id, small, big, exact, rough, words, at, flag, document) VALUES ({round}, {sign}{round}, {big}, {sign}{round}.125, {round}, 'it''s {round}', \
+                "INSERT INTO kinds (id, small, big, exact, rough, words, at, flag, document) VALUES ({round}, {sign}{round}, {big}, {sign}{round}.125, {round}, {words}, \
                  '2026-01-01 00:00:{round:02}+00', 't', '{{\"a\": [{round}]}}')"
             ),
         );
@@ -53,18 +70,11 @@ fn workload(at: &dyn Fn(&str) -> String) -> (String, i64) {
         );
         say(session, "COMMIT".to_owned());
     }
-    std::fs::write(at("k.log"), lines.concat()).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("k.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("k.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    (at("k.workload"), statements)
+    let (log, made) = (at(&format!("{name}.log")), at(&format!("{name}.workload")));
+    std::fs::write(&log, lines.concat()).unwrap();
+    let captured = rehearse(&["capture", "log", &log, "--prefix", "%m [%p] ", "-o", &made]);
+    assert_eq!(captured.status.code(), Some(0), "{captured:?}");
+    (made, statements)
 }
 
 #[test]
@@ -74,7 +84,7 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
     let sandbox = Named::up("rewriting");
     let mut client = Client::connect(&sandbox.url, NoTls).unwrap();
     client.batch_execute(TABLE).unwrap();
-    let (original, statements) = workload(&at);
+    let (original, statements) = workload(&at, "k", plain);
     let mut left = |workload: &str, run: &str, statements: i64| {
         client
             .batch_execute("TRUNCATE kinds; UPDATE counters SET n = 0")
@@ -140,9 +150,10 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
     assert_eq!(inspected["sessions"], 2, "{inspected}");
 
     // Ten rows at a time, of whatever session, as the data of a COPY: three in the place of 30 inserts.
+    let (awkward, _) = workload(&at, "awkward", awkward);
     let (inserts, copied) = (at("inserts.workload"), at("copied.workload"));
     let others = ["update", "select", "begin", "commit"].map(|one| ["--drop", one]);
-    rewrite(&original, &inserts, others.as_flattened());
+    rewrite(&awkward, &inserts, others.as_flattened());
     let account = rewrite(&inserts, &copied, &["--batch-inserts", "10,copy"]);
     let done = &account["rewritings"][0];
     assert_eq!(done["rewriting"], "batch-inserts=10,copy");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::account::RewriteAccount;
-use super::copied;
+use super::copied::{self, Parameters};
 use super::insert::{OneRow, Why, counted_on, one_row};
 use super::standing::Standings;
 use crate::event::{Event, EventKind, Outcome};
@@ -391,9 +391,13 @@ fn cut(row: &Event) -> OneRow<'_> {
 /// The COPY for an insert, whose row is put behind the others.
 fn copy_of(event: &Event, cut: &OneRow<'_>, data: &mut Vec<u8>) -> Result<String, Why> {
     let (sql, columns) = copied::statement(cut)?;
+    let given = event.particulars.as_ref();
     let parameters = match &event.kind {
-        EventKind::Execute { parameters, .. } => parameters.as_slice(),
-        _ => &[],
+        EventKind::Execute { parameters, .. } => Parameters {
+            values: parameters,
+            types: given.map_or(&[], |one| &one.parameter_types),
+        },
+        _ => Parameters::default(),
     };
     copied::line(cut.row, columns, parameters, data)?;
     Ok(sql)

@@ -1,5 +1,6 @@
 //! What had to be seen.
 
+use analyse::diagnose::Finding;
 use experiment::{Mode, Numbers, Record};
 use lab::planning::{self, COUNTINGS};
 use report::CaseCheckView;
@@ -15,6 +16,13 @@ const UNDER_WAY: f64 = 0.02;
 const AREA: f64 = 2.0;
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
+}
+
+/// Of all time, where that can be said.
+pub fn most_to_win(finding: &Finding) -> String {
+    finding
+        .most_to_win
+        .map_or_else(|| "an unknown share".to_owned(), percent)
 }
 
 /// Numbers of trials of a way of counting, in a mode.
@@ -161,7 +169,7 @@ pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
                 "{}: {} (at most {} to win)",
                 one.rule,
                 one.title,
-                percent(one.most_to_win.unwrap_or(0.0))
+                most_to_win(one)
             ),
             None => "nothing was found".to_owned(),
         },

@@ -6,7 +6,7 @@ use lab::planning::{self, COUNTINGS};
 use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};
 
 use super::super::proving::verdict;
-use super::checks::{checks, of, percent};
+use super::checks::{checks, most_to_win, of, percent};
 use super::proved::{REPORT, RUN, WORKLOAD};
 use super::{Seen, Stacks};
 
@@ -131,7 +131,7 @@ fn measured(seen: &Seen) -> Vec<String> {
             proved.captured,
             first.title,
             first.rule,
-            percent(first.most_to_win.unwrap_or(0.0))
+            most_to_win(first)
         ));
     }
     all.push(format!(
