@@ -45,11 +45,8 @@ pub fn plans(
         let result = || -> Result<(), postgres::Error> {
             let mut session = connect("counted")?;
             match protocol {
-                Protocol::Simple => (1..=calls).try_for_each(|account| {
-                    session.batch_execute(&format!(
-                        "SELECT abalance FROM pgbench_accounts WHERE aid = {account}"
-                    ))
-                }),
+                Protocol::Simple => (1..=calls)
+                    .try_for_each(|number| session.batch_execute(&account(u64::from(number)))),
                 Protocol::Prepared => {
                     let read =
                         session.prepare("SELECT abalance FROM pgbench_accounts WHERE aid = $1")?;
@@ -77,16 +74,28 @@ pub fn plans(
     })
 }
 
-/// Has sessions read single accounts at once, as texts with their values: so many in all, or for as long as it may take.
-/// Returns how many.
+/// A read of a single account, as a text with its value.
+pub fn account(number: u64) -> String {
+    format!("SELECT abalance FROM pgbench_accounts WHERE aid = {number}")
+}
+
+/// A read of a single account with its branch: a join, as applications send them.
+pub fn account_with_branch(number: u64) -> String {
+    format!(
+        "SELECT abalance, bbalance FROM pgbench_accounts JOIN pgbench_branches USING (bid) WHERE aid = {number}"
+    )
+}
+
+/// Has sessions read at once, as texts with their values, which are made of accounts' numbers: so many reads in all, or for
+/// as long as it may take. Returns how many.
 ///
 /// # Errors
 /// Where one breaks off.
 pub fn busy(
     connect: &Connect<'_>,
     sessions: u32,
-    reads: u64,
-    time: Duration,
+    read: fn(u64) -> String,
+    (reads, time): (u64, Duration),
 ) -> Result<u64, LabError> {
     let each = reads / u64::from(sessions.max(1));
     let begun = Instant::now();
@@ -95,9 +104,7 @@ pub fn busy(
         let mut calls = 0;
         while calls < each && begun.elapsed() < time {
             let account = (calls * 7_919 + u64::from(number)) % 100_000 + 1;
-            client.batch_execute(&format!(
-                "SELECT abalance FROM pgbench_accounts WHERE aid = {account}"
-            ))?;
+            client.batch_execute(&read(account))?;
             calls += 1;
         }
         Ok(calls)

@@ -64,7 +64,8 @@ impl Plan {
                 watched: Duration::from_secs(3),
                 proved: proved::Size {
                     reads: 12_000,
-                    blocks: 2,
+                    blocks: 4,
+                    counting: false,
                 },
             },
             // On 192 processors as was published: 1, 10, 20 … 200.
@@ -80,6 +81,7 @@ impl Plan {
                 proved: proved::Size {
                     reads: 400_000,
                     blocks: 6,
+                    counting: true,
                 },
             },
         }
@@ -244,8 +246,9 @@ fn stacks_of(
     let run = format!("{}.run", counting.name.replace(' ', "-"));
     let connect = stage.connecting();
     let sessions = plan.clients.last().copied().unwrap_or(1);
-    let (reads, time) = plan.profiled;
-    let calls = stage.profiled(&run, || planning::busy(&connect, sessions, reads, time))?;
+    let calls = stage.profiled(&run, || {
+        planning::busy(&connect, sessions, planning::account, plan.profiled)
+    })?;
     stage.server.stop(sandbox::Stop::Fast)?;
     let calls = match calls {
         Ok(calls) => calls.map_err(Failure::could_not)?,

@@ -127,17 +127,23 @@ fn measured(seen: &Seen) -> Vec<String> {
     let proved = &seen.proved;
     if let Some(first) = proved.first() {
         all.push(format!(
-            "{} reads as texts were captured and replayed with planning counted. The diagnosis begins with: {} ({}); at most {} to win.",
+            "{} reads of accounts with their branches were captured as texts and replayed with planning counted. The diagnosis begins with: {} ({}); at most {} to win.",
             proved.captured,
             first.title,
             first.rule,
             most_to_win(first)
         ));
     }
+    let counting = match proved.counting() {
+        None => String::new(),
+        counting => format!(
+            " What counting planning costs (pg_stat_statements.track_planning): {}.",
+            verdict(counting)
+        ),
+    };
     all.push(format!(
-        "Proved by turns with the texts: prepared, {}. What counting planning costs (pg_stat_statements.track_planning): {}.",
-        verdict(proved.prepared()),
-        verdict(proved.counting())
+        "Proved by turns with the texts: prepared, {}.{counting}",
+        verdict(proved.prepared())
     ));
     all
 }
