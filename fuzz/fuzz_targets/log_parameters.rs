@@ -4,16 +4,19 @@
 
 use capture::log::parse_parameters;
 use libfuzzer_sys::fuzz_target;
-use workload::PackedParameters;
+use workload::{PackedParameters, ParameterRef};
 
 fuzz_target!(|list: &str| {
     let mut values = PackedParameters::default();
     if parse_parameters(list, &mut values).is_err() {
         return;
     }
-    let one = |(index, value): (usize, Option<&str>)| match value {
+    let one = |(index, value): (usize, Option<ParameterRef<'_>>)| match value {
         None => format!("${} = NULL", index + 1),
-        Some(value) => format!("${} = '{}'", index + 1, value.replace('\'', "''")),
+        Some(value) => {
+            let text = value.text().expect("a log's values are text");
+            format!("${} = '{}'", index + 1, text.replace('\'', "''"))
+        }
     };
     let again: Vec<String> = values.iter().enumerate().map(one).collect();
     assert_eq!(again.join(", "), list);

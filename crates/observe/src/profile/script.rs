@@ -217,8 +217,11 @@ fn frame(line: &str) -> Option<Frame> {
         let end = (0..=SYMBOL_MAX).rev().find(|&at| name.is_char_boundary(at));
         name.truncate(end.unwrap_or(0));
     }
-    if kernel {
-        name.push_str("_[k]");
+    match kernel {
+        true => name.push_str("_[k]"),
+        // A program's function that ends so would be taken for the kernel's.
+        false if name.ends_with("_[k]") => name.push('_'),
+        false => {}
     }
     Some(Frame { name, kernel })
 }

@@ -35,7 +35,10 @@ mod session_state;
 mod slice;
 
 pub use account::{LeftOut, SliceAccount};
-pub use counterfactual::{RewriteAccount, RewriteNote, Rewriter, Rewriting};
+pub use counterfactual::{
+    KeyColumn, KeyKind, KeyName, KeyNumbers, KeySource, RewriteAccount, RewriteNote, Rewriter,
+    Rewriting, SwappedKey,
+};
 pub use filter::{Choice, Filter, StatementKind};
 pub use held::{Bearing, Held};
 pub use moment::{Moment, MomentError};

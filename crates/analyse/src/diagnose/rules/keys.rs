@@ -8,6 +8,7 @@ use crate::diagnose::index_shape::IndexShape;
 use crate::diagnose::threshold::{Threshold, Thresholds};
 use run::{IndexFact, RelationFact};
 use workload::StatementClass;
+use workload::rewrite::{KeyName, Rewriting};
 
 const PAGES: Threshold = Threshold {
     name: "random-key-pages",
@@ -98,6 +99,21 @@ fn random_key<'e>(
     })
 }
 
+/// The key as a `bigint`, where it is a column by itself: measured before an application is changed.
+fn swapped(table: &RelationFact, index: &IndexFact, column: &str) -> Option<Change> {
+    let is_key = index.unique && IndexShape::of(index).columns() == [column];
+    let key = Rewriting::SwapKey(KeyName {
+        schema: Some(table.schema.clone()),
+        table: table.name.clone(),
+        column: column.to_owned(),
+    });
+    is_key.then(|| {
+        let words =
+            "the key and what refers to it as bigint, in a copy of the data and in what is sent";
+        Change::rewrite(words, key.to_string())
+    })
+}
+
 fn random(
     evidence: &Evidence,
     thresholds: &Thresholds,
@@ -133,10 +149,10 @@ fn random(
         ],
         cost: Some(evidence.cost(one, ns)),
         most_to_win: Some(share),
-        changes: vec![
+        changes: swapped(table, index, &column).into_iter().chain([
             Change::by_hand("a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)"),
             Change::setting("fewer checkpoints, so that a page is written as a whole less often", "max_wal_size", "8GB"),
-        ],
+        ]).collect(),
         risk: "a key goes through the whole application; the index is small again only when it was built anew".to_owned(),
     })
 }
@@ -193,6 +209,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::finding::Form;
     use crate::diagnose::made_up::{MadeUp, statement, table};
 
     fn with(kind: &str, pages: u64) -> MadeUp {
@@ -221,6 +238,8 @@ mod tests {
                 .contains("links_pkey: its key id (bytea not null) has no order")
         );
         assert!(found[0].most_to_win.unwrap() > 0.9);
+        let rewrite = Form::Rewrite("swap-key=public.links.id".to_owned());
+        assert_eq!(found[0].changes[0].form, rewrite);
         let mut wide = with("bytea not null", 10);
         wide.facts().indexes[0].bytes = Some(110_000_000);
         assert_eq!(wide.find(&RULE)[0].severity, Severity::Note);

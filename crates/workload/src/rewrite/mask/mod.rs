@@ -40,7 +40,7 @@ use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
-pub(in crate::rewrite) use copy::escape_text;
+pub(in crate::rewrite) use copy::{escape_text, unescape as unescape_text};
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
 pub(in crate::rewrite) use literal::Spelling;
