@@ -87,6 +87,7 @@ pub(crate) struct StatementsProbe {
     has_top_level: bool,
     has_info: bool,
     tracks_planning: bool,
+    tracks_nested: bool,
     names: HashMap<&'static str, HashMap<String, String>>,
     before: HashMap<Key, Counts>,
     /// By the clock, since it may be before the replay's time is known.
@@ -422,6 +423,13 @@ impl StatementsProbe {
                 None,
             );
         }
+        if self.tracks_nested && !self.has_top_level {
+            unseen(
+                "which statements ran within functions: pg_stat_statements.track is all, and this version counts them as if clients had sent them, beside the statements that called them; totals count their time twice",
+                "pg_stat_statements.track = top, or PostgreSQL 14 or newer, and ALTER EXTENSION pg_stat_statements UPDATE",
+                None,
+            );
+        }
         let hidden: u64 = self
             .before
             .iter()
@@ -457,11 +465,17 @@ impl Probe for StatementsProbe {
 
     fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
         self.find(asker)?;
-        let planning = "SELECT s.setting FROM pg_catalog.pg_settings s \
-             WHERE s.name = 'pg_stat_statements.track_planning'";
-        let rows = asker.ask(planning)?;
-        self.tracks_planning =
-            self.columns[PLANS].is_some() && rows.first().is_some_and(|row| at(row, 0) == "on");
+        // Our own session may not be tracked: what others have is what it would be reset to.
+        let settings = "SELECT s.name, s.reset_val FROM pg_catalog.pg_settings s \
+             WHERE s.name IN ('pg_stat_statements.track_planning', 'pg_stat_statements.track')";
+        let rows = asker.ask(settings)?;
+        let is = |name: &str, value: &str| {
+            let name = format!("pg_stat_statements.{name}");
+            rows.iter()
+                .any(|row| at(row, 0) == name && at(row, 1) == value)
+        };
+        self.tracks_planning = self.columns[PLANS].is_some() && is("track_planning", "on");
+        self.tracks_nested = is("track", "all");
         let reading = self.read(asker, ledger)?;
         let rows = reading.rows;
         // Begun again after a loss, what was counted meanwhile is not lost.

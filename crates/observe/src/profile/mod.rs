@@ -419,6 +419,13 @@ impl On {
         if self.spool.written() == 0 && read.samples == 0 {
             notes.push("no sample was taken of the server".to_owned());
         }
+        let held_up_ns = self.spool.held_up_ns();
+        if held_up_ns > 0 {
+            notes.push(format!(
+                "perf's samples came faster than they could be read, and for {} there was no room for them: what was done then may have none",
+                clock::duration_text(held_up_ns)
+            ));
+        }
         if read.unreadable > 0 {
             notes.push(format!(
                 "{} lines of perf script were not understood",

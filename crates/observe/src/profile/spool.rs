@@ -16,6 +16,7 @@ const PIECE: usize = 1 << 20;
 /// The place between a recording and its reader.
 pub struct Spool {
     file: File,
+    bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -27,6 +28,10 @@ struct State {
     ended: bool,
     /// Nobody reads any more.
     given_up: bool,
+    /// How long the recording had to wait for room, in nanoseconds.
+    held_up_ns: i64,
+    /// Since when it waits, by the machine's clock.
+    full_since_ns: Option<i64>,
 }
 
 impl Spool {
@@ -37,6 +42,7 @@ impl Spool {
     pub fn new() -> io::Result<Self> {
         Ok(Spool {
             file: tempfile::tempfile()?,
+            bytes_max: BYTES_MAX,
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -53,11 +59,18 @@ impl Spool {
         let mut piece = vec![0; PIECE];
         while let Ok(length @ 1..) = from.read(&mut piece) {
             let mut state = self.state();
-            while state.written >= BYTES_MAX && !state.given_up {
-                state = self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let is_full = |state: &State| state.written >= self.bytes_max && !state.given_up;
+            if is_full(&state) {
+                let since_ns = clock::monotonic_ns();
+                state.full_since_ns = Some(since_ns);
+                while is_full(&state) {
+                    state = self
+                        .changed
+                        .wait(state)
+                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+                state.held_up_ns += clock::monotonic_ns() - since_ns;
+                state.full_since_ns = None;
             }
             // What nobody reads is still taken, so that the recording can end.
             if state.given_up {
@@ -122,8 +135,43 @@ impl Spool {
         }
     }
 
+    /// How long the recording had to wait for room, in nanoseconds: what was done meanwhile may have no samples.
+    pub fn held_up_ns(&self) -> i64 {
+        self.state().held_up_ns
+    }
+
     /// How much there is, in bytes.
     pub fn written(&self) -> u64 {
         self.state().written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_comes_through_and_waiting_for_room_is_counted() {
+        let given: Vec<u8> = (0..5 * PIECE).map(|at| (at / 1_000) as u8).collect();
+        let through = |bytes_max, reader_waits: bool| {
+            let spool = Spool {
+                bytes_max,
+                ..Spool::new().unwrap()
+            };
+            let mut taken = Vec::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| spool.fill(&given[..]));
+                if reader_waits {
+                    while spool.state().full_since_ns.is_none() {
+                        std::thread::yield_now();
+                    }
+                }
+                assert!(spool.drain(&mut taken));
+            });
+            assert!(taken == given);
+            spool.held_up_ns()
+        };
+        assert_eq!(through(BYTES_MAX, false), 0);
+        assert!(through(2 * PIECE as u64, true) > 0);
     }
 }

@@ -299,6 +299,23 @@ fn what_is_seen_is_what_was_done() {
 }
 
 #[test]
+fn statements_within_others_that_count_twice_are_said() {
+    let track = ("pg_stat_statements.track", "all");
+    let server = Server::with(15, &[WITH_STATEMENTS[0], track]);
+    let said = |change: &str| {
+        server.client().batch_execute(change).unwrap();
+        let seen = watched(&server, "postgres", &WatchOptions::default(), |server| {
+            work(server, Duration::from_millis(100));
+        });
+        let notes = seen.noted(ProbeState::Unseen);
+        notes.iter().any(|note| note.text.contains("twice"))
+    };
+    // As PostgreSQL 13 has it.
+    assert!(said("CREATE EXTENSION pg_stat_statements VERSION '1.8'"));
+    assert!(!said("ALTER EXTENSION pg_stat_statements UPDATE"));
+}
+
+#[test]
 fn what_a_role_may_not_see_is_said() {
     // track_planning is off where nobody turns it on.
     let server = Server::with(15, &WITH_STATEMENTS[..1]);
