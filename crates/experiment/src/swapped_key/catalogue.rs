@@ -35,16 +35,20 @@ pub(super) struct KeySchema {
     /// Its own first.
     pub(super) columns: Vec<KeyPlace>,
     pub(super) foreign_keys: Vec<ForeignKey>,
+    /// As [`workload::rewrite::SwappedKey::namesakes`].
+    pub(super) namesakes: Vec<(String, String)>,
     /// Rows may get a key of the server's making.
     pub(super) has_default: bool,
 }
 
 const COLUMN: &str = "\
-SELECT c.oid, n.nspname, c.relname, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), a.atttypid::regtype::text, c.relkind, a.atthasdef, \
+SELECT c.oid, n.nspname, c.relname, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), a.atttypid::regtype::text, c.relkind, \
   (SELECT count(*) FROM pg_attribute o WHERE o.attrelid = a.attrelid AND o.attnum > 0 AND o.attnum < a.attnum AND NOT o.attisdropped), \
+  pg_get_expr(e.adbin, e.adrelid), a.attnotnull, \
   EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indnatts = 1 AND i.indkey[0] = a.attnum), \
-  (SELECT min(f.confrelid::regclass::text) FROM pg_constraint f WHERE f.contype = 'f' AND f.conrelid = c.oid AND f.conkey = ARRAY[a.attnum]) \
+  a.attinhcount > 0 OR EXISTS (SELECT 1 FROM pg_inherits h WHERE h.inhparent = c.oid OR h.inhrelid = c.oid) \
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+  LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum \
 WHERE a.attnum > 0 AND NOT a.attisdropped";
 
 /// Those that refer to a column, with the foreign key by which they do.
@@ -52,6 +56,26 @@ const REFERRING: &str = "\
 SELECT f.conrelid, k.own, f.conrelid::regclass::text, quote_ident(f.conname), pg_get_constraintdef(f.oid) \
 FROM pg_constraint f, LATERAL unnest(f.conkey, f.confkey) AS k(own, other) \
 WHERE f.contype = 'f' AND f.confrelid = $1::oid AND k.other = $2::int2 ORDER BY f.oid";
+
+/// What a column refers to.
+const REFERRED: &str = "\
+SELECT f.confrelid, k.other, f.confrelid::regclass::text, f.conname \
+FROM pg_constraint f, LATERAL unnest(f.conkey, f.confkey) AS k(own, other) \
+WHERE f.contype = 'f' AND f.conrelid = $1::oid AND k.own = $2::int2 ORDER BY f.oid";
+
+/// Indexes whose operators or order are not those of every type.
+const INDEXES: &str = "\
+SELECT 'index ' || i.indexrelid::regclass::text || ' (its operator class, collation or method)' \
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam \
+  CROSS JOIN LATERAL generate_subscripts(i.indclass, 1) AS s(k) \
+  JOIN pg_opclass o ON o.oid = i.indclass[s.k] JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s.k] \
+WHERE i.indrelid = $1::oid AND a.attnum = $2::int2 \
+  AND (NOT o.opcdefault OR m.amname NOT IN ('btree', 'hash', 'brin') OR i.indcollation[s.k] NOT IN (0, a.attcollation))";
+
+/// Other tables' columns of these names.
+const NAMESAKES: &str = "\
+SELECT c.oid, a.attnum, c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+WHERE a.attname = ANY ($1::text[]) AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 'f')";
 
 /// What depends on a column, but for its own default, plain indexes, statistics, and constraints that are keys.
 const AGAINST: &str = "\
@@ -96,10 +120,27 @@ impl KeySchema {
                 own.type_name
             ))
         })?;
-        if let Some(other) = &own.refers_to {
+        let refers = ask(
+            questions,
+            REFERRED,
+            &[&own.place.relation, &own.place.number],
+        )?;
+        if let Some(row) = refers.into_iter().next() {
+            let [_, _, other, _] = fields(row);
             return Err(refused(format!(
                 "it refers to {other}; give the key of that table, and this column goes with it"
             )));
+        }
+        let has_default = own.default.is_some();
+        if own
+            .default
+            .as_ref()
+            .is_some_and(|default| !default.contains('('))
+            || has_default && !own.is_not_null
+        {
+            return Err(refused(
+                "its default is a constant, or it may be NULL and has a default; neither can be that of a number".to_owned(),
+            ));
         }
         if !own.is_unique {
             return Err(refused(
@@ -111,7 +152,8 @@ impl KeySchema {
             type_name: own.type_name.clone(),
             columns: vec![own.place.clone()],
             foreign_keys: Vec::new(),
-            has_default: own.has_default,
+            namesakes: Vec::new(),
+            has_default,
         };
         // From here on names come with their schemas, wherever the script will look.
         answered(questions.ask("SET search_path = ''"))?;
@@ -156,15 +198,32 @@ impl KeySchema {
                     column.relation_kind
                 )));
             }
-            let against = ask(
-                questions,
-                AGAINST,
-                &[&column.place.relation, &column.place.number],
-            )?;
-            let against: Vec<String> = against
-                .into_iter()
-                .map(|row| fields::<1>(row).join(""))
-                .collect();
+            let place = [&*column.place.relation, &*column.place.number];
+            let mut against: Vec<String> = Vec::new();
+            for question in [AGAINST, INDEXES] {
+                let rows = ask(questions, question, &place)?;
+                against.extend(rows.into_iter().map(|row| fields::<1>(row).join("")));
+            }
+            for row in ask(questions, REFERRED, &place)? {
+                let [relation, number, other, name] = fields(row);
+                let is_of_it =
+                    |one: &Column| one.place.relation == relation && one.place.number == number;
+                if !columns.iter().any(is_of_it) {
+                    against.push(format!(
+                        "foreign key {name} to {other}, which keeps its type"
+                    ));
+                }
+            }
+            if let Some(default) = column
+                .default
+                .as_ref()
+                .filter(|_| column.place != schema.columns[0])
+            {
+                against.push(format!("its default {default}"));
+            }
+            if column.is_inherited {
+                against.push("a table that it inherits from, or that inherits from it".to_owned());
+            }
             if !against.is_empty() {
                 return Err(refused(format!(
                     "{what} cannot get another type while these depend on it: {}; take them away in a copy of the data, with --change or by hand, and try it there",
@@ -172,8 +231,44 @@ impl KeySchema {
                 )));
             }
         }
+        schema.namesakes = namesakes(questions, &columns)?;
         Ok(schema)
     }
+}
+
+fn namesakes(
+    questions: &mut Questions<'_>,
+    columns: &[Column],
+) -> Result<Vec<(String, String)>, ExperimentError> {
+    let names: Vec<String> = columns
+        .iter()
+        .map(|one| {
+            format!(
+                "\"{}\"",
+                one.place
+                    .column
+                    .column
+                    .replace('\\', "\\\\")
+                    .replace('"', "\\\"")
+            )
+        })
+        .collect();
+    let array = format!("{{{}}}", names.join(","));
+    let rows = ask(questions, NAMESAKES, &[&array])?;
+    let others = rows
+        .into_iter()
+        .map(fields)
+        .filter(|[relation, number, _, _]| {
+            !columns
+                .iter()
+                .any(|one| one.place.relation == *relation && one.place.number == *number)
+        });
+    // One of the same name elsewhere is told from it by the search path, which nobody knows here.
+    let is_other = |table: &String| columns.iter().all(|one| one.place.column.table != *table);
+    let others = others.filter(|[_, _, table, _]| is_other(table));
+    Ok(others
+        .map(|[_, _, table, column]| (table, column))
+        .collect())
 }
 
 /// A column as the catalogue has it.
@@ -182,14 +277,16 @@ struct Column {
     type_name: String,
     base_type: String,
     relation_kind: String,
-    has_default: bool,
+    /// Its expression.
+    default: Option<String>,
+    is_not_null: bool,
     is_unique: bool,
-    refers_to: Option<String>,
+    is_inherited: bool,
 }
 
 impl Column {
     fn of(row: Row) -> Self {
-        let refers_to = row.get(11).cloned().flatten();
+        let default = row.get(9).cloned().flatten();
         let [
             relation,
             schema,
@@ -199,10 +296,11 @@ impl Column {
             type_name,
             base_type,
             relation_kind,
-            default,
             before,
-            unique,
             _,
+            not_null,
+            unique,
+            inherited,
         ] = fields(row);
         Column {
             place: KeyPlace {
@@ -218,9 +316,10 @@ impl Column {
             type_name,
             base_type,
             relation_kind,
-            has_default: default == "t",
+            default,
+            is_not_null: not_null == "t",
             is_unique: unique == "t",
-            refers_to,
+            is_inherited: inherited == "t",
         }
     }
 

@@ -116,6 +116,7 @@ impl KeySource for KeyServer {
                 .iter()
                 .map(|one| one.column.clone())
                 .collect(),
+            namesakes: schema.namesakes,
         })
     }
 

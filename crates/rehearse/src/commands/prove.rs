@@ -143,31 +143,20 @@ pub fn perform(
 pub fn go_on(
     journal: &mut ProofJournal,
     (whole, base, goal, restores): (&WorkloadReader, &Options, Goal, bool),
-    mut keys: Option<&mut KeyServer>,
+    keys: Option<&mut KeyServer>,
     ground: &mut dyn ProofGround,
     interrupt: &Interrupt,
 ) -> Result<view::Ended, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let mut loads = Vec::new();
-    for (number, side) in journal.plan().sides.iter().enumerate() {
-        let rewrites = sides::rewritings(side)?;
-        let reader = match rewrites.is_empty() {
-            true => whole.clone(),
-            false => {
-                let path = journal.rewritten_path(number);
-                if !path.exists() {
-                    let to = whole.recipients();
-                    let keys = keys.as_deref_mut();
-                    rewrite::rewrite(whole, &rewrites, (&path, &to), keys, interrupt)?;
-                }
-                keys::open(&path)?
+    let loads = match loads(journal, (whole, base), keys, interrupt) {
+        Ok(loads) => loads,
+        Err(failure) => {
+            if journal.records().next().is_none() {
+                let _ = std::fs::remove_dir_all(journal.path());
             }
-        };
-        loads.push(SideLoad {
-            reader,
-            options: base.clone(),
-        });
-    }
+            return Err(failure);
+        }
+    };
     let proving = Proving {
         loads,
         goal,
@@ -196,6 +185,43 @@ pub fn go_on(
         (_, true) => view::Ended::TimeOver,
         _ => view::Ended::Unknown,
     })
+}
+
+/// What each side's clients do; workloads that are not rewritten yet are.
+fn loads(
+    journal: &ProofJournal,
+    (whole, base): (&WorkloadReader, &Options),
+    mut keys: Option<&mut KeyServer>,
+    interrupt: &Interrupt,
+) -> Result<Vec<SideLoad>, Failure> {
+    let mut loads = Vec::new();
+    for (number, side) in journal.plan().sides.iter().enumerate() {
+        let rewrites = sides::rewritings(side)?;
+        let reader = match rewrites.is_empty() {
+            true => whole.clone(),
+            false => {
+                let path = journal.rewritten_path(number);
+                if !path.exists() {
+                    // What a kill left of it.
+                    for at in 0..rewrites.len() {
+                        let between = path.with_extension(format!("{at}.workload"));
+                        let _ = std::fs::remove_dir_all(between.with_extension("workload.partial"));
+                        let _ = std::fs::remove_dir_all(between);
+                    }
+                    let _ = std::fs::remove_dir_all(path.with_extension("workload.partial"));
+                    let to = whole.recipients();
+                    let keys = keys.as_deref_mut();
+                    rewrite::rewrite(whole, &rewrites, (&path, &to), keys, interrupt)?;
+                }
+                keys::open(&path)?
+            }
+        };
+        loads.push(SideLoad {
+            reader,
+            options: base.clone(),
+        });
+    }
+    Ok(loads)
 }
 
 /// Whether it is the directory of a proof.

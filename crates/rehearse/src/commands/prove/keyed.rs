@@ -1,7 +1,6 @@
 //! Keys of another type in a proof: the script that swaps them in the data is made when the proof begins, and kept
 //! beside the workload that has their numbers.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use experiment::KeyServer;
@@ -14,11 +13,20 @@ use super::sides;
 use crate::ending::Failure;
 use crate::options::Prove;
 
-/// Keys that sides of a proof swap, in the order of their names.
+/// Keys that sides of a proof swap, in the order in which sides name them.
 pub struct Keyed {
     /// The data that are unchanged.
     pub server: KeyServer,
-    scripts: BTreeMap<String, String>,
+    /// What is swapped, and its script.
+    scripts: Vec<(String, String)>,
+}
+
+/// Whether the keys that a side swaps can be swapped, if it swaps any.
+///
+/// # Errors
+/// With the reason, where one cannot.
+pub fn can_be_swapped(options: &Prove, side: &ProofSide) -> Result<(), Failure> {
+    settle(options, std::slice::from_ref(side), &mut [Vec::new()], None).map(drop)
 }
 
 /// Puts the scripts of swapped keys behind those of their sides; `None` where no side swaps one. Those of a proof that goes
@@ -42,7 +50,7 @@ pub fn settle(
                 Some(keyed) => keyed,
                 none => none.insert(Keyed {
                     server: unchanged(options, kept.is_none())?,
-                    scripts: BTreeMap::new(),
+                    scripts: Vec::new(),
                 }),
             };
             let text = keyed.script(name, kept)?;
@@ -55,7 +63,7 @@ pub fn settle(
 impl Keyed {
     fn script(&mut self, name: &KeyName, kept: Option<&ProofJournal>) -> Result<String, Failure> {
         let written = Rewriting::SwapKey(name.clone()).to_string();
-        if let Some(text) = self.scripts.get(&written) {
+        if let Some((_, text)) = self.scripts.iter().find(|(key, _)| *key == written) {
             return Ok(text.clone());
         }
         let before = kept
@@ -64,7 +72,7 @@ impl Keyed {
             Some(text) => text,
             None => self.server.change(name)?,
         };
-        self.scripts.insert(written, text.clone());
+        self.scripts.push((written, text.clone()));
         Ok(text)
     }
 
@@ -73,7 +81,7 @@ impl Keyed {
     /// # Errors
     /// Where they cannot be written.
     pub fn keep(&self, journal: &ProofJournal) -> Result<(), Failure> {
-        for (number, text) in self.scripts.values().enumerate() {
+        for (number, (_, text)) in self.scripts.iter().enumerate() {
             let path = path(journal, number);
             if !path.exists() {
                 std::fs::write(&path, text).map_err(|error| {
@@ -91,15 +99,19 @@ fn path(journal: &ProofJournal, number: usize) -> PathBuf {
         .join(format!("rewritten/key-{}.sql", number + 1))
 }
 
-/// The data before any change; a sandbox that does not run is started, where it is still as it was.
+/// The data before any change. A sandbox in which nothing was changed yet is started, and a target restored.
 fn unchanged(options: &Prove, is_new: bool) -> Result<KeyServer, Failure> {
     let place = &options.place;
     let database = place.changed_database.as_ref().or(place.database.as_ref());
     match (&place.sandbox, &place.target) {
         (Some(name), _) => {
             let mut sandbox = sandbox::open(name, None, &Places::from_environment()?)?;
-            if is_new && sandbox.pid().is_none() {
-                sandbox.start()?;
+            match experiment::proof::unended_proof(&sandbox) {
+                Some(error) if is_new => return Err(error.into()),
+                None if sandbox.pid().is_none() => {
+                    sandbox.start()?;
+                }
+                _ => {}
             }
             of(
                 &sandbox
@@ -108,7 +120,14 @@ fn unchanged(options: &Prove, is_new: bool) -> Result<KeyServer, Failure> {
                 None,
             )
         }
-        (_, Some(url)) => of(url, place.template.as_deref()),
+        (_, Some(url)) => {
+            let server = of(url, place.template.as_deref())?;
+            if let Some(command) = &place.restore {
+                let target = Target::parse(url, |name| std::env::var(name).ok())?;
+                experiment::command_at(command, &target, "--restore")?;
+            }
+            Ok(server)
+        }
         _ => Err(Failure::usage(
             "nothing says where the data are whose key is swapped; give --sandbox NAME or --target URL",
         )),

@@ -210,6 +210,7 @@ impl Rewriter {
             }
             Way::Pool(pooling) => pooling.event(event, account, &mut out),
             Way::Swap(swapping) => {
+                let event = swapping.without_result(event);
                 let other = swapping.swapped(&event);
                 reworded(event, other, account, &mut out)
             }

@@ -115,6 +115,13 @@ impl KeyKind {
         oid
     }
 
+    /// Whether a parameter of this type can be a key: one that the client left to the server, or the type itself.
+    pub(super) fn may_be(self, oid: u32) -> bool {
+        /// `unknown`
+        const UNKNOWN: u32 = 705;
+        matches!(oid, 0 | UNKNOWN) || self.swapped_oid(oid) != oid
+    }
+
     /// The value that a text in the type's text form says; `None` where it says none.
     pub fn read(self, text: &str) -> Option<Box<[u8]>> {
         match self {
@@ -180,6 +187,9 @@ pub struct SwappedKey {
     pub kind: KeyKind,
     /// All columns that have them; its own first.
     pub columns: Vec<KeyColumn>,
+    /// Tables and columns that are none of them and have the name of one: said without its table, such a column may be
+    /// either's.
+    pub namesakes: Vec<(String, String)>,
 }
 
 /// Which number each value becomes.

@@ -13,7 +13,7 @@ mod key;
 mod places;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -28,8 +28,11 @@ use places::{Place, Places, places};
 
 /// Texts whose places are remembered.
 const TEXTS_MAX: usize = 10_000;
+/// Longer values at other places are not asked for: no key is so long.
+const OTHER_MAX: usize = 256;
 
 const NO_KEY: Why = "a value that the key's type cannot have";
+const OTHER_TYPE: Why = "a parameter of another type beside a key";
 const ELSEWHERE: Why = "a key where no column of it is named";
 
 /// Swaps. See the module's text.
@@ -64,7 +67,12 @@ impl Swapping {
 
     /// Takes note of the values of an event of the first pass.
     pub(super) fn survey(&mut self, event: &Event) {
+        let Some(found) = self.places_of(event) else {
+            return;
+        };
+        let others = self.others(event, &found);
         let mut values = std::mem::take(&mut self.values);
+        values.extend(others);
         let mut note = |value: Box<[u8]>| {
             values.insert(value);
             0
@@ -102,38 +110,77 @@ impl Swapping {
     fn places_of(&mut self, event: &Event) -> Option<Arc<Places>> {
         let key = self.key.as_ref()?;
         let sql = event.kind.sql()?;
-        let repeats = !matches!(event.kind, EventKind::Simple { .. });
         let hash = xxh3_128(sql.as_bytes());
-        if let Some(found) = self.known.get(&hash).filter(|_| repeats) {
+        if let Some(found) = self.known.get(&hash) {
             return found.names_it.then(|| Arc::clone(found));
         }
         let found = Arc::new(places(sql, key));
-        if repeats {
-            if self.known.len() >= TEXTS_MAX {
-                self.known.clear();
-            }
-            self.known.insert(hash, Arc::clone(&found));
+        if self.known.len() >= TEXTS_MAX {
+            self.known.clear();
         }
+        self.known.insert(hash, Arc::clone(&found));
         found.names_it.then_some(found)
+    }
+
+    /// Values where no column of the key stands that would be keys if a row had them, in arrays too.
+    fn others(&self, event: &Event, found: &Places) -> Vec<Box<[u8]>> {
+        let (Some(key), Some(sql)) = (&self.key, event.kind.sql()) else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        let mut take = |value: Option<Box<[u8]>>| {
+            all.extend(
+                value.filter(|value| key.kind.is_unmistakable(value) && value.len() <= OTHER_MAX),
+            );
+        };
+        let mut of_text = |text: &str| {
+            let mut within = Vec::new();
+            let _ = arrays::text(text, key.kind, &mut |value| {
+                within.push(value);
+                0
+            });
+            within.into_iter().map(Some).for_each(&mut take);
+            take(key.kind.read(text));
+        };
+        let mut binary = Vec::new();
+        for place in &found.others {
+            match place.parameter.map(|number| parameter(event, number)) {
+                None => of_text(&literal(sql, place)),
+                Some(Some(Some(Parameter::Text(text)))) => of_text(text),
+                Some(Some(Some(Parameter::Binary(bytes)))) => {
+                    binary.push(key.kind.read_binary(bytes));
+                    let _ = arrays::binary(bytes, key.kind, &mut |value| {
+                        binary.push(Some(value));
+                        0
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+        binary.into_iter().for_each(take);
+        all
     }
 
     /// Whether a value that is surely a key of a row stands where no column says so.
     fn has_others(&self, event: &Event, found: &Places) -> bool {
-        let (Some(key), Some(sql)) = (&self.key, event.kind.sql()) else {
-            return false;
-        };
-        let is_key = |value: Option<Box<[u8]>>| {
-            value
-                .is_some_and(|value| key.kind.is_unmistakable(&value) && self.numbers.knows(&value))
-        };
-        found.others.iter().any(|place| match place.parameter {
-            None => is_key(key.kind.read(&literal(sql, place))),
-            Some(number) => match parameter(event, number) {
-                Some(Some(Parameter::Text(text))) => is_key(key.kind.read(text)),
-                Some(Some(Parameter::Binary(bytes))) => is_key(key.kind.read_binary(bytes)),
-                _ => false,
-            },
-        })
+        let others = self.others(event, found);
+        others.iter().any(|value| self.numbers.knows(value))
+    }
+
+    /// The event without what is known of its result, where that may have keys in it.
+    pub(super) fn without_result(&mut self, mut event: Event) -> Event {
+        let has = |one: &Particulars| one.first_row.is_some() || one.result_digest.is_some();
+        if event.particulars.as_deref().is_some_and(has) && self.places_of(&event).is_some() {
+            let particulars = event.particulars.as_deref().cloned();
+            event.particulars = particulars.map(|one| {
+                Arc::new(Particulars {
+                    first_row: None,
+                    result_digest: None,
+                    ..one
+                })
+            });
+        }
+        event
     }
 
     fn swapped_by(&mut self, event: &Event, each: Each<'_>) -> Option<Result<Event, Why>> {
@@ -142,7 +189,7 @@ impl Swapping {
         if let Some(why) = found.refused {
             return Some(Err(why));
         }
-        let touches = !(found.values.is_empty() && found.copied.is_none());
+        let touches = !(found.values.is_empty() && found.copied.is_empty());
         if event.unreplayable.is_some() || !touches {
             return None;
         }
@@ -175,11 +222,21 @@ fn swapped(event: &Event, found: &Places, kind: KeyKind, each: Each<'_>) -> Resu
             sql, parameters, ..
         } => {
             *sql = text;
+            let types = particulars
+                .as_ref()
+                .map_or(&[][..], |one| &one.parameter_types);
+            // Of a parameter that stands at several places there is one value.
+            let mut done = BTreeSet::new();
             for place in &found.values {
                 let Some(at) = place.parameter.and_then(|number| number.checked_sub(1)) else {
                     continue;
                 };
-                if let Some(Some(value)) = parameters.get_mut(at) {
+                if !kind.may_be(types.get(at).copied().unwrap_or(0)) {
+                    return Err(OTHER_TYPE);
+                }
+                if let Some(Some(value)) = parameters.get_mut(at)
+                    && done.insert(at)
+                {
                     *value = number_of(value, place, kind, each)?;
                 }
             }
@@ -198,7 +255,7 @@ fn swapped(event: &Event, found: &Places, kind: KeyKind, each: Each<'_>) -> Resu
     Ok(event)
 }
 
-/// What a capture from the wire knows: types become others, results are others.
+/// What a capture from the wire knows: types become others, and keys in data.
 fn of_numbers(
     particulars: &mut Particulars,
     found: &Places,
@@ -210,11 +267,9 @@ fn of_numbers(
             *oid = kind.swapped_oid(*oid);
         }
     }
-    particulars.first_row = None;
-    particulars.result_digest = None;
-    if let (Some(place), Some(copy)) = (found.copied, &mut particulars.copy) {
+    if let (false, Some(copy)) = (found.copied.is_empty(), &mut particulars.copy) {
         *copy = CopyIn {
-            data: copied(&copy.data, place, kind, each)?.into(),
+            data: copied(&copy.data, &found.copied, kind, each)?.into(),
             ..copy.clone()
         };
     }
@@ -270,8 +325,8 @@ fn number_of(
     })
 }
 
-/// Rows of COPY in the text format, with numbers in one field.
-fn copied(data: &[u8], place: usize, kind: KeyKind, each: Each<'_>) -> Result<Vec<u8>, Why> {
+/// Rows of COPY in the text format, with numbers in these fields.
+fn copied(data: &[u8], places: &[usize], kind: KeyKind, each: Each<'_>) -> Result<Vec<u8>, Why> {
     let mut out = Vec::with_capacity(data.len());
     for line in data.split_inclusive(|byte| *byte == b'\n') {
         let row = line.strip_suffix(b"\n").unwrap_or(line);
@@ -281,7 +336,7 @@ fn copied(data: &[u8], place: usize, kind: KeyKind, each: Each<'_>) -> Result<Ve
             if at > 0 {
                 out.push(b'\t');
             }
-            if at != place || is_end || field == b"\\N" {
+            if !places.contains(&at) || is_end || field == b"\\N" {
                 out.extend_from_slice(field);
                 continue;
             }

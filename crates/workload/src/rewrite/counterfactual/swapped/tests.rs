@@ -28,6 +28,7 @@ impl KeySource for Made {
         Ok(SwappedKey {
             kind: self.kind,
             columns: vec![column("links", "id", 0), column("visits", "link", 1)],
+            namesakes: Vec::new(),
         })
     }
 
@@ -83,14 +84,20 @@ fn execute(sql: &str, values: &[Parameter], types: &[u32]) -> Event {
 }
 
 fn swapped(kind: KeyKind, events: &[Event]) -> (Vec<Event>, RewriteAccount) {
-    let mut source = Made { kind, rows: 10 };
+    swapped_with(&mut Made { kind, rows: 10 }, events)
+}
+
+fn swapped_with(
+    source: &mut dyn KeySource<Error = Infallible>,
+    events: &[Event],
+) -> (Vec<Event>, RewriteAccount) {
     let mut rewriter = Rewriter::new(&"swap-key=links.id".parse().unwrap());
-    let Ok(()) = rewriter.begin(&mut source);
+    let Ok(()) = rewriter.begin(source);
     assert!(rewriter.surveys());
     for one in events {
         rewriter.survey(one);
     }
-    let Ok(()) = rewriter.surveyed(&mut source);
+    let Ok(()) = rewriter.surveyed(source);
     let mut out = Vec::new();
     let mut give = |event| {
         out.push(event);
@@ -212,6 +219,72 @@ fn parameters_become_numbers_in_either_form_and_their_types_too() {
     assert_eq!(out[3].kind, events[3].kind);
     assert_eq!(out[3].particulars, events[3].particulars);
     assert_eq!((account.reworded, account.unchanged), (3, 1));
+}
+
+#[test]
+fn a_parameter_is_swapped_once_and_only_where_it_is_a_key() {
+    let own = "select * from links where id = $1 or id = $1";
+    let events = [
+        execute(own, &["a key of sixteen".into()], &[0]),
+        execute(own, &["another of sixteen".into()], &[25]),
+        // A place that is none by its type.
+        execute(own, &["5".into()], &[23]),
+        simple("select f('a key of sixteen') from links"),
+        simple("select f('nowhere is this a key') from links"),
+    ];
+    let (out, account) = swapped_with(&mut OneText, &events);
+    let first = |event: &Event| match &event.kind {
+        EventKind::Execute { parameters, .. } => parameters[0].clone().unwrap(),
+        _ => panic!("an execution"),
+    };
+    assert_eq!(first(&out[0]), "7".into());
+    assert_eq!(first(&out[1]), "50".into());
+    assert_eq!(first(&out[2]), "5".into());
+    assert_eq!((account.reworded, account.unchanged), (2, 3));
+    assert_eq!(account.left_alone.get(OTHER_TYPE), Some(&1));
+    assert_eq!(account.left_alone.get(ELSEWHERE), Some(&1));
+    // Also where it stands nowhere else.
+    let (_, account) = swapped_with(&mut OneText, &events[3..]);
+    assert_eq!(account.left_alone.get(ELSEWHERE), Some(&1));
+}
+
+/// A server with one row.
+struct OneText;
+
+impl KeySource for OneText {
+    type Error = Infallible;
+
+    fn columns(&mut self, name: &KeyName) -> Result<SwappedKey, Infallible> {
+        let kind = KeyKind::Text;
+        Made { kind, rows: 0 }.columns(name)
+    }
+
+    fn numbers(
+        &mut self,
+        _: &KeyName,
+        values: HashSet<Box<[u8]>>,
+    ) -> Result<KeyNumbers, Infallible> {
+        let known = values
+            .into_iter()
+            .filter(|one| **one == *b"a key of sixteen");
+        Ok(KeyNumbers::new(known.map(|one| (one, 7)).collect(), 50))
+    }
+}
+
+#[test]
+fn results_with_keys_in_them_are_not_compared() {
+    let with = |sql: &str| Event {
+        particulars: Some(Arc::new(Particulars {
+            result_digest: Some(5),
+            ..Particulars::default()
+        })),
+        ..simple(sql)
+    };
+    let events = [with("select * from links where n = 1"), with("select 1")];
+    let (out, account) = swapped(KeyKind::Uuid, &events);
+    let digest = |event: &Event| event.particulars.as_ref().unwrap().result_digest;
+    assert_eq!((digest(&out[0]), digest(&out[1])), (None, Some(5)));
+    assert_eq!(account.unchanged, 2);
 }
 
 #[test]

@@ -83,13 +83,14 @@ impl<'s> Statement<'s, '_> {
     /// The value at this place of each row that begins there, or of the columns of a SELECT.
     fn rows(&self, mut at: usize, place: usize, found: &mut Places) {
         const EXPRESSION: Why = "an expression in the place of a key";
+        const QUERY: Why = "keys from rows of a query";
         let mut item = |words: &Range<usize>| {
             let is_plain = self.is_one_of(Some(words.start), &["default", "null"]);
             let value = words.clone().find(|at| self.is_value(*at));
             match value.map(|value| self.unit(value)) {
                 Some(unit) if unit.words == *words => self.keep(&unit, false, found),
                 _ if is_plain => {}
-                _ => found.refused = Some(EXPRESSION),
+                _ => self.refuse(EXPRESSION),
             }
         };
         if self.is(Some(at), "values") {
@@ -111,6 +112,13 @@ impl<'s> Statement<'s, '_> {
                 if ends || is_outer && self.is_symbol(Some(end), ",") {
                     // What comes of a column is what it will be of the swapped one.
                     let words = start..end;
+                    let is_star = words
+                        .clone()
+                        .next_back()
+                        .is_some_and(|at| self.is_symbol(Some(at), "*"));
+                    if is_star && number <= place {
+                        self.refuse(QUERY);
+                    }
                     if number == place && words.clone().any(|at| self.is_value(at)) {
                         item(&words);
                     }
@@ -118,37 +126,49 @@ impl<'s> Statement<'s, '_> {
                     start = end + 1;
                 }
                 if ends {
+                    // Rows of further queries, or columns that a star stands for.
+                    let goes_on = (end..self.words.len())
+                        .any(|at| self.is_one_of(Some(at), &["union", "intersect", "except"]));
+                    if goes_on || number <= place {
+                        self.refuse(QUERY);
+                    }
                     return;
                 }
             }
         }
     }
 
-    pub(super) fn is_from_client(&self) -> bool {
-        self.words
+    /// Which fields of a COPY from the client are of the key.
+    pub(super) fn read_copy(&self, found: &mut Places) {
+        let from_client = self
+            .words
             .windows(2)
-            .any(|two| two[0].is("from") && two[1].is("stdin"))
+            .any(|two| two[0].is("from") && two[1].is("stdin"));
+        let fields = self.copied();
+        if !from_client || fields.is_empty() {
+            return;
+        }
+        // The data that are known are those of the first of several.
+        if !found.copied.is_empty() {
+            self.refuse("several COPYs in one text");
+        }
+        if !self.words.last().is_some_and(|word| word.is("stdin")) {
+            self.refuse("a COPY in another form than text");
+        }
+        found.copied.extend(fields);
     }
 
-    pub(super) fn copies_a_key(&self) -> bool {
-        self.copied_place().is_some()
-    }
-
-    fn copied_place(&self) -> Option<usize> {
-        let (columns, at) = self.table_at(1)?;
+    fn copied(&self) -> Vec<usize> {
+        let Some((columns, at)) = self.table_at(1) else {
+            return Vec::new();
+        };
         let listed = self.list(at).map(|(items, _)| items);
-        columns.iter().find_map(|column| match &listed {
+        let field = |column: &&KeyColumn| match &listed {
             Some(items) => items
                 .iter()
                 .position(|item| self.name(item.start).as_ref() == Some(&column.column)),
             None => Some(column.place),
-        })
-    }
-
-    /// Of data in the text format: which field has the key.
-    pub(super) fn copied(&self) -> Option<usize> {
-        let is_plain = self.words.last().is_some_and(|word| word.is("stdin"));
-        self.copied_place()
-            .filter(|_| is_plain && self.is_from_client())
+        };
+        columns.iter().filter_map(field).collect()
     }
 }

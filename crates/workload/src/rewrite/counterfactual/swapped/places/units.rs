@@ -1,5 +1,7 @@
 //! A value with what belongs to it: its casts, the type before it, brackets around it.
 
+use std::ops::Range;
+
 use super::{Statement, Unit};
 use crate::rewrite::parts::Lexeme;
 
@@ -17,7 +19,7 @@ impl Statement<'_, '_> {
             && let Some(Lexeme::Word(word)) = self.word(before)
             && self.key.kind.is_named(&word.to_lowercase())
         {
-            unit.types.push(before);
+            unit.types.push(before..before + 1);
             unit.words.start = before;
             unit.is_typed = true;
         }
@@ -60,28 +62,26 @@ impl Statement<'_, '_> {
         }
     }
 
-    /// Behind the type that stands there; its name, where it is the key's, is put among `types`.
-    fn type_at(&self, mut at: usize, types: &mut Vec<usize>) -> Option<usize> {
-        if self.is_symbol(Some(at + 1), ".") {
-            at += 2;
-        }
+    /// Behind the type that stands there; its words but for `[]`, where it is the key's, are put among `types`.
+    pub(super) fn type_at(&self, first: usize, types: &mut Vec<Range<usize>>) -> Option<usize> {
+        let mut at = first + 2 * usize::from(self.is_symbol(Some(first + 1), "."));
         let name = self.name(at)?;
-        if self.key.kind.is_named(&name) {
-            types.push(at);
-        }
         at += 1;
         if self.is(Some(at), "varying") {
             at += 1;
         }
-        for (open, close) in [("(", ")"), ("[", "]")] {
-            if self.is_symbol(Some(at), open) {
-                while !self.is_symbol(Some(at), close) {
-                    self.word(at)?;
-                    at += 1;
-                }
-                at += 1;
-            }
+        at = self.behind_brackets(at, "(", ")")?;
+        if self.key.kind.is_named(&name) {
+            types.push(first..at);
         }
-        Some(at)
+        self.behind_brackets(at, "[", "]")
+    }
+
+    fn behind_brackets(&self, open: usize, opens: &str, closes: &str) -> Option<usize> {
+        if !self.is_symbol(Some(open), opens) {
+            return Some(open);
+        }
+        let close = self.other_end.get(&open)?;
+        self.is_symbol(Some(*close), closes).then_some(close + 1)
     }
 }
