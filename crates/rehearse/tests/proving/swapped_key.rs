@@ -203,7 +203,10 @@ fn a_key_of_another_type_finds_the_same_rows() {
     // Gone on with, there is nothing left to do.
     let again = rehearse(&[&proof[..], &["--resume"]].concat());
     assert_eq!(again.status.code(), done.status.code(), "{again:?}");
-    assert_eq!(validated(&again)["sides"][0]["effect"], view["sides"][0]["effect"]);
+    assert_eq!(
+        validated(&again)["sides"][0]["effect"],
+        view["sides"][0]["effect"]
+    );
     let script = std::fs::read_to_string(at("k.proof/rewritten/key-1.sql")).unwrap();
     assert!(script.contains("TYPE bigint"), "{script}");
     let runs = std::fs::read_dir(at("k.proof/runs")).unwrap().flatten();
@@ -269,7 +272,10 @@ fn a_key_that_cannot_be_swapped_is_refused_with_the_reason() {
              CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (9); CREATE UNIQUE INDEX ON part (id)",
         )
         .unwrap();
-    refused("words.word", "index public.words_word_idx (its operator class");
+    refused(
+        "words.word",
+        "index public.words_word_idx (its operator class",
+    );
     refused("words.place", "its default 'a'");
     refused("words.other", "a constant");
     refused("words.place", "foreign key uses_place_fkey1 to public.seen");
