@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::Outcome;
+use crate::rewrite::counterfactual::tests::event as made_event;
 use crate::rewrite::counterfactual::{RewriteAccount, Rewriter};
 
 /// A server whose table `links` has the keys `00…`, `01…` and so on as its rows 1, 2 and so on.
@@ -51,16 +51,8 @@ impl KeySource for Made {
 
 fn event(kind: EventKind, particulars: Option<Particulars>) -> Event {
     Event {
-        session: 1,
-        sequence: 0,
-        due_us: 0,
-        kind,
-        outcome: Outcome::default(),
-        unreplayable: None,
-        source: 0,
-        line: 0,
-        prelude: false,
         particulars: particulars.map(Arc::new),
+        ..made_event(1, 0, kind)
     }
 }
 
@@ -363,14 +355,62 @@ proptest! {
         }
     }
 
-    /// Whatever a text is, its places are within it.
+    /// Whatever a text is, its places are within it, in order, and each once.
     #[test]
-    fn places_are_in_any_text(sql in "(select|insert into|values|links|visits|id|link|[$=(),.:1'\\[\\] ]|array|any|cast|as|uuid|in|between|and|copy|from|stdin){0,30}") {
+    fn places_are_in_any_text(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..24)) {
+        let sql = words.join(" ");
         let mut source = Made { kind: KeyKind::Uuid, rows: 1 };
         let Ok(key) = source.columns(&KeyName::parse("links.id").unwrap());
         let found = places(&sql, &key);
+        let mut end = 0;
         for place in &found.values {
-            prop_assert!(sql.get(place.token.clone()).is_some());
+            prop_assert!(place.token.start >= end && sql.get(place.token.clone()).is_some(), "{}", sql);
+            end = place.token.end;
+            prop_assert!(!found.others.iter().any(|other| other.token == place.token));
         }
+        prop_assert!(found.types.iter().all(|range| sql.get(range.clone()).is_some()));
     }
 }
+
+const WORDS: [&str; 40] = [
+    "select",
+    "*",
+    "from links",
+    "from visits v",
+    "join links l",
+    "where",
+    "and",
+    "id",
+    "v.link",
+    "l . id",
+    "=",
+    "<",
+    "<>",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "::",
+    "uuid",
+    "varchar(3)",
+    "cast(",
+    "as",
+    "$1",
+    "$2",
+    "'a'",
+    "7",
+    "in",
+    "any",
+    "array[",
+    "between",
+    "not",
+    "is distinct from",
+    "case",
+    "insert into links",
+    "values",
+    "copy visits",
+    "from stdin",
+    ";",
+    "like",
+];

@@ -75,7 +75,9 @@ impl Statement<'_, '_> {
 
     /// The same before the operator.
     fn look_at_side_before(&self, operator: usize, found: &Places) {
-        let close = operator - 1;
+        let Some(close) = operator.checked_sub(1) else {
+            return;
+        };
         if let Some(open) = self
             .other_end
             .get(&close)
