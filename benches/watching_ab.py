@@ -5,7 +5,7 @@ Mirrored blocks of short turns of pgbench in an order of chance; between turns `
 continued (SIGSTOP, SIGCONT), or the events of `perf record` are switched off and on. What the probes' own backend takes is
 part of the server's time. Needs pgbench and, for the second, perf; a machine that does nothing else.
 
-    benches/watching_ab.py REHEARSE probes|perf [BLOCKS] [selects|ranges] [DOSE]
+    benches/watching_ab.py REHEARSE probes|perf|perf-dwarf [BLOCKS] [selects|ranges] [DOSE]
 
 What it costs is less than turns differ by on most machines, so it is taken many times over: DOSE watchers at once, or
 so many times as many samples a second; what one costs is the difference divided by the dose.
@@ -15,7 +15,7 @@ Selects are single rows by key, some 30 µs each, most of it messages; ranges ad
 
 import math, os, random, signal, statistics, subprocess, sys, tempfile, time
 
-rehearse, what = os.path.abspath(sys.argv[1]), sys.argv[2]
+rehearse, mode = os.path.abspath(sys.argv[1]), sys.argv[2]
 blocks = int(sys.argv[3]) if len(sys.argv) > 3 else 40
 dose = int(sys.argv[5]) if len(sys.argv) > 5 else 10
 work = sys.argv[4] if len(sys.argv) > 4 else "ranges"
@@ -74,7 +74,7 @@ try:
     script = f"{folder}/ranges.sql"
     with open(script, "w") as file:
         file.write(SCRIPT)
-    if what == "probes":
+    if mode == "probes":
         watchers = [subprocess.Popen(
             [rehearse, "observe", "--target", url, "--for", "10h", "-o", f"{folder}/{number}.run"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for number in range(dose)]
@@ -85,7 +85,7 @@ try:
         fifo = f"{folder}/control"
         os.mkfifo(fifo)
         watchers = [subprocess.Popen(
-            ["perf", "record", "-q", "-e", "cpu-clock:I", "-F", str(99 * dose), "-a", "--call-graph", "fp", "-k", "CLOCK_MONOTONIC",
+            ["perf", "record", "-q", "-e", "cpu-clock:I", "-F", str(99 * dose), "-a", "--call-graph", "dwarf,16384" if mode == "perf-dwarf" else "fp", "-k", "CLOCK_MONOTONIC",
              "-m", "2M", "-D", "-1", f"--control=fifo:{fifo}", "-o", "-"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
         control = open(fifo, "w")
