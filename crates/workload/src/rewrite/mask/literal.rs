@@ -73,15 +73,10 @@ impl<'a> Spelling<'a> {
     pub(super) fn write(self, value: &str, escape: char, out: &mut String) {
         match self {
             Spelling::Placeholder | Spelling::Number => out.push_str(value),
-            Spelling::Dollars(tag) if !value.contains(tag) && !value.ends_with('$') => {
-                out.push_str(tag);
-                out.push_str(value);
-                out.push_str(tag);
-            }
+            Spelling::Dollars(tag) => dollars(tag, value, out),
             Spelling::Plain(prefix) | Spelling::Bits(prefix) | Spelling::HexBits(prefix) => {
                 quote(prefix, value, |_| None, out);
             }
-            Spelling::Dollars(_) => quote("", value, |_| None, out),
             Spelling::Unicode(prefix) => {
                 quote(
                     prefix,
@@ -99,6 +94,25 @@ impl<'a> Spelling<'a> {
                 );
             }
         }
+    }
+}
+
+/// Between the tags that it had, or longer ones where those would end within the value. Quotes in their
+/// place would join what stands before: `E'a'$a$b$a$` is two literals, `E'a''b'` is one.
+fn dollars(tag: &str, value: &str, out: &mut String) {
+    let mut tag = tag.to_owned();
+    loop {
+        let from = out.len();
+        out.push_str(&tag);
+        let inner = out.len();
+        out.push_str(value);
+        out.push_str(&tag);
+        if out[inner..].find(&tag) == Some(value.len()) {
+            return;
+        }
+        out.truncate(from);
+        // A tag longer than the value stands neither in it nor over its end: this ends.
+        tag.insert(tag.len() - 1, 'm');
     }
 }
 
@@ -215,6 +229,21 @@ fn unicode(inner: &str, escape: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_ends_behind_the_value_only() {
+        for (tag, value, written) in [
+            ("$a$", "it's", "$a$it's$a$"),
+            ("$$", "5$", "$m$5$$m$"),
+            ("$$", "a $$ b", "$m$a $$ b$m$"),
+            ("$a$", "b$a", "$am$b$a$am$"),
+            ("$a$", "$a$ $am$", "$amm$$a$ $am$$amm$"),
+        ] {
+            let mut out = String::from("'before'");
+            Spelling::Dollars(tag).write(value, '\\', &mut out);
+            assert_eq!(out, format!("'before'{written}"));
+        }
+    }
 
     #[test]
     fn one_value_in_every_spelling() {

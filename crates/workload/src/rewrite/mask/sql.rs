@@ -134,15 +134,14 @@ impl Mask {
                     self.comment(text, account, out);
                     continue;
                 }
-                Token::Value { .. } => match placeholder(text) {
-                    None => self.literal(&scan, index, depth, account, out),
-                    Some(number) => {
-                        out.push_str(text);
-                        if depth == 0 {
-                            roles.note(number, scan.role(index));
-                        }
+                Token::Value { .. } if Spelling::of(text).0 == Spelling::Placeholder => {
+                    out.push_str(text);
+                    // `$0` and `$70000` are of no parameter.
+                    if let Some(number) = placeholder(text).filter(|_| depth == 0) {
+                        roles.note(number, scan.role(index));
                     }
-                },
+                }
+                Token::Value { .. } => self.literal(&scan, index, depth, account, out),
                 _ => out.push_str(text),
             }
             scan.pass(index);

@@ -49,6 +49,9 @@ fn literals_of_all_spellings_become_the_same() {
         format!("select '{number}', -{number}")
     );
     for text in [
+        "select E'a'$a$Smith$$a$, E'a'$$Smith$",
+        "select E'a'$a$ $A$b$$c",
+        "select $0, $70000, $1",
         "select 9copy--x",
         "select 12e-",
         "select 0x12g-1, 45_6, 1..10, 12.50e+03-4711",
@@ -304,6 +307,9 @@ proptest! {
 
     #[test]
     fn values_keep_their_length(text in "[a-zA-Z0-9@. _%-]{0,30}") {
+        // `1e1` is ten, and becomes `1.7e1`.
+        let has_exponent = text.contains(['e', 'E']) && text.parse::<f64>().is_ok();
+        prop_assume!(!has_exponent);
         prop_assert_eq!(value(&text).chars().count(), text.chars().count());
     }
 
