@@ -2,9 +2,9 @@
 //! which are made alike, are in a module.
 
 mod advising;
-mod proving;
-
+mod case;
 mod lab;
+mod proving;
 
 use std::collections::BTreeMap;
 use std::path::Path;

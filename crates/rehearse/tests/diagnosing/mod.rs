@@ -1,6 +1,7 @@
 //! Diagnoses of a real server: several problems in schemas of their own, what nearly is one beside each, and a load
 //! that is well.
 
+mod near_misses;
 mod statistics;
 
 use std::collections::BTreeSet;
@@ -258,6 +259,20 @@ fn troubles() -> Script {
             405,
             session,
             &format!("UPDATE accounts SET balance = 1 WHERE id = {one}"),
+        );
+        // However late one of them comes, each has its first row before either wants its second.
+        script.at(
+            410,
+            session,
+            &format!("SELECT pg_advisory_xact_lock({one})"),
+        );
+        script.at(
+            415,
+            session,
+            &format!(
+                "DO $$ BEGIN FOR i IN 1..2000 LOOP EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
+                 AND objid = {other} AND granted); PERFORM pg_sleep(0.01); END LOOP; END $$"
+            ),
         );
         script.at(
             700,

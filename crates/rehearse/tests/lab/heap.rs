@@ -1,6 +1,6 @@
 //! The case *heap*: its cause, by counts of CPU time and not by clocks.
 
-use super::shown;
+use crate::case::shown;
 
 #[test]
 fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {

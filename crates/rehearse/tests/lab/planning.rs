@@ -1,6 +1,6 @@
 //! The case *planning*: configurations told apart by counts and by stacks.
 
-use super::shown;
+use crate::case::shown;
 
 #[test]
 fn planning_is_counted_or_not_and_prepared_statements_have_hardly_any() {

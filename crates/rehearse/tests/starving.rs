@@ -1,8 +1,11 @@
-//! The downloader whose claim lacks its index.
+//! The lab's downloader whose claim lacks its index. Alone, since what it must show are effects of a busy server, which other
+//! tests beside it would hide.
+
+mod case;
 
 use serde_json::Value;
 
-use super::shown;
+use case::shown;
 
 /// A check of the case, by a part of what it says.
 fn check<'v>(view: &'v Value, what: &str) -> &'v str {
