@@ -50,7 +50,8 @@ impl ChangeScript {
         let dialer = Dialer::new(target).map_err(replay::ReplayError::Target)?;
         let mut questions = dialer.questions(login).map_err(|error| {
             ExperimentError::Failed(format!(
-                "cannot connect to {} to carry out {}: {error}",
+                "cannot connect to the database {} of {} to carry out {}: {error}; --database NAME takes another one",
+                login.database,
                 target.address(),
                 self.path
             ))
@@ -64,8 +65,8 @@ impl ChangeScript {
                     None => text,
                 };
                 ExperimentError::Failed(format!(
-                    "the change {} fails at its statement {number} ({shown}): {error}; nothing was replayed with it",
-                    self.path
+                    "the change {} fails at its statement {number} ({shown}) in the database {}: {error}; nothing was replayed with it",
+                    self.path, login.database
                 ))
             })?;
         }

@@ -21,8 +21,8 @@ pub struct Asked {
     pub facts: bool,
     /// Plans at the end, of so many statements.
     pub plans: Option<usize>,
-    /// A CPU profile meanwhile, with so many samples a second.
-    pub profile: Option<u32>,
+    /// A CPU profile meanwhile.
+    pub profile: Option<ProfileOptions>,
     /// What it counts and waits for meanwhile.
     pub watch: Option<observe::WatchOptions>,
 }
@@ -68,19 +68,14 @@ impl Asking<'_> {
     /// # Errors
     /// As [`Self::begin`].
     pub fn profile(&self, run: &RunWriter) -> Result<Option<Profiling>, ArchiveError> {
-        let Some(frequency_hz) = self.asked.profile else {
+        let Some(options) = &self.asked.profile else {
             return Ok(None);
         };
         let Some(login) = self.all_logins()?.into_iter().next() else {
             return Ok(None);
         };
-        let options = ProfileOptions {
-            frequency_hz,
-            ..ProfileOptions::default()
-        };
         let writer = run.profile()?;
-        let profiling =
-            Profiling::start(&self.target, &login, &options, writer, self.clock.clone());
+        let profiling = Profiling::start(&self.target, &login, options, writer, self.clock.clone());
         terminal::note(&profiling.told());
         Ok(Some(profiling))
     }

@@ -55,7 +55,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
         true => {
             let output = options.output.clone().unwrap_or_default();
             let sides = ProofJournal::open(&output)?.plan().sides.clone();
-            let database = looking::database_of(&workload, &options.place)?;
+            let database = looking::database_of(&workload, options.place.database.as_deref())?;
             proof.place.changed_database = Some(database);
             prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
         }
@@ -128,7 +128,7 @@ pub fn advise(
         Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
     })?;
     let look = place.path().join(LOOK);
-    let database = looking::database_of(workload, wanted.place)?;
+    let database = looking::database_of(workload, wanted.place.database.as_deref())?;
     let mut lent = looking::lent(wanted.place, &database)?;
     let found = found(
         (&mut lent, &database),

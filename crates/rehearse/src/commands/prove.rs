@@ -21,7 +21,7 @@ use replay::{LoginMap, Options};
 use report::{ProofView, proof_page, proof_text, to_json};
 use workload::WorkloadReader;
 
-use crate::commands::{outputs, rewrite};
+use crate::commands::{looking, outputs, rewrite};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -42,6 +42,12 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
     let sides = sides::sides(&options.changes)?;
     sides::scripts(&sides)?;
     let whole = keys::open(&options.workload)?;
+    let mut options = options.clone();
+    let place = &mut options.place;
+    if place.sandbox.is_some() {
+        place.changed_database = Some(looking::database_of(&whole, place.database.as_deref())?);
+    }
+    let options = &options;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let (journal, ended) = perform(options, sides, &whole, &interrupt, &|_| Ok(()))?;
     show(&journal, ended, options)

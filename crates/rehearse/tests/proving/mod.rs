@@ -176,10 +176,38 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        said.contains("fails at its statement 2") && said.contains("\"nosuch\" does not exist"),
+        said.contains("fails at its statement 2")
+            && said.contains("in the database postgres: ")
+            && said.contains("\"nosuch\" does not exist"),
         "{said}"
     );
     assert!(!Path::new(&at("bad.proof")).exists());
+    // It belongs where the workload's statements go.
+    let log = "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=elsewhere\n\
+               2026-03-01 09:00:01.000 UTC [7] LOG:  statement: SELECT 1\n";
+    std::fs::write(at("elsewhere.log"), log).unwrap();
+    let elsewhere = at("elsewhere.workload");
+    let (log, prefix) = (at("elsewhere.log"), "%m [%p] ");
+    let captured = rehearse(&["capture", "log", &log, "--prefix", prefix, "-o", &elsewhere]);
+    assert_eq!(captured.status.code(), Some(0), "{captured:?}");
+    let (name, fix, proof) = (&sandbox.name, at("fix.sql"), at("elsewhere.proof"));
+    let refused = rehearse(&[
+        "prove",
+        &elsewhere,
+        "--sandbox",
+        name,
+        "--change",
+        &fix,
+        "-o",
+        &proof,
+    ]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("to the database elsewhere of ") && said.contains("--database NAME"),
+        "{said}"
+    );
+    assert!(!Path::new(&proof).exists());
 
     let (proof, fix) = (at("a.proof"), at("fix.sql"));
     let given = |within: &'static str| {
