@@ -16,17 +16,25 @@
 # names a program that is there already; otherwise it is built. CLIENTS="1 8 64" and MODES="simple
 # prepared" can be set. RATE=2000 has all clients together send so many a second instead of as many as they
 # can: the latencies are then those of a server and a proxy that are not saturated. Clients, proxy and
-# server share the machine: it should do nothing else.
+# server share the machine: it should do nothing else. COUNT=samples counts CPU time by samples of all processors (perf,
+# 997 a second) and not by the kernel's count, which may charge who is woken with what others do until they leave
+# (docs/profile.md); what a statement takes with the end of the workload is the kernel's count in any case.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-10}
 turns=${2:-5}
 read -ra clients <<<"${CLIENTS:-1 8 64}"
 rate=${RATE:+-R $RATE}
+count_by=${COUNT:-kernel}
 read -ra modes <<<"${MODES:-simple prepared}"
 for program in pgbench python3 /usr/bin/time; do
     command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
 done
+case $count_by in
+kernel) ;;
+samples) command -v perf >/dev/null || { echo "perf is not there" >&2; exit 3; } ;;
+*) echo "COUNT is kernel or samples, not $count_by" >&2; exit 2 ;;
+esac
 rehearse=${REHEARSE:-}
 if [[ -z $rehearse ]]; then
     cargo build --release --quiet -p rehearse
@@ -137,12 +145,20 @@ run() {
     threads=$((count < $(nproc) ? count : $(nproc)))
     rm -f "$place"/latency.*
     [[ -z $pid ]] || before=$(cpu "$pid")
+    local sampled=()
+    [[ $count_by != samples ]] ||
+        sampled=(perf record -q -a -e cpu-clock:I -F 997 -m 2M -o "$place/perf.data" -- sh -c '"$@"; status=$?; sleep 1; exit $status' sh)
     # shellcheck disable=SC2086
-    pgbench $rate -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
+    "${sampled[@]}" pgbench $rate -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
         "$target?sslmode=disable" >"$place/pgbench.out" 2>"$place/pgbench.err" ||
         { cat "$place/pgbench.err" >&2; exit 3; }
     sleep 1
     [[ -z $pid ]] || after=$(cpu "$pid")
+    if [[ $count_by = samples && -n $pid ]]; then
+        before=0
+        ! perf report -i "$place/perf.data" --stats 2>/dev/null | grep -q LOST || echo "perf LOST events: this turn's CPU is too low"
+        after=$(perf script -i "$place/perf.data" -F pid 2>>"$place/perf.err" | awk -v pid="$pid" '$1 == pid { ms += 1000 / 997 } END { print ms + 0 }')
+    fi
     local statements tps median
     statements=$(grep -oP 'actually processed: \K[0-9]+' "$place/pgbench.out")
     tps=$(grep -oP '^tps = \K[0-9.]+' "$place/pgbench.out")
@@ -156,7 +172,7 @@ run() {
     [[ $way != rehearse ]] || through=$((through + statements))
 }
 
-echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns${RATE:+, $RATE a second}; ways: ${ways[*]}"
+echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns${RATE:+, $RATE a second}, CPU by $count_by; ways: ${ways[*]}"
 [[ -z $pgbouncer ]] || "$pgbouncer" -V | head -n 1
 for mode in "${modes[@]}"; do
     for count in "${clients[@]}"; do

@@ -5,11 +5,19 @@
 #   benches/replay_cpu.sh [STATEMENTS] [TURNS]
 #
 # Needs pgbench (Debian: postgresql-15) and GNU time. A loaded machine makes both dearer: look at the
-# ratios.
+# ratios. COUNT=tasks has the kernel's counters of tasks count (perf stat), whole processes, and not its scheduler, which
+# may charge who is woken with what others do until they leave (docs/profile.md). Both are run by turns, each first in
+# every other one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 statements=${1:-100000}
 turns=${2:-3}
+count_by=${COUNT:-scheduler}
+case $count_by in
+scheduler) ;;
+tasks) command -v perf >/dev/null || { echo "perf is not there" >&2; exit 3; } ;;
+*) echo "COUNT is scheduler or tasks, not $count_by" >&2; exit 2 ;;
+esac
 for program in pgbench /usr/bin/time; do
     command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
 done
@@ -18,20 +26,51 @@ cargo build --release --quiet -p replay --example closed_loop --example many_ses
 rehearse=target/release/rehearse
 name="replay-cpu-$$"
 url=$("$rehearse" sandbox up "$name" --postgres-version 15 | grep -o 'postgres://[^ ]*')
-trap '"$rehearse" sandbox down "$name" >/dev/null' EXIT
+place=$(mktemp -d)
+trap '"$rehearse" sandbox down "$name" >/dev/null; rm -rf "$place"' EXIT
+
+# tasks NUMBER PROGRAM…: runs it, its output to $place/out; prints its µs for each of so many statements, by perf.
+tasks() {
+    local number=$1
+    shift
+    LC_ALL=C perf stat -x ';' -e task-clock -o "$place/count" -- "$@" >"$place/out" 2>&1
+    awk -F ';' -v n="$number" '$2 == "msec" { printf "%.2f", $1 * 1000 / n }' "$place/count"
+}
 pgbench -i -q -s 1 "$url" 2>/dev/null
 for sessions in 8 64; do
     for mode in simple extended prepared; do
         ratios=()
-        for _ in $(seq "$turns"); do
-            each=$((statements / sessions))
-            peer=$({ /usr/bin/time -f '%U %S' \
-                pgbench -n -S -M "$mode" -c "$sessions" -j 1 -t "$each" "$url" >/dev/null; } 2>&1 |
-                tail -1 | awk -v n="$((each * sessions))" '{ printf "%.2f", ($1 + $2) * 1e6 / n }')
-            ours=$(target/release/examples/closed_loop "$url?sslmode=disable" \
-                "$mode" "$sessions" "$statements" | grep -oP '[0-9.]+(?= µs of CPU)')
+        each=$((statements / sessions))
+        all=$((each * sessions))
+        peer() {
+            local pgbench=(pgbench -n -S -M "$mode" -c "$sessions" -j 1 -t "$each" "$url?sslmode=disable")
+            if [[ $count_by = tasks ]]; then
+                tasks "$all" "${pgbench[@]}"
+            else
+                { /usr/bin/time -f '%U %S' "${pgbench[@]}" >"$place/out"; } 2>&1 |
+                    tail -1 | awk -v n="$all" '{ printf "%.2f", ($1 + $2) * 1e6 / n }'
+            fi
+        }
+        ours() {
+            local loop=(target/release/examples/closed_loop "$url?sslmode=disable" "$mode" "$sessions" "$all" "$place/$mode-$sessions.workload")
+            if [[ $count_by = tasks ]]; then
+                tasks "$all" "${loop[@]}"
+            else
+                "${loop[@]}" >"$place/out"
+                grep -oP '[0-9.]+(?= µs of CPU)' "$place/out"
+            fi
+        }
+        ours >/dev/null || true # makes the workload
+        for turn in $(seq "$turns"); do
+            if ((turn % 2)); then
+                peer=$(peer) rate=$(grep -oP '^tps = \K[0-9]+' "$place/out")
+                ours=$(ours) own_rate=$(grep -oP '[0-9]+(?= statements/s)' "$place/out")
+            else
+                ours=$(ours) own_rate=$(grep -oP '[0-9]+(?= statements/s)' "$place/out")
+                peer=$(peer) rate=$(grep -oP '^tps = \K[0-9]+' "$place/out")
+            fi
             ratios+=("$(awk -v a="$ours" -v b="$peer" 'BEGIN { printf "%.2f", a / b }')")
-            echo "$mode, $sessions sessions: pgbench $peer µs, replay $ours µs a statement"
+            echo "$mode, $sessions sessions: pgbench $peer µs, $rate a second; replay $ours µs, $own_rate a second"
         done
         median=$(printf '%s\n' "${ratios[@]}" | sort -n | sed -n "$(((turns + 1) / 2))p")
         echo "$mode, $sessions sessions: replay / pgbench = $median (median of $turns)"

@@ -2,10 +2,11 @@
 """What watching costs a busy server: the processor time of all its processes for each transaction, with and without.
 
 Mirrored blocks of short turns of pgbench in an order of chance; between turns `rehearse observe` is stopped and
-continued (SIGSTOP, SIGCONT), or the events of `perf record` are switched off and on. What the probes' own backend takes is
+continued (SIGSTOP, SIGCONT), or the events of `perf record` are switched off and on, or counters of tasks (`perf stat`) are
+opened and closed. What the probes' own backend takes is
 part of the server's time. Needs pgbench and, for the second, perf; a machine that does nothing else.
 
-    benches/watching_ab.py REHEARSE probes|perf|perf-dwarf [BLOCKS] [selects|ranges] [DOSE]
+    benches/watching_ab.py REHEARSE probes|perf|perf-dwarf|task-clock [BLOCKS] [selects|ranges] [DOSE]
 
 What it costs is less than turns differ by on most machines, so it is taken many times over: DOSE watchers at once, or
 so many times as many samples a second; what one costs is the difference divided by the dose.
@@ -81,6 +82,33 @@ try:
         time.sleep(3 + dose / 4)
         on = lambda: [one.send_signal(signal.SIGCONT) for one in watchers]
         off = lambda: [one.send_signal(signal.SIGSTOP) for one in watchers]
+    elif mode == "task-clock":
+        watchers = []
+
+        def on():
+            off()
+            family = [postmaster]
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    if int(stat(pid)[1]) == postmaster:
+                        family.append(int(pid))
+                except (FileNotFoundError, ProcessLookupError):
+                    pass
+            for _ in range(dose):
+                watchers.append(subprocess.Popen(
+                    ["perf", "stat", "-e", "task-clock", "-p", ",".join(map(str, family))],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            time.sleep(0.4)
+            assert all(one.poll() is None for one in watchers), "perf stat ended"
+
+        def off():
+            while watchers:
+                one = watchers.pop()
+                one.send_signal(signal.SIGINT)
+                one.wait()
+
+        on()
+        off()
     else:
         fifo = f"{folder}/control"
         os.mkfifo(fifo)

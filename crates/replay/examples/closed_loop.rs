@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! pgbench -i -s 10 URL
-//! cargo run --release -p replay --example closed_loop -- URL simple|extended|prepared SESSIONS STATEMENTS
+//! cargo run --release -p replay --example closed_loop -- URL simple|extended|prepared SESSIONS STATEMENTS [WORKLOAD]
 //! pgbench -n -S -M simple|extended|prepared -c SESSIONS -t … URL     # /usr/bin/time for its CPU
 //! ```
 //!
 //! Makes a workload of `pgbench -S`'s statement, replays it at full speed, and prints statements a
-//! second and this process's CPU for each: planning, encoding, sending, reading and recording.
+//! second and this process's CPU for each: planning, encoding, sending, reading and recording. Where a WORKLOAD is
+//! named, it is made and kept, or, if it is there, replayed: so that the whole process can be measured from without
+//! (`perf stat`), and making the workload is no part of it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clock::{Clock, Speed, SystemClock};
@@ -38,14 +41,60 @@ fn cpu_us() -> i64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, url, mode, sessions, statements] = arguments.as_slice() else {
-        return Err("give URL, simple|extended|prepared, SESSIONS, STATEMENTS".into());
+    let [_, url, mode, sessions, statements, kept @ ..] = arguments.as_slice() else {
+        return Err(
+            "give URL, simple|extended|prepared, SESSIONS, STATEMENTS, and a WORKLOAD to keep"
+                .into(),
+        );
     };
     let (sessions, statements): (u64, u64) = (sessions.parse()?, statements.parse()?);
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let directory = tempfile::tempdir()?;
-    let path = directory.path().join("closed_loop.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions::default())?;
+    let path = match kept.first() {
+        Some(kept) => kept.into(),
+        None => directory.path().join("closed_loop.workload"),
+    };
+    if !path.exists() {
+        make(&path, &target, mode, sessions, statements)?;
+        if !kept.is_empty() {
+            return Ok(());
+        }
+    }
+    let reader = WorkloadReader::open(&path)?;
+    let options = Options {
+        speed: Speed::Max,
+        ..Options::default()
+    };
+    let info = check_target(&reader, &target, &options.logins)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let before_us = cpu_us();
+    let run = replay::replay(
+        &reader,
+        &target,
+        info,
+        &options,
+        &directory.path().join("closed_loop.run"),
+        &clock,
+        &mut Unwatched,
+    )?;
+    let cpu = (cpu_us() - before_us) as f64 / run.statements as f64;
+    let rate = run.done as f64 / (run.elapsed_ns as f64 / 1e9);
+    println!(
+        "{mode}, {sessions} sessions: {} done of {}, {rate:.0} statements/s, {cpu:.2} µs of CPU each",
+        run.done, run.statements
+    );
+    Ok(())
+}
+
+/// `pgbench -S`'s statements, turn by turn of the sessions.
+fn make(
+    path: &Path,
+    target: &Target,
+    mode: &str,
+    sessions: u64,
+    statements: u64,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut writer = WorkloadWriter::create(path, WriterOptions::default())?;
     let mut event = |session, sequence, due_us, kind| {
         let event = Event {
             session,
@@ -75,7 +124,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name: Arc<str> = if mode == "prepared" { "P_0" } else { "" }.into();
     for n in 0..statements {
         let account = (n * 7_919 % 100_000 + 1).to_string();
-        let kind = match mode.as_str() {
+        let kind = match mode {
             "simple" => EventKind::Simple {
                 sql: sql.replace("$1", &account).into(),
             },
@@ -103,29 +152,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?;
     }
     writer.finish(Provenance::default())?;
-
-    let reader = WorkloadReader::open(&path)?;
-    let options = Options {
-        speed: Speed::Max,
-        ..Options::default()
-    };
-    let info = check_target(&reader, &target, &options.logins)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let before_us = cpu_us();
-    let run = replay::replay(
-        &reader,
-        &target,
-        info,
-        &options,
-        &directory.path().join("closed_loop.run"),
-        &clock,
-        &mut Unwatched,
-    )?;
-    let cpu = (cpu_us() - before_us) as f64 / run.statements as f64;
-    let rate = run.done as f64 / (run.elapsed_ns as f64 / 1e9);
-    println!(
-        "{mode}, {sessions} sessions: {} done of {}, {rate:.0} statements/s, {cpu:.2} µs of CPU each",
-        run.done, run.statements
-    );
     Ok(())
 }
