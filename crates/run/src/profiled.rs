@@ -44,6 +44,12 @@ pub struct ProfileInfo {
     /// among them, in nanoseconds; `None` where it could not be read. Without [`Self::kernel`], their time
     /// outside of the kernel only.
     pub cpu_ns: Option<u64>,
+    /// The same by the kernel's counters of tasks (`task-clock`), which read the clock at each switch; `None` where they
+    /// were not wanted, or not to be had. What the hypervisor took from a process that ran is in it.
+    pub task_clock_ns: Option<u64>,
+    /// Samples and counters of tasks are of the same processes, and no sample is known to be missing but those that
+    /// were not taken.
+    pub same_as_counted: bool,
     /// What else is to be known.
     pub notes: Vec<String>,
 }

@@ -269,6 +269,8 @@ impl Row for ProfileInfo {
         Column::required("left_out", U64),
         Column::nullable("cpu_ns", U64),
         Column::nullable("notes", TextList),
+        Column::later("task_clock_ns", U64),
+        Column::later("same_as_counted", Bool),
     ];
 
     fn write(&self, table: &mut TableWriter) {
@@ -290,6 +292,8 @@ impl Row for ProfileInfo {
         table.u64(self.left_out);
         table.u64(self.cpu_ns);
         write_texts(table, &self.notes);
+        table.u64(self.task_clock_ns);
+        table.bool(self.same_as_counted);
     }
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
@@ -312,6 +316,8 @@ impl Row for ProfileInfo {
             left_out: u64(batch, 15, row),
             cpu_ns: batch.u64(16, row),
             notes: texts(batch, 17, row),
+            task_clock_ns: batch.u64(18, row),
+            same_as_counted: batch.bool(19, row).unwrap_or_default(),
         })
     }
 }

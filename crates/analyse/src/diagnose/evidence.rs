@@ -55,7 +55,7 @@ impl Basis {
     pub fn whole(self) -> &'static str {
         match self {
             Basis::Run => "service time of all statements (sent → done)",
-            Basis::Observation => "time of all statements as the server counted it",
+            Basis::Observation => "time of all statements as the server was observed",
             Basis::Workload => "captured time of all statements",
         }
     }

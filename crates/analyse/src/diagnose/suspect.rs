@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use workload::Fingerprint;
 
-use super::evidence::{Evidence, StatementEvidence};
+use super::evidence::{Basis, Evidence, StatementEvidence};
 use super::history::Step;
 use super::threshold::{CLEARED, Thresholds};
 
@@ -179,7 +179,11 @@ pub fn suspect(
         of: evidence.basis.whole(),
         ns: Some(ns),
         share: evidence.share(ns),
-        from: "its own calls",
+        from: match (evidence.basis, &evidence.counted) {
+            // Nobody counted calls: it is what samples say.
+            (Basis::Observation, Err(_)) => "samples that met it",
+            _ => "its own calls",
+        },
     });
     match response {
         Some((own_ns, all_ns)) if all_ns > 0.0 => shares.push(SuspectShare {
@@ -287,6 +291,7 @@ pub fn suspect(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnose::evidence::Missing;
     use crate::diagnose::made_up::{MadeUp, statement};
 
     #[test]
@@ -337,6 +342,13 @@ mod tests {
         assert!(small.calls_share > 0.9);
         assert!(!of("update links%").unwrap().cleared);
         assert!(of("nothing%").is_none());
+        assert_eq!(small.shares[0].from, "its own calls");
+        // Where nobody counted calls, it is known from samples.
+        let mut watched = evidence;
+        watched.basis = Basis::Observation;
+        watched.counted = Err(Missing::because("it is not loaded"));
+        let watched = suspect(&watched, "update links%", None, &thresholds).unwrap();
+        assert_eq!(watched.shares[0].from, "samples that met it");
         // What others waited for because of it is not its own time, and counts all the same.
         let held = MadeUp::new()
             .statement(statement(1, "update links set download_after = $1").took(1_000, 1.0))

@@ -18,6 +18,7 @@ mod attribution;
 mod phase;
 mod rules;
 mod stage;
+mod weight;
 
 use std::collections::HashMap;
 
@@ -25,6 +26,7 @@ pub use account::{PhaseAccount, PhaseSums, SpinLocks, StatementPhases};
 pub use attribution::{Span, attribute, spans_of_executions};
 pub use phase::Phase;
 pub use stage::Stage;
+pub use weight::SampleTime;
 
 use rules::{KERNEL_ALONE, LIBRARIES, RULES};
 

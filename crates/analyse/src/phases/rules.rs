@@ -421,6 +421,8 @@ pub(super) const RULES: &[(Phase, &[&str])] = &[
             "ExecSubPlan",
             "FunctionCall1Coll",
             "FunctionCall2Coll",
+            // Its frame is larger than what DWARF stacks copy: what called it may not be known.
+            "pg_regexec",
         ],
     ),
     (

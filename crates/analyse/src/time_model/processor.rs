@@ -9,8 +9,9 @@
 //! └ not met                                  inferred: what the kernel counted and the others do not have
 //! ```
 //!
-//! A stack that was met stands for the time until the next one. Where stacks find more than the kernel
-//! counted, they are scaled down to that ([`ProcessorModel::scale`]). Without stacks the time of a
+//! A stack that was met stands for the time until the next one, times its weight
+//! ([`SampleTime`](crate::phases::SampleTime)). Where stacks still find more than the kernel counted, they are scaled down to
+//! that ([`ProcessorModel::scale`]). Without stacks the time of a
 //! statement is inferred: the clients' time by how often samples of the activity met it with nothing to
 //! wait for, which is running or ready to run.
 
@@ -20,7 +21,7 @@ use workload::Fingerprint;
 
 use super::Known;
 
-/// Stacks find a little more or less than the kernel counted, by chance.
+/// Stacks find a little more or less than the kernel counted, by chance; more than this many times is told.
 const SCALE_NOTABLE: f64 = 1.05;
 
 /// Who used a processor.
@@ -52,10 +53,14 @@ pub struct StacksMet {
 pub struct ProcessorEvidence {
     /// What the kernel counted for the server's processes, those that ended among them, in nanoseconds.
     pub kernel_ns: Option<f64>,
+    /// By its counters of tasks, and not by its scheduler's.
+    pub by_tasks: bool,
     /// The stacks that were met in that time, if any were taken.
     pub stacks: Vec<StacksMet>,
-    /// What one of them stands for, in nanoseconds.
+    /// The time between two of them, in nanoseconds.
     pub sample_ns: f64,
+    /// What that is multiplied by, so that stacks add up to what counters of tasks counted; `None` where these are not known.
+    pub weight: Option<f64>,
     /// What the kernel counted by process, in nanoseconds; where no stacks were taken.
     pub by_process: Vec<(Who, f64)>,
     /// How long each statement was met with nothing to wait for, in nanoseconds; `None`: statements that are
@@ -75,11 +80,13 @@ pub struct ProcessorModel {
     pub unassigned: ProcessorOf,
     /// The whole was counted by the kernel; otherwise it is what stacks stand for.
     pub counted: bool,
+    /// It was counted by counters of tasks.
+    pub by_tasks: bool,
     /// Stacks that were met.
     pub samples: u64,
-    /// What stacks stand for, in nanoseconds; 0 where none were taken.
+    /// Stacks times the time between two, in nanoseconds; 0 where none were taken.
     pub sampled_ns: f64,
-    /// What stacks were multiplied by, so that they fit into the whole: 1 where they do.
+    /// What stacks were multiplied by, so that they add up to the whole, or fit into it.
     pub scale: f64,
     /// What is to be known about it.
     pub remarks: Vec<ProcessorRemark>,
@@ -130,6 +137,11 @@ pub enum ProcessorRemark {
     /// Stacks stood for this many times what the kernel counted, and were scaled down.
     MoreThanCounted {
         /// More than 1.
+        factor: f64,
+    },
+    /// Stacks stood for this many times what the kernel counted, and were scaled up.
+    FewerThanCounted {
+        /// Less than 1.
         factor: f64,
     },
 }
@@ -187,10 +199,8 @@ fn what_of(who: &Who, phase: Option<&str>) -> ProcessorWhat {
 
 fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>) -> ProcessorModel {
     let sampled_ns = samples as f64 * evidence.sample_ns;
-    let scale = match kernel_ns {
-        Some(kernel_ns) if sampled_ns > kernel_ns => kernel_ns / sampled_ns,
-        _ => 1.0,
-    };
+    let weight = evidence.weight.unwrap_or(1.0);
+    let scale = kernel_ns.map_or(weight, |kernel_ns| weight.min(kernel_ns / sampled_ns));
     let mut whole = Parts::default();
     let mut unassigned = Parts::default();
     let mut by_statement: BTreeMap<Fingerprint, Parts> = BTreeMap::new();
@@ -208,7 +218,7 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
         }
     }
     if let Some(kernel_ns) = kernel_ns {
-        let rest_ns = kernel_ns - sampled_ns * scale;
+        let rest_ns = (kernel_ns - sampled_ns * scale).max(0.0);
         whole.add(ProcessorWhat::NotMet, rest_ns, 0);
     }
     let known = |what: &ProcessorWhat, samples| match what {
@@ -219,10 +229,11 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
     if kernel_ns.is_none() {
         remarks.push(ProcessorRemark::NotCounted);
     }
-    if scale * SCALE_NOTABLE < 1.0 {
-        remarks.push(ProcessorRemark::MoreThanCounted {
-            factor: 1.0 / scale,
-        });
+    let factor = 1.0 / scale;
+    if factor > SCALE_NOTABLE {
+        remarks.push(ProcessorRemark::MoreThanCounted { factor });
+    } else if scale > SCALE_NOTABLE {
+        remarks.push(ProcessorRemark::FewerThanCounted { factor });
     }
     let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), known);
     ProcessorModel {
@@ -230,6 +241,7 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
         statements: largest_first(by_statement.into_iter().map(of).collect()),
         unassigned: unassigned.finish(None, known),
         counted: kernel_ns.is_some(),
+        by_tasks: kernel_ns.is_some() && evidence.by_tasks,
         samples,
         sampled_ns,
         scale,
@@ -278,6 +290,7 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
         statements: largest_first(statements),
         unassigned: inferred(None, (clients_ns - assigned_ns).max(0.0)),
         counted: true,
+        by_tasks: evidence.by_tasks,
         samples: 0,
         sampled_ns: 0.0,
         scale: 1.0,
@@ -320,6 +333,7 @@ mod tests {
         ProcessorEvidence {
             kernel_ns,
             sample_ns: 10.0,
+            weight: None,
             stacks: vec![
                 met(Who::Client, Some(1), "scans", 40),
                 met(Who::Client, Some(2), "scans", 20),
@@ -374,6 +388,23 @@ mod tests {
     }
 
     #[test]
+    fn fewer_than_the_counters_of_tasks_counted_are_scaled_up_and_nothing_is_unmet() {
+        let evidence = ProcessorEvidence {
+            weight: Some(1.25),
+            ..evidence(Some(1_250.0))
+        };
+        let model = processor_model(&evidence).unwrap();
+        assert_eq!((model.whole.ns, model.sampled_ns), (1_250.0, 1_000.0));
+        assert_eq!(parts(&model.whole)[0], (client("scans"), 750.0, "sampled"));
+        let unmet = |one: &ProcessorPart| one.what == ProcessorWhat::NotMet;
+        assert!(!model.whole.parts.iter().any(unmet), "{model:?}");
+        assert_eq!(
+            model.remarks,
+            [ProcessorRemark::FewerThanCounted { factor: 0.8 }]
+        );
+    }
+
+    #[test]
     fn without_stacks_processes_are_counted_and_statements_inferred() {
         let evidence = ProcessorEvidence {
             kernel_ns: Some(1_000.0),
@@ -423,6 +454,7 @@ mod tests {
         fn parts_are_never_negative_and_add_up(
             stacks in prop::collection::vec((who(), prop::option::of(0..4u64), 0..4u8, 0..50u64), 0..12),
             kernel_ns in prop::option::of(0.0..3e9f64),
+            weight in prop::option::of(0.5..2.0f64),
             by_process in prop::collection::vec((who(), 0.0..1e9f64), 0..6),
             met_running in prop::collection::btree_map(prop::option::of((0..4u64).prop_map(Fingerprint)), 0.0..1e9f64, 0..4),
         ) {
@@ -430,12 +462,12 @@ mod tests {
                 .into_iter()
                 .map(|(who, of, phase, samples)| met(who, of, &phase.to_string(), samples))
                 .collect();
-            let evidence = ProcessorEvidence { kernel_ns, stacks, sample_ns: 1e7, by_process, met_running };
+            let evidence = ProcessorEvidence { kernel_ns, by_tasks: weight.is_some(), stacks, sample_ns: 1e7, weight, by_process, met_running };
             let Some(model) = processor_model(&evidence) else {
                 prop_assert!(evidence.kernel_ns.is_none());
                 return Ok(());
             };
-            let whole_ns = evidence.kernel_ns.unwrap_or(model.sampled_ns);
+            let whole_ns = evidence.kernel_ns.unwrap_or(model.sampled_ns * weight.unwrap_or(1.0));
             prop_assert!((model.whole.ns - whole_ns).abs() <= 1.0, "{model:?}");
             for one in model.statements.iter().chain([&model.whole, &model.unassigned]) {
                 let total: f64 = one.parts.iter().map(|part| part.ns).sum();

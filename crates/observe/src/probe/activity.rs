@@ -29,6 +29,8 @@ const CHARACTER_BYTES: usize = 4;
 /// Sampling takes at most this part of a processor's time at the server.
 const SHARE: i64 = 50;
 const REMEMBERED: usize = 16;
+/// So few samples say nothing of what one takes: the first may have waited for a processor, and none would follow for seconds.
+const TELLING: usize = 4;
 
 /// Samples what processes do.
 pub(crate) struct ActivityProbe {
@@ -197,6 +199,9 @@ impl Probe for ActivityProbe {
 
     /// Rarer than asked for where the server takes long for a sample, beyond the way there.
     fn every_ns(&self) -> i64 {
+        if self.samples < TELLING {
+            return self.every_ns;
+        }
         let known = &self.took_ns[..self.samples.min(REMEMBERED)];
         let least_ns = known.iter().min().copied().unwrap_or(0);
         let work_ns = (least_ns - self.round_trip_ns).max(0);
@@ -325,5 +330,29 @@ impl Probe for ActivityProbe {
             window.until_ns = window.until_ns.min(now_ns).max(window.at_ns + 1);
         }
         self.close_window(ledger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_become_rarer_where_all_of_them_take_long_and_not_for_the_first() {
+        const SLOW_NS: i64 = 30_000_000;
+        let mut probe = ActivityProbe::new(20);
+        assert_eq!(probe.every_ns(), 50_000_000);
+        let mut took = |ns: i64| {
+            probe.took_ns[probe.samples % REMEMBERED] = ns;
+            probe.samples += 1;
+            probe.every_ns()
+        };
+        assert_eq!(
+            [(); TELLING - 1].map(|()| took(SLOW_NS)),
+            [50_000_000; TELLING - 1]
+        );
+        assert_eq!(took(SLOW_NS), SLOW_NS * SHARE);
+        // One that was quick says what they take.
+        assert_eq!(took(1_000), 50_000_000);
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod locks;
 pub(crate) mod machine;
 pub(crate) mod permits;
-mod proc;
+pub(crate) mod proc;
 pub(crate) mod queue;
 pub(crate) mod statements;
 

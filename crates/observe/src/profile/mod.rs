@@ -9,6 +9,8 @@
 //! Deliberately absent: what stacks mean (`analyse::phases`), which statement a sample belongs to (found by
 //! time and backend when a profile is read), and recording on another machine than this one.
 
+mod beside_kernel;
+mod counting;
 mod perf;
 mod processes;
 pub mod script;
@@ -29,6 +31,8 @@ use run::{ArchiveError, ProfileInfo, ProfileWriter, ProfiledBackend, SessionBack
 use target::Target;
 use target::login::{Dialer, Login};
 
+use beside_kernel::{Counts, MachineTime};
+use counting::Counting;
 use perf::{Off, Recording, Scope, Way};
 use script::{Entry, ScriptReader};
 use spool::Spool;
@@ -60,6 +64,9 @@ pub struct ProfileOptions {
     pub frequency_hz: u32,
     /// Nobody tells which statements backends carry out, so that the server is asked.
     pub statements: bool,
+    /// The kernel's counters of tasks count the server's processor time as well, where `perf` sees all of it: exact to each
+    /// switch, and of short statements about 1 % (docs/profile.md).
+    pub task_clock: bool,
     /// The program to record with.
     pub perf: String,
 }
@@ -69,6 +76,7 @@ impl Default for ProfileOptions {
         ProfileOptions {
             frequency_hz: FREQUENCY_HZ,
             statements: false,
+            task_clock: true,
             perf: "perf".to_owned(),
         }
     }
@@ -114,7 +122,10 @@ struct On {
     postmaster: u32,
     /// The kernel's count when the recording had begun.
     cpu_from: Option<u64>,
+    machine_from: Option<MachineTime>,
     begun_ns: i64,
+    /// Counters of tasks, or why there are none; `None` where they were not asked for, or see a part only.
+    counting: Option<Result<Counting, String>>,
     spool: Arc<Spool>,
     filling: JoinHandle<()>,
     reading: JoinHandle<Read>,
@@ -132,6 +143,8 @@ struct Read {
     left_out: u64,
     lost: u64,
     unreadable: u64,
+    /// Programs that the server's processes started (`archive_command`): counters of tasks have them, samples do not.
+    programs: u64,
     /// When the first and the last samples were taken: the account leaves out those before its beginning
     /// and behind its end.
     first: Vec<i64>,
@@ -173,7 +186,7 @@ impl Profiling {
                 Some(remedy) => format!("No CPU profile: {reason}; {remedy}."),
             },
             State::On(on) => format!(
-                "CPU profile: {} Hz of {}, stacks by {} (of a trial's, so many reached main: {}){}.",
+                "CPU profile: {} Hz of {}, stacks by {} (of a trial's, so many reached main: {}){}{}.",
                 on.info.frequency_hz,
                 on.info.scope,
                 on.info.unwinding,
@@ -181,6 +194,10 @@ impl Profiling {
                 match on.info.kernel {
                     true => "",
                     false => ", without the kernel's part",
+                },
+                match &on.counting {
+                    Some(Err(why)) => format!("; {}", uncounted(why)),
+                    _ => String::new(),
                 }
             ),
         }
@@ -235,6 +252,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn uncounted(why: &str) -> String {
+    format!(
+        "the kernel's counters of tasks count nothing: {why}; its scheduler's count is all there is"
+    )
 }
 
 fn off(reason: impl Into<String>, remedy: Option<&str>) -> Off {
@@ -354,6 +377,7 @@ fn begin(
             return Err(off(format!("perf failed: {reason}"), None));
         }
     };
+    let counting = (options.task_clock && way.kernel).then(|| Counting::start(perf, postmaster));
     Ok(On {
         info: ProfileInfo {
             event: perf::EVENT.to_owned(),
@@ -371,7 +395,9 @@ fn begin(
         recording,
         way,
         postmaster,
+        counting,
         cpu_from: processes::cpu_ns(postmaster, way.kernel),
+        machine_from: MachineTime::now(),
         begun_ns: clock.now_ns(),
         spool,
         filling,
@@ -391,7 +417,9 @@ impl On {
     ) -> Result<ProfileInfo, ArchiveError> {
         let mut info = self.info;
         let cpu_until = processes::cpu_ns(self.postmaster, self.way.kernel);
+        let machine_until = MachineTime::now();
         let ended_ns = clock.now_ns();
+        let task_clock = self.counting.map(|counting| counting?.end());
         info.begun_ns = origin.of_clock(self.begun_ns);
         info.ended_ns = origin.of_clock(ended_ns);
         info.cpu_ns = self
@@ -443,6 +471,38 @@ impl On {
         let before = read.first.iter().filter(|&&at| at < info.begun_ns).count();
         let behind = read.last.iter().filter(|&&at| at > info.ended_ns).count();
         info.counted = read.samples.saturating_sub((before + behind) as u64);
+        // Where samples are missing, or are of processes, that is what makes them fewer.
+        let has_all = info.lost + info.left_out + read.unreadable == 0 && notes.is_empty();
+        let are_all = has_all && self.way.scope == Scope::Machine;
+        info.same_as_counted = are_all && read.programs == 0;
+        if read.programs > 0 && matches!(task_clock, Some(Ok(_))) {
+            notes.push(format!(
+                "{} started by the server's processes (archive_command, COPY … PROGRAM): the count of tasks has their time, and samples do \
+                 not, so that these are not weighed by it",
+                match read.programs {
+                    1 => "a program was".to_owned(),
+                    more => format!("{more} programs were"),
+                }
+            ));
+        }
+        match task_clock {
+            Some(Ok(ns)) => info.task_clock_ns = Some(ns),
+            Some(Err(why)) => {
+                notes.push(uncounted(&why));
+            }
+            None => {}
+        }
+        if let (Some(scheduler_ns), Some(from), Some(until)) =
+            (info.cpu_ns, self.machine_from, machine_until)
+        {
+            let counts = Counts {
+                samples: info.counted,
+                frequency_hz: info.frequency_hz,
+                scheduler_ns,
+                task_clock_ns: info.task_clock_ns,
+            };
+            notes.extend(counts.notes(until.since(from), info.same_as_counted));
+        }
         let mut writer = lock(writer);
         for stack in read.stacks.all() {
             writer.stack(&stack)?;
@@ -538,6 +598,7 @@ impl Reader {
                 if parent == self.postmaster {
                     self.family.insert(pid);
                 } else if pid != self.postmaster {
+                    read.programs += u64::from(self.family.contains(&parent));
                     self.family.remove(&pid);
                 }
             }

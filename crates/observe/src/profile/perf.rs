@@ -31,9 +31,9 @@ const TRIAL_SAMPLES_MIN: u64 = 20;
 /// Frame pointers are good enough when so many percent of the stacks reach `main`.
 const GOOD_PERCENT: u64 = 97;
 /// How long `perf` may take to come up.
-const START_UP: Duration = Duration::from_secs(20);
+pub const START_UP: Duration = Duration::from_secs(20);
 /// What the shell says when the recording has begun.
-const BEGUN: &str = "rehearse: recording";
+pub const BEGUN: &str = "rehearse: recording";
 
 /// Work of a backend that reads nothing and keeps nothing: functions of strings, sorting, memory.
 const BUSY: &str = "SELECT /* rehearse_probe */ count(*) FROM (SELECT md5(i::text) AS t FROM generate_series(1, 20000) AS i ORDER BY 1) AS s";
@@ -200,7 +200,7 @@ impl Drop for Recording {
 }
 
 /// The first few kilobytes of what `perf` complains of; the rest is read and let go.
-fn complaint(from: impl Read, begun: &Sender<()>) -> String {
+pub fn complaint(from: impl Read, begun: &Sender<()>) -> String {
     const MOST: usize = 8_192;
     let mut text = String::new();
     lines(from, |line| {
@@ -216,7 +216,8 @@ fn complaint(from: impl Read, begun: &Sender<()>) -> String {
     text
 }
 
-fn first_line(text: &str) -> Option<String> {
+/// What a complaint begins with, headings left out.
+pub fn first_line(text: &str) -> Option<String> {
     let mut lines = text.lines().map(str::trim);
     lines
         .find(|line| !line.is_empty() && !line.ends_with("Error:"))

@@ -76,13 +76,13 @@ pub fn look(
     Ok(RunReader::open(output)?)
 }
 
-/// The database that most of its statements are sent to.
+/// The database that is given, or that most of its statements are sent to.
 ///
 /// # Errors
 /// Where the workload cannot be read.
-pub fn database_of(workload: &WorkloadReader, place: &SandboxPlaceArgs) -> Result<String, Failure> {
-    if let Some(database) = &place.database {
-        return Ok(database.clone());
+pub fn database_of(workload: &WorkloadReader, given: Option<&str>) -> Result<String, Failure> {
+    if let Some(database) = given {
+        return Ok(database.to_owned());
     }
     let mut statements: BTreeMap<String, u64> = BTreeMap::new();
     for session in workload.sessions()? {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analyse::phases::{PhaseAccount, Placement, Rules};
+use analyse::phases::{PhaseAccount, Placement, Rules, SampleTime};
 use report::{PhasesView, phases_text, to_json};
 use run::RunReader;
 
@@ -17,12 +17,12 @@ pub fn run(options: &Phases) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-/// The phases of a run's profile, and how many samples stand for a second. The inner error says why there is no
+/// The phases of a run's profile, and how much time a sample stands for. The inner error says why there is no
 /// profile.
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn account(path: &Path) -> Result<Result<(PhaseAccount, u64), String>, Failure> {
+pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>, Failure> {
     let run = RunReader::open(path)?;
     let Some(profile) = run.profile()? else {
         return Ok(Err("no CPU profile was taken".to_owned()));
@@ -30,7 +30,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, u64), String>, Failu
     if let Some(off) = &profile.info().off {
         return Ok(Err(off.clone()));
     }
-    let hz = profile.info().frequency_hz;
+    let each = SampleTime::of(profile.info());
     let profiled = Profiled::open(run, &ChoiceArgs::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
@@ -40,7 +40,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, u64), String>, Failu
             account.add(*placed, statement);
         }
     })?;
-    Ok(Ok((account, hz)))
+    Ok(Ok((account, each)))
 }
 
 /// Shows the phases of a run's profile.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules, Stage};
+use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules, SampleTime, Stage};
 use analyse::time_model::{ProcessorEvidence, ProcessorTime, StacksMet, Who};
 use run::RunReader;
 use workload::Fingerprint;
@@ -24,11 +24,20 @@ pub struct StackEvidence {
     pub planned_and_executed: (u64, u64),
 }
 
+/// Which of the kernel's counts the whole is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// The scheduler's, which runs with and without a profile have alike, and which leaves out what the hypervisor took.
+    Scheduler,
+    /// That of counters of tasks where it is known, else the scheduler's.
+    Tasks,
+}
+
 /// Reads a run's profile; nothing where none was taken.
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn stacks(run: &RunReader) -> Result<StackEvidence, Failure> {
+pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
     let Some(profile) = run
         .profile()?
         .filter(|profile| profile.info().off.is_none())
@@ -72,11 +81,14 @@ pub fn stacks(run: &RunReader) -> Result<StackEvidence, Failure> {
     for one in account.statements() {
         times.extend(self::times(Some(one.fingerprint), &one.sums));
     }
+    let tasks_ns = info.task_clock_ns.filter(|_| count == Count::Tasks);
     Ok(StackEvidence {
         times,
         processor: ProcessorEvidence {
-            kernel_ns: info.cpu_ns.map(|ns| ns as f64),
+            kernel_ns: tasks_ns.or(info.cpu_ns).map(|ns| ns as f64),
+            by_tasks: tasks_ns.is_some(),
             sample_ns: 1e9 / info.frequency_hz.max(1) as f64,
+            weight: tasks_ns.and_then(|_| SampleTime::of(info).weight),
             stacks: met
                 .into_iter()
                 .map(|((who, fingerprint, phase), samples)| StacksMet {

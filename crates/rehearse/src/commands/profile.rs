@@ -38,7 +38,13 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
             std::thread::sleep(LOOK_EVERY);
         }
     };
-    match record(&target, options.frequency, &options.output, &clock, wait)? {
+    let wanted = ProfileOptions {
+        frequency_hz: options.frequency,
+        statements: true,
+        task_clock: !options.no_task_clock,
+        ..ProfileOptions::default()
+    };
+    match record(&target, &wanted, &options.output, &clock, wait)? {
         Ok(()) => {}
         Err(why) => return Err(Failure::could_not(why)),
     }
@@ -53,7 +59,7 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
 /// Where the target refuses, or the run cannot be written.
 pub fn record<T>(
     target: &Target,
-    frequency_hz: u32,
+    wanted: &ProfileOptions,
     output: &Path,
     clock: &Arc<dyn Clock>,
     meanwhile: impl FnOnce() -> T,
@@ -67,16 +73,14 @@ pub fn record<T>(
         address,
         server_version,
     };
-    let frequency = ("profile_frequency".to_owned(), frequency_hz.to_string());
+    let frequency = (
+        "profile_frequency".to_owned(),
+        wanted.frequency_hz.to_string(),
+    );
     let described = BTreeMap::from([frequency]);
     let mut info = RunInfo::observation(watched, described, clock.wall_us());
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
-    let wanted = ProfileOptions {
-        frequency_hz,
-        statements: true,
-        ..ProfileOptions::default()
-    };
-    let profiling = Profiling::start(target, &login, &wanted, run.profile()?, clock.clone());
+    let profiling = Profiling::start(target, &login, wanted, run.profile()?, clock.clone());
     if !profiling.is_on() {
         let told = profiling.told();
         drop(profiling);

@@ -22,7 +22,9 @@ pub const OWN: &str = "own";
 /// # Errors
 /// Where it is no fingerprint.
 pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
-    u64::from_str_radix(text, 16).map(Fingerprint).map_err(|_| {
+    let number = u64::from_str_radix(text, 16).ok();
+    let number = number.filter(|_| text.len() == 16);
+    number.map(Fingerprint).ok_or_else(|| {
         Failure::usage(format!(
             "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse phases` prints them"
         ))
@@ -73,7 +75,7 @@ impl Profiled {
     }
 
     /// Gives every chosen sample's stack and its statement, where that is known, and says how many samples
-    /// were not chosen.
+    /// were not chosen, those before and behind the time that the kernel's count is of among them.
     ///
     /// # Errors
     /// Where the run cannot be read.
@@ -82,8 +84,10 @@ impl Profiled {
         mut take: impl FnMut(u64, Option<Fingerprint>),
     ) -> Result<u64, ArchiveError> {
         let mut others = 0;
+        let (from_ns, until_ns) = (self.profile.info().begun_ns, self.profile.info().ended_ns);
         self.each_sample(|sample, statement| {
-            let is_wanted = self.statement.is_none() || statement == self.statement;
+            let is_wanted = (self.statement.is_none() || statement == self.statement)
+                && (from_ns..=until_ns).contains(&sample.at_ns);
             match is_wanted && self.is_chosen(sample.pid) {
                 true => take(sample.stack, statement),
                 false => others += 1,

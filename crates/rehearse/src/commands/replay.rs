@@ -86,7 +86,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let asked = Asked {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
-        profile: (options.profiling.profile).then_some(options.profiling.profile_frequency),
+        profile: options.profiling.wanted(),
         watch: looks(options)?,
     };
     let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, viewers)?;

@@ -8,6 +8,7 @@ use analyse::{DivergenceFinder, Summary};
 use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
 use run::{ProfileInfo, RunReader};
 
+use crate::commands::processor_time::Count;
 use crate::commands::where_time_went;
 use crate::ending::{Ending, Failure};
 use crate::options;
@@ -87,7 +88,7 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSum
     let divergence = finder.finish(reader.statements()?)?;
     let mut view = RunSummaryView::new(name, reader.info(), &summary, &divergence, literals)
         .with_observed(observed);
-    view.time = where_time_went::time(reader, &sums)?;
+    view.time = where_time_went::time(reader, &sums, Count::Tasks)?;
     Ok(view)
 }
 

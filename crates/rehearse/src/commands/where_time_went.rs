@@ -8,15 +8,16 @@ use analyse::time_model::{Seen, Sums, processor_model, time_model, whole_stateme
 use report::{ObservedChangeView, PlanningShareView, ProcessorView, TimeChangeView, TimeView};
 use run::{RunReader, SampleWindow, SeenStatement};
 
-use crate::commands::{processor_time, summary};
+use crate::commands::processor_time::{self, Count};
+use crate::commands::summary;
 use crate::ending::Failure;
 
 /// Of what clients saw, if somebody watched the server meanwhile, or took its stacks.
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn time(run: &RunReader, sums: &Sums) -> Result<Option<TimeView>, Failure> {
-    let stacks = processor_time::stacks(run)?;
+pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeView>, Failure> {
+    let stacks = processor_time::stacks(run, count)?;
     if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);
     }
@@ -58,7 +59,7 @@ pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange
                 return Ok(None);
             }
             let sums = Sums::collect(run.executions()?)?;
-            let Some(time) = time(&run, &sums)? else {
+            let Some(time) = time(&run, &sums, Count::Scheduler)? else {
                 return Ok(None);
             };
             times.push(time);

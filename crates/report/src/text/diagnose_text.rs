@@ -249,12 +249,15 @@ fn suspect_lines(one: &SuspectView, verbose: bool, style: TextStyle) -> Vec<Stri
             .iter()
             .map(|line| style.paint(tone, line)),
     );
-    lines.push(format!(
-        "  {} of {}, {} of all calls",
-        counted(one.calls, "call"),
-        counted(one.statements.len() as u64, "statement"),
-        percent(one.calls_share, 1.0)
-    ));
+    let statements = counted(one.statements.len() as u64, "statement");
+    lines.push(match one.calls {
+        0 => format!("  {statements}; how often they were called was not counted"),
+        calls => format!(
+            "  {} of {statements}, {} of all calls",
+            counted(calls, "call"),
+            percent(one.calls_share, 1.0)
+        ),
+    });
     for share in &one.shares {
         let us = share
             .us

@@ -200,9 +200,10 @@ fn machine(view: &WatchedView, style: TextStyle) -> Vec<String> {
         let per_s =
             |amount: f64| format!("{}/s", bytes((amount / machine.over_s.max(1e-9)) as u64));
         lines.push(format!(
-            "{} {} processors, {} busy; waiting for disk {}, stolen {}",
+            "{} {} processors in {} s, {} busy; waiting for disk {}, stolen {}",
             title(style, "Machine:"),
             machine.processors,
+            rate(machine.over_s),
             share(machine.busy),
             share(machine.waiting_for_disk),
             share(machine.stolen),

@@ -29,13 +29,27 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
         profile.frequency_hz, profile.scope, profile.event, profile.unwinding
     ));
     let sampled = duration(profile.sampled_cpu_us as f64);
-    lines.push(match (profile.kernel_cpu_us, profile.sampled_percent) {
-        (Some(us), Some(percent)) => format!(
-            "  The server's processes: {sampled} by samples, {} by the kernel's count ({percent:.1} %)",
-            duration(us as f64)
+    let of = |us: u64| duration(us as f64);
+    let scheduler = profile
+        .kernel_cpu_us
+        .map_or_else(String::new, |us| format!(", {} by its scheduler's", of(us)));
+    let kernel = match (profile.task_clock_us, profile.kernel_cpu_us) {
+        (Some(us), _) => Some((of(us), "count of tasks", &*scheduler)),
+        (None, Some(us)) => Some((of(us), "count", "")),
+        (None, None) => None,
+    };
+    lines.push(match (kernel, profile.sampled_percent) {
+        (Some((time, count, beside)), Some(percent)) => format!(
+            "  The server's processes: {sampled} by samples, {time} by the kernel's {count} ({percent:.1} %){beside}"
         ),
         _ => format!("  The server's processes: {sampled} by samples"),
     });
+    if profile.is_weighed {
+        lines.push(format!(
+            "  Each sample stands for {}: all together for what the counters of tasks counted",
+            duration(profile.sample_us)
+        ));
+    }
     if profile.lost > 0 {
         lines.push(format!("  perf lost {}", counted(profile.lost, "event")));
     }
@@ -58,6 +72,12 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
         ]);
     }
     lines.extend(table.lines().iter().map(|line| cut(line, width)));
+    if view.samples == 0 && view.others > 0 {
+        lines.push(
+            "  No sample is of what was chosen; without a choice, `phases` shows clients' backends, and --all-processes all."
+                .to_owned(),
+        );
+    }
     let of = counted(view.samples, "sample");
     lines.push(match view.others {
         0 => format!("  of {of}"),

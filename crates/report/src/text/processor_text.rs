@@ -23,6 +23,7 @@ const CHANGES_MAX: usize = 4;
 /// The lines, with a blank one before them.
 pub(crate) fn lines(view: &ProcessorView, style: TextStyle) -> Vec<String> {
     let by = match view.counted_by {
+        "tasks" => "by the kernel's count of tasks",
         "kernel" => "by the kernel's count",
         _ => "by stacks",
     };
@@ -122,6 +123,10 @@ fn remarks(view: &ProcessorView) -> Vec<String> {
             "Stacks stood for {} times what the kernel counted, and were scaled down to that.",
             ratio(*factor)
         ),
+        ProcessorRemarkView::FewerThanCounted { factor } => format!(
+            "Stacks stood for {} times what the kernel counted, and were scaled up to that.",
+            ratio(*factor)
+        ),
     };
     let mut all: Vec<String> = view.remarks.iter().map(remark).collect();
     if view.unassigned_us > 0.0 {
@@ -131,12 +136,12 @@ fn remarks(view: &ProcessorView) -> Vec<String> {
             duration(view.unassigned_us)
         ));
     }
-    if view.samples > 0 && view.counted_by == "kernel" {
+    if view.samples > 0 && view.counted_by != "stacks" {
         all.push(format!(
-            "{} stand for {}, {} of what the kernel counted.",
+            "{} stand for {}, {:.1} % of what the kernel counted.",
             counted(view.samples, "stack"),
             duration(view.sampled_us),
-            percent(view.sampled_us, view.cpu_us)
+            100.0 * view.sampled_us / view.cpu_us.max(1.0)
         ));
     }
     all

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use analyse::phases::{Phase, PhaseAccount, PhaseSums};
+use analyse::phases::{Phase, PhaseAccount, PhaseSums, SampleTime};
 use run::ProfileInfo;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,8 @@ pub struct PhasesView {
     pub profile: ProfileView,
     /// Samples that were chosen.
     pub samples: u64,
-    /// Samples of the server's processes that were not: other processes, roles, databases, statements.
+    /// Samples of the server's processes that were not: other processes, roles, databases, statements, and before and behind the
+    /// time that the kernel's count is of.
     pub others: u64,
     /// Of the chosen ones, those whose statement is known.
     pub of_statements: u64,
@@ -50,12 +51,19 @@ pub struct ProfileView {
     pub complete_percent: Option<f64>,
     /// Samples of all processes of the server.
     pub samples: u64,
-    /// Samples within the time of the kernel's count, times the time of a sample, in microseconds.
+    /// Samples within the time of the kernel's count, times the time between two, in microseconds.
     pub sampled_cpu_us: u64,
-    /// What the kernel counted for these processes in that time, in microseconds; `null` where it could not
-    /// be read.
+    /// What the kernel's scheduler counted for these processes in that time (`/proc`), in microseconds; `null` where it could
+    /// not be read.
     pub kernel_cpu_us: Option<u64>,
-    /// The former in percent of the latter.
+    /// As `kernel_cpu_us`, but by the kernel's counters of tasks, which read the clock at each switch; `null` where they were not wanted or not to be had.
+    pub task_clock_us: Option<u64>,
+    /// What each sample stands for, in microseconds: where `is_weighed`, `task_clock_us` divided by the samples within its
+    /// time; else the time between two samples.
+    pub sample_us: f64,
+    /// Whether the chosen samples and the others within that time add up to `task_clock_us`.
+    pub is_weighed: bool,
+    /// `sampled_cpu_us` in percent of `task_clock_us`, or of `kernel_cpu_us` where that is `null`.
     pub sampled_percent: Option<f64>,
     /// Events that perf lost.
     pub lost: u64,
@@ -76,7 +84,7 @@ pub struct PhaseView {
     pub samples: u64,
     /// Of all chosen ones, in percent.
     pub share_percent: f64,
-    /// Processor time, in microseconds: samples times the time of one.
+    /// Processor time, in microseconds: samples times what one stands for.
     pub cpu_us: u64,
 }
 
@@ -116,12 +124,12 @@ impl PhasesView {
         texts: &HashMap<Fingerprint, StatementText>,
         most: usize,
     ) -> Self {
-        let hz = info.frequency_hz.max(1);
+        let each = SampleTime::of(info);
         let statements = account.statements();
         let all = account.all().all();
         let percent = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-        let sampled_cpu_us = info.counted * 1_000_000 / hz;
-        let kernel_cpu_us = info.cpu_ns.map(|ns| ns / 1_000);
+        let sampled_cpu_us = info.counted * 1_000_000 / info.frequency_hz.max(1);
+        let kernel_us = info.task_clock_ns.or(info.cpu_ns).map(|ns| ns / 1_000);
         PhasesView {
             schema: "rehearse/phases/1",
             run: run.to_owned(),
@@ -135,10 +143,13 @@ impl PhasesView {
                 complete_percent: (info.unwound > 0).then(|| percent(info.complete, info.unwound)),
                 samples: info.samples,
                 sampled_cpu_us,
-                kernel_cpu_us,
-                sampled_percent: kernel_cpu_us
+                kernel_cpu_us: info.cpu_ns.map(|ns| ns / 1_000),
+                task_clock_us: info.task_clock_ns.map(|ns| ns / 1_000),
+                sampled_percent: kernel_us
                     .filter(|us| *us > 0)
                     .map(|us| percent(sampled_cpu_us, us)),
+                sample_us: each.ns / 1e3,
+                is_weighed: each.weight.is_some(),
                 lost: info.lost,
                 left_out: info.left_out,
                 notes: info.notes.clone(),
@@ -146,7 +157,7 @@ impl PhasesView {
             samples: all,
             others,
             of_statements: statements.iter().map(|one| one.sums.all()).sum(),
-            phases: phases(account.all(), hz),
+            phases: phases(account.all(), each),
             spin_locks: account
                 .spin_locks()
                 .into_iter()
@@ -160,22 +171,26 @@ impl PhasesView {
                     sql: texts.get(&one.fingerprint).map(|text| text.sql.clone()),
                     samples: one.sums.all(),
                     share_percent: percent(one.sums.all(), all),
-                    cpu_us: one.sums.all() * 1_000_000 / hz,
-                    phases: phases(&one.sums, hz),
+                    cpu_us: us(one.sums.all(), each),
+                    phases: phases(&one.sums, each),
                 })
                 .collect(),
         }
     }
 }
 
-fn phases(sums: &PhaseSums, hz: u64) -> Vec<PhaseView> {
+fn us(samples: u64, each: SampleTime) -> u64 {
+    (samples as f64 * each.ns / 1e3).round() as u64
+}
+
+fn phases(sums: &PhaseSums, each: SampleTime) -> Vec<PhaseView> {
     let all = sums.all().max(1) as f64;
     let view = |(phase, samples): (Phase, u64)| PhaseView {
         phase: phase.name(),
         title: phase.title(),
         samples,
         share_percent: samples as f64 * 100.0 / all,
-        cpu_us: samples * 1_000_000 / hz,
+        cpu_us: us(samples, each),
     };
     sums.largest_first().into_iter().map(view).collect()
 }

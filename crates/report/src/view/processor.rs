@@ -17,7 +17,8 @@ const STATEMENTS_MAX: usize = 200;
 pub struct ProcessorView {
     /// All of it: the sum of the parts, in microseconds.
     pub cpu_us: f64,
-    /// `kernel`: as the kernel counted it for the server's processes; `stacks`: as stacks stand for it.
+    /// `tasks`: as the kernel's counters of tasks counted it for the server's processes; `kernel`: as its scheduler did; `stacks`:
+    /// as stacks stand for it.
     pub counted_by: &'static str,
     /// Stacks that were met.
     pub samples: u64,
@@ -78,6 +79,10 @@ pub enum ProcessorRemarkView {
     MoreThanCounted {
         factor: f64,
     },
+    /// Stacks stood for this many times what the kernel counted, and were scaled up.
+    FewerThanCounted {
+        factor: f64,
+    },
 }
 
 /// Planning's share of planning and execution, by two witnesses that know nothing of each other.
@@ -129,7 +134,11 @@ impl ProcessorView {
         let shown = model.statements.iter().take(STATEMENTS_MAX);
         Self {
             cpu_us: model.whole.ns / 1e3,
-            counted_by: if model.counted { "kernel" } else { "stacks" },
+            counted_by: match (model.counted, model.by_tasks) {
+                (true, true) => "tasks",
+                (true, false) => "kernel",
+                (false, _) => "stacks",
+            },
             samples: model.samples,
             sampled_us: model.sampled_ns / 1e3,
             parts: parts(&model.whole),
@@ -144,6 +153,9 @@ impl ProcessorView {
                     ProcessorRemark::NoStacks => ProcessorRemarkView::NoStacks,
                     ProcessorRemark::MoreThanCounted { factor } => {
                         ProcessorRemarkView::MoreThanCounted { factor }
+                    }
+                    ProcessorRemark::FewerThanCounted { factor } => {
+                        ProcessorRemarkView::FewerThanCounted { factor }
                     }
                 })
                 .collect(),

@@ -168,6 +168,9 @@ fn a_flame_graph_is_walked_by_keys_wide_and_narrow_light_and_dark() {
     tab.picture("flame-narrow-dark", true);
     tab.colours("light");
     tab.picture("flame-narrow", true);
+    // As long as a tab has no width, nothing is narrower than nothing.
+    tab.size(1, 800);
+    assert!(tab.number("document.getElementById('frames').getAttribute('width') * 1") > 0);
     tab.assert_clean();
 }
 

@@ -69,7 +69,8 @@ fn infos() -> impl Strategy<Value = ProfileInfo> {
     let rest = (
         any::<i64>(),
         any::<i64>(),
-        any::<bool>(),
+        any::<[bool; 2]>(),
+        any::<Option<u64>>(),
         any::<Option<u64>>(),
     );
     (texts, numbers, notes, rest).prop_map(|(texts, numbers, notes, rest)| {
@@ -83,7 +84,7 @@ fn infos() -> impl Strategy<Value = ProfileInfo> {
             lost,
             left_out,
         ] = numbers;
-        let (begun_ns, ended_ns, kernel, cpu_ns) = rest;
+        let (begun_ns, ended_ns, [kernel, same_as_counted], cpu_ns, task_clock_ns) = rest;
         ProfileInfo {
             off,
             remedy,
@@ -102,6 +103,8 @@ fn infos() -> impl Strategy<Value = ProfileInfo> {
             lost,
             left_out,
             cpu_ns,
+            task_clock_ns,
+            same_as_counted,
             notes,
         }
     })

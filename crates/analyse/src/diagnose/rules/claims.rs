@@ -194,7 +194,7 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
                 "let autovacuum come to this table much earlier",
                 format!("ALTER TABLE {object} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);\nVACUUM {object};"),
             )],
-            false => vec![Change::by_hand("see missing-index for the index that its condition and order need")],
+            false => vec![Change::by_hand("an index for its condition and order; `rehearse indexes` looks for one and measures it")],
         },
         risk: match steps_over_dead {
             true => "vacuum reads and writes more often; a transaction that stays open keeps dead rows whatever is set".to_owned(),

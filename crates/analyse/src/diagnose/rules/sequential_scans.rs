@@ -106,7 +106,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             cost: Some(evidence.cost_of(ns)),
             most_to_win: Some(share),
             changes: vec![Change::by_hand(
-                "see what missing-index says of these statements; a report that needs all rows may run elsewhere or seldom",
+                "where few rows are wanted, an index for the condition (`rehearse indexes` looks for one and measures it); a report that needs all rows may run elsewhere or seldom",
             )],
             risk: "an index has to be kept up to date by every write to this table".to_owned(),
         });

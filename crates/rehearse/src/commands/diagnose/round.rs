@@ -58,7 +58,7 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         directory: &directory,
         clock: &clock,
         interrupt: &interrupt,
-        database: looking::database_of(&workload, &options.place)?,
+        database: looking::database_of(&workload, options.place.database.as_deref())?,
         proofs: 0,
         tried: Vec::new(),
     };
@@ -111,7 +111,7 @@ fn met(
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
             make(directory)?;
-            let database = looking::database_of(&workload, &options.place)?;
+            let database = looking::database_of(&workload, options.place.database.as_deref())?;
             let proof = proof(options, &workload, PathBuf::new());
             let engine = prove::base(&proof);
             let output = directory.join(LOOK);

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use analyse::diagnose::{Diagnosis, Thresholds, diagnose};
-use analyse::phases::{Phase, PhaseAccount};
+use analyse::phases::{Phase, PhaseAccount, SampleTime};
 use clock::Speed;
 use experiment::proof::Change;
 use lab::heap::{
     self, Backlog, BacklogPlan, Caches, Cost, Ingested, PatternCost, Pool, Size, Store,
 };
 use lab::{LabError, Scale};
+use observe::profile::ProfileOptions;
 use replay::Options;
 use report::{CaseView, ProofView};
 use run::RunReader;
@@ -98,7 +99,7 @@ struct Profiled {
     /// What was written meanwhile.
     ingested: Ingested,
     account: PhaseAccount,
-    hz: u64,
+    each: SampleTime,
     /// Stacks with their samples.
     folded: Vec<String>,
 }
@@ -126,12 +127,12 @@ impl Profiled {
 
     /// Microseconds of processor time for each event.
     fn of_event(&self, phase: Phase) -> f64 {
-        of_event(&self.account, phase, self.hz, self.ingested.events)
+        of_event(&self.account, phase, self.each, self.ingested.events)
     }
 }
 
-fn of_event(account: &PhaseAccount, phase: Phase, hz: u64, events: u64) -> f64 {
-    account.all().of(phase) as f64 * 1e6 / hz.max(1) as f64 / events.max(1) as f64
+fn of_event(account: &PhaseAccount, phase: Phase, each: SampleTime, events: u64) -> f64 {
+    account.all().of(phase) as f64 * each.ns / 1e3 / events.max(1) as f64
 }
 
 fn largest(account: &PhaseAccount) -> Option<Phase> {
@@ -141,7 +142,7 @@ fn largest(account: &PhaseAccount) -> Option<Phase> {
 }
 
 /// The phases of a replay.
-type Replayed = Result<(PhaseAccount, u64), String>;
+type Replayed = Result<(PhaseAccount, SampleTime), String>;
 
 /// All that was seen.
 struct Seen {
@@ -255,7 +256,10 @@ fn looks() -> Asked {
     Asked {
         facts: true,
         plans: None,
-        profile: Some(PROFILE_HZ),
+        profile: Some(ProfileOptions {
+            frequency_hz: PROFILE_HZ,
+            ..ProfileOptions::default()
+        }),
         watch: Some(observe::WatchOptions::default()),
     }
 }
@@ -404,7 +408,7 @@ fn profiled(
         Err(why) => return Ok(Err(why)),
     };
     let run = stage.directory.join(&name);
-    let (account, hz) = match phases::account(&run)? {
+    let (account, each) = match phases::account(&run)? {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
     };
@@ -412,7 +416,7 @@ fn profiled(
     Ok(Ok(Profiled {
         ingested,
         account,
-        hz,
+        each,
         folded,
     }))
 }

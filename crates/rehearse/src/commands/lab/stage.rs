@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
 use clock::{Clock, SystemClock};
 use lab::LabError;
+use observe::profile::ProfileOptions;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use run::RunInfo;
@@ -195,7 +196,12 @@ impl Stage {
         let target = Target::parse(&self.endpoint.url(DATABASE), |_| None)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let output = self.directory.join(name);
-        profile::record(&target, PROFILE_HZ, &output, &clock, meanwhile)
+        let wanted = ProfileOptions {
+            frequency_hz: PROFILE_HZ,
+            statements: true,
+            ..ProfileOptions::default()
+        };
+        profile::record(&target, &wanted, &output, &clock, meanwhile)
     }
 
     pub(super) fn end(self) -> Result<(PathBuf, Vec<String>), Failure> {
