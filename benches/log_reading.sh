@@ -99,14 +99,14 @@ round() {
     stderr)
         peer pgreplay && measure "pgreplay -f *" "$slow" pgreplay -f -o /dev/null "$slow"
         [[ -x ${PGREPLAY_GO:-} ]] && measure "pgreplay-go filter *" "$slow" \
-            "$PGREPLAY_GO" filter --errlog-file "$slow" --null-output
+            "$PGREPLAY_GO" --metrics-address 127.0.0.1 --metrics-port 19445 filter --errlog-input "$slow" --null-output
         peer pgbadger && measure "pgbadger *" "$slow" \
             pgbadger -q -f stderr -p "$prefix" -o "$work/report.html" "$slow"
         ;;
     csvlog)
         peer pgreplay && measure "pgreplay -f -c *" "$slow" pgreplay -f -c -o /dev/null "$slow"
         [[ -x ${PGREPLAY_GO:-} ]] && measure "pgreplay-go filter *" "$slow" \
-            "$PGREPLAY_GO" filter --csvlog-file "$slow" --null-output
+            "$PGREPLAY_GO" --metrics-address 127.0.0.1 --metrics-port 19445 filter --csvlog-input "$slow" --null-output
         peer pgbadger && measure "pgbadger *" "$slow" \
             pgbadger -q -f csv -o "$work/report.html" "$slow"
         ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How late statements go out: 2,000 a second over 200 sessions, replayed by this tool and by pgreplay
-# from the same log, by turns. Both are judged by the server's own log (to the millisecond): how far
+# How late statements go out: 2,000 a second over 200 sessions, replayed by this tool, by pgreplay
+# and, where its path is given in PGREPLAY_GO, by pgreplay-go from the same log, by turns. All are judged by the server's own log (to the millisecond): how far
 # behind the earliest each statement came.
 #
 #   benches/replay_lag.sh [SECONDS] [TURNS]
@@ -67,4 +67,10 @@ for turn in $(seq "$turns"); do
     : >"$log"
     pgreplay -h 127.0.0.1 -p "$port" "$place/lag.log" >/dev/null 2>&1
     late pgreplay
+    if [[ -x ${PGREPLAY_GO:-} ]]; then
+        : >"$log"
+        PGSSLMODE=disable "$PGREPLAY_GO" --metrics-address 127.0.0.1 --metrics-port 19445 run --host 127.0.0.1 \
+            --port "$port" --user postgres --database postgres --errlog-input "$place/lag.log" >/dev/null 2>&1
+        late pgreplay-go
+    fi
 done

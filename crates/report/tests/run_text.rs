@@ -56,6 +56,24 @@ fn a_run_tells_what_became_of_every_statement() {
 }
 
 #[test]
+fn where_nothing_was_sent_nothing_is_said_of_the_capture() {
+    let told = |executions: Vec<run::Execution>| {
+        let mut finder = DivergenceFinder::new(true);
+        executions
+            .iter()
+            .for_each(|execution| finder.add(execution));
+        let divergence = finder.finish::<()>([]).unwrap();
+        let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
+        let view =
+            RunSummaryView::new("none.run", &info(), &summary, &divergence, Literals::Hidden);
+        run_text::render_text(&view, &TextStyle::default())
+    };
+    let text = told(vec![connect(1, 0)]);
+    assert!(text.contains("No statement was sent"), "{text}");
+    assert!(!text.contains("the capture did not know any"), "{text}");
+}
+
+#[test]
 fn machines_are_told_the_same() {
     let json: serde_json::Value = serde_json::from_str(&to_json(&view())).unwrap();
     assert_eq!(json["schema"], "rehearse/run/1");

@@ -11,7 +11,7 @@ use super::{Known, Part, ProcessorTime, ResponseSums, Sums, TimeModel, TimeOf, T
 
 /// Samples may find a little more than clients saw, by chance.
 const SCALE_NOTABLE: f64 = 1.1;
-/// A share of missed samples above this is told.
+/// A share of missed samples, and of time without any, above this is told.
 const MISSED_NOTABLE: f64 = 0.05;
 /// Calls of others beside ours above this are told.
 const OTHERS_NOTABLE: f64 = 1.02;
@@ -124,7 +124,11 @@ pub fn time_model<E>(
         longest.then(one.fingerprint.cmp(&other.fingerprint))
     });
     let whole = whole.finish(sums.all.calls, rest_ns);
-    let remarks = remarks(&evidence, windows, &counted, &whole, (ours, theirs));
+    let mut remarks = remarks(&evidence, windows, &counted, &whole, (ours, theirs));
+    let share = sums.all.unwatched_ns / sums.all.service_ns.max(1.0);
+    if sampled && share > MISSED_NOTABLE {
+        remarks.push(TimeRemark::Unwatched { share });
+    }
     Ok(TimeModel {
         whole,
         statements,
@@ -339,12 +343,15 @@ impl Evidence<'_> {
             let server_ns = counted.map_or(0.0, |one| one.exec_ns + one.plan_ns.unwrap_or(0.0));
             let unseen_ns = (server_ns - total_ns).clamp(0.0, way_ns);
             parts.push(part(What::Execution, unseen_ns, Known::Inferred));
-            // One that no sample met may be of a session that could not be looked into.
-            let rest = match self.hidden && total_ns == 0.0 {
-                true => What::Unlooked,
-                false => What::Way,
+            let rest_ns = way_ns - unseen_ns;
+            let unlooked_ns = match self.hidden && total_ns == 0.0 {
+                // One that no sample met may be of a session that could not be looked into.
+                true => rest_ns,
+                // A watch that was killed, or could not reach the server for a while, met nothing meanwhile.
+                false => sums.unwatched_ns.min(rest_ns),
             };
-            parts.push(part(rest, way_ns - unseen_ns, Known::Inferred));
+            parts.push(part(What::Unlooked, unlooked_ns, Known::Inferred));
+            parts.push(part(What::Way, rest_ns - unlooked_ns, Known::Inferred));
         } else {
             split_statistics(&mut parts, sums.service_ns, counted);
         }

@@ -163,6 +163,11 @@ pub enum TimeRemark {
         /// More than 1.
         factor: f64,
     },
+    /// In this share of the service time nobody sampled the server.
+    Unwatched {
+        /// Of 1.
+        share: f64,
+    },
     /// This share of the samples that were due was not taken.
     SamplesMissed {
         /// Of 1.

@@ -34,6 +34,7 @@ fn sums(of: &[(u64, ResponseSums)]) -> Sums {
         sums.all.tool_lag_ns += one.tool_lag_ns;
         sums.all.session_lag_ns += one.session_lag_ns;
         sums.all.service_ns += one.service_ns;
+        sums.all.unwatched_ns += one.unwatched_ns;
     }
     sums
 }
@@ -44,6 +45,7 @@ fn seen(calls: u64, tool_s: f64, session_s: f64, service_s: f64) -> ResponseSums
         tool_lag_ns: tool_s * SECOND,
         session_lag_ns: session_s * SECOND,
         service_ns: service_s * SECOND,
+        unwatched_ns: 0.0,
     }
 }
 
@@ -190,6 +192,42 @@ fn others_are_kept_apart_and_hidden_ones_told() {
     assert_eq!(model.others_ns, 0.25 * SECOND);
     assert_eq!(model.hidden_ns, 0.5 * SECOND);
     assert_eq!(model.remarks, [TimeRemark::OthersCalls { factor: 4.0 }]);
+}
+
+#[test]
+fn time_in_which_nobody_looked_is_not_the_ways() {
+    // Of three seconds, samples met one in the server, and for 1.5 nobody looked.
+    let unwatched = |model: &TimeModel| {
+        model
+            .remarks
+            .contains(&TimeRemark::Unwatched { share: 0.5 })
+    };
+    let cut = ResponseSums {
+        unwatched_ns: 1.5 * SECOND,
+        ..seen(10, 0.0, 0.0, 3.0)
+    };
+    let all = [activity(0, 1, None, 20)];
+    let model = time_model(&sums(&[(1, cut)]), &[], &windows(), &all, &[]);
+    assert_eq!(
+        seconds(&model.whole),
+        [
+            (What::Way, 0.5, "inferred"),
+            (What::Processor(None), 1.0, "sampled"),
+            (What::Unlooked, 1.5, "inferred")
+        ]
+    );
+    assert!(unwatched(&model), "{:?}", model.remarks);
+    // The server's statistics looked all the time.
+    let counted = [statistics(1, 10, None, 2.5)];
+    let model = time_model(&sums(&[(1, cut)]), &counted, &windows(), &all, &[]);
+    assert_eq!(
+        seconds(&model.whole),
+        [
+            (What::Processor(None), 1.0, "sampled"),
+            (What::Execution, 1.5, "inferred"),
+            (What::Unlooked, 0.5, "inferred")
+        ]
+    );
 }
 
 #[test]

@@ -13,6 +13,8 @@ const ROWS_MAX: usize = 100;
 
 /// Asks the user's question.
 pub(crate) struct QueueProbe {
+    /// As it was given.
+    query: String,
     question: String,
     took_ns: i64,
 }
@@ -26,6 +28,7 @@ impl QueueProbe {
         let query = query.trim().trim_end_matches(';');
         // As a part of ours it can only be a query, and the names of its columns come with it.
         QueueProbe {
+            query: query.to_owned(),
             question: format!(
                 "SELECT pg_catalog.row_to_json({MARK}) FROM (\n{query}\n) AS {MARK} LIMIT {ROWS_MAX}"
             ),
@@ -46,6 +49,11 @@ impl Probe for QueueProbe {
     fn begin(&mut self, asker: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
         let rows = match asker.ask_one(&self.question) {
             Err(Unable::Failed(why)) => {
+                // The server's complaint may be of what stands around the query: of itself it says what is wrong.
+                let why = match asker.ask_one(&format!("EXPLAIN {}", self.query)) {
+                    Err(Unable::Failed(own)) => own,
+                    _ => why,
+                };
                 return Err(Unable::never(
                     format!("the server does not take the query: {why}"),
                     "give --queue a single SELECT that this role may carry out",

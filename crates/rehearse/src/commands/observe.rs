@@ -28,18 +28,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub fn run(options: &Observe) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let place;
-    let output = match &options.output {
-        Some(output) => output.clone(),
-        None => {
-            place = tempfile::tempdir().map_err(Failure::could_not)?;
-            place.path().join("observed.run")
-        }
+    let literals = summary::literals(false);
+    let Some(output) = &options.output else {
+        let place = tempfile::tempdir().map_err(Failure::could_not)?;
+        let output = place.path().join("observed.run");
+        let ending = watch(options, &target, &output, &interrupt)?;
+        summary::show(&output, NOT_KEPT, options.json, literals)?;
+        return Ok(ending);
     };
-    let ending = watch(options, &target, &output, &interrupt)?;
-    summary::show(&output, options.json, summary::literals(false))?;
+    let ending = watch(options, &target, output, &interrupt)?;
+    summary::show(
+        output,
+        &output.display().to_string(),
+        options.json,
+        literals,
+    )?;
     Ok(ending)
 }
+
+/// In the place of a run's name.
+const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 
 /// What is looked at.
 fn looks(args: &LookArgs) -> WatchOptions {
@@ -64,7 +72,7 @@ pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failu
 }
 
 /// Watches for as long as the options say, and leaves a run: [`Ending::Found`] where the server does not
-/// answer any more at the end, which is told.
+/// answer any more at the end, or did not take the user's query at the beginning, which is told.
 ///
 /// # Errors
 /// Where the target refuses, or the run cannot be written.
@@ -91,6 +99,7 @@ pub fn watch(
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let mut watching = TargetWatch::new(looks(&options.looks), target.clone(), clock.clone());
     watching.begin(&mut run, std::slice::from_ref(&login))?;
+    let is_unasked = options.looks.queue.is_some() && watching.why_off("queue").is_some();
     let start_ns = clock.now_ns();
     let time = clock.clone();
     watching.start(Arc::new(move || time.now_ns() - start_ns));
@@ -120,6 +129,7 @@ pub fn watch(
     watching.end(&mut run)?;
     run.finish(info, 0)?;
     Ok(match gone {
+        None if is_unasked => Ending::Found,
         None => Ending::Done,
         Some(error) => {
             terminal::note(&format!(

@@ -90,11 +90,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         watch: looks(options)?,
     };
     let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, viewers)?;
-    summary::show(
-        output,
-        options.json,
-        summary::literals(options.show_literals),
-    )?;
+    let name = output.display().to_string();
+    let literals = summary::literals(options.show_literals);
+    summary::show(output, &name, options.json, literals)?;
     let was_stopped = info.status == RunStatus::Stopped;
     if let Some(page) = &page {
         let time = options.page.ui_linger.unwrap_or_default();

@@ -6,7 +6,7 @@ use analyse::observed::{Observed, ObservedSum};
 use analyse::time_model::Sums;
 use analyse::{DivergenceFinder, Summary};
 use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
-use run::{ProfileInfo, RunReader};
+use run::{ProfileInfo, RunReader, SampleWindow};
 
 use crate::commands::processor_time::Count;
 use crate::commands::where_time_went;
@@ -16,33 +16,34 @@ use crate::terminal;
 
 /// Reads the run once and shows what happened.
 pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
-    show(&options.run, options.json, literals(options.show_literals))?;
+    let name = options.run.display().to_string();
+    let literals = literals(options.show_literals);
+    show(&options.run, &name, options.json, literals)?;
     Ok(Ending::Done)
 }
 
-/// Shows the summary of a run.
+/// Shows the summary of a run under a name.
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn show(path: &Path, json: bool, literals: Literals) -> Result<(), Failure> {
+pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(), Failure> {
     let reader = RunReader::open(path)?;
-    let name = path.display().to_string();
     if reader.info().is_observation() {
         let profile = reader.profile()?;
         if let Some(profile) = profile.as_ref().filter(|_| !json) {
-            terminal::say_line(&told(&name, profile.info()));
+            terminal::say_line(&told(name, profile.info()));
             if !reader.is_observed() {
                 return Ok(());
             }
         }
-        let view = watched(&reader, &name)?;
+        let view = watched(&reader, name)?;
         match json {
             true => terminal::say_line(&to_json(&view)),
             false => terminal::say(&observed_text::render_text(&view, &terminal::style())),
         }
         return Ok(());
     }
-    let view = view(&reader, &name, literals)?;
+    let view = view(&reader, name, literals)?;
     if json {
         terminal::say_line(&to_json(&view));
     } else {
@@ -77,7 +78,8 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSum
         false => None,
     };
     let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
-    let mut sums = Sums::default();
+    let windows: Vec<SampleWindow> = reader.sample_windows()?.collect::<Result<_, _>>()?;
+    let mut sums = Sums::watched(&windows);
     let executions = reader.executions()?.inspect(|execution| {
         if let Ok(execution) = execution {
             finder.add(execution);

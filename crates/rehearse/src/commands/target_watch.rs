@@ -49,6 +49,13 @@ impl TargetWatch {
         Ok(())
     }
 
+    /// Why one of the probes does not look, as it was at the beginning.
+    pub fn why_off(&self, probe: &str) -> Option<&str> {
+        let statuses = self.watch.as_ref()?.statuses();
+        let status = statuses.iter().find(|status| status.probe == probe)?;
+        status.off.as_deref()
+    }
+
     /// The replay starts.
     pub fn started(&self, meter: &Arc<Meter>) {
         let meter = meter.clone();

@@ -58,7 +58,8 @@ pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange
             if !run.is_observed() {
                 return Ok(None);
             }
-            let sums = Sums::collect(run.executions()?)?;
+            let windows: Vec<SampleWindow> = run.sample_windows()?.collect::<Result<_, _>>()?;
+            let sums = Sums::watched(&windows).collect(run.executions()?)?;
             let Some(time) = time(&run, &sums, Count::Scheduler)? else {
                 return Ok(None);
             };

@@ -13,11 +13,7 @@ use super::watching::LookArgs;
 pub struct Diagnose {
     /// A run, an observation, or a workload. A run that was watched (--observe), with plans (--explain) and a
     /// profile (--profile) tells the most.
-    #[arg(
-        value_name = "NAME.run|NAME.workload",
-        required_unless_present_any = ["target", "thresholds"],
-        conflicts_with = "target"
-    )]
+    #[arg(value_name = "NAME.run|NAME.workload", conflicts_with = "target")]
     pub of: Option<PathBuf>,
     /// A server that is watched for a while, and asked for its schema, its settings and the plans of its most
     /// costly statements (EXPLAIN, which carries nothing out). Nothing is written there.

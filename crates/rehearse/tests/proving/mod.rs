@@ -142,6 +142,17 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_eq!(batching["merged"], 40, "{account}");
     assert_eq!(batching["made"], account["statements"]);
     assert_eq!(account["statements"], batching["batches"], "{account}");
+    let nothing = rehearse(&[
+        "rewrite",
+        &workload,
+        "-o",
+        &at("nothing.workload"),
+        "--drop",
+        "nobody sends this",
+    ]);
+    assert_eq!(nothing.status.code(), Some(0), "{nothing:?}");
+    let said = String::from_utf8_lossy(&nothing.stdout);
+    assert!(said.contains("No statement holds this text"), "{said}");
     let replayed = rehearse(&[
         "replay",
         &rewritten,

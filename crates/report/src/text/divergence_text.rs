@@ -102,7 +102,12 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
 }
 
 fn rows_line(view: &DivergenceView) -> String {
+    let sent = view.statements - (view.lost_unsent + view.skipped).min(view.statements);
     match view.rows_compared {
+        0 if sent == 0 => "No statement was sent: neither errors nor numbers of rows were compared.".to_owned(),
+        0 if sent == view.unknown => {
+            "Neither errors nor numbers of rows were compared: the capture tells of no statement that was sent what became of it.".to_owned()
+        }
         0 => "Errors were compared, numbers of rows were not: the capture did not know any (no log does).".to_owned(),
         some if view.digests_compared == 0 => {
             format!("Rows were compared for {}.", counted(some, "statement"))

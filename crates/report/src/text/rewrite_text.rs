@@ -62,6 +62,12 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
             counted(account.dropped, "statement")
         ));
     }
+    if account.dropped == 0 && note.rewriting.starts_with("drop=") {
+        all.push(
+            "No statement holds this text, and nothing was left out: give a part of the normalised text as `rehearse inspect` shows it; * stands for any text."
+                .to_owned(),
+        );
+    }
     if account.cached > 0 {
         all.push(format!(
             "{} not sent, as if a cache had answered; it knows of no writes, so that answers may be as old as it keeps them.",

@@ -186,6 +186,10 @@ fn remarks(view: &TimeView) -> Vec<String> {
                 "Samples found {} times what clients saw, and were scaled down to that.",
                 ratio(*factor)
             ),
+            TimeRemarkView::Unwatched { share } => format!(
+                "In {} of the service time nobody sampled the server (what did was killed, or could not reach it): of that time only the server's own statistics, if any, are known.",
+                percent(*share, 1.0)
+            ),
             TimeRemarkView::SamplesMissed { share } => format!(
                 "{} of the samples that were due were not taken.",
                 percent(*share, 1.0)

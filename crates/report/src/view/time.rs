@@ -80,6 +80,10 @@ pub enum TimeRemarkView {
     MoreThanSeen {
         factor: f64,
     },
+    /// Of the service time: nobody sampled the server meanwhile.
+    Unwatched {
+        share: f64,
+    },
     /// Of the samples that were due.
     SamplesMissed {
         share: f64,
@@ -158,6 +162,7 @@ impl From<&TimeRemark> for TimeRemarkView {
             TimeRemark::NotSampled => TimeRemarkView::NotSampled,
             TimeRemark::PlanningUnknown => TimeRemarkView::PlanningUnknown,
             TimeRemark::MoreThanSeen { factor } => TimeRemarkView::MoreThanSeen { factor },
+            TimeRemark::Unwatched { share } => TimeRemarkView::Unwatched { share },
             TimeRemark::SamplesMissed { share } => TimeRemarkView::SamplesMissed { share },
             TimeRemark::OthersCalls { factor } => TimeRemarkView::OthersCalls { factor },
         }

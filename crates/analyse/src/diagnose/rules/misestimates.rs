@@ -57,6 +57,18 @@ fn answering(node: &PlanNode) -> Option<&PlanNode> {
     }
 }
 
+/// The step whose groups are those rows, if they are groups: their number is not estimated from how many rows a
+/// condition leaves, but from how many values what is grouped by has.
+fn grouping(node: &PlanNode) -> Option<&PlanNode> {
+    match node.kind.as_str() {
+        "Aggregate" | "Group" | "Unique" | "SetOp" => Some(node),
+        "Sort" | "Incremental Sort" | "Gather" | "Gather Merge" | "Result" | "Subquery Scan" => {
+            grouping(node.children.first()?)
+        }
+        _ => None,
+    }
+}
+
 fn has_limit(plan: &PlanNode) -> bool {
     let mut found = false;
     plan.each(&mut |node, _| found |= node.kind == "Limit");
@@ -93,10 +105,16 @@ fn finding(
         .filter_map(|table| evidence.table(table))
         .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
         .collect();
-    let mut changes = vec![Change::by_hand(
-        "CREATE STATISTICS over columns that hang together, or a greater statistics target for the column that is skewed",
-    )];
-    if !analyze.is_empty() {
+    let groups = grouping(node);
+    let mut changes = vec![Change::by_hand(match groups {
+        None => {
+            "CREATE STATISTICS over columns that hang together, or a greater statistics target for the column that is skewed"
+        }
+        Some(_) => {
+            "CREATE STATISTICS (ndistinct) over the columns that are grouped by, or over the expression (from 14), then ANALYZE; of one column, ALTER TABLE … ALTER COLUMN … SET (n_distinct = …). ANALYZE alone knows nothing of expressions"
+        }
+    })];
+    if !analyze.is_empty() && groups.is_none() {
         changes.insert(
             0,
             Change::sql("new statistics, first of all", analyze.join("\n")),
@@ -107,7 +125,10 @@ fn finding(
         // That it is off is known, and not that another plan would be faster.
         severity: thresholds.severity(share).max(Severity::Warning),
         subject: Subject::Statement(one.fingerprint, one.sql.clone()),
-        title: format!("the planner expects {estimated:.0} rows and {came:.1} come: off by {factor:.0} times"),
+        title: format!(
+            "the planner expects {estimated:.0} {} and {came:.1} come: off by {factor:.0} times",
+            if groups.is_some() { "groups" } else { "rows" }
+        ),
         evidence: vec![
             Fact::new("rows expected", node.rows, Unit::Count, "plan (EXPLAIN)")
                 .check("EXPLAIN (ANALYZE) of the statement: rows of each step, expected and actual"),
@@ -155,6 +176,29 @@ mod tests {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(found[0].changes[0].option().unwrap(), "--change fix.sql");
         assert_eq!(with(50_000, 10, false).find(&RULE).len(), 1);
+    }
+
+    #[test]
+    fn groups_are_not_helped_by_rows_being_counted_anew() {
+        let plan = r#"[{"Plan": {"Node Type": "Sort", "Plan Rows": 50000, "Plans": [{"Node Type": "Aggregate",
+            "Strategy": "Hashed", "Plan Rows": 50000, "Group Key": ["(id % 64)"], "Plans": [
+            {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 50000}]}]}}]"#;
+        let all = MadeUp::new()
+            .statement(
+                statement(1, "select id % 64, count(*) from orders group by 1")
+                    .took(10, 5.0)
+                    .with_rows(640)
+                    .with_plan(plan),
+            )
+            .table(table("orders", 100_000, &["id int"]));
+        let found = all.find(&RULE);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].title.contains("50000 groups and 64.0 come"),
+            "{found:#?}"
+        );
+        assert_eq!(found[0].changes.len(), 1, "{found:#?}");
+        assert_eq!(found[0].changes[0].option(), None);
     }
 
     #[test]

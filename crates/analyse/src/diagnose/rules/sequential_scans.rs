@@ -83,12 +83,16 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             rule: "",
             severity: thresholds.severity(share),
             subject: Subject::Table(name.to_owned()),
-            title: match guilty.first() {
-                Some(one) => format!(
-                    "{name} grows and is read as a whole, {:.0} rows each time, by statements such as {}",
-                    each, one.fingerprint
-                ),
-                None => format!("{name} grows and is read as a whole, {each:.0} rows each time"),
+            title: {
+                let by = match (rest.first(), told.first()) {
+                    (Some(one), _) => format!(", by statements such as {}", one.fingerprint),
+                    // The bound is of none of them.
+                    (None, Some(one)) => {
+                        format!(", by {}, of which missing-index speaks", one.fingerprint)
+                    }
+                    (None, None) => String::new(),
+                };
+                format!("{name} grows and is read as a whole, {each:.0} rows each time{by}")
             },
             evidence: vec![
                 Fact::new("sequential scans", scans.gained, Unit::Count, view).check(format!(
@@ -150,6 +154,10 @@ mod tests {
             .table(table("orders", 20_000, &["id int8", "note text"]));
         let found = all.find(&RULE);
         assert_eq!(found[0].most_to_win, Some(0.06), "{found:#?}");
+        assert!(
+            found[0].title.ends_with("such as 0000000000000001"),
+            "{found:#?}"
+        );
         assert_eq!(found[0].evidence.last().unwrap().number, 90e9);
     }
 

@@ -169,10 +169,10 @@ impl Round<'_> {
         if left == 0 {
             return Ok(believed(
                 finding,
-                format!(
-                    "{} findings were proved before it; --most N proves more",
-                    self.options.proving.most
-                ),
+                match self.options.proving.most {
+                    1 => "one finding was proved before it; --most N proves more".to_owned(),
+                    most => format!("{most} findings were proved before it; --most N proves more"),
+                },
             ));
         }
         if self.interrupt.is_asked() {
