@@ -247,13 +247,16 @@ impl Bell {
     /// Has it ring until it is silenced.
     pub fn ring(&self) {
         // A full counter is a bell that rings already.
-        let _ = write(self.fd.as_raw_fd(), &1u64.to_ne_bytes());
+        let count = 1u64.to_ne_bytes();
+        // SAFETY: the buffer is valid for its length.
+        let _ = unsafe { libc::write(self.fd.as_raw_fd(), count.as_ptr().cast(), count.len()) };
     }
 
     /// Ends its ringing.
     pub fn silence(&self) {
-        let mut count = [0; 8];
-        let _ = read(self.fd.as_raw_fd(), &mut count);
+        let mut count = [0u8; 8];
+        // SAFETY: the buffer is valid for its length.
+        let _ = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 
     /// What is waited for.
@@ -269,7 +272,7 @@ impl Bell {
 #[inline]
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
-    let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    let read = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
@@ -280,7 +283,7 @@ pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 #[inline]
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
-    let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    let written = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
