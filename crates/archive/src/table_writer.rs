@@ -21,7 +21,7 @@ use crate::row_group::RowGroup;
 use crate::sealed::{Encryption, SUFFIX, Sealing};
 
 /// Rows are handed to Parquet in batches of at most this many rows …
-const BATCH_ROWS_MAX: usize = 4_096;
+const BATCH_ROWS_MAX: usize = 1_024;
 /// … or about this many bytes of text, whichever comes first.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// A row group ends when its encoded size reaches this, however few its rows: it is what a

@@ -187,6 +187,24 @@ impl PackedEvents {
         (head.due_us, head.session, head.sequence)
     }
 
+    /// Has the processor bring what [`Self::get`] reads first of one of these events.
+    #[inline]
+    pub(crate) fn ask_for_head(&self, index: usize) {
+        ask_for(&self.heads, index);
+    }
+
+    /// Has it bring what that leads to: the texts, and the ends of values.
+    #[inline]
+    pub(crate) fn ask_for_texts(&self, index: usize) {
+        let head = &self.heads[index];
+        let length: u32 = head.lengths.iter().sum();
+        let until = head.text_at + (length + head.values_length) as usize;
+        for at in (head.text_at..until).step_by(LINE_BYTES).take(LINES_MAX) {
+            ask_for(self.text.as_bytes(), at);
+        }
+        ask_for(&self.ends, head.ends_at);
+    }
+
     /// The one at `index`.
     pub(crate) fn get(&self, index: usize) -> EventRef<'_> {
         let head = &self.heads[index];
@@ -240,6 +258,26 @@ impl PackedEvents {
                 .then(|| &self.particulars[head.particulars as usize - 1]),
         }
     }
+}
+
+/// What a processor brings at once.
+const LINE_BYTES: usize = 64;
+/// Of longer texts it finds the rest by itself, as it reads on.
+const LINES_MAX: usize = 6;
+
+/// Has the processor bring the lines of memory that one of these lies in, if it can; nothing waits for that.
+#[inline]
+fn ask_for<T>(all: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if index < all.len() {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        for at in (0..size_of::<T>()).step_by(LINE_BYTES) {
+            // SAFETY: within one of the values; and it reads nothing that a program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(all.as_ptr().add(index).byte_add(at).cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (all, index);
 }
 
 #[cfg(test)]

@@ -11,17 +11,19 @@
 //!     └─ earlier than what has left ──► late runs, each in order ┴─ merge ──► events-*.parquet
 //! ```
 
+mod window;
+
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 
 use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader, TableWriter};
 
 use crate::event::{Event, EventKind};
-use crate::event_ref::EventRef;
 use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
 use crate::table::{EVENT, EventRows, event_columns, write_event};
+use window::Window;
 
 /// Rows in a part: what is written again when a late event belongs into it.
 pub(crate) const PART_ROWS_MAX: u64 = 1 << 20;
@@ -120,79 +122,6 @@ struct Run {
     files: Vec<FileEntry>,
 }
 
-/// Where an event of the window belongs, and where it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    key: Key,
-    chunk: u32,
-    index: u32,
-}
-
-/// The events that have not yet left, in the pieces of memory that they came in.
-#[derive(Default)]
-struct Window {
-    chunks: VecDeque<Chunk>,
-    /// The number of the first of `chunks`.
-    first_chunk: u32,
-    bytes: usize,
-    /// The earlier ones sorted when some left, the later ones as they came.
-    order: Vec<Place>,
-    free: Vec<PackedEvents>,
-}
-
-struct Chunk {
-    events: PackedEvents,
-    fingerprints: Vec<Option<Fingerprint>>,
-    /// How many of them are still in the window.
-    inside: usize,
-}
-
-impl Window {
-    /// An event at `index` of the chunk that will be added next.
-    fn note(&mut self, key: Key, index: usize) {
-        self.order.push(Place {
-            key,
-            chunk: self.first_chunk + self.chunks.len() as u32,
-            index: index as u32,
-        });
-    }
-
-    fn add(&mut self, events: PackedEvents, fingerprints: Vec<Option<Fingerprint>>) {
-        self.bytes += events.bytes();
-        let number = self.first_chunk + self.chunks.len() as u32;
-        let inside = self
-            .order
-            .iter()
-            .rev()
-            .take_while(|place| place.chunk == number)
-            .count();
-        self.chunks.push_back(Chunk {
-            events,
-            fingerprints,
-            inside,
-        });
-    }
-
-    fn get(&self, chunk: u32, index: u32) -> (EventRef<'_>, Option<Fingerprint>) {
-        let chunk = &self.chunks[(chunk - self.first_chunk) as usize];
-        let index = index as usize;
-        (chunk.events.get(index), chunk.fingerprints[index])
-    }
-
-    /// The first ones of the order have left.
-    fn left(&mut self, count: usize) {
-        for place in self.order.drain(..count) {
-            self.chunks[(place.chunk - self.first_chunk) as usize].inside -= 1;
-        }
-        while self.chunks.front().is_some_and(|chunk| chunk.inside == 0) {
-            let chunk = self.chunks.pop_front().expect("just seen");
-            self.first_chunk += 1;
-            self.bytes -= chunk.events.bytes();
-            self.free.push(chunk.events);
-        }
-    }
-}
-
 /// The sorted table.
 pub(crate) struct Sorted {
     pub(crate) files: Vec<FileEntry>,
@@ -252,12 +181,11 @@ impl TimeOrder {
             }
         }
         self.window.add(events, fingerprints);
-        while self.window.bytes > self.memory_bytes / 4 * 3 && !self.window.order.is_empty() {
-            // A part of it, so that who sends does not wait long: sorting the others again costs
-            // little, they are in order.
-            self.leave_window(archive, self.window.order.len().div_ceil(8))?;
+        while self.window.bytes() > self.memory_bytes / 4 * 3 && self.window.len() > 0 {
+            // A part of it, so that who sends does not wait long.
+            self.leave_window(archive, self.window.len().div_ceil(8))?;
         }
-        Ok(std::mem::take(&mut self.window.free))
+        Ok(self.window.take_free())
     }
 
     /// What was written so far stays as it is.
@@ -296,14 +224,13 @@ impl TimeOrder {
         archive: &archive::ArchiveWriter,
         count: usize,
     ) -> Result<(), ArchiveError> {
-        self.window.order.sort();
+        self.window.sort();
         if self.main.is_none() && count > 0 {
             let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
             self.main = Some(table.number_parts_from(self.narrow.len() as u32));
         }
         for at in 0..count {
-            let Place { key, chunk, index } = self.window.order[at];
-            let (event, fingerprint) = self.window.get(chunk, index);
+            let (key, event, fingerprint) = self.window.get(at);
             let due_us = key.0;
             let base_us = *self.base_us.get_or_insert(due_us);
             if self.rows_in_part == 0 {
@@ -369,9 +296,8 @@ impl TimeOrder {
         archive: &archive::ArchiveWriter,
         up_to_us: i64,
     ) -> Result<(), ArchiveError> {
-        self.window.order.sort();
-        let order = &self.window.order;
-        let count = order.partition_point(|place| place.key.0 <= up_to_us);
+        self.window.sort();
+        let count = self.window.due_by(up_to_us);
         self.leave_window(archive, count)?;
         if count > 0
             && let Some(main) = &mut self.main
@@ -412,7 +338,7 @@ impl TimeOrder {
         mut self,
         archive: &archive::ArchiveWriter,
     ) -> Result<Sorted, ArchiveError> {
-        self.leave_window(archive, self.window.order.len())?;
+        self.leave_window(archive, self.window.len())?;
         let mut main = std::mem::take(&mut self.narrow);
         match self.main.take() {
             Some(table) => main.extend(table.finish()?),

@@ -333,8 +333,10 @@ impl Window {
         let (used, size) = (self.bytes().len(), self.buffer.size());
         self.buffer.compact();
         let spare = size - used;
+        // What another thread has read comes in one piece.
+        let is_short = matches!(self.origin, Origin::Ahead(_)) && spare < CHUNK_BYTES;
         let grows = match size < LARGE_BYTES {
-            true => used > size / 2 || spare < CHUNK_BYTES,
+            true => used > size / 2 || is_short,
             false => spare < size / 8,
         };
         if grows {

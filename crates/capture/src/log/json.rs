@@ -1,7 +1,10 @@
 //! jsonlog: one object a line, from version 15 on. Unset keys are left out; unknown ones are
 //! passed over.
 
+mod quick;
+
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use serde::Deserialize;
 use workload::Sqlstate;
@@ -13,7 +16,7 @@ use super::timestamp::Timestamps;
 use super::{SkipReason, UnreadableReason};
 
 /// The keys that are used.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Row<'a> {
     #[serde(borrow)]
     pub timestamp: Cow<'a, str>,
@@ -85,8 +88,12 @@ impl Reader for JsonReader {
         let Some(text) = text.first(line.len()) else {
             return (unreadable(UnreadableReason::Encoding), end);
         };
-        let Ok(row) = serde_json::from_str::<Row>(text) else {
-            return (unreadable(UnreadableReason::NoRecord), end);
+        let row = match quick::row(text) {
+            Some(row) => row,
+            None => match serde_json::from_str(text) {
+                Ok(row) => row,
+                Err(_) => return (unreadable(UnreadableReason::NoRecord), end),
+            },
         };
         match self.entry(row, place) {
             Ok(entry) => (Found::Entry(entry), end),
@@ -119,13 +126,11 @@ impl JsonReader {
             Some(_) => Backend::ParallelWorker,
             None => Backend::parse(&row.backend_type),
         };
-        let port = row.remote_port.map(|port| Cow::Owned(port.to_string()));
         let texts = [
             row.user,
             row.dbname,
             row.application_name,
             row.remote_host,
-            port.unwrap_or_default(),
             row.message,
             row.detail,
             row.context,
@@ -140,14 +145,18 @@ impl JsonReader {
                 (start, self.unescaped.len())
             }
         });
+        let port_from = self.unescaped.len();
+        if let Some(port) = row.remote_port {
+            write!(self.unescaped, "{port}").expect("into memory");
+        }
         let unescaped = &self.unescaped;
+        let port = &unescaped[port_from..];
         let mut index = 0;
         let [
             user,
             database,
             application,
             host,
-            port,
             message,
             detail,
             context,

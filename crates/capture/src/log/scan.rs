@@ -37,6 +37,29 @@ pub(super) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
         .map(|found| at + found)
 }
 
+/// Where a JSON string that goes on at `from` has its first quote, backslash or control character: its end,
+/// or what has to be looked at more closely.
+#[inline]
+pub(super) fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(word) = word(bytes, at) {
+        let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+        let quote = zeros(word ^ (u64::from(b'"') * ONES));
+        let escape = zeros(word ^ (u64::from(b'\\') * ONES));
+        let control = word.wrapping_sub(0x20 * ONES) & !word & HIGHS;
+        let found = quote | escape | control;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    bytes
+        .get(at..)?
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
+        .map(|found| at + found)
+}
+
 /// Where `wanted` stands first, from `from` on: near, or far.
 #[inline]
 pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
