@@ -179,7 +179,7 @@ if [[ -n $stream ]]; then
             "$clock" -q -f '%U %S %e %M' -o "$work/time" \
                 "$rehearse" capture log - --check --json >"$work/out" 2>"$work/err"
         awk -v format="$format" -v stream="$stream" \
-            '{ printf "== %s, %s streamed: %.3f s of CPU, %.2f s, peak %.1f MiB\n", format, stream, $1 + $2, $3, $4 / 1024 }' \
+            '{ printf "== %s, %s streamed: %.2f s of CPU, %.2f s, peak %.1f MiB\n", format, stream, $1 + $2, $3, $4 / 1024 }' \
             "$work/time"
     done
 fi
