@@ -7,7 +7,7 @@
 # Needs pgbench (Debian: postgresql-15) and GNU time. A loaded machine makes both dearer: look at the
 # ratios. COUNT=tasks has the kernel's counters of tasks count (perf stat), whole processes, and not its scheduler, which
 # may charge who is woken with what others do until they leave (docs/profile.md). Both are run by turns, each first in
-# every other one.
+# every other one. OVER=unix goes over the server's unix socket, where less of the time is the network's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 statements=${1:-100000}
@@ -18,13 +18,18 @@ scheduler) ;;
 tasks) command -v perf >/dev/null || { echo "perf is not there" >&2; exit 3; } ;;
 *) echo "COUNT is scheduler or tasks, not $count_by" >&2; exit 2 ;;
 esac
-for program in pgbench /usr/bin/time; do
+for program in pgbench psql /usr/bin/time; do
     command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
 done
 cargo build --release --quiet -p rehearse
 cargo build --release --quiet -p replay --example closed_loop --example many_sessions
 rehearse=target/release/rehearse
 name="replay-cpu-$$"
+over=${OVER:-tcp}
+case $over in
+tcp | unix) ;;
+*) echo "OVER is tcp or unix, not $over" >&2; exit 2 ;;
+esac
 url=$("$rehearse" sandbox up "$name" --postgres-version 15 | grep -o 'postgres://[^ ]*')
 place=$(mktemp -d)
 trap '"$rehearse" sandbox down "$name" >/dev/null; rm -rf "$place"' EXIT
@@ -37,13 +42,18 @@ tasks() {
     awk -F ';' -v n="$number" '$2 == "msec" { printf "%.2f", $1 * 1000 / n }' "$place/count"
 }
 pgbench -i -q -s 1 "$url" 2>/dev/null
+where="$url?sslmode=disable"
+if [[ $over = unix ]]; then
+    sockets=$(psql "$url" -AtXc "SHOW unix_socket_directories")
+    where="postgres://postgres@/postgres?host=$sockets&port=$(grep -oP ':\K[0-9]+(?=/)' <<<"$url")"
+fi
 for sessions in 8 64; do
     for mode in simple extended prepared; do
         ratios=()
         each=$((statements / sessions))
         all=$((each * sessions))
         peer() {
-            local pgbench=(pgbench -n -S -M "$mode" -c "$sessions" -j 1 -t "$each" "$url?sslmode=disable")
+            local pgbench=(pgbench -n -S -M "$mode" -c "$sessions" -j 1 -t "$each" "$where")
             if [[ $count_by = tasks ]]; then
                 tasks "$all" "${pgbench[@]}"
             else
@@ -52,7 +62,7 @@ for sessions in 8 64; do
             fi
         }
         ours() {
-            local loop=(target/release/examples/closed_loop "$url?sslmode=disable" "$mode" "$sessions" "$all" "$place/$mode-$sessions.workload")
+            local loop=(target/release/examples/closed_loop "$where" "$mode" "$sessions" "$all" "$place/$mode-$sessions.workload")
             if [[ $count_by = tasks ]]; then
                 tasks "$all" "${loop[@]}"
             else

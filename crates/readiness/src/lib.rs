@@ -9,7 +9,7 @@ mod descriptors;
 mod ring;
 
 pub use descriptors::make_room;
-pub use ring::{Buffer, Happened, Ring, Socket, Stopped};
+pub use ring::{Buffer, Happened, Ring, Socket, Stopped, Unsent};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

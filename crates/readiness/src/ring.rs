@@ -8,13 +8,15 @@
 //! Facts from `io_uring(7)`, `io_uring_setup(2)` (deferred work: Linux 6.1) and
 //! `io_uring_register(2)` (rings of buffers).
 
+mod pool;
+
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::types::{BufRingEntry, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use pool::Pool;
 
 /// What is handed over at once.
 const SUBMISSIONS: u32 = 256;
@@ -31,6 +33,10 @@ const OF_RECEIVE: u64 = 0;
 const OF_SEND: u64 = 1 << 62;
 const OF_WATCH: u64 = 2 << 62;
 const OF_CANCEL: u64 = 3 << 62;
+/// Of a send that it is of a message, and not of a buffer.
+const OF_MESSAGE: u64 = 1 << 61;
+/// No longer message is handed over at once: a send tells no more than 31 bits.
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 /// A socket that the ring knows: by a place in its own table, which spares it to look the descriptor up
 /// each time, or by the descriptor where the table is full.
@@ -95,6 +101,26 @@ pub enum Stopped {
     Broken(io::Error),
 }
 
+/// A message that was to be sent and was not, or not all of it.
+#[derive(Debug)]
+pub struct Unsent {
+    /// As it was given.
+    pub token: u64,
+    /// What was not sent.
+    pub rest: Vec<u8>,
+    /// What the connection ended with; nothing where there was no room.
+    pub broken: Option<io::Error>,
+}
+
+/// What is sent by the next call.
+struct Message {
+    token: u64,
+    bytes: Vec<u8>,
+    from: usize,
+    /// What the kernel told: nothing where all was sent.
+    told: Option<i32>,
+}
+
 /// A ring, and its pool of buffers. It belongs to the thread that made it.
 pub struct Ring {
     ring: ManuallyDrop<IoUring>,
@@ -107,6 +133,8 @@ pub struct Ring {
     happened: Vec<(u64, i32, u32)>,
     looked_at: usize,
     handed_over: bool,
+    messages: Vec<Message>,
+    unsent: Vec<Unsent>,
     /// Receives and sends that have not ended.
     under_way: usize,
     /// Places for sockets that are free.
@@ -149,6 +177,8 @@ impl Ring {
             happened: Vec::new(),
             looked_at: 0,
             handed_over: true,
+            messages: Vec::new(),
+            unsent: Vec::new(),
             under_way: 0,
             free,
         })
@@ -211,24 +241,63 @@ impl Ring {
     pub fn send(&mut self, socket: Socket, token: u64, buffer: Buffer) -> io::Result<()> {
         // The buffer belongs to the ring until it is told to be sent.
         let (bytes, length) = (self.pool.bytes(&buffer).as_ptr(), buffer.length);
-        let how = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let entry = match socket.place {
-            Some(place) => opcode::Send::new(Fixed(place), bytes, length)
-                .flags(how)
-                .build(),
-            None => opcode::Send::new(Fd(socket.fd), bytes, length)
-                .flags(how)
-                .build(),
-        };
-        let entry = entry
-            .flags(squeue::Flags::SKIP_SUCCESS)
-            .user_data(OF_SEND | u64::from(buffer.place));
+        let entry = sending(socket, bytes, length).user_data(OF_SEND | u64::from(buffer.place));
         let all = i32::try_from(buffer.length).unwrap_or(i32::MAX);
         self.sending[usize::from(buffer.place)] = (token, buffer.length, all);
         self.push(&entry)?;
         self.to_send.push(buffer.place);
         self.under_way += 1;
         Ok(())
+    }
+
+    /// Sends bytes from `from` on, as far as there is room, at the next call of the kernel. Nothing is told
+    /// of them but by [`Self::next_unsent`], which is to be asked after that call and before anything else
+    /// is sent to the socket.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn send_message(
+        &mut self,
+        socket: Socket,
+        token: u64,
+        bytes: Vec<u8>,
+        from: usize,
+    ) -> io::Result<()> {
+        let message = &bytes[from..];
+        if message.is_empty() {
+            return Ok(());
+        }
+        if message.len() > MESSAGE_BYTES_MAX {
+            let rest = message.to_vec();
+            let broken = None;
+            self.unsent.push(Unsent {
+                token,
+                rest,
+                broken,
+            });
+            return Ok(());
+        }
+        // A full ring would be handed over in between, and the messages' numbers with it.
+        if self.ring.submission().is_full() {
+            self.hand_over()?;
+        }
+        let number = self.messages.len() as u64;
+        let entry = sending(socket, message.as_ptr(), message.len() as u32);
+        self.push(&entry.user_data(OF_SEND | OF_MESSAGE | number))?;
+        // The bytes stay where they are until they were handed over. They are sent within that call or not
+        // at all: nobody looks at them later.
+        self.messages.push(Message {
+            token,
+            bytes,
+            from,
+            told: None,
+        });
+        Ok(())
+    }
+
+    /// The next message that was not sent, or not all of it.
+    pub fn next_unsent(&mut self) -> Option<Unsent> {
+        self.unsent.pop()
     }
 
     /// Whether nothing is received nor sent: only what is watched can happen.
@@ -312,6 +381,9 @@ impl Ring {
         for entry in self.ring.completion() {
             let (told, result) = (entry.user_data(), entry.result());
             match told & KIND {
+                OF_SEND if told & OF_MESSAGE != 0 => {
+                    self.messages[(told & !(KIND | OF_MESSAGE)) as usize].told = Some(result);
+                }
                 OF_SEND => self.sending[usize::from(told as u16)].2 = result,
                 _ => self.happened.push((told, result, entry.flags())),
             }
@@ -321,6 +393,8 @@ impl Ring {
                 let sent = self.sending[usize::from(place)].2;
                 self.happened.push((OF_SEND | u64::from(place), sent, 0));
             }
+            let not_sent = self.messages.drain(..).filter_map(not_sent);
+            self.unsent.extend(not_sent);
         }
         Ok(())
     }
@@ -371,6 +445,36 @@ impl Ring {
     }
 }
 
+/// A send that takes what there is room for, and tells only where that is not all.
+fn sending(socket: Socket, bytes: *const u8, length: u32) -> squeue::Entry {
+    let how = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+    let entry = match socket.place {
+        Some(place) => opcode::Send::new(Fixed(place), bytes, length)
+            .flags(how)
+            .build(),
+        None => opcode::Send::new(Fd(socket.fd), bytes, length)
+            .flags(how)
+            .build(),
+    };
+    entry.flags(squeue::Flags::SKIP_SUCCESS)
+}
+
+/// What of a message was not sent, if anything.
+fn not_sent(message: Message) -> Option<Unsent> {
+    let (sent, broken) = match of(message.told?) {
+        Ok(sent) => (sent, None),
+        Err(error) if is_passing(&error) => (0, None),
+        Err(error) => (0, Some(error)),
+    };
+    let rest = message.bytes[message.from + sent..].to_vec();
+    let token = message.token;
+    (!rest.is_empty()).then_some(Unsent {
+        token,
+        rest,
+        broken,
+    })
+}
+
 fn stopped(token: u64, result: io::Result<usize>) -> Happened {
     let why = match result {
         Ok(_) => Stopped::End,
@@ -401,279 +505,5 @@ impl Drop for Ring {
     }
 }
 
-/// Buffers that the kernel takes for what arrives. They are never unmapped.
-struct Pool {
-    entries: *mut BufRingEntry,
-    memory: *mut u8,
-    count: u16,
-    buffer_bytes: u32,
-    tail: u16,
-}
-
-// SAFETY: the memory belongs to the pool alone, and to the kernel, which does not ask for a thread.
-unsafe impl Send for Pool {}
-
-impl Pool {
-    fn new(count: u16, buffer_bytes: u32) -> io::Result<Self> {
-        let entries = mapped(usize::from(count) * size_of::<BufRingEntry>())?;
-        let memory = mapped(usize::from(count) * buffer_bytes as usize)?;
-        Ok(Pool {
-            entries: entries.cast(),
-            memory,
-            count,
-            buffer_bytes,
-            tail: 0,
-        })
-    }
-
-    /// Where a buffer begins.
-    fn offset(&self, place: u16) -> usize {
-        assert!(place < self.count, "the buffer is another ring's");
-        usize::from(place) * self.buffer_bytes as usize
-    }
-
-    fn bytes(&self, buffer: &Buffer) -> &[u8] {
-        let offset = self.offset(buffer.place);
-        let length = buffer.length.min(self.buffer_bytes) as usize;
-        // SAFETY: within the memory, and the kernel writes to it only once it was given back, for which
-        // the buffer itself is given away.
-        unsafe { std::slice::from_raw_parts(self.memory.add(offset), length) }
-    }
-
-    fn give_back(&mut self, place: u16) {
-        let offset = self.offset(place);
-        let next = usize::from(self.tail & (self.count - 1));
-        self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `next` is within the ring of entries; the tail lies in its first one, where the kernel
-        // looks for it, and is told after the entry is whole.
-        unsafe {
-            let entry = &mut *self.entries.add(next);
-            entry.set_addr(self.memory.add(offset) as u64);
-            entry.set_len(self.buffer_bytes);
-            entry.set_bid(place);
-            let tail = BufRingEntry::tail(self.entries).cast::<AtomicU16>();
-            (*tail).store(self.tail, Ordering::Release);
-        }
-    }
-}
-
-/// Memory that begins at a page.
-fn mapped(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: new memory, at no given place.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    match memory == libc::MAP_FAILED {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(memory.cast()),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-
-    /// `None` where the system has no such ring, which is said.
-    fn ring(buffers: u16, bytes: u32) -> Option<Ring> {
-        Ring::new(buffers, bytes)
-            .inspect_err(|error| eprintln!("LEFT OUT: no io_uring here: {error}"))
-            .ok()
-    }
-
-    fn pair() -> (UnixStream, UnixStream) {
-        let (near, far) = UnixStream::pair().unwrap();
-        near.set_nonblocking(true).unwrap();
-        (near, far)
-    }
-
-    fn next(ring: &mut Ring) -> Happened {
-        loop {
-            if let Some(happened) = ring.next_happened() {
-                return happened;
-            }
-            // That all was sent is known when it was handed over, and ends no wait.
-            ring.hand_over().unwrap();
-            if ring.looked_at == ring.happened.len() {
-                ring.wait(Some(10_000_000_000)).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn what_arrives_can_be_sent_as_it_is() {
-        let Some(mut ring) = ring(4, 64) else { return };
-        let ((from, mut client), (to, mut server)) = (pair(), pair());
-        let from_socket = ring.know(from.as_raw_fd());
-        let to_socket = ring.know(to.as_raw_fd());
-        ring.receive(from_socket, 7).unwrap();
-        for round in 0..20_u8 {
-            client.write_all(&[round; 5]).unwrap();
-            let Happened::Received {
-                token: 7,
-                buffer,
-                armed: true,
-            } = next(&mut ring)
-            else {
-                panic!("bytes were sent");
-            };
-            assert_eq!(ring.bytes(&buffer), [round; 5]);
-            ring.send(to_socket, 8, buffer).unwrap();
-            let Happened::Sent {
-                token: 8,
-                buffer,
-                sent: Ok(5),
-            } = next(&mut ring)
-            else {
-                panic!("there was room");
-            };
-            ring.give_back(buffer);
-            let mut read = [0; 5];
-            server.read_exact(&mut read).unwrap();
-            assert_eq!(read, [round; 5]);
-        }
-        drop(client);
-        assert!(matches!(
-            next(&mut ring),
-            Happened::Stopped {
-                token: 7,
-                why: Stopped::End
-            }
-        ));
-    }
-
-    #[test]
-    fn a_pool_that_is_empty_pauses_and_loses_nothing() {
-        let Some(mut ring) = ring(2, 8) else { return };
-        let (from, mut client) = pair();
-        let from_socket = ring.know(from.as_raw_fd());
-        client.write_all(&[1; 30]).unwrap();
-        ring.receive(from_socket, 1).unwrap();
-        let mut held = Vec::new();
-        let mut received = 0;
-        while received < 30 {
-            match next(&mut ring) {
-                Happened::Received { buffer, .. } => {
-                    received += ring.bytes(&buffer).len();
-                    held.push(buffer);
-                }
-                Happened::Stopped {
-                    why: Stopped::Paused,
-                    ..
-                } => {
-                    assert_eq!(held.len(), 2, "only an empty pool pauses");
-                    for buffer in held.drain(..) {
-                        ring.give_back(buffer);
-                    }
-                    ring.receive(from_socket, 1).unwrap();
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(received, 30);
-    }
-
-    #[test]
-    fn a_send_without_room_says_so_at_once() {
-        let Some(mut ring) = ring(4, 1 << 16) else {
-            return;
-        };
-        let ((from, mut client), (to, _server)) = (pair(), pair());
-        let from_socket = ring.know(from.as_raw_fd());
-        let to_socket = ring.know(to.as_raw_fd());
-        ring.receive(from_socket, 1).unwrap();
-        let mut sent_in_all = 0;
-        loop {
-            client.write_all(&[0; 1 << 14]).unwrap();
-            let Happened::Received { buffer, .. } = next(&mut ring) else {
-                panic!("bytes were sent");
-            };
-            let length = ring.bytes(&buffer).len();
-            ring.send(to_socket, 2, buffer).unwrap();
-            let Happened::Sent { buffer, sent, .. } = next(&mut ring) else {
-                panic!("it was sent");
-            };
-            ring.give_back(buffer);
-            match sent {
-                Ok(sent) if sent == length => sent_in_all += sent,
-                Ok(_) => break,
-                Err(error) => {
-                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-                    break;
-                }
-            }
-            assert!(sent_in_all < 1 << 26, "nobody reads");
-        }
-    }
-
-    #[test]
-    fn what_is_stopped_receives_nothing_more() {
-        let Some(mut ring) = ring(4, 64) else { return };
-        let (from, mut client) = pair();
-        let from_socket = ring.know(from.as_raw_fd());
-        ring.receive(from_socket, 3).unwrap();
-        ring.hand_over().unwrap();
-        ring.stop(3).unwrap();
-        assert!(matches!(
-            next(&mut ring),
-            Happened::Stopped {
-                token: 3,
-                why: Stopped::Paused
-            }
-        ));
-        client.write_all(b"later").unwrap();
-        ring.wait(Some(20_000_000)).unwrap();
-        assert!(ring.next_happened().is_none());
-        ring.receive(from_socket, 4).unwrap();
-        assert!(matches!(
-            next(&mut ring),
-            Happened::Received { token: 4, .. }
-        ));
-    }
-
-    #[test]
-    fn a_bell_is_heard_each_time() {
-        let Some(mut ring) = ring(2, 64) else { return };
-        let bell = crate::Bell::new().unwrap();
-        ring.watch(bell.fd(), 9).unwrap();
-        for _ in 0..3 {
-            bell.ring();
-            let Happened::Readable { token: 9, armed } = next(&mut ring) else {
-                panic!("it rang");
-            };
-            bell.silence();
-            if !armed {
-                ring.watch(bell.fd(), 9).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
-        let Some(mut ring) = ring(2, 64) else { return };
-        let (from, mut client) = pair();
-        let socket = ring.know(from.as_raw_fd());
-        ring.receive(socket, 5).unwrap();
-        ring.hand_over().unwrap();
-        ring.stop(5).unwrap();
-        ring.hand_over().unwrap();
-        drop(from);
-        ring.forget(socket);
-        while !ring.is_idle() {
-            drop(next(&mut ring));
-        }
-        let patience = Some(std::time::Duration::from_secs(10));
-        client.set_read_timeout(patience).unwrap();
-        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
-    }
-}
+mod tests;

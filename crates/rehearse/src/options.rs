@@ -357,6 +357,10 @@ pub struct Replay {
     /// How many microseconds before a statement is due to watch the clock instead of sleeping.
     #[arg(long, default_value_t = 0)]
     pub spin_us: u32,
+    /// At full speed, read and write connections without TLS by epoll as well, and not by io_uring where the
+    /// system has it.
+    #[arg(long)]
+    pub without_io_uring: bool,
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,

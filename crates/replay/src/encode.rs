@@ -4,7 +4,7 @@
 //! send it: without it the server would not send the rows' description, which is part of the
 //! answer that clients paid for.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use pgwire::frontend::{
     Close, CopyData, CopyDone, CopyFail, Describe, Execute, Flush, Query, Sync,
@@ -21,6 +21,7 @@ use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::{LoginMap, with_settings_of};
 use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
+use crate::texts::{Texts, hash};
 use target::Target;
 
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
@@ -29,64 +30,87 @@ const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
 /// COPY data are sent in messages of at most this much.
 const COPY_BYTES_MAX: usize = 64 << 10;
 
-/// What is to be done for an event.
-pub(crate) fn job(
-    event: Event,
-    fingerprint: Option<Fingerprint>,
-    due_ns: i64,
-    target: &Target,
-    logins: &LoginMap,
-    portals: &mut Portals,
-) -> Job {
-    let kind = StatementKind::from(&event.kind);
-    let particulars = event.particulars.as_deref();
-    let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
-        (particulars.awaited, particulars.boundary)
-    });
-    let action = match (portals.rows_max(&event), &event.kind) {
-        (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
-        (
-            Ok(_),
-            EventKind::Connect {
-                database,
-                user,
-                application,
-            },
-        ) => {
-            let login = logins.login(target, user, database, application);
-            Action::Connect(Box::new(with_settings_of(login, particulars)))
+/// Makes jobs of the events of one replay, in their order.
+pub(crate) struct Encoder<'a> {
+    target: &'a Target,
+    logins: &'a LoginMap,
+    portals: Portals,
+    texts: Texts,
+}
+
+impl<'a> Encoder<'a> {
+    /// `fetch_size`: what executions of named portals ask for where the capture does not know it.
+    pub(crate) fn new(target: &'a Target, logins: &'a LoginMap, fetch_size: Option<u32>) -> Self {
+        Encoder {
+            target,
+            logins,
+            portals: Portals::new(fetch_size),
+            texts: Texts::default(),
         }
-        (Ok(_), EventKind::Cancel) => Action::Cancel,
-        (Ok(_), EventKind::Disconnect) => Action::Disconnect,
-        (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max) {
-            Ok(messages) => Action::Send(messages),
-            Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
-        },
-    };
-    Job {
-        session: event.session,
-        sequence: event.sequence,
-        due_ns,
-        captured_us: event.due_us,
-        think_ns: None,
-        kind,
-        fingerprint,
-        captured: Captured {
-            duration_us: event.outcome.duration_us,
-            rows: event.outcome.rows,
-            sqlstate: event.outcome.sqlstate,
-            digest: particulars.and_then(|known| known.result_digest),
-            place: Place::of(event.source, event.line),
-        },
-        after: 0,
-        bearing: event
-            .kind
-            .sql()
-            .map_or(Bearing::default(), |sql| Bearing::of(sql)),
-        awaited,
-        boundary,
-        expected: None,
-        action,
+    }
+
+    /// What is to be done for an event.
+    pub(crate) fn job(
+        &mut self,
+        event: Event,
+        fingerprint: Option<Fingerprint>,
+        due_ns: i64,
+    ) -> Job {
+        let kind = StatementKind::from(&event.kind);
+        let particulars = event.particulars.as_deref();
+        let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
+            (particulars.awaited, particulars.boundary)
+        });
+        let bearing = match &event.kind {
+            // Nearly every simple statement is another text.
+            EventKind::Simple { sql } => Bearing::of(sql),
+            kind => kind
+                .sql()
+                .map_or(Bearing::default(), |sql| self.texts.known(sql).bearing),
+        };
+        let action = match (self.portals.rows_max(&event), &event.kind) {
+            (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
+            (
+                Ok(_),
+                EventKind::Connect {
+                    database,
+                    user,
+                    application,
+                },
+            ) => {
+                let login = self.logins.login(self.target, user, database, application);
+                Action::Connect(Box::new(with_settings_of(login, particulars)))
+            }
+            (Ok(_), EventKind::Cancel) => Action::Cancel,
+            (Ok(_), EventKind::Disconnect) => Action::Disconnect,
+            (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max, &mut self.texts)
+            {
+                Ok(messages) => Action::Send(messages),
+                Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+            },
+        };
+        Job {
+            session: event.session,
+            sequence: event.sequence,
+            due_ns,
+            captured_us: event.due_us,
+            think_ns: None,
+            kind,
+            fingerprint,
+            captured: Captured {
+                duration_us: event.outcome.duration_us,
+                rows: event.outcome.rows,
+                sqlstate: event.outcome.sqlstate,
+                digest: particulars.and_then(|known| known.result_digest),
+                place: Place::of(event.source, event.line),
+            },
+            after: 0,
+            bearing,
+            awaited,
+            boundary,
+            expected: None,
+            action,
+        }
     }
 }
 
@@ -132,7 +156,7 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, 0).ok()
+            messages_of(kind, None, 0, &mut Texts::default()).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -146,18 +170,22 @@ fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
     rows_max: u32,
+    texts: &mut Texts,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
-        EventKind::Prepare { statement, sql } => prepare(statement, sql, types)?,
+        EventKind::Prepare { statement, sql } => prepare(statement, sql, types, texts)?,
         EventKind::Execute {
             statement,
             portal,
             sql,
             parameters,
         } => {
-            let mut messages = begin(statement, sql, types)?;
+            let bound = parameters.iter().flatten();
+            let bound_bytes: usize = bound.map(|value| value.as_bytes().len()).sum();
+            let room = bound_bytes + 8 * parameters.len() + statement.len() + 2 * portal.len();
+            let mut messages = begin(statement, sql, types, texts, room)?;
             let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
             bind(statement, portal, parameters, formats, &mut messages.bytes)?;
             execute(portal, rows_max, &mut messages.bytes)?;
@@ -207,8 +235,13 @@ fn simple(sql: &str) -> Result<Messages, EncodeError> {
     Ok(messages)
 }
 
-fn prepare(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeError> {
-    let mut messages = begin(statement, sql, types)?;
+fn prepare(
+    statement: &Arc<str>,
+    sql: &Arc<str>,
+    types: &[u32],
+    texts: &mut Texts,
+) -> Result<Messages, EncodeError> {
+    let mut messages = begin(statement, sql, types, texts, statement.len())?;
     // Drivers that prepare ask what the parameters and rows are.
     Describe {
         target: Of::Statement(statement.as_bytes()),
@@ -285,9 +318,19 @@ fn copy_in(copy: &CopyIn) -> Result<Vec<u8>, EncodeError> {
     Ok(out)
 }
 
-/// Close and Parse. The unnamed statement needs no Close, and is parsed each time.
-fn begin(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeError> {
+/// Close and Parse, with room for so many bytes behind them. The unnamed statement needs no Close, and is
+/// parsed each time.
+fn begin(
+    statement: &Arc<str>,
+    sql: &Arc<str>,
+    types: &[u32],
+    texts: &mut Texts,
+    room: usize,
+) -> Result<Messages, EncodeError> {
+    let own = 2 * statement.len() + sql.len() + 4 * types.len();
     let mut messages = Messages {
+        // The messages' headers and counts take the rest.
+        bytes: Vec::with_capacity(own + room + 64),
         extended: true,
         ..Messages::default()
     };
@@ -298,13 +341,13 @@ fn begin(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeEr
         }
         .encode(out)?;
         messages.close_bytes = out.len() as u32;
-        let mut named = hash(sql);
+        let mut named = texts.known(sql).hash;
         if !types.is_empty() {
             // Of other types it is another statement.
             named ^= hash(types);
         }
         messages.named = Some(NamedStatement {
-            name: hash(statement),
+            name: texts.known(statement).hash,
             sql: named,
         });
     }
@@ -316,10 +359,4 @@ fn begin(statement: &str, sql: &str, types: &[u32]) -> Result<Messages, EncodeEr
     )?;
     messages.parse_bytes = out.len() as u32 - messages.close_bytes;
     Ok(messages)
-}
-
-fn hash<T: Hash + ?Sized>(text: &T) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }

@@ -257,6 +257,7 @@ pub fn replay(
                 max / worker_count + usize::from(number < max % worker_count)
             }),
             at_full_speed: options.speed == Speed::Max,
+            by_ring: options.by_ring && options.speed == Speed::Max,
             queue_statements_max: options.queue_statements_max.max(1),
             digest: options.digest,
         };

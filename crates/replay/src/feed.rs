@@ -13,10 +13,9 @@ use std::sync::atomic::Ordering;
 use clock::Speed;
 use workload::{Event, Fingerprint};
 
-use crate::encode;
+use crate::encode::Encoder;
 use crate::job::Job;
 use crate::plan::{AHEAD_NS, NAP, Planned, Planner};
-use crate::portals::Portals;
 
 /// The events of one client, in its order, with the fingerprints of those that are statements.
 pub type ClientEvents = Box<dyn Iterator<Item = (Event, Option<Fingerprint>)> + Send>;
@@ -82,7 +81,8 @@ impl Planner<'_> {
     pub(crate) fn hand_out_fed(&self, feed: &Feed) -> Planned {
         let mut batches: Vec<Vec<Job>> = self.inboxes.iter().map(|_| Vec::new()).collect();
         let mut planned = Planned::default();
-        let mut portals = Portals::new(self.options.fetch_size);
+        let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
+        let mut encoder = Encoder::new(self.target, logins, fetch_size);
         let mut streams = feed.streams();
         let timeline = self.options.timeline();
         let most = i64::from((WAITING_MAX / feed.clients).clamp(4, WAITING_MAX_OF_ONE));
@@ -116,8 +116,7 @@ impl Planner<'_> {
                     };
                     planned.statements += u64::from(event.kind.is_statement());
                     let worker = (event.session % self.inboxes.len() as u64) as usize;
-                    let (target, logins) = (self.target, &self.options.logins);
-                    let job = encode::job(event, fingerprint, due_ns, target, logins, &mut portals);
+                    let job = encoder.job(event, fingerprint, due_ns);
                     let planned_ns = &self.counters.planned_ns;
                     planned_ns.fetch_max(due_ns, Ordering::Relaxed);
                     waiting.fetch_add(1, Ordering::Relaxed);

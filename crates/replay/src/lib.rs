@@ -1,7 +1,7 @@
 //! A workload becomes a run: every session on a connection of its own, every statement at its time.
 //!
 //! ```text
-//! workload ─► plan (reads ahead, encodes) ─► workers (epoll; each owns its sessions) ─► record ─► run
+//! workload ─► plan (reads ahead, encodes) ─► workers (each owns its sessions) ─► record ─► run
 //!                                               │    ▲
 //!                                               ▼    │
 //!                                            connectors (open and authenticate)
@@ -46,6 +46,7 @@ mod session;
 mod spill;
 mod standing;
 mod stopped_clock;
+mod texts;
 mod timeline;
 mod watch;
 mod worker;

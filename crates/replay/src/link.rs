@@ -30,6 +30,11 @@ impl Link {
         Link { socket, tls }
     }
 
+    /// Whether what passes is what the socket has: without TLS.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Reads what is there; 0 at the end.
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -55,6 +55,8 @@ pub struct Options {
     /// The most connections at once. Where there are more sessions, they share connections between
     /// transactions. `None`: each session has its own.
     pub connections_max: Option<u32>,
+    /// At full speed, connections without TLS are read and written by io_uring where the system has it.
+    pub by_ring: bool,
     /// Threads that send and receive; each owns its share of the sessions.
     pub workers: usize,
     /// How long before a deadline a worker stops sleeping and watches the clock, in microseconds:
@@ -107,6 +109,7 @@ impl Default for Options {
             logins: LoginMap::default(),
             order: SendOrder::Session,
             connections_max: None,
+            by_ring: true,
             workers: default_workers(),
             spin_us: 0,
             queue_statements_max: 256,

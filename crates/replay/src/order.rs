@@ -258,9 +258,8 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode;
+    use crate::encode::Encoder;
     use crate::login::LoginMap;
-    use crate::portals::Portals;
     use target::Target;
     use workload::Outcome;
 
@@ -287,7 +286,8 @@ mod tests {
         let target = Target::parse("host=h", |_| None).unwrap();
         let order = Order::new(Vec::new(), SendOrder::Commit);
         let mut followed = Followed::default();
-        let mut portals = Portals::new(None);
+        let logins = LoginMap::default();
+        let mut encoder = Encoder::new(&target, &logins, None);
         let script = [
             // (session, sequence, due, duration, sql) and how many commits it follows
             (event(1, 0, 0, 10, "BEGIN"), 0),
@@ -303,14 +303,7 @@ mod tests {
         ];
         let mut found = Vec::new();
         for (event, _) in &script {
-            let mut job = encode::job(
-                event.clone(),
-                None,
-                event.due_us * 1_000,
-                &target,
-                &LoginMap::default(),
-                &mut portals,
-            );
+            let mut job = encoder.job(event.clone(), None, event.due_us * 1_000);
             followed.place(event, &mut job, &order);
             found.push(job.after);
         }

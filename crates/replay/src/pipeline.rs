@@ -39,6 +39,10 @@ impl Pipeline {
         self.behind.iter().map(|flight| &**flight)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlight> {
+        self.behind.iter_mut().map(|flight| &mut **flight)
+    }
+
     /// The SQL that a name will stand for when what is under way is done, as far as that prepares it.
     pub(crate) fn prepares(&self, first: Option<&InFlight>, name: u64) -> Option<NamedStatement> {
         let behind = self.behind.iter().map(|flight| &**flight);

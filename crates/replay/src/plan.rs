@@ -16,13 +16,12 @@ use run::SkipReason;
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
 use crate::course::Course;
-use crate::encode;
+use crate::encode::{self, Encoder};
 use crate::epoll;
 use crate::guard;
 use crate::job::{Action, Job};
 use crate::options::Options;
 use crate::order::{Followed, Order};
-use crate::portals::Portals;
 use crate::progress::Counters;
 use crate::remap::Expected;
 use crate::resume::{Earlier, Passing, Turn};
@@ -38,6 +37,9 @@ pub(crate) const LEAD_NS: i64 = 100_000_000;
 const BATCH_JOBS_MAX: usize = 256;
 /// At full speed or in a closed loop, how many jobs may wait at the workers in all.
 const WAITING_JOBS_MAX: i64 = 50_000;
+/// At full speed, how many are enough, where every session has something waiting: what is made ready
+/// long before it is sent has left the processor's caches by then, and waits on disk.
+const WAITING_JOBS_ENOUGH: i64 = 2_048;
 /// At full speed, how long to wait before looking again whether there is room.
 pub(crate) const NAP: Duration = Duration::from_millis(2);
 
@@ -99,7 +101,8 @@ impl Planner<'_> {
         let mut passing = self.earlier.map(|(earlier, _)| Passing::new(earlier));
         let mut behind_earlier = self.earlier.is_some();
         let (mut round, mut late_ns) = (0, 0);
-        let mut portals = Portals::new(self.options.fetch_size);
+        let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
+        let mut encoder = Encoder::new(self.target, logins, fetch_size);
         while let Some(step) = course.next()? {
             let mut event = step.event;
             let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
@@ -159,14 +162,7 @@ impl Planner<'_> {
                 true => Expected::of(&event),
                 false => None,
             };
-            let mut job = encode::job(
-                event,
-                step.fingerprint,
-                due_ns,
-                self.target,
-                &self.options.logins,
-                &mut portals,
-            );
+            let mut job = encoder.job(event, step.fingerprint, due_ns);
             job.think_ns = think_ns;
             job.expected = expected;
             if let Some((order, event)) = placed {
@@ -222,7 +218,12 @@ impl Planner<'_> {
                         && waiting > 0
                         && self.counters.sessions_live.load(Ordering::Relaxed)
                             >= self.sessions_at_once as i64;
-                    let far_ahead = waiting >= WAITING_JOBS_MAX;
+                    let all_have = self.counters.hungry.load(Ordering::Relaxed) <= 0;
+                    let enough = match all_have {
+                        true => WAITING_JOBS_ENOUGH,
+                        false => WAITING_JOBS_MAX,
+                    };
+                    let far_ahead = waiting >= enough;
                     if !crowded && !far_ahead {
                         return true;
                     }

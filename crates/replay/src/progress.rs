@@ -83,6 +83,8 @@ pub(crate) struct Counters {
     pub(crate) of_clients: Vec<AtomicI64>,
     /// Jobs given to workers and not yet done, for a planner that need not keep time.
     pub(crate) waiting: AtomicI64,
+    /// Sessions that have little waiting, and of which more may come.
+    pub(crate) hungry: AtomicI64,
     /// Statements whose time has come.
     pub(crate) due: DueCounts,
 }

@@ -58,6 +58,11 @@ impl Queue {
         job
     }
 
+    /// Whether fewer than so many wait.
+    pub(crate) fn holds_fewer_than(&self, jobs: usize) -> bool {
+        self.chunks.is_empty() && self.head.len() + self.tail.len() < jobs
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty() && self.chunks.is_empty() && self.tail.is_empty()
     }

@@ -156,6 +156,10 @@ pub(crate) struct Session {
     pub(crate) queue: Queue,
     /// When the previous statement was done.
     pub(crate) free_ns: i64,
+    /// It is counted among those that have little waiting.
+    pub(crate) hungry: bool,
+    /// All of it was handed out.
+    pub(crate) is_whole: bool,
     /// It has a deadline in the worker's heap.
     pub(crate) scheduled: bool,
     pub(crate) in_flight: Option<Box<InFlight>>,
@@ -204,6 +208,8 @@ impl Session {
             phase: Phase::Fresh,
             queue: Queue::default(),
             free_ns: 0,
+            hungry: false,
+            is_whole: false,
             scheduled: false,
             in_flight: None,
             pipeline: Pipeline::default(),
@@ -284,6 +290,16 @@ impl Session {
         self.scanner = scanner();
         self.farewell = None;
         other.disconnected();
+    }
+
+    /// The last so many statements that are under way were sent only now: at full speed, where they are due
+    /// when they can be sent.
+    pub(crate) fn were_sent(&mut self, statements: usize, sent_ns: i64) {
+        let first = self.in_flight.as_deref_mut().into_iter();
+        let flights = first.chain(self.pipeline.iter_mut());
+        for flight in flights.rev().take(statements) {
+            (flight.due_ns, flight.sent_ns) = (sent_ns, sent_ns);
+        }
     }
 
     /// The part of a statement's messages that this session must send now.

@@ -1,10 +1,12 @@
 //! A thread that owns some of the sessions: it sends what is due, reads what comes, and records.
 //!
 //! The loop: what is due is sent; then one wait, for answers or for the next deadline, whichever
-//! comes first; then answers are read and the sessions that became free go on. Nothing in it
+//! comes first; then answers are read and the sessions that became free go on. It waits by epoll, or at
+//! full speed by a ring that is shared with the kernel ([`by_ring`]). Nothing in it
 //! blocks: connections are opened elsewhere, what a session is not ready for waits in its queue,
 //! and the recorder's channel is wide.
 
+mod by_ring;
 mod cancelling;
 mod opening;
 mod ordering;
@@ -22,8 +24,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use by_ring::{OnRing, Outbox};
 use clock::Clock;
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use readiness::Ring;
 use run::{Execution, Outcome, StatementKind};
 
 use crate::connector::{Opened, Wanted};
@@ -108,6 +112,8 @@ pub(crate) struct Parts {
     pub(crate) patience_ns: i64,
     pub(crate) spin_ns: i64,
     pub(crate) at_full_speed: bool,
+    /// Connections are read and written by a ring, where the system has one.
+    pub(crate) by_ring: bool,
     /// Whose commits statements wait for, if they do.
     pub(crate) order: Option<Arc<Order>>,
     /// The most connections at once, if sessions share them.
@@ -120,8 +126,22 @@ pub(crate) struct Parts {
 struct Slot {
     session: Session,
     socket: Option<Link>,
+    /// Where the ring reads and writes its socket.
+    on_ring: Option<OnRing>,
     generation: u32,
     waits_for_room: bool,
+}
+
+impl Slot {
+    fn new(session: Session, generation: u32) -> Self {
+        Slot {
+            session,
+            socket: None,
+            on_ring: None,
+            generation,
+            waits_for_room: false,
+        }
+    }
 }
 
 /// A deadline: when, which slot, and which of the slot's sessions.
@@ -130,6 +150,11 @@ type Deadline = Reverse<(i64, usize, u32)>;
 pub(crate) struct Worker {
     parts: Parts,
     epoll: Epoll,
+    /// At full speed, where the system has one.
+    ring: Option<Box<Ring>>,
+    outbox: Outbox,
+    /// When what came by the ring came.
+    turn_ns: i64,
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
     by_session: HashMap<u64, usize>,
@@ -159,6 +184,9 @@ impl Worker {
         epoll.add(parts.inbox.bell.fd(), BELL, Interest::Read)?;
         Ok(Worker {
             epoll,
+            ring: None,
+            outbox: Outbox::default(),
+            turn_ns: 0,
             slots: Vec::new(),
             free_slots: Vec::new(),
             by_session: HashMap::new(),
@@ -185,6 +213,10 @@ impl Worker {
     /// Where the system refuses what no replay can do without.
     pub(crate) fn work(mut self) -> io::Result<()> {
         epoll::wake_precisely();
+        // Sessions that share connections hand them to one another, which epoll does with one call.
+        if self.parts.by_ring && self.shared.is_none() {
+            self.ring = by_ring::ring(&self.epoll);
+        }
         loop {
             let mut now_ns = self.send_due();
             self.repeat_cancels(now_ns);
@@ -213,32 +245,44 @@ impl Worker {
                 Wait::None | Wait::Spin => 0,
                 Wait::Sleep(ns) => ns,
             };
-            self.epoll.wait(timeout_ns)?;
-            let mut told = false;
-            for place in 0..self.epoll.ready_count() {
-                let ready = self.epoll.ready(place);
-                if ready.token == BELL {
-                    told = true;
-                    continue;
-                }
-                let slot = ready.token as usize;
-                if ready.writable {
-                    self.write_rest(slot);
-                }
-                self.read(slot);
-            }
-            if told {
-                self.parts.inbox.bell.silence();
-                while let Ok(message) = self.parts.messages.try_recv() {
-                    self.take(message)?;
-                }
+            match self.ring {
+                None => self.turn_by_epoll(timeout_ns)?,
+                Some(_) => self.turn_by_ring(timeout_ns)?,
             }
         }
         for slot in 0..self.slots.len() {
             self.close(slot, true);
         }
+        self.let_leave()?;
         let now_ns = self.now_ns();
         self.hand_over(now_ns, true);
+        Ok(())
+    }
+
+    /// Waits for at most so long, and does what is to be done then.
+    fn turn_by_epoll(&mut self, timeout_ns: i64) -> io::Result<()> {
+        self.epoll.wait(timeout_ns)?;
+        let mut told = false;
+        for place in 0..self.epoll.ready_count() {
+            let ready = self.epoll.ready(place);
+            if ready.token == BELL {
+                told = true;
+                continue;
+            }
+            let slot = ready.token as usize;
+            if ready.writable {
+                self.write_rest(slot);
+            }
+            if self.slots[slot].on_ring.is_none() {
+                self.read(slot);
+            }
+        }
+        if told {
+            self.parts.inbox.bell.silence();
+            while let Ok(message) = self.parts.messages.try_recv() {
+                self.take(message)?;
+            }
+        }
         Ok(())
     }
 

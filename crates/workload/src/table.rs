@@ -262,6 +262,7 @@ fn values(batch: &Batch, row: usize, text: usize, binary: usize) -> Vec<Option<P
 pub(crate) struct EventRows {
     texts: HashMap<Box<str>, Arc<str>>,
     texts_bytes: usize,
+    empty: Arc<str>,
     last_particulars: Option<Arc<Particulars>>,
 }
 
@@ -270,6 +271,10 @@ const SHARED_TEXTS_BYTES_MAX: usize = 4 << 20;
 
 impl EventRows {
     fn share(&mut self, text: &str) -> Arc<str> {
+        // The unnamed: not worth looking for, and dear to compare where it lies nowhere.
+        if text.is_empty() {
+            return self.empty.clone();
+        }
         if let Some(shared) = self.texts.get(text) {
             return shared.clone();
         }

@@ -172,6 +172,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
         },
         connections_max: options.max_connections,
         spin_us: options.spin_us,
+        by_ring: !options.without_io_uring,
         ..Options::default()
     };
     if let Some(workers) = options.workers {

@@ -217,8 +217,7 @@ fn messages(name: &str, types: Vec<u32>, parameters: Vec<Option<Parameter>>) -> 
         }
         .into(),
     );
-    let mut portals = crate::portals::Portals::new(None);
-    let job = crate::encode::job(event, None, 0, &target, &login, &mut portals);
+    let job = crate::encode::Encoder::new(&target, &login, None).job(event, None, 0);
     match job.action {
         crate::job::Action::Send(messages) => messages.bytes,
         other => panic!("{other:?}"),

@@ -107,8 +107,10 @@ impl Worker {
         connection: Connection,
         now_ns: i64,
     ) -> io::Result<()> {
-        self.epoll
-            .add(connection.link.as_raw_fd(), slot as u64, Interest::Read)?;
+        if !self.goes_by_ring(slot, &connection.link)? {
+            let fd = connection.link.as_raw_fd();
+            self.epoll.add(fd, slot as u64, Interest::Read)?;
+        }
         self.slots[slot].socket = Some(connection.link);
         let session = &mut self.slots[slot].session;
         session.phase = Phase::Idle;

@@ -11,6 +11,9 @@ use crate::job::{Action, Job};
 use crate::session::{Phase, Session};
 use crate::standing::Standing;
 
+/// A session that has fewer waiting may have nothing left before more can come.
+const LITTLE_JOBS: usize = 32;
+
 impl Worker {
     pub(super) fn queue(&mut self, job: Job, now_ns: i64) {
         let slot = match self.by_session.get(&job.session) {
@@ -29,12 +32,14 @@ impl Worker {
             waiting.fetch_sub(1, Ordering::Relaxed);
             return;
         }
+        session.is_whole |= matches!(job.action, Action::Disconnect);
         let was_waiting = !session.queue.is_empty();
         let is_busy = was_waiting || session.is_busy();
         session
             .queue
             .push(job, self.parts.queue_statements_max, &mut self.spill);
         self.busy += usize::from(!is_busy);
+        self.look_at_hunger(slot);
         if self.stopped_ns.is_some() {
             self.drop_waiting_of(slot, now_ns);
         } else if !was_waiting {
@@ -46,26 +51,29 @@ impl Worker {
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 let generation = self.slots[slot].generation + 1;
-                self.slots[slot] = Slot {
-                    session: Session::new(id, self.parts.digest),
-                    socket: None,
-                    generation,
-                    waits_for_room: false,
-                };
+                self.slots[slot] = Slot::new(Session::new(id, self.parts.digest), generation);
                 slot
             }
             None => {
-                self.slots.push(Slot {
-                    session: Session::new(id, self.parts.digest),
-                    socket: None,
-                    generation: 0,
-                    waits_for_room: false,
-                });
+                let session = Session::new(id, self.parts.digest);
+                self.slots.push(Slot::new(session, 0));
                 self.slots.len() - 1
             }
         };
         self.by_session.insert(id, slot);
         slot
+    }
+
+    /// Has the planner know whether a session has little waiting.
+    #[inline]
+    fn look_at_hunger(&mut self, slot: usize) {
+        let session = &mut self.slots[slot].session;
+        let hungry = !session.is_whole && session.queue.holds_fewer_than(LITTLE_JOBS);
+        if hungry != session.hungry {
+            session.hungry = hungry;
+            let by = if hungry { 1 } else { -1 };
+            self.parts.counters.hungry.fetch_add(by, Ordering::Relaxed);
+        }
     }
 
     /// Sends all that is due; returns the time it looked at last.
@@ -167,6 +175,8 @@ impl Worker {
             let Some(mut job) = session.queue.pop() else {
                 continue;
             };
+            self.look_at_hunger(slot);
+            let session = &self.slots[slot].session;
             job.due_ns = due_ns;
             // What does not wait for the session's previous statement is not late because of it.
             let session_lag_ns = match job.awaited {
@@ -231,8 +241,7 @@ impl Worker {
                 }
                 Action::Send(_) if self.is_passed_over(slot, &job, now_ns) => {}
                 Action::Send(messages) => {
-                    self.send(slot, job, messages, session_lag_ns);
-                    now_ns = self.now_ns();
+                    now_ns = self.send(slot, job, messages, session_lag_ns);
                 }
                 Action::Connect(_) | Action::Resume(_) => {
                     unreachable!("a session connects once, first of all")
@@ -259,6 +268,8 @@ impl Worker {
     /// A session that is gone and has nothing waiting leaves its slot to another. One that was
     /// lost stays known: the workload may hold more of it.
     pub(super) fn retire(&mut self, slot: usize) {
+        self.slots[slot].session.is_whole = true;
+        self.look_at_hunger(slot);
         if self.slots[slot].session.farewell.is_none() {
             self.by_session.remove(&self.slots[slot].session.id);
             self.slots[slot].generation += 1;

@@ -18,38 +18,52 @@ use crate::session::{Heard, Phase, Tries};
 
 /// `connection_failure`
 pub(super) const LOST: Sqlstate = Sqlstate(*b"08006");
+/// What is said of it where the server said nothing.
+pub(super) const CLOSED: &str = "the server closed the connection";
 
 impl Worker {
+    /// Sends a statement; returns when that was. By the ring it goes out with the next call, and is told when
+    /// that was then.
     pub(super) fn send(
         &mut self,
         slot: usize,
         mut job: Job,
         mut messages: Messages,
         session_lag_ns: u64,
-    ) {
+    ) -> i64 {
         self.remap(slot, &mut messages);
         let Slot {
-            session, socket, ..
+            session,
+            socket,
+            on_ring,
+            ..
         } = &mut self.slots[slot];
-        let Some(socket) = socket else { return };
+        let Some(socket) = socket else {
+            return self.now_ns();
+        };
         let copy = messages.copy.take();
-        let guarded;
-        let mut needed = session.needed(&messages);
+        let held: Option<Box<[u8]>> = (job.bearing.holds).then(|| messages.bytes[..].into());
+        let needed = session.needed(&messages);
+        let mut from = messages.bytes.len() - needed.len();
         if session.guard.is_needed() {
-            guarded = [crate::guard::message(), needed].concat();
-            needed = &guarded;
+            messages.bytes = [crate::guard::message(), needed].concat();
+            from = 0;
             session.guard.sent();
         }
-        let sent_ns = self.parts.clock.now_ns() - self.parts.start_ns;
+        let sent_ns = match on_ring {
+            None => self.parts.clock.now_ns() - self.parts.start_ns,
+            Some(_) => self.turn_ns,
+        };
         if self.parts.at_full_speed {
             job.due_ns = sent_ns;
         }
         // What is left of COPY data that the server did not want to the end goes first.
         let due_ns = job.due_ns;
         let place = (job.session, job.sequence);
-        let result = match session.unsent.is_empty() {
-            true => socket.write(needed),
-            false => Ok(0),
+        let has_room = session.unsent.is_empty();
+        let result = match on_ring {
+            None if has_room => socket.write(&messages.bytes[from..]),
+            _ => Ok(0),
         };
         let wants_write = socket.wants_write();
         let mut in_flight = flight(job, sent_ns, session_lag_ns, &messages);
@@ -58,9 +72,7 @@ impl Worker {
         in_flight.owes_sync = copy.is_some() && messages.extended && ends_group;
         in_flight.copy = copy;
         in_flight.in_transaction = session.will_be_in_transaction();
-        if in_flight.job.bearing.holds {
-            in_flight.bearing_bytes = Some(messages.bytes.as_slice().into());
-        }
+        in_flight.bearing_bytes = held;
         session.pipeline.group_is_open = !ends_group;
         session.pipeline.asked = in_flight.job.boundary == Boundary::Flush;
         if session.in_flight.is_none() {
@@ -74,13 +86,17 @@ impl Worker {
         if let Some(order) = &self.parts.order {
             order.sent(place.0, place.1);
         }
+        if let Some(on_ring) = on_ring.as_mut().filter(|_| has_room) {
+            self.outbox.send(slot, on_ring, messages.bytes, from, 1);
+            return sent_ns;
+        }
         let written = match result {
             Ok(written) => written,
             Err(error) if is_transient(&error) => 0,
             Err(error) => {
                 // The session's caller goes on with what waits: it will be skipped.
                 self.broke(slot, &error);
-                return;
+                return self.now_ns();
             }
         };
         let lag_ns = sent_ns - due_ns - session_lag_ns as i64;
@@ -88,19 +104,26 @@ impl Worker {
             .counters
             .tool_lag_ns
             .fetch_max(lag_ns, Ordering::Relaxed);
-        if written < needed.len() || wants_write {
-            let rest = needed[written..].to_vec();
-            self.write_later(slot, rest);
+        let rest = &messages.bytes[from + written..];
+        if !rest.is_empty() || wants_write {
+            self.write_later(slot, rest.to_vec());
         }
+        self.now_ns()
     }
 
     pub(super) fn write_later(&mut self, slot: usize, rest: Vec<u8>) {
         let Slot {
             session,
             socket,
+            on_ring,
             waits_for_room,
             ..
         } = &mut self.slots[slot];
+        if let Some(on_ring) = on_ring
+            && session.unsent.is_empty()
+        {
+            return self.outbox.send(slot, on_ring, rest, 0, 0);
+        }
         session.unsent.extend_from_slice(&rest);
         if let Some(socket) = socket
             && !*waits_for_room
@@ -115,6 +138,7 @@ impl Worker {
         let Slot {
             session,
             socket,
+            on_ring,
             waits_for_room,
             ..
         } = &mut self.slots[slot];
@@ -124,6 +148,8 @@ impl Worker {
             match socket.write(&session.unsent[session.unsent_from..]) {
                 Ok(written) => session.unsent_from += written,
                 Err(error) if is_transient(&error) => return,
+                // The ring tells what the server said last, and that it is gone.
+                Err(_) if on_ring.is_some() => break,
                 Err(error) => {
                     if self.broke(slot, &error) {
                         let now_ns = self.now_ns();
@@ -140,7 +166,10 @@ impl Worker {
         session.unsent = Vec::new();
         session.unsent_from = 0;
         *waits_for_room = false;
-        let _ = self.epoll.change(fd, slot as u64, Interest::Read);
+        let _ = match on_ring {
+            None => self.epoll.change(fd, slot as u64, Interest::Read),
+            Some(_) => self.epoll.remove(fd),
+        };
     }
 
     /// Reads all that is there; then, if it became free, the session goes on.
@@ -173,7 +202,7 @@ impl Worker {
         while let Some(socket) = &mut self.slots[slot].socket {
             let read = match socket.read(&mut buffer) {
                 Ok(0) => {
-                    became_free |= self.lost(slot, "the server closed the connection");
+                    became_free |= self.lost(slot, CLOSED);
                     break;
                 }
                 Ok(read) => read,
@@ -184,37 +213,40 @@ impl Worker {
                 }
             };
             let now_ns = self.now_ns();
-            self.parts.counters.heard(now_ns);
-            let mut unread = &buffer[..read];
-            while !unread.is_empty() {
-                match self.slots[slot].session.hear(&mut unread, now_ns) {
-                    Ok(Heard::Nothing) => {}
-                    Ok(Heard::Done) => {
-                        self.finish_statement(slot, now_ns, None);
-                        self.pass_over_aborted(slot, now_ns);
-                        became_free = true;
-                    }
-                    Ok(Heard::Restored) => {
-                        self.restored(slot, now_ns);
-                        became_free = true;
-                    }
-                    Ok(Heard::WantsCopyData) => self.answer_copy(slot),
-                    Ok(Heard::WantsSync) => {
-                        let mut sync = Vec::new();
-                        Sync.encode(&mut sync);
-                        self.write_later(slot, sync);
-                    }
-                    Err(error) => {
-                        became_free |= self.lost(slot, &error.to_string());
-                        break;
-                    }
-                }
-            }
+            became_free |= self.take_in(slot, &buffer[..read], now_ns);
             if read < buffer.len() {
                 break;
             }
         }
         self.buffer = buffer;
+        became_free
+    }
+
+    /// Takes in what the server said. True if the session became free.
+    pub(super) fn take_in(&mut self, slot: usize, mut unread: &[u8], now_ns: i64) -> bool {
+        self.parts.counters.heard(now_ns);
+        let mut became_free = false;
+        while !unread.is_empty() {
+            match self.slots[slot].session.hear(&mut unread, now_ns) {
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Done) => {
+                    self.finish_statement(slot, now_ns, None);
+                    self.pass_over_aborted(slot, now_ns);
+                    became_free = true;
+                }
+                Ok(Heard::Restored) => {
+                    self.restored(slot, now_ns);
+                    became_free = true;
+                }
+                Ok(Heard::WantsCopyData) => self.answer_copy(slot),
+                Ok(Heard::WantsSync) => {
+                    let mut sync = Vec::new();
+                    Sync.encode(&mut sync);
+                    self.write_later(slot, sync);
+                }
+                Err(error) => return became_free | self.lost(slot, &error.to_string()),
+            }
+        }
         became_free
     }
 
@@ -297,6 +329,8 @@ impl Worker {
     /// if the session was busy, and is to go on with what waits.
     pub(super) fn lost(&mut self, slot: usize, reason: &str) -> bool {
         let now_ns = self.now_ns();
+        // What the session does next in this turn is not before that.
+        self.turn_ns = now_ns;
         let session = &mut self.slots[slot].session;
         let said = session
             .farewell
@@ -330,17 +364,24 @@ impl Worker {
         let Slot {
             session,
             socket,
+            on_ring,
             waits_for_room,
             ..
         } = &mut self.slots[slot];
         session.phase = Phase::Gone;
         session.disconnected();
-        *waits_for_room = false;
+        let waited_for_room = std::mem::take(waits_for_room);
         if let Some(mut socket) = socket.take() {
             if say_goodbye {
                 let mut goodbye = Vec::new();
                 Terminate.encode(&mut goodbye);
                 socket.say_goodbye(&goodbye);
+            }
+            if let Some(on_ring) = on_ring.take() {
+                if waited_for_room {
+                    let _ = self.epoll.remove(socket.as_raw_fd());
+                }
+                self.outbox.leave(socket, on_ring, slot);
             }
             let counters = &self.parts.counters;
             counters.sessions_open.fetch_sub(1, Ordering::Relaxed);

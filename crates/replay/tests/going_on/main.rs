@@ -2,6 +2,7 @@
 //! on each other.
 
 mod faults;
+mod full_speed;
 mod order;
 mod pipelines;
 mod remap;

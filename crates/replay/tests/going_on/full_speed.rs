@@ -1,0 +1,206 @@
+//! At full speed connections are read and written by io_uring where the system has it, else by epoll: what
+//! goes wrong is the same with either.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clock::Speed;
+use postgres::{Client, NoTls};
+use replay::Options;
+use run::{Outcome, RunStatus};
+use sandbox::{Endpoint, Stop};
+use workload::EventKind;
+
+use super::traffic::{Traffic, server, statements};
+
+fn client(server: &Endpoint) -> Client {
+    Client::connect(&server.url("postgres"), NoTls).unwrap()
+}
+
+fn at_full_speed(by_ring: bool) -> Options {
+    Options {
+        speed: Speed::Max,
+        by_ring,
+        ..Options::default()
+    }
+}
+
+const SESSIONS: u64 = 12;
+const INSERTS: u64 = 150;
+
+/// Sessions that insert what they are and when, for some two seconds; some by named statements, some in
+/// texts whose answers are long.
+fn busy(server: &Endpoint) -> Traffic {
+    client(server)
+        .batch_execute("CREATE TABLE entry (session int, n int, PRIMARY KEY (session, n))")
+        .unwrap();
+    let mut traffic = Traffic::new(server);
+    for session in 1..=SESSIONS {
+        traffic.connect(session as i64, session);
+        traffic.simple(20, session, "SET application_name = 'busy'");
+        for n in 0..INSERTS {
+            let at_ms = 50 + n as i64;
+            match session % 3 {
+                0 => {
+                    let sql = format!(
+                        "INSERT INTO entry VALUES ({session}, $1) RETURNING n, pg_sleep(0.01)"
+                    );
+                    traffic.execute(at_ms, session, "insert", &sql, &n.to_string());
+                }
+                1 => {
+                    let sql = format!(
+                        "INSERT INTO entry VALUES ({session}, {n}); SELECT repeat('x', 60000), \
+                         pg_sleep(0.01)"
+                    );
+                    traffic.simple(at_ms, session, &sql);
+                }
+                _ => {
+                    let sql =
+                        format!("INSERT INTO entry VALUES ({session}, {n}); SELECT pg_sleep(0.01)");
+                    traffic.simple(at_ms, session, &sql);
+                }
+            }
+        }
+        traffic.disconnect(900, session);
+    }
+    traffic
+}
+
+fn backends_are_terminated(by_ring: bool) {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = busy(&server);
+    let mut admin = client(&server);
+    let (info, executions) = traffic.replay(&at_full_speed(by_ring), |_| {
+        admin
+            .execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE application_name = 'busy' ORDER BY random() LIMIT 3",
+                &[],
+            )
+            .unwrap();
+    });
+    assert_eq!(info.status, RunStatus::Complete);
+    let lost: u64 = info.connections_lost.values().sum();
+    assert!(
+        lost > 10 && info.connections_reopened >= lost - SESSIONS,
+        "{info:?}"
+    );
+    // What the server said to be done is in the table, once; what failed with its connection may be.
+    let done = statements(&executions)
+        .into_iter()
+        .filter(|execution| execution.outcome == Outcome::Done)
+        .count() as u64;
+    let failed: u64 = info.failed.values().sum();
+    assert!((1..=lost).contains(&failed), "{info:?}");
+    let rows: i64 = admin
+        .query_one("SELECT count(*) FROM entry", &[])
+        .unwrap()
+        .get(0);
+    let inserts = done.saturating_sub(SESSIONS)..=SESSIONS * INSERTS;
+    assert!(inserts.contains(&(rows as u64)), "{rows} rows, {info:?}");
+}
+
+fn a_restart_is_waited_for(by_ring: bool) {
+    let (mut sandbox, server) = server(&[]);
+    let mut traffic = busy(&server);
+    let mut restarted = false;
+    let (info, _) = traffic.replay(&at_full_speed(by_ring), |elapsed| {
+        if elapsed > Duration::from_millis(500) && !restarted {
+            restarted = true;
+            sandbox.stop(Stop::Immediate).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(sandbox.start().unwrap().port, server.port);
+        }
+    });
+    assert!(restarted);
+    assert_eq!(info.status, RunStatus::Complete);
+    assert_eq!(info.skipped.values().sum::<u64>(), 0, "{info:?}");
+    let lost: u64 = info.connections_lost.values().sum();
+    assert_eq!((lost, info.connections_reopened), (SESSIONS, SESSIONS));
+    let failed: u64 = info.failed.values().sum();
+    assert!(failed <= SESSIONS, "{info:?}");
+    assert_eq!(info.done + failed, info.statements);
+}
+
+#[test]
+fn backends_that_are_terminated_are_replaced_by_ring() {
+    backends_are_terminated(true);
+}
+
+#[test]
+fn backends_that_are_terminated_are_replaced_by_epoll() {
+    backends_are_terminated(false);
+}
+
+#[test]
+fn a_server_that_restarts_is_waited_for_by_ring() {
+    a_restart_is_waited_for(true);
+}
+
+#[test]
+fn a_server_that_restarts_is_waited_for_by_epoll() {
+    a_restart_is_waited_for(false);
+}
+
+/// Rows, bytes and outcome of each statement, by session and place in it.
+type Came = BTreeMap<(u64, u64), (u64, u64, Outcome)>;
+
+#[test]
+fn ring_and_epoll_see_the_same_answers() {
+    let (_sandbox, server) = server(&[]);
+    let mut traffic = Traffic::new(&server);
+    // More sessions than fit into one call, answers of all lengths, and requests of many.
+    for session in 0..100_u64 {
+        traffic.connect(0, session);
+        for n in 0..40_u64 {
+            let at_ms = 10 + n as i64;
+            let length = (session * 7_919 + n * 104_729) % 40_000;
+            match n % 4 {
+                0 => traffic.simple(
+                    at_ms,
+                    session,
+                    &format!("SELECT repeat('r', {length}), {n} / ({n} % 8)"),
+                ),
+                1 => {
+                    let text = "t".repeat(length as usize);
+                    traffic.simple(at_ms, session, &format!("SELECT length('{text}')"));
+                }
+                2 => {
+                    let sql = "SELECT repeat('e', $1::int), generate_series(1, 9)";
+                    traffic.execute(at_ms, session, "e", sql, &length.to_string());
+                }
+                _ => {
+                    let kind = EventKind::Execute {
+                        statement: "".into(),
+                        portal: "".into(),
+                        sql: "SELECT length($1), $2".into(),
+                        parameters: vec![Some("p".repeat(length as usize).into()), None],
+                    };
+                    traffic.at(at_ms, session, kind);
+                }
+            }
+        }
+        // Every second one leaves its end to the replay.
+        if session % 2 == 0 {
+            traffic.disconnect(900, session);
+        }
+    }
+    let mut seen = [true, false].map(|by_ring| -> Came {
+        let (info, executions) = traffic.replay(&at_full_speed(by_ring), |_| ());
+        assert_eq!(info.status, RunStatus::Complete);
+        let all = statements(&executions).into_iter().map(|execution| {
+            let times = (
+                execution.sent_ns,
+                execution.first_byte_ns,
+                execution.done_ns,
+            );
+            assert!(times.0 <= times.1 && times.1 <= times.2, "{execution:?}");
+            let place = (execution.session, execution.sequence);
+            (place, (execution.rows, execution.bytes, execution.outcome))
+        });
+        all.collect()
+    });
+    let by_epoll = std::mem::take(&mut seen[1]);
+    assert_eq!(by_epoll.len(), 4_000);
+    assert!(seen[0] == by_epoll);
+}
