@@ -37,11 +37,37 @@ pub(crate) const LEAD_NS: i64 = 100_000_000;
 const BATCH_JOBS_MAX: usize = 256;
 /// At full speed or in a closed loop, how many jobs may wait at the workers in all.
 const WAITING_JOBS_MAX: i64 = 50_000;
-/// At full speed, how many are enough, where every session has something waiting: what is made ready
-/// long before it is sent has left the processor's caches by then, and waits on disk.
-const WAITING_JOBS_ENOUGH: i64 = 2_048;
+/// At full speed, the least that is enough where every session has something waiting: what is made ready
+/// long before it is sent has left the processor's caches by then, or waits on disk.
+const WAITING_JOBS_ENOUGH_MIN: i64 = 512;
 /// At full speed, how long to wait before looking again whether there is room.
 pub(crate) const NAP: Duration = Duration::from_millis(2);
+
+/// Of one session, so few that it may have none left before more come.
+pub(crate) const LITTLE_JOBS_MIN: usize = 4;
+const LITTLE_JOBS_MAX: usize = 128;
+
+/// How many jobs are enough at full speed, by how many were done while the planner slept.
+#[derive(Debug, Clone, Copy)]
+struct Enough(i64);
+
+impl Enough {
+    fn new() -> Self {
+        Enough(WAITING_JOBS_ENOUGH_MIN)
+    }
+
+    /// Four such naps shall not use up what waits; a slower one makes it less again only by and by.
+    fn slept(&mut self, done_meanwhile: i64) {
+        let lasting = done_meanwhile.saturating_mul(4).max(self.0 / 8 * 7);
+        self.0 = lasting.clamp(WAITING_JOBS_ENOUGH_MIN, WAITING_JOBS_MAX);
+    }
+
+    /// With how few jobs one of so many sessions may have none left after two naps.
+    fn little(self, sessions: i64) -> usize {
+        let share = self.0 / sessions.max(1) / 2;
+        (share as usize).clamp(LITTLE_JOBS_MIN, LITTLE_JOBS_MAX)
+    }
+}
 
 /// What the planner works with.
 pub(crate) struct Planner<'a> {
@@ -102,6 +128,7 @@ impl Planner<'_> {
         let mut behind_earlier = self.earlier.is_some();
         let (mut round, mut late_ns) = (0, 0);
         let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
+        let mut enough = Enough::new();
         let mut encoder = Encoder::new(self.target, logins, fetch_size);
         while let Some(step) = course.next()? {
             let mut event = step.event;
@@ -137,7 +164,7 @@ impl Planner<'_> {
                 clock.go_from(self.start_ns + due_ns - LEAD_NS);
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });
-            if !self.wait_for_turn(due_ns, connects, &mut batches) {
+            if !self.wait_for_turn(due_ns, connects, &mut batches, &mut enough) {
                 return Ok(planned);
             }
             if connects {
@@ -204,7 +231,13 @@ impl Planner<'_> {
     }
 
     /// Waits until this is worth making ready; false after a stop.
-    fn wait_for_turn(&self, due_ns: i64, connects: bool, batches: &mut [Vec<Job>]) -> bool {
+    fn wait_for_turn(
+        &self,
+        due_ns: i64,
+        connects: bool,
+        batches: &mut [Vec<Job>],
+        enough: &mut Enough,
+    ) -> bool {
         let waiting = || self.counters.waiting.load(Ordering::Relaxed);
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -219,11 +252,11 @@ impl Planner<'_> {
                         && self.counters.sessions_live.load(Ordering::Relaxed)
                             >= self.sessions_at_once as i64;
                     let all_have = self.counters.hungry.load(Ordering::Relaxed) <= 0;
-                    let enough = match all_have {
-                        true => WAITING_JOBS_ENOUGH,
+                    let most = match all_have {
+                        true => enough.0,
                         false => WAITING_JOBS_MAX,
                     };
-                    let far_ahead = waiting >= enough;
+                    let far_ahead = waiting >= most;
                     if !crowded && !far_ahead {
                         return true;
                     }
@@ -244,7 +277,12 @@ impl Planner<'_> {
             };
             self.send_all(batches);
             let nap = Duration::from_nanos(early_ns as u64).min(Duration::from_millis(50));
+            let before = waiting();
             std::thread::sleep(nap);
+            enough.slept(before - waiting());
+            let live = self.counters.sessions_live.load(Ordering::Relaxed);
+            let little = enough.little(live);
+            self.counters.little.store(little, Ordering::Relaxed);
         }
     }
 
@@ -299,6 +337,26 @@ impl Thinking {
 mod tests {
     use super::*;
     use workload::Outcome;
+
+    #[test]
+    fn what_waits_lasts_for_some_naps() {
+        let mut enough = Enough::new();
+        enough.slept(0);
+        assert_eq!(enough.0, WAITING_JOBS_ENOUGH_MIN);
+        enough.slept(1_000);
+        assert_eq!(enough.0, 4_000);
+        // One slow nap does not count for much.
+        enough.slept(10);
+        assert_eq!(enough.0, 3_500);
+        enough.slept(i64::MAX / 2);
+        assert_eq!(enough.0, WAITING_JOBS_MAX);
+        (0..100).for_each(|_| enough.slept(-5));
+        assert_eq!(enough.0, WAITING_JOBS_ENOUGH_MIN);
+        assert_eq!(enough.little(8), 32);
+        assert_eq!(enough.little(1), LITTLE_JOBS_MAX);
+        assert_eq!(enough.little(0), LITTLE_JOBS_MAX);
+        assert_eq!(enough.little(10_000), LITTLE_JOBS_MIN);
+    }
 
     #[test]
     fn a_think_time_begins_where_the_answer_was_there() {

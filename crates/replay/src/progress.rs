@@ -1,7 +1,7 @@
 //! How far a replay is, for whoever watches.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use run::{ArchiveError, RunWriter};
 
@@ -85,6 +85,8 @@ pub(crate) struct Counters {
     pub(crate) waiting: AtomicI64,
     /// Sessions that have little waiting, and of which more may come.
     pub(crate) hungry: AtomicI64,
+    /// What is little: fewer jobs of one session than this.
+    pub(crate) little: AtomicUsize,
     /// Statements whose time has come.
     pub(crate) due: DueCounts,
 }

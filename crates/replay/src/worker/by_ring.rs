@@ -16,7 +16,7 @@ use crate::epoll::Interest;
 use crate::link::Link;
 
 /// Buffers of one worker …
-const BUFFERS: u16 = 512;
+const BUFFERS: u16 = 256;
 /// … and how long each is: the most that arrives at once.
 const BUFFER_BYTES: u32 = 8 << 10;
 /// So many statements are handed over together at most.

@@ -8,11 +8,9 @@ use run::{Outcome, SkipReason};
 use super::pipelining::{goes_behind, takes_behind};
 use super::{Slot, Worker, done};
 use crate::job::{Action, Job};
+use crate::plan::LITTLE_JOBS_MIN;
 use crate::session::{Phase, Session};
 use crate::standing::Standing;
-
-/// A session that has fewer waiting may have nothing left before more can come.
-const LITTLE_JOBS: usize = 32;
 
 impl Worker {
     pub(super) fn queue(&mut self, job: Job, now_ns: i64) {
@@ -67,8 +65,10 @@ impl Worker {
     /// Has the planner know whether a session has little waiting.
     #[inline]
     fn look_at_hunger(&mut self, slot: usize) {
+        let little = self.parts.counters.little.load(Ordering::Relaxed);
+        let little = little.max(LITTLE_JOBS_MIN);
         let session = &mut self.slots[slot].session;
-        let hungry = !session.is_whole && session.queue.holds_fewer_than(LITTLE_JOBS);
+        let hungry = !session.is_whole && session.queue.holds_fewer_than(little);
         if hungry != session.hungry {
             session.hungry = hungry;
             let by = if hungry { 1 } else { -1 };
