@@ -293,6 +293,12 @@ pub fn end_writing(fd: RawFd) {
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
+/// Tells the peer that nothing more will come and nothing be read, whoever else holds the socket.
+pub fn shut(fd: RawFd) {
+    // SAFETY: no pointers. Where it is gone already, there is nobody to tell.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
 /// Sets a number of a TCP socket.
 ///
 /// # Errors

@@ -10,6 +10,7 @@
 
 mod pool;
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
@@ -44,6 +45,14 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 pub struct Socket {
     fd: RawFd,
     place: Option<u32>,
+}
+
+impl Socket {
+    /// A socket that the ring looks up by its descriptor each time, and that is closed with it once nothing
+    /// is under way.
+    pub fn of(fd: RawFd) -> Self {
+        Socket { fd, place: None }
+    }
 }
 
 /// Bytes that arrived. It has to be given back, or sent, for others to arrive in its place.
@@ -134,7 +143,7 @@ pub struct Ring {
     looked_at: usize,
     handed_over: bool,
     messages: Vec<Message>,
-    unsent: Vec<Unsent>,
+    unsent: VecDeque<Unsent>,
     /// Receives and sends that have not ended.
     under_way: usize,
     /// Places for sockets that are free.
@@ -178,7 +187,7 @@ impl Ring {
             looked_at: 0,
             handed_over: true,
             messages: Vec::new(),
-            unsent: Vec::new(),
+            unsent: VecDeque::new(),
             under_way: 0,
             free,
         })
@@ -270,7 +279,7 @@ impl Ring {
         if message.len() > MESSAGE_BYTES_MAX {
             let rest = message.to_vec();
             let broken = None;
-            self.unsent.push(Unsent {
+            self.unsent.push_back(Unsent {
                 token,
                 rest,
                 broken,
@@ -295,9 +304,9 @@ impl Ring {
         Ok(())
     }
 
-    /// The next message that was not sent, or not all of it.
+    /// The next message that was not sent, or not all of it, in the order in which they were given.
     pub fn next_unsent(&mut self) -> Option<Unsent> {
-        self.unsent.pop()
+        self.unsent.pop_front()
     }
 
     /// Whether nothing is received nor sent: only what is watched can happen.
@@ -382,7 +391,10 @@ impl Ring {
             let (told, result) = (entry.user_data(), entry.result());
             match told & KIND {
                 OF_SEND if told & OF_MESSAGE != 0 => {
-                    self.messages[(told & !(KIND | OF_MESSAGE)) as usize].told = Some(result);
+                    let number = (told & !(KIND | OF_MESSAGE)) as usize;
+                    if let Some(message) = self.messages.get_mut(number) {
+                        message.told = Some(result);
+                    }
                 }
                 OF_SEND => self.sending[usize::from(told as u16)].2 = result,
                 _ => self.happened.push((told, result, entry.flags())),
@@ -463,7 +475,7 @@ fn sending(socket: Socket, bytes: *const u8, length: u32) -> squeue::Entry {
 fn not_sent(message: Message) -> Option<Unsent> {
     let (sent, broken) = match of(message.told?) {
         Ok(sent) => (sent, None),
-        Err(error) if is_passing(&error) => (0, None),
+        Err(error) if is_passing(&error) || is_scarcity(&error) => (0, None),
         Err(error) => (0, Some(error)),
     };
     let rest = message.bytes[message.from + sent..].to_vec();
@@ -496,6 +508,11 @@ fn is_passing(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN)
     )
+}
+
+/// The system has no memory for it now.
+fn is_scarcity(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS))
 }
 
 impl Drop for Ring {

@@ -257,7 +257,10 @@ pub fn replay(
                 max / worker_count + usize::from(number < max % worker_count)
             }),
             at_full_speed: options.speed == Speed::Max,
-            by_ring: options.by_ring && options.speed == Speed::Max,
+            // In one order for all, each is sent before the next one may be.
+            by_ring: options.by_ring
+                && options.speed == Speed::Max
+                && options.order != SendOrder::Global,
             queue_statements_max: options.queue_statements_max.max(1),
             digest: options.digest,
         };

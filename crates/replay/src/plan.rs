@@ -246,12 +246,12 @@ impl Planner<'_> {
             let early_ns = match self.options.speed {
                 Speed::Max => {
                     let waiting = waiting();
+                    let live = self.counters.sessions_live.load(Ordering::Relaxed);
                     // Where nothing is left to be done, no session will end by itself.
-                    let crowded = connects
-                        && waiting > 0
-                        && self.counters.sessions_live.load(Ordering::Relaxed)
-                            >= self.sessions_at_once as i64;
-                    let all_have = self.counters.hungry.load(Ordering::Relaxed) <= 0;
+                    let crowded = connects && waiting > 0 && live >= self.sessions_at_once as i64;
+                    let hungry = self.counters.hungry.load(Ordering::Relaxed);
+                    // Sessions that are still to come have nothing waiting either.
+                    let all_have = hungry <= 0 && live >= self.sessions_at_once as i64;
                     let most = match all_have {
                         true => enough.0,
                         false => WAITING_JOBS_MAX,

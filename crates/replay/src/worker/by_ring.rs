@@ -1,9 +1,9 @@
 //! At full speed, plain connections by a ring that is shared with the kernel: one call hands over what is
 //! to be sent and waits for what comes, instead of three for each statement.
 //!
-//! What is sent waits until there are [`SENT_AT_ONCE`] or nothing more has come, and its moment is that
-//! of the call that hands it over: so a time holds at most the others of the same call, and no work of
-//! ours. A paced replay does not use this: there a statement goes when it is due. Connections with TLS, and
+//! What is sent waits until it goes to [`SENT_AT_ONCE`] connections or nothing more has come, and its moment
+//! is that of the call that hands it over: so a time holds at most the others of the same call, and no work
+//! of ours. A paced replay does not use this: there a statement goes when it is due. Connections with TLS, and
 //! what a socket has no room for, are left to epoll, which the ring watches.
 
 use std::io;
@@ -16,10 +16,10 @@ use crate::epoll::Interest;
 use crate::link::Link;
 
 /// Buffers of one worker …
-const BUFFERS: u16 = 256;
+const BUFFERS: u16 = 128;
 /// … and how long each is: the most that arrives at once.
 const BUFFER_BYTES: u32 = 8 << 10;
-/// So many statements are handed over together at most.
+/// To so many connections something is handed over together at most.
 const SENT_AT_ONCE: usize = 16;
 /// What epoll waits for is ready.
 const EPOLL: u64 = 1 << 60;
@@ -110,7 +110,9 @@ impl Worker {
         };
         let outbox = &mut self.outbox;
         let on_ring = OnRing {
-            socket: ring.know(link.as_raw_fd()),
+            // Not in the ring's table, from which older systems (Linux before 6.13) let nothing go while
+            // anything older is received.
+            socket: Socket::of(link.as_raw_fd()),
             number: outbox.next_number,
             outgoing: None,
         };
@@ -127,20 +129,33 @@ impl Worker {
         let Some(ring) = &mut self.ring else {
             return Ok(());
         };
-        ring.wait(Some(timeout_ns.unsigned_abs()))?;
-        self.take_back_unsent();
+        // The ring tells what becomes ready, epoll what is: it is asked until nothing is.
+        let timeout_ns = match self.outbox.epoll_has_more {
+            true => 0,
+            false => timeout_ns.unsigned_abs(),
+        };
+        ring.wait(Some(timeout_ns))?;
+        self.hand_over_to_ring()?;
         self.turn_ns = self.now_ns();
         while let Some(happened) = self.ring.as_mut().and_then(|ring| ring.next_happened()) {
             self.happened(happened)?;
             if self.outbox.outgoing.len() >= SENT_AT_ONCE {
-                self.queue_outgoing()?;
-                self.hand_over_to_ring()?;
+                self.send_outgoing()?;
             }
         }
-        match std::mem::take(&mut self.outbox.epoll_has_more) {
-            true => self.turn_by_epoll(0),
-            false => Ok(()),
+        if self.outbox.epoll_has_more {
+            // New jobs are taken in there: what is ready does not wait for that.
+            self.send_outgoing()?;
+            self.turn_by_epoll(0)?;
+            self.outbox.epoll_has_more = self.epoll.ready_count() > 0;
         }
+        Ok(())
+    }
+
+    /// Sends what goes out, without waiting for what comes.
+    pub(super) fn send_outgoing(&mut self) -> io::Result<()> {
+        self.queue_outgoing()?;
+        self.hand_over_to_ring()
     }
 
     fn hand_over_to_ring(&mut self) -> io::Result<()> {
@@ -151,31 +166,36 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the ring what goes out with the next call. This is the moment at which it was sent.
+    /// Gives the ring what goes out with the next call, and hands over what is more than fits into one. That
+    /// call is the moment at which it was sent.
     fn queue_outgoing(&mut self) -> io::Result<()> {
-        let Some(ring) = self
-            .ring
-            .as_mut()
-            .filter(|_| !self.outbox.outgoing.is_empty())
-        else {
+        if self.ring.is_none() || self.outbox.outgoing.is_empty() {
             return Ok(());
-        };
-        let sent_ns = self.parts.clock.now_ns() - self.parts.start_ns;
-        for outgoing in self.outbox.outgoing.drain(..) {
+        }
+        let mut all = std::mem::take(&mut self.outbox.outgoing);
+        let (mut queued, mut sent_ns) = (SENT_AT_ONCE, 0);
+        for outgoing in all.drain(..) {
+            if queued >= SENT_AT_ONCE {
+                self.hand_over_to_ring()?;
+                (queued, sent_ns) = (0, self.now_ns());
+            }
             let Slot {
                 session, on_ring, ..
             } = &mut self.slots[outgoing.slot];
             // A connection that is gone meanwhile has taken its statements along.
-            let Some(on_ring) = on_ring
-                .as_mut()
-                .filter(|on_ring| on_ring.number == outgoing.number)
-            else {
-                continue;
-            };
-            on_ring.outgoing = None;
-            session.were_sent(outgoing.statements, sent_ns);
-            let token = on_ring.token(outgoing.slot);
-            ring.send_message(on_ring.socket, token, outgoing.bytes, outgoing.from)?;
+            if let Some(ring) = &mut self.ring
+                && let Some(on_ring) = on_ring
+                && on_ring.number == outgoing.number
+            {
+                on_ring.outgoing = None;
+                session.were_sent(outgoing.statements, sent_ns);
+                let token = on_ring.token(outgoing.slot);
+                ring.send_message(on_ring.socket, token, outgoing.bytes, outgoing.from)?;
+                queued += 1;
+            }
+        }
+        if self.outbox.outgoing.is_empty() {
+            self.outbox.outgoing = all;
         }
         Ok(())
     }
@@ -183,16 +203,36 @@ impl Worker {
     /// What sockets had no room for waits until they have.
     fn take_back_unsent(&mut self) {
         while let Some(unsent) = self.ring.as_mut().and_then(|ring| ring.next_unsent()) {
-            // A connection that is broken says so where it is read.
-            if let Some(slot) = self.whose(unsent.token)
-                && unsent.broken.is_none()
-            {
-                self.wait_for_room(slot, &unsent.rest);
+            let Some(slot) = self.whose(unsent.token) else {
+                continue;
+            };
+            let waits = match unsent.broken {
+                None => self.wait_for_room(slot, &unsent.rest),
+                Some(error) => Err(error),
+            };
+            if let Err(error) = waits {
+                self.could_not_send(slot, &error);
             }
         }
     }
 
-    fn wait_for_room(&mut self, slot: usize, rest: &[u8]) {
+    /// Where the connection is broken, the ring tells what the server said last, and that it is gone. Else
+    /// nothing would ever come.
+    pub(super) fn could_not_send(&mut self, slot: usize, error: &io::Error) {
+        let is_told = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::NotConnected
+                | io::ErrorKind::TimedOut
+        );
+        if !is_told && self.lost(slot, &error.to_string()) {
+            self.go_on(slot, self.turn_ns);
+        }
+    }
+
+    fn wait_for_room(&mut self, slot: usize, rest: &[u8]) -> io::Result<()> {
         let Slot {
             session,
             socket: Some(socket),
@@ -200,13 +240,14 @@ impl Worker {
             ..
         } = &mut self.slots[slot]
         else {
-            return;
+            return Ok(());
         };
         session.unsent.extend_from_slice(rest);
         if !std::mem::replace(waits_for_room, true) {
             let fd = socket.as_raw_fd();
-            let _ = self.epoll.add(fd, slot as u64, Interest::Write);
+            self.epoll.add(fd, slot as u64, Interest::Write)?;
         }
+        Ok(())
     }
 
     /// The ring lets go of connections that were closed.
@@ -222,9 +263,9 @@ impl Worker {
             ring.stop(on_ring.token(*slot))?;
         }
         ring.hand_over()?;
-        for (link, on_ring, _) in self.outbox.leaving.drain(..) {
-            drop(link);
-            ring.forget(on_ring.socket);
+        for (link, _, _) in self.outbox.leaving.drain(..) {
+            // It is over for the server as well, whenever the ring lets go of it.
+            readiness::shut(link.as_raw_fd());
         }
         self.take_back_unsent();
         Ok(())
@@ -250,6 +291,12 @@ impl Worker {
                 let Some(mut ring) = self.ring.take() else {
                     return Ok(());
                 };
+                if let Some(flight) =
+                    slot.and_then(|slot| self.slots[slot].session.in_flight.as_ref())
+                {
+                    // It was sent in this turn, and answered already.
+                    self.turn_ns = self.turn_ns.max(flight.sent_ns);
+                }
                 let became_free =
                     slot.is_some_and(|slot| self.take_in(slot, ring.bytes(&buffer), self.turn_ns));
                 ring.give_back(buffer);

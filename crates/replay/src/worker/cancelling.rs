@@ -40,6 +40,10 @@ fn ended_otherwise(captured: &Captured) -> bool {
 impl Worker {
     /// Has what runs cancelled.
     pub(super) fn cancel(&mut self, slot: usize, job: &Job, now_ns: i64) {
+        // What is to be cancelled is sent before.
+        if let Err(error) = self.send_outgoing() {
+            self.broken = Some(error);
+        }
         let Slot {
             session,
             generation,

@@ -50,9 +50,10 @@ impl Worker {
             from = 0;
             session.guard.sent();
         }
+        let has_room = session.unsent.is_empty();
         let sent_ns = match on_ring {
-            None => self.parts.clock.now_ns() - self.parts.start_ns,
-            Some(_) => self.turn_ns,
+            Some(_) if has_room => self.turn_ns,
+            _ => self.parts.clock.now_ns() - self.parts.start_ns,
         };
         if self.parts.at_full_speed {
             job.due_ns = sent_ns;
@@ -60,7 +61,6 @@ impl Worker {
         // What is left of COPY data that the server did not want to the end goes first.
         let due_ns = job.due_ns;
         let place = (job.session, job.sequence);
-        let has_room = session.unsent.is_empty();
         let result = match on_ring {
             None if has_room => socket.write(&messages.bytes[from..]),
             _ => Ok(0),
@@ -148,8 +148,13 @@ impl Worker {
             match socket.write(&session.unsent[session.unsent_from..]) {
                 Ok(written) => session.unsent_from += written,
                 Err(error) if is_transient(&error) => return,
-                // The ring tells what the server said last, and that it is gone.
-                Err(_) if on_ring.is_some() => break,
+                Err(error) if on_ring.is_some() => {
+                    session.unsent = Vec::new();
+                    session.unsent_from = 0;
+                    *waits_for_room = false;
+                    let _ = self.epoll.remove(fd);
+                    return self.could_not_send(slot, &error);
+                }
                 Err(error) => {
                     if self.broke(slot, &error) {
                         let now_ns = self.now_ns();
