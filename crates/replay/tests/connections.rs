@@ -556,35 +556,6 @@ fn a_replay_over_tls_sends_and_reads_all() {
     }
 }
 
-#[test]
-fn sessions_that_the_server_ends_over_tls_come_back_and_all_is_counted() {
-    let server = server(18);
-    let mut script = Script::new("postgres", "");
-    for session in 1..=60 {
-        if session > 1 {
-            script.session = session;
-            script.connect();
-        }
-        for _ in 0..3 {
-            script.simple("SELECT repeat('x', 3000)");
-            // The answer is an error, and behind it the end.
-            script.simple("SELECT pg_terminate_backend(pg_backend_pid())");
-        }
-    }
-    let given = server.given("sslmode=require");
-    let options = Options {
-        workers: 1,
-        ..full_speed()
-    };
-    let executions = script.replay(&given, &options).unwrap();
-    let count = |outcome: Outcome| {
-        let alike = |row: &&Execution| row.is_statement() && row.outcome == outcome;
-        executions.iter().filter(alike).count()
-    };
-    assert_eq!(count(Outcome::Done), 180);
-    assert_eq!(count(Outcome::Failed(workload::Sqlstate(*b"57P01"))), 180);
-}
-
 fn full_speed() -> Options {
     Options {
         speed: Speed::Max,
