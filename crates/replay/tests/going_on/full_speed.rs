@@ -11,6 +11,7 @@ use run::{Outcome, RunStatus};
 use sandbox::{Endpoint, Stop};
 use workload::EventKind;
 
+use super::tls_front::TlsFront;
 use super::traffic::{Traffic, server, statements};
 
 fn client(server: &Endpoint) -> Client {
@@ -140,6 +141,53 @@ fn a_server_that_restarts_is_waited_for_by_ring() {
 #[test]
 fn a_server_that_restarts_is_waited_for_by_epoll() {
     a_restart_is_waited_for(false);
+}
+
+/// What epoll waits for stands beside the ring: an end that comes with a part of an answer wakes nobody again.
+fn an_answer_ends_with_the_connection(by_ring: bool) {
+    const CUTS: usize = 5;
+    let (_sandbox, server) = server(&[]);
+    let front = TlsFront::before(&server, b"cut here", CUTS);
+    let mut traffic = Traffic::new(&server).with_tls_by(front.port);
+    traffic.connect(0, 1);
+    for n in 0..20 {
+        let sql = match n % 2 {
+            0 => format!("SELECT {n}"),
+            _ => format!("SELECT 'cut ' || 'here', {n}"),
+        };
+        traffic.simple(10 + n, 1, &sql);
+    }
+    traffic.disconnect(900, 1);
+    // Who misses an end waits for ever.
+    let patience = Duration::from_secs(30);
+    let options = at_full_speed(by_ring);
+    let (info, executions) = traffic.replay_as("traffic.run", &options, patience, |_| ());
+    assert_eq!(front.cuts(), CUTS);
+    assert_eq!(info.status, RunStatus::Complete);
+    let lost: u64 = info.connections_lost.values().sum();
+    assert_eq!(
+        (lost, info.connections_reopened),
+        (CUTS as u64, CUTS as u64)
+    );
+    let failed: u64 = info.failed.values().sum();
+    assert_eq!((info.done, failed), (20 - CUTS as u64, CUTS as u64));
+    // Each of the first five that were asked for it, and no other.
+    let were_lost: Vec<bool> = statements(&executions)
+        .into_iter()
+        .map(|execution| execution.outcome != Outcome::Done)
+        .collect();
+    let expected: Vec<bool> = (0..20).map(|n| n % 2 == 1 && n < 2 * CUTS).collect();
+    assert_eq!(were_lost, expected);
+}
+
+#[test]
+fn an_answer_that_ends_with_its_connection_is_noticed_by_ring() {
+    an_answer_ends_with_the_connection(true);
+}
+
+#[test]
+fn an_answer_that_ends_with_its_connection_is_noticed_by_epoll() {
+    an_answer_ends_with_the_connection(false);
 }
 
 /// Rows, bytes and outcome of each statement, by session and place in it.

@@ -8,4 +8,5 @@ mod pipelines;
 mod remap;
 mod resuming;
 mod sharing;
+mod tls_front;
 mod traffic;

@@ -70,6 +70,14 @@ impl Traffic {
         }
     }
 
+    /// Has it go to another port, with TLS.
+    pub fn with_tls_by(mut self, port: u16) -> Self {
+        let (before, database) = self.server.rsplit_once('/').unwrap();
+        let (host, _) = before.rsplit_once(':').unwrap();
+        self.server = format!("{host}:{port}/{database}?sslmode=require");
+        self
+    }
+
     pub fn at(&mut self, due_ms: i64, session: u64, kind: EventKind) -> &mut Event {
         let before = self.events.iter().filter(|event| event.session == session);
         let sequence = before.count() as u64;
