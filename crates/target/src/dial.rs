@@ -231,6 +231,7 @@ impl Opener {
                     return Err(self.failed(server, error).unreachable());
                 }
                 Err(error) => {
+                    let error = last_words(&mut connection, socket).unwrap_or(error);
                     return Err(refused(match tls.explain(&error, server) {
                         Some(explanation) => explanation,
                         None if direct => TOO_OLD.to_owned(),
@@ -271,6 +272,17 @@ impl Opener {
         });
         DialError::new(UNREACHABLE, format!("cannot connect to {server}: {reason}"))
     }
+}
+
+/// Why a server has ended a handshake: who was sending meanwhile hears only that nobody takes it any more,
+/// though the alert has come before.
+fn last_words(connection: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
+    while matches!(connection.read_tls(socket), Ok(read) if read > 0) {
+        if let Err(error) = connection.process_new_packets() {
+            return Some(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+    }
+    None
 }
 
 /// A socket during the start-up, with TLS or without. It keeps to its time limit.
@@ -366,3 +378,6 @@ pub fn shuffle<T>(items: &mut [T]) {
         items.swap(place, other as usize);
     }
 }
+
+#[cfg(test)]
+mod tests;
