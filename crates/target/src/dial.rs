@@ -231,7 +231,12 @@ impl Opener {
                     return Err(self.failed(server, error).unreachable());
                 }
                 Err(error) => {
-                    let error = last_words(&mut connection, socket).unwrap_or(error);
+                    let error = match error.kind() {
+                        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                            last_words(&mut connection, socket).unwrap_or(error)
+                        }
+                        _ => error,
+                    };
                     return Err(refused(match tls.explain(&error, server) {
                         Some(explanation) => explanation,
                         None if direct => TOO_OLD.to_owned(),
