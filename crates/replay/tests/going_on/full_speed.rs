@@ -12,7 +12,7 @@ use sandbox::{Endpoint, Stop};
 use workload::EventKind;
 
 use super::tls_front::TlsFront;
-use super::traffic::{Traffic, server, statements};
+use super::traffic::{Traffic, are_at_work, server, statements};
 
 fn client(server: &Endpoint) -> Client {
     Client::connect(&server.url("postgres"), NoTls).unwrap()
@@ -105,8 +105,8 @@ fn a_restart_is_waited_for(by_ring: bool) {
     let (mut sandbox, server) = server(&[]);
     let mut traffic = busy(&server);
     let mut restarted = false;
-    let (info, _) = traffic.replay(&at_full_speed(by_ring), |elapsed| {
-        if elapsed > Duration::from_millis(500) && !restarted {
+    let (info, _) = traffic.replay(&at_full_speed(by_ring), |snapshot| {
+        if !restarted && are_at_work(SESSIONS, Duration::from_millis(500), snapshot) {
             restarted = true;
             sandbox.stop(Stop::Immediate).unwrap();
             std::thread::sleep(Duration::from_millis(300));

@@ -36,22 +36,35 @@ pub fn server(settings: &[(&str, &str)]) -> (Sandbox, Endpoint) {
     (sandbox, endpoint)
 }
 
-/// What happens beside a replay: told how long it has lasted, some ten times a second.
-struct Beside<F: FnMut(Duration)> {
+/// What happens beside a replay: told how far it is, some ten times a second.
+struct Beside<F: FnMut(&Snapshot)> {
     happens: F,
     stop_after: Duration,
     elapsed: Duration,
 }
 
-impl<F: FnMut(Duration)> Observer for Beside<F> {
+impl<F: FnMut(&Snapshot)> Observer for Beside<F> {
     fn progress(&mut self, snapshot: &Snapshot) {
-        self.elapsed = Duration::from_nanos(snapshot.elapsed_ns.max(0) as u64);
-        (self.happens)(self.elapsed);
+        self.elapsed = elapsed(snapshot);
+        (self.happens)(snapshot);
     }
 
     fn should_stop(&mut self) -> bool {
         self.elapsed > self.stop_after
     }
+}
+
+/// How long the replay has lasted.
+pub fn elapsed(snapshot: &Snapshot) -> Duration {
+    Duration::from_nanos(snapshot.elapsed_ns.max(0) as u64)
+}
+
+/// Whether a replay has lasted so long and, which takes a slow machine longer, all of so many sessions are
+/// connected and two statements for each of them are done.
+pub fn are_at_work(sessions: u64, since: Duration, snapshot: &Snapshot) -> bool {
+    elapsed(snapshot) > since
+        && snapshot.sessions_open == sessions
+        && snapshot.done >= 2 * sessions
 }
 
 /// Events of sessions, in the order of time.
@@ -165,7 +178,7 @@ impl Traffic {
     pub fn replay(
         &mut self,
         options: &Options,
-        beside: impl FnMut(Duration),
+        beside: impl FnMut(&Snapshot),
     ) -> (RunInfo, Vec<Execution>) {
         self.replay_as("traffic.run", options, Duration::MAX, beside)
     }
@@ -181,7 +194,7 @@ impl Traffic {
         run: &str,
         options: &Options,
         stop_after: Duration,
-        happens: impl FnMut(Duration),
+        happens: impl FnMut(&Snapshot),
     ) -> (RunInfo, Vec<Execution>) {
         let reader = self.workload();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
