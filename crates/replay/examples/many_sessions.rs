@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! cargo run --release -p replay --example many_sessions -- 10000
+//! cargo run --release -p replay --example many_sessions -- 10000 tls
 //! ```
 //!
 //! Every session connects, sends two statements some seconds apart, one simple and one prepared, and
 //! ends. Prints the resident memory of this process before, and at its most while all are open.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clock::{Clock, SystemClock};
 use replay::{Observer, Options, Snapshot, Target, check_target};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use workload::{
     Event, EventKind, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
 };
@@ -22,20 +25,26 @@ use workload::{
 const OPEN_US: i64 = 12_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let argument = std::env::args()
-        .nth(1)
-        .ok_or("give the number of sessions")?;
+    let mut arguments = std::env::args().skip(1);
+    let argument = arguments.next().ok_or("give the number of sessions")?;
+    let tls = match arguments.next().as_deref() {
+        None => false,
+        Some("tls") => true,
+        Some(other) => return Err(format!("{other}: behind the number may stand tls").into()),
+    };
     if argument == "stub" {
-        return stub();
+        return stub(tls);
     }
     let sessions: u64 = argument.parse()?;
     let mut server = Command::new(std::env::current_exe()?)
         .arg("stub")
+        .args(tls.then_some("tls"))
         .stdout(Stdio::piped())
         .spawn()?;
     let mut port = String::new();
     BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut port)?;
-    let result = replay(sessions, port.trim());
+    let sslmode = if tls { "require" } else { "disable" };
+    let result = replay(sessions, port.trim(), sslmode);
     server.kill()?;
     server.wait()?;
     result
@@ -67,13 +76,13 @@ fn resident_kib() -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-fn replay(sessions: u64, port: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn replay(sessions: u64, port: &str, sslmode: &str) -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("many.workload");
     write(&path, sessions)?;
     let reader = WorkloadReader::open(&path)?;
     let target = Target::parse(
-        &format!("postgres://stub@127.0.0.1:{port}/stub?sslmode=disable"),
+        &format!("postgres://stub@127.0.0.1:{port}/stub?sslmode={sslmode}"),
         |_| None,
     )?;
     let options = Options::default();
@@ -95,7 +104,7 @@ fn replay(sessions: u64, port: &str) -> Result<(), Box<dyn std::error::Error>> {
     )?;
     let grown = watching.resident_at_most.saturating_sub(before);
     println!(
-        "{sessions} sessions: {} open at once, {} of {} statements done; {before} KiB before, {} KiB with all, {:.1} KiB each",
+        "{sessions} sessions, sslmode {sslmode}: {} open at once, {} of {} statements done; {before} KiB before, {} KiB with all, {:.1} KiB each",
         watching.most_open,
         run.done,
         run.statements,
@@ -170,20 +179,54 @@ fn write(path: &std::path::Path, sessions: u64) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
+/// What a client sends first to ask for TLS (`SSLRequest`).
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
 /// A server that says what a replay needs to hear: a thread for each connection.
-fn stub() -> Result<(), Box<dyn std::error::Error>> {
+fn stub(tls: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let config = match tls {
+        true => Some(Arc::new(certified()?)),
+        false => None,
+    };
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?.port());
     loop {
         let (stream, _) = listener.accept()?;
+        let config = config.clone();
         std::thread::Builder::new()
-            .stack_size(64 << 10)
-            .spawn(move || serve(stream).ok())?;
+            .stack_size(256 << 10)
+            .spawn(move || accept(stream, config).ok())?;
     }
 }
 
-fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+/// With a certificate of its own making.
+fn certified() -> Result<ServerConfig, Box<dyn std::error::Error>> {
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+    let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![issued.cert.der().clone()], key)?;
+    Ok(config)
+}
+
+fn accept(mut stream: TcpStream, config: Option<Arc<ServerConfig>>) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let Some(config) = config else {
+        return serve(stream);
+    };
+    let mut first = [0; 8];
+    stream.read_exact(&mut first)?;
+    if first != SSL_REQUEST {
+        return Err(io::Error::other("no request for TLS"));
+    }
+    stream.write_all(b"S")?;
+    let connection = ServerConnection::new(config).map_err(io::Error::other)?;
+    serve(StreamOwned::new(connection, stream))
+}
+
+fn serve(mut stream: impl Read + Write) -> io::Result<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let mut startup = vec![0; u32::from_be_bytes(length) as usize - 4];

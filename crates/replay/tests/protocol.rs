@@ -2,7 +2,6 @@
 //! errors that it gives to another client, and those behind it theirs.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use clock::Speed;
 use postgres::{Client, NoTls, SimpleQueryMessage};
@@ -61,7 +60,7 @@ fn at_full_speed() -> Options {
 }
 
 fn replayed(traffic: &mut Traffic, options: &Options) -> Vec<Execution> {
-    traffic.replay(options, |_: Duration| ()).1
+    traffic.replay(options, |_| ()).1
 }
 
 /// Rows, or the error.

@@ -62,9 +62,7 @@ pub fn elapsed(snapshot: &Snapshot) -> Duration {
 /// Whether a replay has lasted so long and, which takes a slow machine longer, all of so many sessions are
 /// connected and two statements for each of them are done.
 pub fn are_at_work(sessions: u64, since: Duration, snapshot: &Snapshot) -> bool {
-    elapsed(snapshot) > since
-        && snapshot.sessions_open == sessions
-        && snapshot.done >= 2 * sessions
+    elapsed(snapshot) > since && snapshot.sessions_open == sessions && snapshot.done >= 2 * sessions
 }
 
 /// Events of sessions, in the order of time.
