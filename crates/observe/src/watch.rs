@@ -44,8 +44,10 @@ pub const HZ: u32 = 20;
 pub struct WatchOptions {
     /// Samples of the activity a second.
     pub hz: u32,
-    /// A query whose numbers are kept each second.
+    /// A query whose numbers are kept.
     pub queue: Option<String>,
+    /// How often it is asked, whatever it takes. `None`: each second, and for a twentieth of the time at most.
+    pub queue_every: Option<Duration>,
 }
 
 impl Default for WatchOptions {
@@ -53,6 +55,7 @@ impl Default for WatchOptions {
         WatchOptions {
             hz: HZ,
             queue: None,
+            queue_every: None,
         }
     }
 }
@@ -143,7 +146,11 @@ impl Watch {
             ),
         ];
         if let Some(query) = &options.queue {
-            groups.push(("queue", true, vec![Box::new(QueueProbe::new(query))]));
+            groups.push((
+                "queue",
+                true,
+                vec![Box::new(QueueProbe::new(query, options.queue_every))],
+            ));
         }
         let own = OwnProcesses::default();
         let mut threads = Vec::new();

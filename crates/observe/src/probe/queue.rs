@@ -1,5 +1,7 @@
-//! A question of the user's, asked each second: how long the queue is, how far behind. Each number in the
+//! A question of the user's, asked each second or as often as it is wanted: how long the queue is, how far behind. Each number in the
 //! answer is a series; texts in it tell rows apart.
+
+use std::time::Duration;
 
 use run::Counter;
 use serde_json::Value;
@@ -17,14 +19,18 @@ pub(crate) struct QueueProbe {
     query: String,
     question: String,
     took_ns: i64,
+    /// As it was asked for.
+    wanted_ns: Option<i64>,
 }
 
-/// The user's question may take this share of the time at most.
+/// How often it is asked where nobody says.
+const EVERY_NS: i64 = 1_000_000_000;
+/// Then it may take this share of the time at most.
 const SHARE: i64 = 20;
 
 impl QueueProbe {
-    /// Of a query, with a semicolon or without.
-    pub(crate) fn new(query: &str) -> Self {
+    /// Of a query, with a semicolon or without, and how often it is wanted.
+    pub(crate) fn new(query: &str, every: Option<Duration>) -> Self {
         let query = query.trim().trim_end_matches(';');
         // As a part of ours it can only be a query, and the names of its columns come with it.
         QueueProbe {
@@ -33,6 +39,7 @@ impl QueueProbe {
                 "SELECT pg_catalog.row_to_json({MARK}) FROM (\n{query}\n) AS {MARK} LIMIT {ROWS_MAX}"
             ),
             took_ns: 0,
+            wanted_ns: every.map(|every| i64::try_from(every.as_nanos()).unwrap_or(i64::MAX)),
         }
     }
 }
@@ -43,7 +50,9 @@ impl Probe for QueueProbe {
     }
 
     fn every_ns(&self) -> i64 {
-        (self.took_ns * SHARE).max(1_000_000_000)
+        // Who says how often knows what it takes.
+        self.wanted_ns
+            .unwrap_or_else(|| (self.took_ns * SHARE).max(EVERY_NS))
     }
 
     fn begin(&mut self, asker: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
@@ -134,11 +143,21 @@ mod tests {
 
     #[test]
     fn a_query_stands_inside_of_ours() {
-        let probe = QueueProbe::new("SELECT 1 AS n -- all of it\n; ");
+        let probe = QueueProbe::new("SELECT 1 AS n -- all of it\n; ", None);
         assert!(
             probe
                 .question
                 .contains("(\nSELECT 1 AS n -- all of it\n\n)")
         );
+    }
+    #[test]
+    fn what_takes_long_is_asked_seldom_but_where_it_is_wanted_more_often() {
+        let mut probe = QueueProbe::new("SELECT 1 AS n", None);
+        assert_eq!(probe.every_ns(), EVERY_NS);
+        probe.took_ns = EVERY_NS / 10;
+        assert_eq!(probe.every_ns(), 2 * EVERY_NS);
+        let mut probe = QueueProbe::new("SELECT 1 AS n", Some(Duration::from_millis(100)));
+        probe.took_ns = EVERY_NS / 10;
+        assert_eq!(probe.every_ns(), EVERY_NS / 10);
     }
 }

@@ -144,6 +144,7 @@ fn options() -> WatchOptions {
     WatchOptions {
         hz: 20,
         queue: Some("SELECT count(*) AS waiting, 'orders' AS queue FROM orders;".to_owned()),
+        ..WatchOptions::default()
     }
 }
 
@@ -405,6 +406,7 @@ fn a_probe_that_is_lost_comes_back_and_one_that_cannot_work_says_why() {
         &WatchOptions {
             hz: 50,
             queue: Some("DELETE FROM orders".to_owned()),
+            ..WatchOptions::default()
         },
         |_| {
             std::thread::sleep(Duration::from_millis(500));

@@ -54,6 +54,7 @@ fn looks(args: &LookArgs) -> WatchOptions {
     WatchOptions {
         hz: args.hz,
         queue: args.queue.clone(),
+        queue_every: args.queue_every,
     }
 }
 
@@ -144,6 +145,9 @@ fn described(options: &Observe) -> BTreeMap<String, String> {
     let mut described = BTreeMap::from([("hz".to_owned(), options.looks.hz.to_string())]);
     if let Some(queue) = &options.looks.queue {
         described.insert("queue".to_owned(), queue.clone());
+    }
+    if let Some(every) = options.looks.queue_every {
+        described.insert("queue-every-s".to_owned(), every.as_secs_f64().to_string());
     }
     described
 }

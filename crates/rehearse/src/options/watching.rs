@@ -25,10 +25,27 @@ pub struct LookArgs {
     /// How often a second it is looked who waits for what.
     #[arg(long, value_name = "N", default_value_t = observe::HZ, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub hz: u32,
-    /// A query of your own that is asked each second, such as a queue's length and age; each column with
+    /// A query of your own that is asked again and again, such as a queue's length and age; each column with
     /// a number is a series: "SELECT count(*) AS stalled FROM jobs WHERE due < now()".
     #[arg(long, value_name = "SQL")]
     pub queue: Option<String>,
+    /// How often that query is asked, whatever it takes: 200ms (10ms at least). Without it, each second, and for a twentieth
+    /// of the time at most.
+    #[arg(long, value_name = "DURATION", requires = "queue", value_parser = queue_every_of)]
+    pub queue_every: Option<Duration>,
+}
+
+/// More often, the answers would be all that the server does.
+const QUEUE_EVERY_LEAST: Duration = Duration::from_millis(10);
+
+fn queue_every_of(text: &str) -> Result<Duration, String> {
+    let every = clock::duration_of(text)?;
+    match every < QUEUE_EVERY_LEAST {
+        true => Err(format!(
+            "{text} is too often; give 10ms or more, such as 200ms"
+        )),
+        false => Ok(every),
+    }
 }
 
 /// `rehearse observe`

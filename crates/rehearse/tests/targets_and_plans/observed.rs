@@ -75,11 +75,13 @@ fn a_target_is_watched_beside_a_replay_and_without_one() {
     assert_eq!(view["observed"], Value::Null);
 
     let run = directory.join("alone.run").display().to_string();
-    let alone = [
-        "observe", "--target", &url, "--for", "1s", "-o", &run, "--json",
-    ];
+    let mut alone = vec!["observe", "--target", &url, "--for", "2s", "-o", &run];
+    alone.extend(["--json", "--queue", "SELECT count(*) AS n FROM parts"]);
+    alone.extend(["--queue-every", "20ms"]);
     let view = json(&succeeds(&alone));
     holds_to_schema("observe", &view);
+    // Once a second would be three at most.
+    assert!(view["queue"][0]["values"].as_u64().unwrap() > 3, "{view}");
     assert_eq!(json(&succeeds(&["summary", &run, "--json"])), view);
     let refused = rehearse(&["compare", &run, &plain]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -106,6 +108,18 @@ fn what_cannot_be_watched_is_said_before_anything_is_done() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(why.contains("give --observe with it"), "{why}");
+
+    let asked = ["observe", "--target", nobody, "--queue-every"];
+    for (more, says) in [
+        (&["1ms", "--queue", "SELECT 1"][..], "give 10ms or more"),
+        (&["often", "--queue", "SELECT 1"], "'often' is no duration"),
+        (&["1s"], "--queue <SQL>"),
+    ] {
+        let refused = rehearse(&[&asked, more].concat());
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let why = String::from_utf8(refused.stderr).unwrap();
+        assert!(why.contains(says), "{why}");
+    }
 }
 
 #[test]

@@ -331,6 +331,7 @@ fn headroom(
         looks: LookArgs {
             hz: observe::HZ,
             queue: None,
+            queue_every: None,
         },
     };
     let over = AtomicBool::new(false);

@@ -4,6 +4,7 @@ mod checks;
 mod diagnosed;
 mod proved;
 mod story;
+mod watched;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Size {
                 workers: 16,
                 arrivals_per_s: 250,
                 trouble: Duration::from_secs(9),
-                cured: Duration::from_secs(6),
+                cured: Duration::from_secs(12),
                 part_s: 2,
                 blocks: 2,
                 drained: 600,
@@ -118,6 +119,8 @@ struct Seen {
     made: Queue,
     plan: Plan,
     trouble: Driven,
+    /// What a diagnosis of the trouble itself, watched, says of its workers.
+    starved: Option<String>,
     diagnosed: Diagnosed,
     proved: Proved,
     cured: Driven,
@@ -157,7 +160,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
 
     let plan = size.plan(&made);
     stage.step(format!(
-        "For {} s {} instances download: each has a poller that claims {} links at once, a channel for {} and {} workers, which fetch over HTTP. Each second {} links come in. The server logs it.",
+        "For {} s {} instances download: each has a poller that claims {} links at once, a channel for {} and {} workers, which fetch over HTTP. Each second {} links come in. The server logs it, and it is watched with the queue's series.",
         size.trouble.as_secs(),
         plan.instances,
         plan.batch,
@@ -165,8 +168,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         plan.workers,
         plan.arrivals_per_s,
     ))?;
-    let trouble =
-        queue::drive(&deployment(&stage), &made, &plan, size.trouble).map_err(could_not)?;
+    let (trouble, starved) = watched::drive(&stage, &made, &plan, size.trouble)?;
     stage.step(format!(
         "The log of {} claims and {} attempts to download becomes a workload.",
         trouble.counts.claims, trouble.served.requests
@@ -230,6 +232,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         made,
         plan,
         trouble,
+        starved,
         diagnosed,
         proved,
         cured,

@@ -44,11 +44,6 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
         .and_then(|one| one.changes.first())
         .and_then(|one| one.text.as_deref())
         .unwrap_or_default();
-    let starved = diagnosed
-        .view
-        .findings
-        .iter()
-        .find(|one| one.rule == "starved-queue");
     let suspect = diagnosed.suspect();
     let (before, after) = stalled(&seen.cured.samples);
     let per_s = |driven: &Driven| driven.served.requests as f64 / driven.took.as_secs_f64();
@@ -70,9 +65,11 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
             },
         ),
         check(
-            "the replayed queue shows its workers starving",
-            starved.is_some(),
-            starved.map_or_else(|| "not found".to_owned(), |one| one.title.clone()),
+            "the diagnosis of the system itself, watched while it works, says that its workers starve",
+            seen.starved.is_some(),
+            seen.starved
+                .clone()
+                .unwrap_or_else(|| "not found".to_owned()),
         ),
         check(
             "the limiter, whom everybody suspected, is cleared",

@@ -105,6 +105,7 @@ fn replayed(stage: &mut Stage, workload: &WorkloadReader) -> Result<PathBuf, Fai
             profile: None,
             watch: Some(WatchOptions {
                 queue: Some(queue::SERIES.to_owned()),
+                queue_every: Some(super::watched::LOOK_EVERY),
                 ..WatchOptions::default()
             }),
         },

@@ -8,7 +8,7 @@ use report::{
 };
 
 use super::super::proving;
-use super::{Seen, WORKLOAD, checks, diagnosed, proved};
+use super::{Seen, WORKLOAD, checks, diagnosed, proved, watched};
 
 pub fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
@@ -99,6 +99,7 @@ pub fn view(seen: &Seen, done: Vec<String>) -> CaseView {
         numbers: numbers(seen),
         charts: charts(seen),
         files: [
+            (watched::RUN, "the system, watched while it worked"),
             ("postgresql.csv", "the server's log"),
             (WORKLOAD, "what was captured of it"),
             (diagnosed::RUN, "its replay, with everything looked at"),

@@ -1,0 +1,61 @@
+//! The system is watched while it works, as a user watches one that is live, and what was seen of its queue is diagnosed.
+//!
+//! Whether workers starve is read here and not in the replay: where two claims overlap, a replay may carry them out the
+//! other way round, so that a link is done before it is claimed. Another one is claimed in its place, and from then on
+//! one more is claimed than anybody does: *queued* is never 0 again.
+
+use std::time::Duration;
+
+use analyse::diagnose::{Thresholds, diagnose};
+use lab::queue::{self, Driven, Plan, Queue};
+use replay::Target;
+use run::RunReader;
+
+use super::super::stage::{DATABASE, Stage};
+use super::{could_not, deployment};
+use crate::commands::{observe as observing, symptoms};
+use crate::ending::Failure;
+use crate::options::watching::{LookArgs, Observe};
+
+/// What was seen.
+pub const RUN: &str = "observed.run";
+/// How often the queue is looked at: a share of the looks at a few seconds is one of dozens then.
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Drives the system for so long. Returns what it did, and how the finding is called that its workers starve, if it was found.
+pub fn drive(
+    stage: &Stage,
+    made: &Queue,
+    plan: &Plan,
+    span: Duration,
+) -> Result<(Driven, Option<String>), Failure> {
+    let url = stage.endpoint.url(DATABASE);
+    let target = Target::parse(&url, |_| None)?;
+    let output = stage.directory.join(RUN);
+    let watching = Observe {
+        target: url,
+        how_long: Some(span),
+        output: Some(output.clone()),
+        json: false,
+        looks: LookArgs {
+            hz: observe::HZ,
+            queue: Some(queue::SERIES.to_owned()),
+            queue_every: Some(LOOK_EVERY),
+        },
+    };
+    let deployed = deployment(stage);
+    let driven = std::thread::scope(|scope| -> Result<Driven, Failure> {
+        let driving = scope.spawn(|| queue::drive(&deployed, made, plan, span));
+        let watched = observing::watch(&watching, &target, &output, &stage.interrupt);
+        let driven = driving.join().expect("the system does not panic");
+        watched?;
+        driven.map_err(could_not)
+    })?;
+    let evidence = symptoms::of_run(&RunReader::open(&output)?, symptoms::Asked::default())?;
+    let diagnosis = diagnose(&evidence, &Thresholds::default());
+    let starved = diagnosis
+        .findings
+        .into_iter()
+        .find(|one| one.rule == "starved-queue");
+    Ok((driven, starved.map(|one| one.title)))
+}
