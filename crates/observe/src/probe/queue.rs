@@ -150,6 +150,7 @@ mod tests {
                 .contains("(\nSELECT 1 AS n -- all of it\n\n)")
         );
     }
+
     #[test]
     fn what_takes_long_is_asked_seldom_but_where_it_is_wanted_more_often() {
         let mut probe = QueueProbe::new("SELECT 1 AS n", None);

@@ -34,6 +34,8 @@ struct Size {
     workers: usize,
     arrivals_per_s: u32,
     trouble: Duration,
+    /// How often the queue is looked at, where once a second would be too seldom for a few seconds.
+    look_every: Option<Duration>,
     cured: Duration,
     /// Of the capture, for the proof.
     part_s: u32,
@@ -50,6 +52,7 @@ impl Size {
                 workers: 16,
                 arrivals_per_s: 250,
                 trouble: Duration::from_secs(9),
+                look_every: Some(Duration::from_millis(250)),
                 cured: Duration::from_secs(12),
                 part_s: 2,
                 blocks: 2,
@@ -60,6 +63,8 @@ impl Size {
                 workers: 64,
                 arrivals_per_s: 1_000,
                 trouble: Duration::from_secs(120),
+                // A look reads the whole table.
+                look_every: None,
                 cured: Duration::from_secs(120),
                 part_s: 20,
                 blocks: 6,
@@ -168,7 +173,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
         plan.workers,
         plan.arrivals_per_s,
     ))?;
-    let (trouble, starved) = watched::drive(&stage, &made, &plan, size.trouble)?;
+    let (trouble, starved) = watched::drive(&stage, &made, &plan, (size.trouble, size.look_every))?;
     stage.step(format!(
         "The log of {} claims and {} attempts to download becomes a workload.",
         trouble.counts.claims, trouble.served.requests
@@ -177,7 +182,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     stage.server.snapshot(GROWN)?;
 
     stage.step("Replayed in the order of commits, watched with the queue's series, and diagnosed without being told anything else.".to_owned())?;
-    let diagnosed = diagnosed::look(&mut stage, &workload)?;
+    let diagnosed = diagnosed::look(&mut stage, &workload, size.look_every)?;
     stage.step(format!(
         "Three indexes are proved on the first {} s of it: replays with each and without any, by turns, as fast as the server takes them.",
         size.part_s

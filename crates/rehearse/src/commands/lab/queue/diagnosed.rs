@@ -2,6 +2,7 @@
 //! queue is.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use analyse::diagnose::{Thresholds, diagnose};
 use lab::LabError;
@@ -52,8 +53,12 @@ impl Diagnosed {
 }
 
 /// Replays, diagnoses, and leaves the diagnosis as a text and as JSON.
-pub fn look(stage: &mut Stage, workload: &WorkloadReader) -> Result<Diagnosed, Failure> {
-    let run = replayed(stage, workload)?;
+pub fn look(
+    stage: &mut Stage,
+    workload: &WorkloadReader,
+    look_every: Option<Duration>,
+) -> Result<Diagnosed, Failure> {
+    let run = replayed(stage, workload, look_every)?;
     let thresholds = Thresholds::default();
     let run = RunReader::open(&run)?;
     let evidence = symptoms::of_run(&run, symptoms::Asked::default())?;
@@ -76,7 +81,11 @@ pub fn look(stage: &mut Stage, workload: &WorkloadReader) -> Result<Diagnosed, F
 }
 
 /// In the order of commits: a link that is done was claimed before, in the replay as well.
-fn replayed(stage: &mut Stage, workload: &WorkloadReader) -> Result<PathBuf, Failure> {
+fn replayed(
+    stage: &mut Stage,
+    workload: &WorkloadReader,
+    look_every: Option<Duration>,
+) -> Result<PathBuf, Failure> {
     stage.server.restore(LOADED)?;
     let counted = COUNTED.map(|(name, value)| (name.to_owned(), value.to_owned()));
     stage.server.set(counted.into())?;
@@ -105,7 +114,7 @@ fn replayed(stage: &mut Stage, workload: &WorkloadReader) -> Result<PathBuf, Fai
             profile: None,
             watch: Some(WatchOptions {
                 queue: Some(queue::SERIES.to_owned()),
-                queue_every: Some(super::watched::LOOK_EVERY),
+                queue_every: look_every,
                 ..WatchOptions::default()
             }),
         },

@@ -19,15 +19,13 @@ use crate::options::watching::{LookArgs, Observe};
 
 /// What was seen.
 pub const RUN: &str = "observed.run";
-/// How often the queue is looked at: a share of the looks at a few seconds is one of dozens then.
-pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Drives the system for so long. Returns what it did, and how the finding is called that its workers starve, if it was found.
+/// Drives the system for so long; the queue is looked at so often. Returns what it did, and how the finding is called that its workers starve, if it was found.
 pub fn drive(
     stage: &Stage,
     made: &Queue,
     plan: &Plan,
-    span: Duration,
+    (span, look_every): (Duration, Option<Duration>),
 ) -> Result<(Driven, Option<String>), Failure> {
     let url = stage.endpoint.url(DATABASE);
     let target = Target::parse(&url, |_| None)?;
@@ -40,7 +38,7 @@ pub fn drive(
         looks: LookArgs {
             hz: observe::HZ,
             queue: Some(queue::SERIES.to_owned()),
-            queue_every: Some(LOOK_EVERY),
+            queue_every: look_every,
         },
     };
     let deployed = deployment(stage);
