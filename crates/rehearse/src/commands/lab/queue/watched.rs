@@ -2,7 +2,7 @@
 //!
 //! Whether workers starve is read here and not in the replay: where two claims overlap, a replay may carry them out the
 //! other way round, so that a link is done before it is claimed. Another one is claimed in its place, and from then on
-//! one more is claimed than anybody does: *queued* is never 0 again.
+//! one more is claimed than anybody does: *queued* is hardly ever 0 again.
 
 use std::time::Duration;
 
