@@ -280,12 +280,36 @@ fn dashboard_names() -> BTreeSet<String> {
     };
     let panels = dashboard["panels"].as_array().unwrap();
     for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        // What shows the present asks for the present: over a range, a replay that is gone would go on.
+        let is_present = panel["type"] != "timeseries";
+        let thresholds = &panel["fieldConfig"]["defaults"]["thresholds"]["steps"];
+        assert_eq!(thresholds.is_array(), is_present, "{}", panel["title"]);
         for target in panel["targets"].as_array().unwrap() {
-            take(target["expr"].as_str().unwrap());
+            let query = target["expr"].as_str().unwrap();
+            take(query);
             assert_eq!(target["datasource"]["uid"], "${datasource}");
+            assert_eq!(target["instant"], is_present, "{query}");
+            let of_ours = r#"{job=~"$job",instance=~"$instance"}"#;
+            let of_ours_too = r#"",job=~"$job",instance=~"$instance"}"#;
+            assert!(
+                query.contains(of_ours) || query.contains(of_ours_too),
+                "{query}"
+            );
+            // A series whose first value is its count has no rate until it changes again.
+            let appears_late = [
+                "failures_total",
+                "skipped_total",
+                "failed_total",
+                "lost_total",
+            ];
+            if appears_late.iter().any(|name| query.contains(name)) {
+                assert!(!query.contains("rate("), "{query}");
+            }
         }
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        // With it, "All" would be every process that this Prometheus knows.
+        assert_eq!(variable.get("allValue"), None);
         take(variable["definition"].as_str().unwrap_or_default());
     }
     names
