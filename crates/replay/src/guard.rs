@@ -4,9 +4,13 @@
 //! From PostgreSQL 14 on the server tells when that setting changes (documentation, 54.2.7,
 //! `ParameterStatus`), also where a function changed it that nobody sees. A server that does not
 //! tell is asked to set it in front of every statement.
+//!
+//! It tells only when it is ready for the next one, and a transaction keeps what it began with. So
+//! nothing goes behind what is not answered, but within a group of messages that one Sync ends: that is
+//! one transaction, if nothing in the middle of it ends that.
 
-use workload::rewrite::{ReadOnly, read_only};
-use workload::{Event, EventKind, Sqlstate};
+use workload::rewrite::{ReadOnly, ends_transaction, read_only};
+use workload::{Boundary, Event, EventKind, Sqlstate};
 
 use crate::connect::ConnectError;
 
@@ -74,6 +78,18 @@ impl Guard {
         self.needed
     }
 
+    /// Whether the session must be kept from writing at all.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        self.watch != Watch::Off
+    }
+
+    /// Whether what comes is the answer to it, up to ReadyForQuery.
+    #[inline]
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     /// It was sent.
     pub(crate) fn sent(&mut self) {
         self.in_flight = true;
@@ -93,6 +109,8 @@ pub(crate) fn message() -> &'static [u8] {
 
 /// Makes an event one that may be sent in a replay that must not write; false: it may not be sent.
 pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
+    let goes_on_in_its_group = (event.particulars.as_ref())
+        .is_some_and(|particulars| particulars.boundary != Boundary::Sync);
     let (sql, parameters) = match &mut event.kind {
         EventKind::Simple { sql } | EventKind::Prepare { sql, .. } => (sql, &[][..]),
         EventKind::Execute {
@@ -103,6 +121,10 @@ pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
         | EventKind::Cancel
         | EventKind::Disconnect => return true,
     };
+    // Behind it the next transaction begins before the server has said what holds then.
+    if goes_on_in_its_group && ends_transaction(sql) {
+        return false;
+    }
     match read_only(sql, parameters) {
         ReadOnly::AsItIs => true,
         ReadOnly::Rewritten(instead) => {

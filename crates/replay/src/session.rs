@@ -329,6 +329,9 @@ impl Session {
     /// Where the bytes are no messages: the connection cannot be followed any more.
     pub(crate) fn hear(&mut self, unread: &mut &[u8], now_ns: i64) -> Result<Heard, DecodeError> {
         while let Some(scanned) = self.scanner.next(unread)? {
+            if self.guard.is_in_flight() && !matters_to_all(&scanned) {
+                continue;
+            }
             match scanned {
                 Scanned::Header(header) => {
                     let Some(flight) = &mut self.in_flight else {
@@ -466,6 +469,22 @@ impl Session {
 
 fn scanner() -> Scanner {
     Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX)
+}
+
+/// Whether something of the answer to what keeps a session from writing, which is not the statement's,
+/// is to be looked at all the same: the settings that it tells of, its end, and that of the connection.
+fn matters_to_all(scanned: &Scanned<'_>) -> bool {
+    match scanned {
+        Scanned::Body { tag, body } => match *tag {
+            tag::PARAMETER_STATUS | tag::READY_FOR_QUERY => true,
+            tag::ERROR_RESPONSE => ErrorNotice::decode(Report::Error, body).is_ok_and(|error| {
+                let severity = error.severity();
+                severity.is_some_and(|severity| severity == "FATAL" || severity == "PANIC")
+            }),
+            _ => false,
+        },
+        Scanned::Header(_) | Scanned::Piece { .. } => false,
+    }
 }
 
 /// What a statement's name stands for at the server.

@@ -9,7 +9,8 @@ use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{
-    Event, EventKind, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter, WriterOptions,
+    Boundary, Event, EventKind, Particulars, Provenance, Session, Sqlstate, WorkloadReader,
+    WorkloadWriter, WriterOptions,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -100,6 +101,25 @@ impl Script {
             application: "".into(),
         };
         self.at(due_ms, session, kind);
+    }
+
+    fn particulars(awaited: bool, boundary: Boundary) -> Arc<Particulars> {
+        Arc::new(Particulars {
+            awaited,
+            boundary,
+            ..Particulars::default()
+        })
+    }
+
+    /// A statement by messages, as a part of a pipeline.
+    fn piece(&mut self, session: u64, sql: &str, awaited: bool, boundary: Boundary) {
+        let kind = EventKind::Execute {
+            statement: "".into(),
+            portal: "".into(),
+            sql: sql.into(),
+            parameters: vec![],
+        };
+        self.at(1, session, kind).particulars = Some(Script::particulars(awaited, boundary));
     }
 
     fn simple(&mut self, due_ms: i64, session: u64, sql: &str) -> &mut Event {
@@ -460,6 +480,45 @@ fn nothing_is_written(server: &Endpoint) {
         script.simple(1, session, "SELECT count(*) FROM t");
         script.at(2, session, EventKind::Disconnect);
     }
+    // Sent without waiting: what the function did is not known when the next one could go.
+    use Boundary::{Nothing, Sync};
+    let opens = "SELECT opens()";
+    let groups: &[&[(&str, Boundary)]] = &[
+        &[(opens, Sync), (INSERT, Sync)],
+        &[(opens, Nothing), ("COMMIT", Nothing), (INSERT, Sync)],
+        &[
+            (opens, Sync),
+            ("BEGIN", Nothing),
+            (INSERT, Sync),
+            ("COMMIT", Sync),
+        ],
+        &[
+            (opens, Sync),
+            ("BEGIN", Sync),
+            (INSERT, Sync),
+            ("COMMIT", Sync),
+        ],
+    ];
+    for (session, group) in (1_000..).zip(groups) {
+        script.connect(0, session);
+        for (number, (sql, boundary)) in group.iter().enumerate() {
+            script.piece(session, sql, number == 0, *boundary);
+        }
+        script.at(2, session, EventKind::Disconnect);
+    }
+    script.connect(0, 2_000);
+    script.simple(1, 2_000, opens);
+    script.simple(1, 2_000, INSERT).particulars = Some(Script::particulars(false, Sync));
+    // Each answer is its own statement's, also behind what sets the session back.
+    script.connect(0, 3_000);
+    script.simple(1, 3_000, opens);
+    for (sql, boundary) in [
+        ("SELECT 1 WHERE false", Nothing),
+        ("SELECT 1", Nothing),
+        ("SELECT 1/0", Sync),
+    ] {
+        script.piece(3_000, sql, false, boundary);
+    }
     let reading = Options {
         speed: Speed::Max,
         read_only: true,
@@ -488,6 +547,19 @@ fn nothing_is_written(server: &Endpoint) {
     assert_eq!(
         info.skipped.keys().collect::<Vec<_>>(),
         [SkipReason::ReadOnly.name()]
+    );
+    let answers: Vec<(Outcome, u64)> = statements(&executions)
+        .iter()
+        .filter(|execution| execution.session == 3_000)
+        .map(|execution| (execution.outcome, execution.rows))
+        .collect();
+    assert_eq!(
+        answers[1..4],
+        [
+            (Outcome::Done, 0),
+            (Outcome::Done, 1),
+            (Outcome::Failed(Sqlstate(*b"22012")), 0)
+        ]
     );
     // Reading goes on in each session: rows and bytes are the statement's own, not the guard's.
     let counts: Vec<&Execution> = statements(&executions)

@@ -10,8 +10,9 @@ use crate::session::{Phase, Session};
 
 /// Whether a statement may go while what the session has under way is not answered.
 pub(super) fn takes_behind(session: &Session) -> bool {
-    // What sets the session back to reading only must be answered first.
-    session.in_flight.is_some() && !session.guard.is_needed()
+    // Where it must not write, what stands before must be answered first: only then is it known
+    // whether the session must be set back to reading only.
+    session.in_flight.is_some() && (!session.guard.stands() || session.pipeline.group_is_open)
 }
 
 /// Whether a statement does not wait for the answer to what stands before it.

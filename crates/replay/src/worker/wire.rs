@@ -45,7 +45,9 @@ impl Worker {
         let held: Option<Box<[u8]>> = (job.bearing.holds).then(|| messages.bytes[..].into());
         let needed = session.needed(&messages);
         let mut from = messages.bytes.len() - needed.len();
-        if session.guard.is_needed() {
+        // A group that has begun is one transaction, and keeps to what that began with; a Query within
+        // it would end it.
+        if session.guard.is_needed() && !session.pipeline.group_is_open {
             messages.bytes = [crate::guard::message(), needed].concat();
             from = 0;
             session.guard.sent();

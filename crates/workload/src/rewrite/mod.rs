@@ -44,7 +44,7 @@ pub use held::{Bearing, Held};
 pub use moment::{Moment, MomentError};
 pub use parts::statements_of;
 pub use pattern::Pattern;
-pub use read_only::{ReadOnly, read_only};
+pub use read_only::{ReadOnly, ends_transaction, read_only};
 pub use records::SessionRecords;
 pub use secrets::without_secrets;
 pub use slice::{Slice, SliceError, Slicer};

@@ -50,13 +50,6 @@ const UNBOUND: [&str; 14] = [
 /// What becomes of a text with its parameters.
 pub fn read_only(sql: &str, parameters: &[Option<Parameter>]) -> ReadOnly {
     let parts = parts(sql);
-    let ends = |part: &Part<'_>| {
-        ["commit", "end", "rollback", "abort"]
-            .iter()
-            .any(|word| first(part, word))
-            // Back to a savepoint is no end.
-            && !part.words.iter().any(|word| word.is("to"))
-    };
     // Behind an end within one text the next transaction begins before anything can be set again.
     let goes_on_behind_an_end = parts.iter().take(parts.len().saturating_sub(1)).any(ends);
     if goes_on_behind_an_end {
@@ -77,6 +70,20 @@ pub fn read_only(sql: &str, parameters: &[Option<Parameter>]) -> ReadOnly {
         // Among others: those would run in another transaction than they did.
         _ => ReadOnly::Withheld,
     }
+}
+
+/// Whether a text has a statement that ends a transaction.
+pub fn ends_transaction(sql: &str) -> bool {
+    parts(sql).iter().any(ends)
+}
+
+fn ends(part: &Part<'_>) -> bool {
+    let prepares = first(part, "prepare") && second(part, "transaction");
+    let ends = ["commit", "end", "rollback", "abort"]
+        .iter()
+        .any(|word| first(part, word));
+    // Back to a savepoint is no end.
+    prepares || ends && !part.words.iter().any(|word| word.is("to"))
 }
 
 fn first(part: &Part<'_>, word: &str) -> bool {
