@@ -18,7 +18,6 @@
 mod learning;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
@@ -174,8 +173,6 @@ pub(crate) struct Session {
     pub(crate) guard: Guard,
     /// Who it is, once it has connected: for another connection.
     pub(crate) login: Option<Box<Login>>,
-    /// `application_name` on its connection, where that is known.
-    pub(crate) application: Option<Arc<str>>,
     /// Where its connection leads, for cancel requests.
     pub(crate) place: Option<Box<Place>>,
     pub(crate) standing: Standing,
@@ -218,7 +215,6 @@ impl Session {
             farewell: None,
             guard: Guard::default(),
             login: None,
-            application: None,
             place: None,
             standing: Standing::default(),
             cancelling: false,

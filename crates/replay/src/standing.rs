@@ -109,11 +109,6 @@ impl Standing {
                 .is_some_and(|held| held.hangs_on_connection())
     }
 
-    /// Whether the session's connection is as it was at the start.
-    pub(crate) fn holds_nothing(&self) -> bool {
-        self.held.as_ref().is_none_or(|held| held.is_empty())
-    }
-
     /// What a new connection is to be sent, one statement after the other.
     pub(crate) fn messages(&self) -> Vec<Messages> {
         let held = self.held.iter();

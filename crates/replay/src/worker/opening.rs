@@ -120,10 +120,6 @@ impl Worker {
         backends.speaks_with(session.id, process_id, now_ns);
         session.place = Some(Box::new(connection.place));
         session.comes_back = session.farewell.take().is_some();
-        session.application = session
-            .login
-            .as_ref()
-            .map(|login| login.application.clone());
         session.free_ns = now_ns;
         if let Some(shared) = &mut self.shared {
             shared.opened(slot);

@@ -5,9 +5,9 @@
 //! transaction, and holds nothing that hangs on its connection. What that one had set is discarded,
 //! and what this one had set is set again, so that no session sees another's settings.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use run::{Outcome, SkipReason};
@@ -137,8 +137,33 @@ impl Worker {
                     live.fetch_add(1, Ordering::Relaxed);
                     self.slots[owner].session.phase = Phase::Parked;
                 }
-                None => return,
+                None => {
+                    self.let_one_go_for_its_connection();
+                    return;
+                }
             }
+        }
+    }
+
+    /// Where every connection is that of a session which waits, within its transaction, for others'
+    /// commits, those who have none may be the ones it waits for: who waits for the least goes on.
+    fn let_one_go_for_its_connection(&self) {
+        let (Some(shared), Some(order)) = (&self.shared, &self.parts.order) else {
+            return;
+        };
+        let all_wait = shared.owners.len() == shared.taken
+            && (shared.owners.iter()).all(|owner| self.slots[*owner].session.waits_for_commits);
+        if !all_wait {
+            return;
+        }
+        let waiting = self.held_back.iter().map(|Reverse(waiting)| *waiting);
+        let first = waiting
+            .filter(|(_, slot, generation)| {
+                shared.owners.contains(slot) && self.slots[*slot].generation == *generation
+            })
+            .min();
+        if let Some((_, slot, _)) = first {
+            order.let_go((self.parts.number, slot));
         }
     }
 
@@ -168,8 +193,6 @@ impl Worker {
         };
         let fd = link.as_raw_fd();
         taker.socket = Some(link);
-        let is_clean = giver.session.standing.holds_nothing();
-        let mut application = giver.session.application.clone();
         taker.session.take_over(&mut giver.session);
         if let Some(place) = &taker.session.place {
             let backends = self.parts.meter.backends();
@@ -186,20 +209,15 @@ impl Worker {
         let login = taker.session.login.clone().expect("it has begun");
         let mut before: Vec<Messages> = Vec::new();
         let mut say = |sql: &str| before.extend(encode::text(sql));
-        if !is_clean {
-            say("DISCARD ALL");
-            if let Some(role) = &login.role {
-                say(&format!("SET ROLE \"{}\"", role.replace('"', "\"\"")));
-            }
-            // What it is after that is not known here.
-            application = None;
-            taker.session.forget_prepared();
+        // Whatever the giver's texts say: a function may have set something, taken a lock or asked a sequence.
+        say("DISCARD ALL");
+        taker.session.forget_prepared();
+        if let Some(role) = &login.role {
+            say(&format!("SET ROLE \"{}\"", role.replace('"', "\"\"")));
         }
-        if application.as_ref() != Some(&login.application) {
-            let name = login.application.replace('\'', "''");
-            say(&format!("SET application_name = '{name}'"));
-        }
-        taker.session.application = Some(Arc::clone(&login.application));
+        // What it is after that is not known here.
+        let name = login.application.replace('\'', "''");
+        say(&format!("SET application_name = '{name}'"));
         taker.session.free_ns = now_ns;
         let restoring = taker.session.restore(before);
         if restoring.is_empty() {

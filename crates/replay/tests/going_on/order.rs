@@ -225,3 +225,39 @@ fn in_global_order_locks_are_no_deadlock() {
     assert_eq!(info.done, 5, "{info:?}");
     assert_ne!(info.options["let_go_before_turn"], "0", "{info:?}");
 }
+
+/// Three sessions that are in transactions all the time have two connections: whose commit is waited
+/// for has none.
+#[test]
+fn sessions_that_hold_all_connections_do_not_wait_for_one_that_has_none() {
+    let (_sandbox, server) = server(&[]);
+    client(&server)
+        .batch_execute("CREATE TABLE t (a int)")
+        .unwrap();
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=3 {
+        traffic.connect(0, session);
+    }
+    for turn in 0..60_u64 {
+        let (session, at_ms) = (1 + turn % 3, 100 + 4 * turn as i64);
+        if turn >= 3 {
+            traffic.simple(at_ms, session, "COMMIT");
+        }
+        traffic.simple(at_ms + 1, session, "BEGIN");
+        traffic.simple(at_ms + 2, session, "INSERT INTO t VALUES (1)");
+    }
+    for session in 1..=3 {
+        traffic.simple(500, session, "COMMIT");
+        traffic.disconnect(600, session);
+    }
+    let options = Options {
+        connections_max: Some(2),
+        ..at_full_speed(1)
+    };
+    let (info, executions) = traffic.replay(&options, |_| ());
+    assert_eq!(info.done, info.statements, "{info:?}");
+    assert_ne!(info.options["let_go_before_commits"], "0", "{info:?}");
+    // No statement waited until nobody could tell what for, which is for five seconds.
+    let longest = executions.iter().filter_map(|one| one.sent_ns).max();
+    assert!(longest.is_some_and(|ns| ns < 5_000_000_000), "{longest:?}");
+}

@@ -154,3 +154,47 @@ fn lost_connections_are_replaced_also_where_they_are_shared() {
     let lost: u64 = info.connections_lost.values().sum();
     assert!(lost > 0 && info.done > info.statements / 2, "{info:?}");
 }
+
+/// What no text shows: a function sets something, and a row takes its number from a sequence.
+#[test]
+fn what_a_function_left_behind_is_not_seen_by_the_next_session() {
+    let (_sandbox, server) = server(&[]);
+    let mut admin = client(&server);
+    admin
+        .batch_execute(
+            "CREATE TABLE numbered (id serial, session int);
+             CREATE TABLE told (session int, tenant text);
+             CREATE FUNCTION tenant(name text) RETURNS void LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM set_config('app.tenant', name, false); END $$",
+        )
+        .unwrap();
+    let mut traffic = Traffic::new(&server);
+    for session in 1..=6 {
+        traffic.connect(session as i64, session);
+        let at_ms = 20 + 20 * session as i64;
+        if session % 2 == 1 {
+            traffic.simple(at_ms, session, &format!("SELECT tenant('{session}')"));
+            let sql = format!("INSERT INTO numbered (session) VALUES ({session})");
+            traffic.simple(at_ms + 2, session, &sql);
+        } else {
+            let sql =
+                format!("INSERT INTO told VALUES ({session}, current_setting('app.tenant', true))");
+            traffic.simple(at_ms, session, &sql);
+            // As on a connection of its own: it has asked no sequence.
+            traffic.simple(at_ms + 2, session, "SELECT lastval()");
+        }
+        traffic.disconnect(400, session);
+    }
+    let options = Options {
+        connections_max: Some(1),
+        ..Options::default()
+    };
+    let (info, _) = traffic.replay(&options, |_| {});
+    assert_eq!(info.failed.get("55000"), Some(&3), "{info:?}");
+    assert_eq!(info.done + 3, info.statements, "{info:?}");
+    let count = |tenant: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM told WHERE coalesce(tenant, '') {tenant} ''");
+        client(&server).query_one(&sql, &[]).unwrap().get(0)
+    };
+    assert_eq!((count("<>"), count("=")), (0, 3));
+}
