@@ -211,11 +211,13 @@ impl Connection {
         }
         bytes.waited += u64::from(bytes.held > held);
         if said.reset && self.reset.is_none() {
-            // One that answers a late segment has any number.
             let ahead = position - self.sides[side].next;
-            self.reset = match (0..=BEHIND_MAX).contains(&ahead) {
-                true => Some((side, position)),
-                false => Some((side, i64::MIN)),
+            self.reset = match ahead {
+                0..=BEHIND_MAX => Some((side, position)),
+                // It answers a late segment.
+                i64::MIN..0 if ahead >= -BEHIND_MAX => Some((side, i64::MIN)),
+                // Outside of any window: who gets it takes no notice of it (RFC 5961, 3.2), nor do we.
+                _ => None,
             };
         }
         self.drain(bytes, heard)?;

@@ -311,6 +311,27 @@ fn a_reset_ends_it_and_refusals_are_counted() {
 }
 
 #[test]
+fn a_reset_of_nobody_ends_nothing() {
+    let turns = questions();
+    let packets = packets_of(&turns, [5, 9], 50);
+    let (whole, _) = heard(&packets, 10, true);
+    let mut with_strange_ones = packets.clone();
+    for ahead in [1_000_000_000_u32, 500_000_000, 2_500_000_000] {
+        let strange = Tcp {
+            sequence: packets[8].sequence.wrapping_add(ahead),
+            reset: true,
+            payload: Vec::new(),
+            ..packets[8].clone()
+        };
+        with_strange_ones.insert(9, strange);
+    }
+    let (heap, counts) = heard(&with_strange_ones, 10, true);
+    assert_eq!(heap.said(), whole.said());
+    assert_eq!((counts.connections, counts.bytes.after_the_end), (1, 0));
+    check(&counts);
+}
+
+#[test]
 fn keep_alives_and_overlaps_add_nothing() {
     let turns = [(true, b"abcdef".to_vec())];
     let packets = packets_of(&turns, [5, 9], 50);
