@@ -99,6 +99,8 @@ pub(super) struct Connection {
     pub(super) committed: bool,
     /// The server has said that it is ready, once.
     pub(super) ready: bool,
+    /// It said so just now, and nothing that it said since was handed out.
+    pub(super) ready_first: bool,
     pub(super) held: Option<Box<Held>>,
     pub(super) recorded: Option<Recorded>,
     pub(super) ended_us: Option<i64>,
@@ -129,6 +131,7 @@ impl Connection {
             transaction: TransactionStatus::Idle,
             committed: false,
             ready: false,
+            ready_first: false,
             held: None,
             recorded: None,
             ended_us: None,
@@ -357,8 +360,10 @@ impl Connection {
     }
 
     /// The server is ready for the first time, or again.
-    pub(super) fn is_ready(&mut self) {
+    pub(super) fn is_ready(&mut self, at_us: i64) {
         self.ready = true;
+        self.ready_first = true;
+        self.exchange.free_since(at_us);
     }
 
     /// The client ends the session.

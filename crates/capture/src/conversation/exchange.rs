@@ -556,6 +556,11 @@ impl Exchange {
     }
 
     /// All that is under way, with the time from which the server could work on it.
+    /// The server has answered the start-up at this time; what was asked before begins only now.
+    pub(super) fn free_since(&mut self, at_us: i64) {
+        self.free_us = self.free_us.max(at_us);
+    }
+
     pub(super) fn under_way(&mut self) -> impl Iterator<Item = (&mut Pending, i64)> {
         let free_us = self.free_us;
         self.pending

@@ -23,8 +23,13 @@ pub(super) struct Recorded {
 impl Connection {
     /// Begins to record it, if everything is recorded and nothing is under way.
     pub(super) fn begin_recording(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
-        let idle = self.transaction == TransactionStatus::Idle && self.exchange.is_empty();
-        if self.recorded.is_some() || !self.ready || !idle || self.ended_us.is_some() {
+        let idle = self.transaction == TransactionStatus::Idle
+            && self.exchange.is_empty()
+            && self.ended_us.is_none();
+        // A client need not wait for the server before it asks, or even takes its leave: at the
+        // server's first word nothing is done yet, and all of that belongs to the recording.
+        let at_its_beginning = std::mem::take(&mut self.ready_first);
+        if self.recorded.is_some() || !self.ready || !(idle || at_its_beginning) {
             return Ok(());
         }
         let Some(recording) = out.recording.as_deref_mut() else {
@@ -105,6 +110,9 @@ impl Connection {
 
     /// Hands out what is answered.
     pub(super) fn leave(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
+        if self.ready_first {
+            self.begin_recording(out)?;
+        }
         while let Some((mut pending, begun_us)) = self.exchange.leaving() {
             self.hand_out(&mut pending, begun_us, out)?;
         }

@@ -27,6 +27,15 @@ pub(super) struct Row {
 impl Connection {
     /// A message begins; what is to be done with its body.
     pub(super) fn server_header(&mut self, header: Header, at_us: i64, out: &Out<'_>) -> Take {
+        if !self.ready {
+            // It answers the start-up. What a client asks without waiting for that stands behind it.
+            if header.tag == tag::READY_FOR_QUERY && out.recording.is_some() {
+                for (pending, _) in self.exchange.under_way() {
+                    pending.recorded = true;
+                }
+            }
+            return Take::Usual;
+        }
         let answering = self.exchange.answering();
         if let Some(pending) = answering
             && !matches!(
@@ -160,6 +169,15 @@ impl Connection {
         at_us: i64,
     ) -> Result<(), DecodeError> {
         match message {
+            tag::KEY_DATA => {
+                let key = KeyData::decode(body)?;
+                self.key = Some((key.process_id, key.secret_key.into()));
+            }
+            tag::READY_FOR_QUERY if !self.ready => {
+                self.transaction = ReadyForQuery::decode(body)?.status;
+                self.is_ready(at_us);
+            }
+            _ if !self.ready => (),
             tag::COMMAND_COMPLETE => {
                 let complete = CommandComplete::decode(body)?;
                 match complete.tag {
@@ -182,10 +200,6 @@ impl Connection {
                 let sqlstate = error.sqlstate().map_or(Sqlstate::UNKNOWN, Sqlstate);
                 self.exchange.failed(sqlstate, at_us);
             }
-            tag::KEY_DATA => {
-                let key = KeyData::decode(body)?;
-                self.key = Some((key.process_id, key.secret_key.into()));
-            }
             tag::ROW_DESCRIPTION => {
                 let description = RowDescription::decode(body)?;
                 let names = description.iter();
@@ -199,7 +213,6 @@ impl Connection {
                 }
                 self.columns = None;
                 self.exchange.ready(at_us);
-                self.is_ready();
             }
             _ => (),
         }

@@ -233,3 +233,73 @@ fn an_answer_that_breaks_the_protocol_ends_nothing() {
     );
     assert_eq!(account.gaps, 1);
 }
+
+/// Everything that a client says before it heard a word, and then the answers, in one piece or in two.
+fn hasty(asks: impl FnOnce(&mut Vec<u8>), answers: &[(u8, &[u8])]) -> Talk {
+    let greeting: [(u8, &[u8]); 3] = [(b'R', b"\0\0\0\0"), (b'K', b"\0\0\0\x07wxyz"), (b'Z', b"I")];
+    let mut talk = Talk::begun();
+    talk.0.truncate(1);
+    talk.client(asks).server(&[&greeting, answers].concat())
+}
+
+#[test]
+fn what_is_asked_before_the_server_is_ready_is_recorded() {
+    let rows: [(u8, &[u8]); 3] = [(b'T', ID), (b'D', ROW), (b'C', b"SELECT 1\0")];
+    let ready: (u8, &[u8]) = (b'Z', b"I");
+    let asks = |out: &mut Vec<u8>| {
+        query("SELECT 1", out);
+        query("BEGIN", out);
+        query("COMMIT", out);
+        out.extend_from_slice(b"X\0\0\0\x04");
+    };
+    let begin: [(u8, &[u8]); 2] = [(b'C', b"BEGIN\0"), (b'Z', b"T")];
+    let commit: [(u8, &[u8]); 2] = [(b'C', b"COMMIT\0"), ready];
+    let talk = hasty(asks, &[&rows[..], &[ready], &begin, &commit].concat());
+    let events = talk.events();
+    let digest = |event: &Event| event.particulars.clone().unwrap_or_default().result_digest;
+    assert!(digest(&events[1]).is_some());
+    let said = |events: &[Event]| events.iter().map(said).collect::<Vec<_>>();
+    assert_eq!(
+        said(&events),
+        [
+            "connect ",
+            "simple SELECT 1 rows=1",
+            "simple BEGIN piped",
+            "simple COMMIT piped",
+            "disconnect "
+        ]
+    );
+    let (sink, account) = talk.hear();
+    assert_eq!(sink.sessions.len(), 1);
+    assert_eq!((account.statements, account.statements_unrecorded), (3, 0));
+
+    let asks = |out: &mut Vec<u8>| {
+        prepare("", "SELECT $1::int", out);
+        bound("", "", &["42"], out);
+        execute("", 0, out);
+        out.extend_from_slice(b"S\0\0\0\x04");
+    };
+    let answers: [(u8, &[u8]); 5] = [
+        (b'1', b""),
+        (b'2', b""),
+        (b'D', ROW),
+        (b'C', b"SELECT 1\0"),
+        ready,
+    ];
+    assert_eq!(
+        hasty(asks, &answers).statements(),
+        ["execute /(42) SELECT $1::int rows=1"]
+    );
+}
+
+#[test]
+fn what_is_asked_of_a_server_that_lets_nobody_in_is_not_recorded() {
+    let mut talk = Talk::begun();
+    talk.0.truncate(1);
+    let talk = talk
+        .query("SELECT 1")
+        .server(&[(b'E', b"SFATAL\0C28P01\0Mno\0\0")]);
+    let (sink, account) = talk.hear();
+    assert!(sink.events.is_empty() && sink.sessions.is_empty());
+    assert_eq!((account.refused, account.statements), (1, 0));
+}
