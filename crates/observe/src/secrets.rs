@@ -1,22 +1,10 @@
 //! Settings whose values are never kept.
 
-/// What a name has in it if its value may be a secret: passwords, keys, and commands and connection
-/// strings, in which people write them.
-const WORDS: [&str; 13] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "credential",
-    "conninfo",
-    "private",
-    "apikey",
-    "api_key",
-    "access_key",
-    "_command",
-    "dsn",
-];
+use workload::rewrite::{holds_login, names_a_secret};
+
+/// What a name has in it if its value may be a secret, beside the names of passwords and keys:
+/// commands and connection strings, in which people write them.
+const WORDS: [&str; 4] = ["conninfo", "private", "_command", "dsn"];
 
 /// Names that have such a word, and values that tell nothing.
 const HARMLESS: [&str; 3] = [
@@ -76,26 +64,9 @@ pub fn may_be_secret(name: &str, value: &str) -> bool {
         EXTENSIONS.contains(&extension) && !rest.split(['.', '_']).any(|part| PARTS.contains(&part))
     });
     of_an_extension == Some(false)
+        || names_a_secret(&name)
         || WORDS.iter().any(|word| name.contains(word))
-        || has_password(value)
-}
-
-/// A connection string with a password.
-fn has_password(value: &str) -> bool {
-    let value = value.to_ascii_lowercase();
-    let in_url = value.match_indices("://").any(|(at, found)| {
-        let rest = &value[at + found.len()..];
-        let authority = rest.split('/').next().unwrap_or(rest);
-        authority
-            .rsplit_once('@')
-            .is_some_and(|(user, _)| user.contains(':'))
-    });
-    let given = ["password", "passwd", "pwd"].iter().any(|word| {
-        value
-            .match_indices(word)
-            .any(|(at, _)| value[at + word.len()..].trim_start().starts_with('='))
-    });
-    in_url || given
+        || holds_login(value)
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ use archive::{
     ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
 };
 
-use crate::event::Unreplayable;
 use crate::event_ref::{EventRef, KindRef};
 use crate::format::{FORMAT, KIND, MaskNote, Provenance, WorkloadInfo};
 use crate::packed::PackedEvents;
-use crate::rewrite::without_secrets;
+use crate::rewrite::{event_without_secrets, without_secrets};
 use crate::server_event::ServerEvent;
 use crate::server_order::ServerOrder;
 use crate::session::Session;
@@ -178,20 +177,12 @@ impl WorkloadWriter {
 
     /// Takes one event. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC. Events
     /// of different sessions may come in any order; within a session neither `sequence` nor
-    /// `due_us` may go back. A password in its text is taken out.
+    /// `due_us` may go back. Passwords in its text, its parameters and its settings are taken out.
     ///
     /// # Errors
     /// Where the disk refused this or an earlier one.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
-        if let Some(cleaned) = event.kind.sql().and_then(without_secrets) {
-            let cleaned = EventRef {
-                kind: event.kind.with_sql(&cleaned),
-                unreplayable: Some(Unreplayable::SecretRemoved),
-                ..*event
-            };
-            return self.take(&cleaned);
-        }
-        self.take(event)
+        event_without_secrets(event, |event| self.take(event))
     }
 
     fn take(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
@@ -285,6 +276,14 @@ impl WorkloadWriter {
     /// Where the disk refuses.
     pub fn server_event(&mut self, event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
+        let cleaned = event.sql.as_deref().and_then(without_secrets);
+        let event = match cleaned {
+            Some(sql) => ServerEvent {
+                sql: Some(sql.into()),
+                ..event
+            },
+            None => event,
+        };
         match &self.archive {
             Some(archive) => self.server.push(archive, event),
             None => Ok(()),

@@ -42,6 +42,8 @@ pub(crate) struct Lexer<'a> {
     at: usize,
     /// A minus or plus before a number is its sign only where no operand stands before it.
     after_operand: bool,
+    /// As with `standard_conforming_strings = off`.
+    backslash_escapes: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -50,6 +52,16 @@ impl<'a> Lexer<'a> {
             bytes: sql.as_bytes(),
             at: 0,
             after_operand: false,
+            backslash_escapes: false,
+        }
+    }
+
+    /// As [`Self::new`], but a backslash in a plain literal escapes, as it does with
+    /// `standard_conforming_strings = off`.
+    pub(crate) fn with_escapes(sql: &'a str) -> Self {
+        Lexer {
+            backslash_escapes: true,
+            ..Self::new(sql)
         }
     }
 
@@ -217,7 +229,7 @@ impl Iterator for Lexer<'_> {
             },
             b'\'' => Token::Value {
                 start,
-                end: self.quoted(start, false),
+                end: self.quoted(start, self.backslash_escapes),
             },
             b'e' | b'E' if self.peek(1) == b'\'' => Token::Value {
                 start,

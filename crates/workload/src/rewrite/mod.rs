@@ -46,5 +46,7 @@ pub use parts::statements_of;
 pub use pattern::Pattern;
 pub use read_only::{ReadOnly, ends_transaction, read_only};
 pub use records::SessionRecords;
-pub use secrets::without_secrets;
+pub use secrets::{
+    WithoutSecrets, event_without_secrets, holds_login, names_a_secret, without_secrets,
+};
 pub use slice::{Slice, SliceError, Slicer};

@@ -1,0 +1,170 @@
+//! What a value is, once it is read: a connection string, a URL with a login, a password's verifier, a
+//! command with a login, or a piece of which one is put together.
+
+/// The keywords of connection strings that stand before a password: libpq's (PostgreSQL documentation,
+/// 34.1.2), and ODBC's.
+const KEYWORDS: [&str; 4] = ["password", "passwd", "passphrase", "pwd"];
+
+/// What a command has where it may have a login: options, variables and headers.
+const IN_COMMANDS: [&str; 13] = [
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "key",
+    "auth",
+    "bearer",
+    "cookie",
+    "--user",
+    " -u",
+    " -p",
+    "://",
+];
+
+/// Whether a value says `password = …`, or has a URL with a password.
+pub fn holds_login(value: &str) -> bool {
+    has_password_keyword(value) || has_url_login(value)
+}
+
+fn has_password_keyword(value: &str) -> bool {
+    KEYWORDS.iter().any(|keyword| {
+        places_of(value, keyword).any(|at| {
+            let before = &value[..at];
+            // libpq has a password of the client's key, too.
+            let before = match before.len().checked_sub("ssl".len()) {
+                Some(from) if before.as_bytes()[from..].eq_ignore_ascii_case(b"ssl") => {
+                    &before[..from]
+                }
+                _ => before,
+            };
+            value[at + keyword.len()..].trim_start().starts_with('=')
+                && !before.ends_with(|character: char| character.is_alphanumeric())
+        })
+    })
+}
+
+/// Where an ASCII word stands in a text, in whatever case.
+fn places_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let (bytes, word) = (text.as_bytes(), word.as_bytes());
+    let first = [word[0], word[0].to_ascii_uppercase()];
+    memchr::memchr2_iter(first[0], first[1], bytes).filter(move |at| {
+        bytes
+            .get(*at..at + word.len())
+            .is_some_and(|found| found.eq_ignore_ascii_case(word))
+    })
+}
+
+/// `scheme://user:password@host`, of any scheme.
+fn has_url_login(value: &str) -> bool {
+    value.match_indices("://").any(|(at, found)| {
+        let rest = &value[at + found.len()..];
+        let end = rest
+            .find(|character: char| character.is_whitespace() || matches!(character, '\'' | '"'));
+        let rest = &rest[..end.unwrap_or(rest.len())];
+        let scheme = &value[..at];
+        // Passwords that should have been encoded are not, and libpq's URLs are the ones that people
+        // type by hand.
+        let by_hand = ["postgres", "postgresql"]
+            .iter()
+            .any(|name| scheme.len() >= name.len() && ends_with_word(scheme, name));
+        let authority = match by_hand {
+            true => rest,
+            false => rest.split(['/', '?', '#']).next().unwrap_or(rest),
+        };
+        let login = authority
+            .rsplit_once('@')
+            .and_then(|(login, _)| login.split_once(':'));
+        login.is_some_and(|(_, password)| {
+            let digits = password.bytes().take_while(u8::is_ascii_digit).count();
+            let is_port = by_hand && password[digits..].starts_with(['/', '?']);
+            !password.is_empty() && !is_port
+        })
+    })
+}
+
+fn ends_with_word(text: &str, word: &str) -> bool {
+    let from = text.len() - word.len();
+    text.as_bytes()[from..].eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// What the server keeps of a password (PostgreSQL documentation, 53.8 `pg_authid`).
+pub(super) fn is_verifier(value: &str) -> bool {
+    let value = value.trim();
+    let md5 = value.strip_prefix("md5").is_some_and(|digits| {
+        digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    });
+    md5 || value.starts_with("SCRAM-SHA-256$")
+}
+
+/// Whether a command line (of `COPY … PROGRAM`) may have a login in it. It is not read as a shell
+/// would: what looks like one is enough.
+pub(super) fn may_have_login(command: &str) -> bool {
+    let lower = command.to_ascii_lowercase();
+    IN_COMMANDS.iter().any(|word| lower.contains(word))
+}
+
+/// Whether a value ends, or goes on with a place of `format`, where a password would stand: other values
+/// are put behind it or into it.
+pub(super) fn is_template(value: &str) -> bool {
+    places_of(value, "password").any(|at| {
+        let rest = &value[at + "password".len()..];
+        let behind = rest.trim_start_matches(|character: char| {
+            character.is_whitespace() || matches!(character, '=' | '\'' | '$' | '(' | 'E' | 'e')
+        });
+        // Where the word itself ends the text it is a name more often than not.
+        behind.starts_with('%') || (behind.is_empty() && !rest.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_recognised() {
+        for value in [
+            "host=h Password = x",
+            "é sslpassword=x",
+            "Driver=x;UID=a;PWD=b",
+            "user_password=x",
+            "http://u:p@h",
+            "see redis://:p@h:6379/0.",
+            "postgres://u:a/b?c@h/d",
+            "POSTGRESQL://u:1a@h",
+            "postgres://u:1234@h",
+        ] {
+            assert!(holds_login(value), "{value}");
+        }
+        for value in [
+            "",
+            "the password is",
+            "nopassword=1",
+            "https://a@b.c/x:y@z",
+            "https://example.org/a:b@c, https://b",
+            "http://h:80/@x",
+            "postgres://h:5432/d?x=a@b",
+            "postgres://u@h/d:e",
+            "://:@",
+            "mailto:a@b",
+        ] {
+            assert!(!holds_login(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn templates_have_a_place_for_a_password() {
+        for value in [
+            "alter role %I password %L",
+            "… PASSWORD ''%s''",
+            " password ",
+            "user=u password=",
+            "password '",
+        ] {
+            assert!(is_template(value), "{value}");
+        }
+        for value in ["password", "smtp_password", "the password is", "100%"] {
+            assert!(!is_template(value), "{value}");
+        }
+    }
+}

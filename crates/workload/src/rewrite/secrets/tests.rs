@@ -1,0 +1,380 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    EventRef, FirstRow, KindRef, Outcome, Parameter, Parameters, Particulars, Unreplayable,
+};
+
+#[test]
+fn passwords_are_taken_out() {
+    for (sql, cleaned) in [
+        (
+            "ALTER ROLE app PASSWORD 'hunter2'",
+            "ALTER ROLE app PASSWORD '********'",
+        ),
+        (
+            "create user a with encrypted password E'hun\\'ter2' valid until '2030-01-01'; select 'x'",
+            "create user a with encrypted password '********' valid until '2030-01-01'; select 'x'",
+        ),
+        (
+            "ALTER USER a PASSWORD /* new */ $x$hunter2$x$",
+            "ALTER USER a PASSWORD /**/ '********'",
+        ),
+        (
+            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'a', password 'hunter2', \"password\" 'hunter2')",
+            "CREATE USER MAPPING FOR a SERVER s OPTIONS (user 'a', password '********', \"password\" '********')",
+        ),
+        (
+            "CREATE SUBSCRIPTION s CONNECTION 'host=h Password = hunter2' PUBLICATION p",
+            "CREATE SUBSCRIPTION s CONNECTION '********' PUBLICATION p",
+        ),
+        (
+            "SELECT dblink_connect('é', 'password=hunter2')",
+            "SELECT dblink_connect('é', '********')",
+        ),
+        (
+            "DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'hunter2'; END $$",
+            "DO '********'",
+        ),
+        (
+            "do $x$ begin execute 'alter role a password ''hunter2'''; end $x$; select 1",
+            "do '********'; select 1",
+        ),
+        (
+            "CREATE SUBSCRIPTION s CONNECTION 'postgresql://u:hunter2@h/db' PUBLICATION p",
+            "CREATE SUBSCRIPTION s CONNECTION '********' PUBLICATION p",
+        ),
+    ] {
+        assert_eq!(without_secrets(sql).as_deref(), Some(cleaned), "{sql}");
+    }
+}
+
+#[test]
+fn other_texts_are_left_alone() {
+    for sql in [
+        "SELECT 1",
+        "SELECT password FROM users WHERE password = 'x'",
+        "ALTER ROLE app PASSWORD NULL",
+        "UPDATE users SET password = $1 WHERE id = $2",
+        "INSERT INTO words VALUES ('the password is', 'nopassword=1')",
+        "INSERT INTO links VALUES ('https://a@b.c', 'postgres://u@h/d:e')",
+        "SELECT 'ann@b.c', $1 || '://', $$password$$, $$",
+    ] {
+        assert_eq!(without_secrets(sql), None, "{sql}");
+    }
+}
+
+/// Each has `S3cret` where it must not stay.
+const WITH_SECRETS: &[&str] = &[
+    // Commands.
+    "copy t from program 'PGPASSWORD=S3cret psql -h x'",
+    "copy t from program 'psql --password=S3cret'",
+    "copy t from program 'curl -u u:S3cret http://h/'",
+    "copy t to program 'curl http://u:S3cret@h/'",
+    "copy t from program 'mysql -pS3cret'",
+    // Comments.
+    "/* alter role a password 'S3cret' */ select 1",
+    "select 1 -- alter role a password 'S3cret'",
+    "alter role a password /* password 'S3cret' */ null",
+    "alter role a password 'x' -- was 'S3cret' before",
+    "select 1 /* postgres://u:S3cret@h/d */",
+    // SQL in literals.
+    "do $$ declare pw text := 'S3cret'; begin execute format('alter role a password %L', pw); end $$",
+    "do $$ begin execute format('create role r login password %L', 'S3cret'); end $$",
+    "do $$ begin execute 'alter role r password ' || quote_literal('S3cret'); end $$",
+    "select format('alter role %I password %L', 'r', 'S3cret')",
+    "select 'alter role a password $$S3cret$$'",
+    "select $a$alter role x password 'S3cret'$a$",
+    "select 'alter role x password ' || '''S3cret'''",
+    "select 'host=h password=' || 'S3cret'",
+    "create function f() returns void language sql as $f$ alter role a password 'S3cret' $f$",
+    // Options, verifiers.
+    "create user mapping for u server s options (user 'p', sslpassword 'S3cret')",
+    "create user mapping for u server s options (\"user\" 'p', \"Password\" 'S3cret')",
+    "alter user mapping for u server s options (set password 'S3cret', passwd 'S3cret', secret 'S3cret')",
+    "update pg_authid set rolpassword = 'SCRAM-SHA-256$4096:S3cret$a:b' where rolname = 'z'",
+    "update pg_authid set rolpassword = 'S3cret'",
+    // Connection strings.
+    "alter subscription s connection E'host=x password=\\'S3cret\\''",
+    "alter subscription s connection 'host=x pass'\n'word=S3cret'",
+    "alter subscription s connection E'host=x pass\\x77ord=S3cret'",
+    "create subscription s connection $$host=x sslpassword=S3cret$$ publication p",
+    "execute pw('user=x password=S3cret')",
+    "insert into links values ('http://u:S3cret@h')",
+    "explain select dblink('host=h passwd = S3cret', 'x')",
+    // Settings.
+    "set app.password = 'S3cret'",
+    "set local app.jwt_secret to S3cret",
+    "set \"app.token\" = 'a', \"S3cret\", S3cret",
+    "alter role a set app.password = 'S3cret'",
+    "alter database d set app.api_key to 'S3cret'",
+    "create function f() returns int language sql set app.secret = 'S3cret' as 'select 1'",
+    "select set_config('app.password', 'S3cret', false)",
+    "alter system set primary_conninfo = 'host=h password=S3cret'",
+    // Mistyped.
+    "alter user a password \"S3cret\"",
+    "alter user a password=S3cret",
+    "alter user a password = 'S3cret'",
+    "alter user a password('S3cret')",
+    "alter user a password S3cret!S3cret; select 1",
+    "alter user a set password 'S3cret'",
+    "alter user a identified by 'S3cret'",
+    "alter user a identified with x by S3cret",
+    "alter user a passwort 'S3cret'",
+    "alter user a password\u{a0}'S3cret'",
+    "alter\u{a0}user\u{a0}a\u{a0}password\u{a0}=\u{a0}'S3cret'",
+    "alter user a password 'x' valid until 'S3cret'",
+    "create role a in role b password U&'\\0053S3cret'",
+    // A backslash may escape, or not.
+    "alter role a password 'x\\'S3cret'",
+    "select dblink_connect('password=x\\'S3cret')",
+];
+
+#[test]
+fn nothing_of_a_secret_is_left() {
+    for sql in WITH_SECRETS {
+        let cleaned = without_secrets(sql).unwrap_or_else(|| panic!("kept as it is: {sql}"));
+        assert!(!cleaned.contains("S3cret"), "{sql}\n{cleaned}");
+        assert_eq!(without_secrets(&cleaned), None, "{cleaned}");
+    }
+}
+
+#[test]
+fn what_only_resembles_a_secret_is_left_alone() {
+    for sql in [
+        "ALTER ROLE app SET search_path = 'a', 'b'",
+        "ALTER ROLE app VALID UNTIL '2030-01-01'",
+        "SET password_encryption = 'md5'",
+        "SET app.tenant = 'token'",
+        "SET app.token TO DEFAULT",
+        "SELECT set_config('app.tenant', 'x', false)",
+        "COPY t TO PROGRAM 'gzip > /tmp/x.gz'",
+        "INSERT INTO pages VALUES ('Your password: ', 'x')",
+        "SELECT * FROM settings WHERE name = 'password' OR name = 'a' || 'b'",
+        "SELECT label FROM texts /* users#change_password, action='edit' */ WHERE key = 'x'",
+        "CREATE FUNCTION set_pw(u text, p text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('alter role %I password %L', u, p); END $$",
+        "COMMENT ON ROLE a IS 'has no password'",
+        "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'p')",
+        "SELECT 'http://a.b/c:d@e', 'token'",
+    ] {
+        assert_eq!(without_secrets(sql), None, "{sql}");
+    }
+}
+
+#[test]
+fn a_comment_alone_does_not_change_the_statement() {
+    let cleaned = without("select 1 -- postgres://u:S3cret@h\n, /* a */ 2").unwrap();
+    assert_eq!(cleaned.sql, "select 1 --\n, /* a */ 2");
+    assert!(cleaned.only_comments);
+    let cleaned = without("alter role a password 'x' -- password 'y'").unwrap();
+    assert_eq!(cleaned.sql, "alter role a password '********' --");
+    assert!(!cleaned.only_comments);
+}
+
+fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<Particulars>>) -> EventRef<'a> {
+    EventRef {
+        session: 1,
+        sequence: 0,
+        due_us: 0,
+        kind,
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: 0,
+        prelude: false,
+        particulars,
+    }
+}
+
+fn executed(sql: &str, values: &[&str]) -> (Vec<String>, bool) {
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| Some(Parameter::from(*value)))
+        .collect();
+    let row = Arc::new(Particulars {
+        first_row: Some(FirstRow {
+            columns: vec!["x".into()],
+            values: vec![Some(Parameter::from("S3cret"))],
+        }),
+        ..Particulars::default()
+    });
+    let kind = KindRef::Execute {
+        statement: "",
+        portal: "",
+        sql,
+        parameters: Parameters::Values(&values),
+    };
+    event_without_secrets(&event(kind, Some(&row)), |event| {
+        let KindRef::Execute { parameters, .. } = event.kind else {
+            unreachable!("it is executed still");
+        };
+        let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
+        let row_is_gone = event.particulars.unwrap().first_row.is_none();
+        assert_eq!(row_is_gone, marked, "{sql}");
+        let values = parameters.iter().map(|value| {
+            let value = value.expect("none is NULL").readable();
+            value.expect("all are text").to_owned()
+        });
+        (values.collect(), marked)
+    })
+}
+
+#[test]
+fn secrets_in_parameters_are_taken_out() {
+    for (sql, values, kept) in [
+        (
+            "select dblink_connect($1)",
+            &["host=h password=S3cret"][..],
+            &[][..],
+        ),
+        ("select f($1)", &["postgres://u:S3cret@h/d"], &[]),
+        (
+            "select dblink_exec($1, $2)",
+            &["host=h", "alter role x password 'S3cret'"],
+            &["host=h"],
+        ),
+        (
+            "select set_config($1, $2, false)",
+            &["app.password", "S3cret"],
+            &["app.password"],
+        ),
+        (
+            "select set_config('app.token', $1, $2)",
+            &["S3cret", "f"],
+            &[],
+        ),
+        ("set app.token = $1", &["S3cret"], &[]),
+        ("alter role a password $1", &["S3cret"], &[]),
+        (
+            "alter role a with encrypted password = $2",
+            &["x", "S3cret"],
+            &["x"],
+        ),
+        (
+            "select format('alter role %I password %L', $1, $2)",
+            &["x", "S3cret"],
+            &[],
+        ),
+        ("update pg_authid set rolpassword = $1", &["S3cret"], &[]),
+        (
+            "insert into t values ($1)",
+            &["SCRAM-SHA-256$4096:S3cret$a:b"],
+            &[],
+        ),
+    ] {
+        let (after, marked) = executed(sql, values);
+        assert!(marked, "{sql}");
+        assert!(
+            !after.iter().any(|value| value.contains("S3cret")),
+            "{sql}: {after:?}"
+        );
+        for value in kept {
+            assert!(after.iter().any(|after| after == value), "{sql}: {after:?}");
+        }
+        let after: Vec<&str> = after.iter().map(String::as_str).collect();
+        assert_eq!(executed(sql, &after).0, after, "{sql}");
+    }
+    for (sql, values) in [
+        (
+            "select set_config($1, $2, true)",
+            &["request.jwt.claims", "{}"][..],
+        ),
+        (
+            "update users set password = $1 where name = $2",
+            &["x", "y"],
+        ),
+        (
+            "insert into posts values ($1)",
+            &["Forgot your password? See https://a.b/token"],
+        ),
+    ] {
+        let (after, marked) = executed(sql, values);
+        assert!(!marked && after == values, "{sql}: {after:?}");
+    }
+}
+
+#[test]
+fn secrets_in_a_connections_settings_are_taken_out() {
+    let settings = |settings: &[(&str, &str)]| {
+        let settings = settings
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
+        Arc::new(Particulars {
+            settings: settings.collect(),
+            ..Particulars::default()
+        })
+    };
+    let before = settings(&[
+        ("TimeZone", "UTC"),
+        ("app.password", "S3cret"),
+        (
+            "options",
+            "-c app.password=S3cret\\ S3cret  -c work_mem=4MB --app.dsn=password=S3cret -c a=b",
+        ),
+    ]);
+    let after = settings(&[
+        ("TimeZone", "UTC"),
+        ("app.password", "********"),
+        (
+            "options",
+            "-c app.password=********  -c work_mem=4MB --app.dsn=******** -c a=b",
+        ),
+    ]);
+    let kind = KindRef::Connect {
+        database: "d",
+        user: "u",
+        application: "",
+    };
+    event_without_secrets(&event(kind, Some(&before)), |event| {
+        assert_eq!(event.particulars, Some(&after));
+        assert_eq!(event.unreplayable, None);
+    });
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    let marks = vec![
+        "password ",
+        "alter role a ",
+        "'",
+        "''",
+        "\\",
+        "\\'",
+        "E'",
+        "$$",
+        "$a$",
+        "--",
+        "/*",
+        "*/",
+        "\n",
+        ";",
+        "=",
+        "(",
+        "$1",
+        "\"",
+        "||",
+        "format",
+        "set ",
+        "token",
+        "://",
+        "u:p@h",
+        "é",
+        " ",
+    ];
+    let piece = prop_oneof![
+        prop::sample::select(WITH_SECRETS.to_vec()).prop_map(str::to_owned),
+        prop::sample::select(marks).prop_map(str::to_owned),
+        "[a-z '=]{0,6}",
+    ];
+    prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn what_is_cleaned_stays_as_it_is(sql in texts()) {
+        if let Some(cleaned) = without_secrets(&sql) {
+            prop_assert_eq!(without_secrets(&cleaned), None, "{}", cleaned);
+        }
+    }
+}
