@@ -78,6 +78,7 @@ const WITH_SECRETS: &[&str] = &[
     "/* alter role a password 'S3cret' */ select 1",
     "select 1 -- alter role a password 'S3cret'",
     "alter role a password /* password 'S3cret' */ null",
+    "alter role a password /* 'S3cret' */ null",
     "alter role a password 'x' -- was 'S3cret' before",
     "select 1 /* postgres://u:S3cret@h/d */",
     // SQL in literals.

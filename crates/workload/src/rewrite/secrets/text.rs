@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) places: Vec<usize>,
     /// A secret is put together of values: all parameters may be parts of it.
     pub(super) template: bool,
+    /// It is about a role's password, even where none is given.
+    pub(super) role: bool,
     /// Settings are named by parameters: `set_config($1, …)`.
     pub(super) settings_by_place: bool,
 }
@@ -83,9 +85,16 @@ pub(super) fn find(sql: &str, depth: usize) -> Found {
         found.beside.extend(other.beside);
         found.places.extend(other.places);
         found.template |= other.template;
+        found.role |= other.role;
         found.settings_by_place |= other.settings_by_place;
     }
     found.secrets = in_order(found.secrets);
+    if found.role {
+        let quoted = |range: &Range<usize>| sql[range.clone()].contains(['\'', '"']);
+        found
+            .comments
+            .extend(found.beside.iter().filter(|range| quoted(range)).cloned());
+    }
     if !found.secrets.is_empty() {
         found.comments.append(&mut found.beside);
     }
@@ -232,6 +241,7 @@ struct Statement<'a> {
 impl Statement<'_> {
     fn read(&self, depth: usize, found: &mut Found) {
         let is_role = self.is_about_a_role();
+        found.role |= is_role;
         let copies = self.starts_with(&["copy"]);
         for (at, piece) in self.statement.iter().enumerate() {
             let before = at.checked_sub(1).map(|before| &self.statement[before]);
