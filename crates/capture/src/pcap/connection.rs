@@ -107,6 +107,8 @@ pub(super) struct Connection {
     segments: u64,
     held: usize,
     reset: Option<(usize, i64)>,
+    /// The client's first number of another connection that it may have asked for since.
+    pub asked_again: Option<u32>,
     sides: [Direction; 2],
 }
 
@@ -131,12 +133,18 @@ impl Connection {
             segments: 0,
             held: 0,
             reset: None,
+            asked_again: None,
             sides: Default::default(),
         }
     }
 
     pub(super) fn side(&self, side: Side) -> &Direction {
         &self.sides[index(side)]
+    }
+
+    /// Both sides have said, or been told, where they stand.
+    pub(super) fn is_established(&self) -> bool {
+        self.sides.iter().all(|side| side.base.is_some())
     }
 
     #[cfg(test)]

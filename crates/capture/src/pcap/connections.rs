@@ -92,7 +92,12 @@ impl Connections {
             place,
         };
         if segment.syn && !segment.reset {
+            if self.may_be_nobodys(key, &said) {
+                return Ok(true);
+            }
             self.begins(key, &said, heard)?;
+        } else if self.asked_for(key, &said) {
+            self.begins_again(key, said.sequence, said.at_us, heard)?;
         } else if !self.open.contains_key(&key) && !self.joins(key, &said) {
             return Ok(true);
         }
@@ -152,6 +157,42 @@ impl Connections {
                 }
             }),
         }
+    }
+
+    /// A client's SYN with another number where its connection lives: the server takes no notice of it
+    /// but to ask whether it is meant (RFC 5961, 4.2), and anybody can send one. It begins a connection
+    /// where an answer to it comes, or what follows it.
+    fn may_be_nobodys(&mut self, key: Key, said: &Said<'_>) -> bool {
+        let Some(connection) = self.open.get_mut(&key) else {
+            return false;
+        };
+        let carries = !said.payload.is_empty() || said.cut > 0;
+        let other = connection.side(Side::Client).base != Some(said.sequence);
+        let is_one = said.side == Side::Client && !carries && other && connection.is_established();
+        if is_one {
+            connection.asked_again = Some(said.sequence);
+        }
+        is_one
+    }
+
+    /// Whether a segment is the first of a connection that was asked for while another one lived.
+    fn asked_for(&self, key: Key, said: &Said<'_>) -> bool {
+        let asked = self.open.get(&key).and_then(|open| open.asked_again);
+        said.side == Side::Client && !said.reset && asked == Some(said.sequence)
+    }
+
+    fn begins_again(
+        &mut self,
+        key: Key,
+        asked: u32,
+        at_us: i64,
+        heard: &mut impl Heard,
+    ) -> Result<(), SinkError> {
+        self.close(key, at_us, heard)?;
+        self.open(key, at_us, true);
+        let connection = self.open.get_mut(&key).expect("it was opened");
+        connection.begin(Side::Client, asked);
+        Ok(())
     }
 
     /// A SYN of either side: of a connection that is there, or of a new one.

@@ -332,6 +332,37 @@ fn a_reset_of_nobody_ends_nothing() {
 }
 
 #[test]
+fn a_beginning_of_nobody_ends_nothing() {
+    let turns = questions();
+    let packets = packets_of(&turns, [5, 9], 50);
+    let (whole, _) = heard(&packets, 10, true);
+    let mut with_strange_ones = packets.clone();
+    for (at, sequence) in [(9, 1_000_000_000), (7, 77), (4, packets[0].sequence)] {
+        let strange = Tcp {
+            sequence,
+            ..packets[0].clone()
+        };
+        with_strange_ones.insert(at, strange);
+    }
+    let (heap, counts) = heard(&with_strange_ones, 10, true);
+    assert_eq!(heap.said(), whole.said());
+    assert_eq!((counts.connections, counts.without_data), (1, 0));
+    check(&counts);
+}
+
+#[test]
+fn a_beginning_without_its_answer_is_one_where_its_client_goes_on() {
+    let turns = [(true, b"one".to_vec()), (false, b"two".to_vec())];
+    let first = packets_of(&turns, [5, 9], 50);
+    let mut second = packets_of(&turns, [1_000, 2_000], 50);
+    second.remove(1);
+    let (heap, counts) = heard(&[&first[..5], &second].concat(), 10, true);
+    assert_eq!((counts.connections, counts.from_the_start), (2, 2));
+    assert_eq!(said_only(&heap), whole(&[turns.clone(), turns].concat()));
+    check(&counts);
+}
+
+#[test]
 fn keep_alives_and_overlaps_add_nothing() {
     let turns = [(true, b"abcdef".to_vec())];
     let packets = packets_of(&turns, [5, 9], 50);
