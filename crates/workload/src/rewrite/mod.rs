@@ -33,6 +33,7 @@ mod records;
 mod secrets;
 mod session_state;
 mod slice;
+mod two_phases;
 
 pub use account::{LeftOut, SliceAccount};
 pub use counterfactual::{
@@ -48,3 +49,4 @@ pub use read_only::{ReadOnly, ends_transaction, read_only};
 pub use records::SessionRecords;
 pub use secrets::without_secrets;
 pub use slice::{Slice, SliceError, Slicer};
+pub use two_phases::TwoPhases;
