@@ -115,26 +115,27 @@ fn a_commit_in_two_phases_is_over_with_the_second() {
     for session in 1..=3 {
         traffic.connect(0, session);
     }
-    let sql = |text: &str, turn: u64| text.replace('#', &turn.to_string());
-    for turn in 0..10_u64 {
-        let at_ms = 100 + 100 * turn as i64;
-        let (ends, after) = match turn % 3 {
-            0 => ("ROLLBACK PREPARED 'x#'", "UPDATE t SET n = n * 3"),
-            _ => ("COMMIT PREPARED 'x#'", "UPDATE t SET n = n * 2"),
-        };
+    let mut expected = 0_i64;
+    for turn in 0..10 {
+        let at_ms = 100 + 100 * turn;
         traffic.simple(at_ms, 1, "BEGIN");
         traffic.simple(at_ms + 10, 1, "UPDATE t SET n = n + 1");
-        traffic.simple(at_ms + 20, 1, &sql("PREPARE TRANSACTION 'x#'", turn));
-        traffic.simple(at_ms + 30, 2, &sql(ends, turn));
-        traffic.simple(at_ms + 50, 3, after);
+        traffic.simple(at_ms + 20, 1, &format!("PREPARE TRANSACTION 'x{turn}'"));
+        let ends = match turn % 3 {
+            0 => "ROLLBACK",
+            _ => "COMMIT",
+        };
+        traffic.simple(at_ms + 30, 2, &format!("{ends} PREPARED 'x{turn}'"));
+        expected += i64::from(turn % 3 != 0);
+        // It fails where it sees another value.
+        let sees = format!("SELECT 1 / (n = {expected})::int FROM t");
+        traffic.simple(at_ms + 40, 3, &sees);
+        traffic.simple(at_ms + 50, 3, "UPDATE t SET n = n * 2");
+        expected *= 2;
     }
     for session in 1..=3 {
         traffic.disconnect(2_000, session);
     }
-    let expected = (0..10).fold(0_i64, |n, turn| match turn % 3 {
-        0 => n * 3,
-        _ => (n + 1) * 2,
-    });
     for workers in [1, 2] {
         client(&server)
             .batch_execute(
