@@ -86,6 +86,10 @@ impl Breaker<'_> {
                     freed = true;
                 }
             }
+            // What holds up whom has no process: a transaction that is prepared.
+            if !freed && in_the_way.contains(&0) {
+                freed = self.order.let_go_who_ends_prepared();
+            }
             if !freed && busy == 0 && now_ns - moved_ns > STILL_NS {
                 for (at, one) in &waiting {
                     if now_ns - one.since_ns > STILL_NS {

@@ -8,6 +8,8 @@
 //!
 //! A commit is the end of a transaction that wrote, or a statement that may write outside of one (in a
 //! pipeline, the last of its group), as far as first words tell. Where the capture has no duration, a commit counts as over when it began.
+//! Of a commit in two phases both count: nobody sees what was written before `COMMIT PREPARED`, which may
+//! be another session's and needs that `PREPARE TRANSACTION` is over.
 //!
 //! `--order global`: a statement waits until all that was due before it has been sent. It is the same
 //! with every event for a commit, that is over when it is sent.
@@ -20,6 +22,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use workload::rewrite::TwoPhases;
 use workload::{Boundary, Event, EventKind, classify};
 
 use crate::job::Job;
@@ -27,7 +30,7 @@ use crate::options::SendOrder;
 use crate::worker::{Inbox, ToWorker};
 
 /// One event of the run.
-type Place = (u64, u64);
+pub(crate) type Place = (u64, u64);
 
 /// Which statements wait for how many commits: the planner's part.
 #[derive(Default)]
@@ -64,12 +67,19 @@ impl Followed {
             order.expect(&over_now);
         }
         job.after = self.over;
-        if self.commits(event, job) {
+        let phases = match event.outcome.sqlstate {
+            None => event.kind.sql().and_then(|sql| TwoPhases::of(sql)),
+            Some(_) => None,
+        };
+        if self.commits(event, job) || phases.is_some() {
             let duration_us = event.outcome.duration_us.unwrap_or(0);
             let end_us = event.due_us.saturating_add_unsigned(duration_us);
             let place = (event.session, event.sequence);
             self.under_way.push(Reverse((end_us, place)));
             order.commits(place);
+            if phases == Some(TwoPhases::Ends) {
+                order.ends_prepared(place);
+            }
         }
     }
 
@@ -123,6 +133,8 @@ pub(crate) struct Order {
 struct State {
     /// Commits that were handed out and are not done.
     open: HashSet<Place>,
+    /// Of these, the ones that end a prepared transaction.
+    ends_prepared: HashSet<Place>,
     /// Commits that others wait for and that are not done without a gap, by their ends.
     expected: VecDeque<Place>,
     /// What waits, by worker and slot.
@@ -136,6 +148,8 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
     pub(crate) generation: u32,
+    /// Its session and its number there.
+    pub(crate) place: Place,
     /// The server's process of its session, if it has one.
     pub(crate) process_id: Option<i32>,
     pub(crate) since_ns: i64,
@@ -163,6 +177,11 @@ impl Order {
         self.state().open.insert(place);
     }
 
+    /// It ends a prepared transaction, whose locks no process holds.
+    fn ends_prepared(&self, place: Place) {
+        self.state().ends_prepared.insert(place);
+    }
+
     /// These commits come next, in this order, before others.
     fn expect(&self, places: &[Place]) {
         let mut state = self.state();
@@ -182,6 +201,7 @@ impl Order {
     pub(crate) fn done(&self, session: u64, sequence: u64) {
         let mut state = self.state();
         if state.open.remove(&(session, sequence)) {
+            state.ends_prepared.remove(&(session, sequence));
             self.advance(state);
         }
     }
@@ -242,6 +262,23 @@ impl Order {
             drop(state);
             self.inboxes[worker].send(ToWorker::LetGo(slot, waiting.generation));
         }
+    }
+
+    /// A prepared transaction holds others up: lets go the first of those that may end it.
+    pub(crate) fn let_go_who_ends_prepared(&self) -> bool {
+        let state = self.state();
+        let ends = state
+            .waiting
+            .iter()
+            .filter(|(_, one)| state.ends_prepared.contains(&one.place));
+        let first = ends
+            .min_by_key(|(_, one)| (one.after, one.place))
+            .map(|(at, _)| *at);
+        drop(state);
+        if let Some(at) = first {
+            self.let_go(at);
+        }
+        first.is_some()
     }
 
     /// How often a statement waited, and how often one was let go before its turn.
@@ -316,5 +353,31 @@ mod tests {
         assert_eq!(order.mark(), 0);
         order.done(1, 2);
         assert_eq!(order.mark(), 2);
+    }
+
+    #[test]
+    fn of_two_phases_both_are_waited_for() {
+        let target = Target::parse("host=h", |_| None).unwrap();
+        let order = Order::new(Vec::new(), SendOrder::Commit);
+        let mut followed = Followed::default();
+        let logins = LoginMap::default();
+        let mut encoder = Encoder::new(&target, &logins, None);
+        let mut failed = event(2, 0, 5, 1, "COMMIT PREPARED 'y'");
+        failed.outcome.sqlstate = Some(workload::Sqlstate(*b"42704"));
+        let script = [
+            (event(1, 0, 0, 1, "BEGIN"), 0),
+            (failed, 0),
+            // It wrote through a function, which nobody sees.
+            (event(1, 1, 10, 1, "SELECT f()"), 0),
+            (event(1, 2, 20, 10, "PREPARE TRANSACTION 'x'"), 0),
+            (event(2, 1, 40, 10, "COMMIT PREPARED 'x'"), 1),
+            (event(3, 0, 45, 1, "SELECT 1"), 1),
+            (event(3, 1, 60, 1, "SELECT 1"), 2),
+        ];
+        for (event, after) in script {
+            let mut job = encoder.job(event.clone(), None, event.due_us * 1_000);
+            followed.place(&event, &mut job, &order);
+            assert_eq!(job.after, after, "{:?}", event.kind);
+        }
     }
 }

@@ -8,7 +8,13 @@ use crate::session::LetGo;
 
 impl Worker {
     /// Has a session's next statement wait for commits, if it must. True: it does.
-    pub(super) fn holds_back(&mut self, slot: usize, after: u64, now_ns: i64) -> bool {
+    pub(super) fn holds_back(
+        &mut self,
+        slot: usize,
+        sequence: u64,
+        after: u64,
+        now_ns: i64,
+    ) -> bool {
         let Some(order) = &self.parts.order else {
             return false;
         };
@@ -28,6 +34,7 @@ impl Worker {
         }
         let waiting = Waiting {
             generation,
+            place: (session.id, sequence),
             process_id: session.place.as_ref().map(|place| place.process_id()),
             since_ns: now_ns,
             after,

@@ -157,8 +157,11 @@ impl Worker {
             }
             let phase = session.phase;
             let is_sent = matches!(job.action, Action::Send(_));
-            let after = job.after;
-            if is_sent && after > 0 && phase != Phase::Gone && self.holds_back(slot, after, now_ns)
+            let (sequence, after) = (job.sequence, job.after);
+            if is_sent
+                && after > 0
+                && phase != Phase::Gone
+                && self.holds_back(slot, sequence, after, now_ns)
             {
                 return;
             }

@@ -33,6 +33,7 @@ mod records;
 mod secrets;
 mod session_state;
 mod slice;
+mod two_phases;
 
 pub use account::{LeftOut, SliceAccount};
 pub use counterfactual::{
@@ -50,3 +51,4 @@ pub use secrets::{
     WithoutSecrets, event_without_secrets, holds_login, names_a_secret, without_secrets,
 };
 pub use slice::{Slice, SliceError, Slicer};
+pub use two_phases::TwoPhases;
