@@ -22,6 +22,7 @@ mod copy_format;
 mod key;
 mod literal;
 mod number;
+mod path;
 mod rules;
 mod sql;
 mod structured;
@@ -180,9 +181,18 @@ impl Masker {
                     .map_or(&[][..], |known| &known.parameter_types);
                 for (index, value) in parameters.iter().enumerate() {
                     let oid = types.get(index).copied().unwrap_or(0);
-                    let role = match kept {
-                        true => Role::Kept(Kept::Asked),
-                        false => self.roles.of(index),
+                    let role = match self.roles.of(index) {
+                        _ if kept => Role::Kept(Kept::Asked),
+                        Role::SettingOf(name) => {
+                            let name = parameters.iter().nth(name - 1).flatten();
+                            match name.and_then(|name| name.readable()) {
+                                Some(name) if !rules::is_data_setting(name) => {
+                                    Role::Kept(Kept::Setting)
+                                }
+                                _ => Role::Data,
+                            }
+                        }
+                        role => role,
                     };
                     push(
                         &self.mask,
@@ -303,6 +313,10 @@ fn text_masked(mask: &Mask, role: Role, oid: u32, text: &str) -> (String, Became
     if role == Role::Expression && mask.stays(text).is_none() {
         mask_text(&mask.key, text, Reading::Expression, &mut masked);
         return (masked, Became::Masked);
+    }
+    if role == Role::Path && mask.stays(text).is_none() {
+        let became = mask.path(text, &mut masked);
+        return (masked, became);
     }
     if BITS.contains(&oid) && codes::mask_bits(&mask.key, text, &mut masked) {
         return (masked, Became::Masked);

@@ -10,7 +10,7 @@ const BEHIND_FIRST: u32 = !FIRST;
 /// Every other one, from the first on: keys.
 const ODD: u32 = 0x5555_5555;
 
-const FUNCTIONS: [(&str, u32); 92] = [
+const FUNCTIONS: [(&str, u32); 89] = [
     ("to_char", SECOND),
     ("to_date", SECOND),
     ("to_timestamp", SECOND),
@@ -91,13 +91,10 @@ const FUNCTIONS: [(&str, u32); 92] = [
     ("regexp_split_to_array", THIRD),
     ("regexp_like", THIRD),
     ("format", FIRST),
-    ("xpath", FIRST),
     ("json_extract_path", BEHIND_FIRST),
     ("json_extract_path_text", BEHIND_FIRST),
     ("jsonb_extract_path", BEHIND_FIRST),
     ("jsonb_extract_path_text", BEHIND_FIRST),
-    ("jsonb_path_query", SECOND),
-    ("jsonb_path_exists", SECOND),
     ("jsonb_set", SECOND),
     ("jsonb_insert", SECOND),
     ("json_build_object", ODD),
@@ -125,6 +122,28 @@ const EXPRESSIONS: [&str; 6] = [
     "regexp_split_to_table",
     "regexp_split_to_array",
     "regexp_like",
+];
+
+/// Functions that take a path with filters, and which argument (from 0) it is.
+const PATHS: [(&str, u32); 18] = [
+    ("xpath", 0),
+    ("xpath_exists", 0),
+    ("xmlexists", 0),
+    ("xmltable", 0),
+    ("json_value", 1),
+    ("json_query", 1),
+    ("json_exists", 1),
+    ("json_table", 1),
+    ("jsonb_path_exists", 1),
+    ("jsonb_path_exists_tz", 1),
+    ("jsonb_path_match", 1),
+    ("jsonb_path_match_tz", 1),
+    ("jsonb_path_query", 1),
+    ("jsonb_path_query_tz", 1),
+    ("jsonb_path_query_array", 1),
+    ("jsonb_path_query_array_tz", 1),
+    ("jsonb_path_query_first", 1),
+    ("jsonb_path_query_first_tz", 1),
 ];
 
 /// Types with modifiers in brackets.
@@ -227,6 +246,13 @@ pub(super) fn is_expression(function: &str, argument: u32) -> bool {
     argument == 1 && is_one(&EXPRESSIONS, function)
 }
 
+/// Whether argument `argument`, from 0, of a function is a path with filters.
+pub(super) fn is_path(function: &str, argument: u32) -> bool {
+    PATHS
+        .iter()
+        .any(|(name, path)| *path == argument && name.eq_ignore_ascii_case(function))
+}
+
 /// Whether numbers in brackets behind this word are a type's.
 pub(super) fn has_modifiers(word: &str) -> bool {
     is_one(&MODIFIED, word)
@@ -254,10 +280,7 @@ pub(super) fn counted(word: &str) -> bool {
 
 /// Whether an operator takes a path, or a key, on its right.
 pub(super) fn takes_a_path(operator: &str) -> bool {
-    is_one(
-        &["->", "->>", "#>", "#>>", "#-", "?", "?|", "?&", "@?"],
-        operator,
-    )
+    is_one(&["->", "->>", "#>", "#>>", "#-", "?", "?|", "?&"], operator)
 }
 
 /// Whether an operator takes a regular expression on its right.

@@ -29,6 +29,10 @@ struct Frame<'a> {
     options: bool,
     /// The name in a first argument of `set_config` has a dot.
     custom: bool,
+    /// The name is this parameter.
+    named_by: Option<usize>,
+    /// FROM came in it: `extract(year from …)`.
+    behind_from: bool,
     /// It is of square ones, and a subscript.
     subscript: bool,
 }
@@ -56,6 +60,10 @@ struct Scan<'a> {
 pub(super) enum Role {
     Data,
     Expression,
+    /// A path with filters.
+    Path,
+    /// The value of the setting that this parameter (from 1) names.
+    SettingOf(usize),
     Kept(Kept),
 }
 
@@ -204,6 +212,9 @@ impl Mask {
                     Became::Masked
                 }
             },
+            _ if scan.takes_a_path(&value) && self.stays(&value).is_none() => {
+                self.path(&value, &mut masked)
+            }
             _ => self.value(&value, &mut masked),
         };
         account.literals.count(became);
@@ -310,14 +321,26 @@ impl<'a> Scan<'a> {
         let text = self.text(index);
         match self.tokens[index] {
             Token::Word { .. } => self.pass_word(text),
-            Token::Quoted { .. } => self.custom |= self.is_set() && text.contains('.'),
+            Token::Quoted { .. } => {
+                self.custom |= self.is_set() && rules::is_data_setting(text.trim_matches('"'));
+            }
             Token::Value { .. } => {
                 let frame = self
                     .frames
                     .last_mut()
                     .expect("the outermost is never closed");
                 if frame.argument == 0 && frame.word.eq_ignore_ascii_case("set_config") {
-                    frame.custom = text.contains('.') || text.contains("application_name");
+                    match placeholder(text) {
+                        // What stands in front says more: `'app.' || $1`.
+                        Some(_) if frame.custom => {}
+                        Some(number) => {
+                            frame.named_by = Some(number);
+                            frame.custom = true;
+                        }
+                        None => {
+                            frame.custom |= text.contains('.') || text.contains("application_name");
+                        }
+                    }
                 }
             }
             Token::Symbol { .. } => self.pass_symbol(text),
@@ -382,6 +405,7 @@ impl<'a> Scan<'a> {
             .frames
             .last_mut()
             .expect("the outermost is never closed");
+        frame.behind_from |= is("from");
         if by {
             frame.ordering = true;
         } else if ends.iter().any(|known| is(known)) {
@@ -490,14 +514,31 @@ impl<'a> Scan<'a> {
                     .is_some_and(|to| to > 0 && self.text(to - 1).eq_ignore_ascii_case("similar"))
     }
 
+    /// It takes a path with filters.
+    fn takes_a_path(&self, value: &str) -> bool {
+        let frame = self.frame();
+        let operator = self.operator();
+        // `@@` takes a query for words, too, in which a path's sign does not stand.
+        operator == "@?"
+            || operator == "@@" && value.contains('$')
+            || rules::is_path(frame.word, frame.argument)
+    }
+
     /// What a parameter that stands here is for.
     fn role(&self, index: usize) -> Role {
         let counts = rules::counts_rows(self.word(self.previous))
             || rules::counted(self.word(self.next(index)));
+        let frame = self.frame();
+        let named_by = match frame.word.eq_ignore_ascii_case("set_config") {
+            true if frame.argument == 1 => frame.named_by,
+            _ => None,
+        };
         match self.reason(index, Spelling::Placeholder, "") {
             _ if counts => Role::Kept(Kept::Position),
+            None if named_by.is_some() => named_by.map_or(Role::Data, Role::SettingOf),
             Some(reason) => Role::Kept(reason),
             None if self.takes_an_expression() => Role::Expression,
+            None if self.takes_a_path("$") => Role::Path,
             None => Role::Data,
         }
     }
@@ -522,7 +563,8 @@ impl<'a> Scan<'a> {
             return Some(Kept::Setting);
         }
         let alone = frame.argument == 0 && next.is_some_and(|next| self.text(next) == ")");
-        if rules::instructs(frame.word, frame.argument, alone) {
+        let extracted = frame.word.eq_ignore_ascii_case("extract") && frame.behind_from;
+        if rules::instructs(frame.word, frame.argument, alone) && !extracted {
             return Some(Kept::Instruction);
         }
         let operator = self.operator();

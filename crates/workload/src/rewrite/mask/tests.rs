@@ -89,6 +89,8 @@ fn what_says_what_to_do_stays() {
         "select to_tsvector('english', a), set_config('work_mem', '64MB', true) from t",
         "/*+ IndexScan(t t_idx) */ select 1",
         "select $1, $22",
+        "select extract('century' from a), extract(day from interval '36 hours') from t",
+        "select jsonb_path_query(b, '$.address[*].\"a street\"'), b @? '$.c[12]' from t",
     ] {
         assert_eq!(sql(text), text);
     }
@@ -119,6 +121,21 @@ fn what_is_data_does_not_stay() {
             &["Smith", "Jones"],
         ),
         ("set application_name = 'Smith'", &["Smith"]),
+        ("set \"application_name\" = 'Smith'", &["Smith"]),
+        ("select set_config($1, 'Smith', true)", &["Smith"]),
+        ("select set_config('app.' || $1, 'Smith', true)", &["Smith"]),
+        (
+            "select extract(year from '1987-06-05'::date), extract('year' from timestamp '1986-06-05')",
+            &["06-05"],
+        ),
+        (
+            "select a from t where b @? '$.c ? (@.d == \"Smith\")' and b @@ '$.e == 4711'",
+            &["Smith", "4711"],
+        ),
+        (
+            "select jsonb_path_query_first(b, '$ ? (@ == \"Smith\")'), xpath('//a[.=\"Jones\"]', x) from t",
+            &["Smith", "Jones"],
+        ),
         ("select set_config('app.user', 'Smith', true)", &["Smith"]),
         (
             "do $$ begin update t set a = 'Smith' where b = 4711; -- Jones\n if a = 'Miller' then end if; end $$",
@@ -248,6 +265,39 @@ fn parameters_are_masked_by_their_place_and_type() {
     );
     assert_eq!(account.parameters.kept[&Kept::Position], 1);
     assert_eq!((account.result_values.values, account.digests), (1, 1));
+}
+
+#[test]
+fn the_value_of_a_setting_that_a_parameter_names_is_data_where_applications_made_it_up() {
+    let texts = |values: &[&str]| -> Vec<Option<Parameter>> {
+        values.iter().map(|value| Some((*value).into())).collect()
+    };
+    let mut masker = Masker::new(mask());
+    for (values, after) in [
+        (["app.user", "Smith"], ["app.user", &*value("Smith")]),
+        (["search_path", "shop"], ["search_path", "shop"]),
+    ] {
+        let sql = "select set_config($1, $2, true)";
+        let masked = masked(
+            &mut masker,
+            &execute(sql, texts(&values), Particulars::default()),
+        );
+        let EventKind::Execute { parameters, .. } = &masked.kind else {
+            panic!("{masked:?}");
+        };
+        assert_eq!(parameters, &texts(&after));
+    }
+    let event = execute(
+        "select a from t where b @? $1::jsonpath",
+        texts(&["$.a ? (@ == \"Smith\")"]),
+        Particulars::default(),
+    );
+    let EventKind::Execute { parameters, .. } = &masked(&mut masker, &event).kind else {
+        panic!("{event:?}");
+    };
+    let path = format!("$.a ? (@ == \"{}\")", value("Smith"));
+    assert_eq!(parameters, &texts(&[&path]));
+    assert!(masker.account().adds_up());
 }
 
 #[test]
