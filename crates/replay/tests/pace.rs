@@ -93,14 +93,14 @@ impl Script {
         self.events.last_mut().unwrap()
     }
 
-    fn connect(&mut self, due_ms: i64, session: u64) {
+    fn connect(&mut self, due_ms: i64, session: u64) -> &mut Event {
         let database = self.database.as_str().into();
         let kind = EventKind::Connect {
             database,
             user: "postgres".into(),
             application: "".into(),
         };
-        self.at(due_ms, session, kind);
+        self.at(due_ms, session, kind)
     }
 
     fn particulars(awaited: bool, boundary: Boundary) -> Arc<Particulars> {
@@ -518,6 +518,28 @@ fn nothing_is_written(server: &Endpoint) {
         ("SELECT 1/0", Sync),
     ] {
         script.piece(3_000, sql, false, boundary);
+    }
+    // What a client asks for when it connects does not let it write either.
+    let asked = [
+        ("default_transaction_read_only", "off"),
+        ("DEFAULT_TRANSACTION_READ_ONLY", "off"),
+        (
+            "options",
+            "-c default_transaction_read_only=off -c work_mem=5MB",
+        ),
+        ("options", "--default-transaction-read-only=off"),
+    ];
+    for (session, (name, value)) in (4_000..).zip(asked) {
+        script.connect(0, session).particulars = Some(
+            Particulars {
+                settings: vec![(name.into(), value.into())],
+                ..Particulars::default()
+            }
+            .into(),
+        );
+        script.simple(1, session, INSERT);
+        script.simple(1, session, "SELECT count(*) FROM t");
+        script.at(2, session, EventKind::Disconnect);
     }
     let reading = Options {
         speed: Speed::Max,

@@ -282,6 +282,12 @@ impl Target {
         self.settings.iter().any(keeps)
     }
 
+    /// Whether [`Target::settings`] have this one. Names of settings are told apart without their case.
+    pub(crate) fn sets(&self, name: &str) -> bool {
+        let is = |(known, _): &(String, String)| known.eq_ignore_ascii_case(name);
+        self.settings.iter().any(is)
+    }
+
     /// What the start-up parameter `options` has: the target's own, and the settings as
     /// `-c name=value`, with a backslash before white space and backslashes (documentation, 54.7,
     /// StartupMessage).

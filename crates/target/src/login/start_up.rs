@@ -81,6 +81,8 @@ impl<'a> StartUp<'a> {
             match &**name {
                 // The target's come last: they are what the user asks of this replay.
                 "options" => options = format!("{value} {options}").trim_end().to_owned(),
+                // The server would take it, and not what `options` says (`process_startup_options`).
+                name if self.dialer.target.sets(name) => {}
                 name => parameters.push((name.as_bytes(), value.as_bytes())),
             }
         }
