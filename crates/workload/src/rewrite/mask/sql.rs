@@ -371,7 +371,10 @@ impl<'a> Scan<'a> {
                     && ["role", "user", "database", "system"]
                         .iter()
                         .any(|kind| is(kind));
-                if is("set") && self.has_settings {
+                if is("atomic") && self.has_code {
+                    // What stands between this and END are statements like any other.
+                    self.statement = None;
+                } else if is("set") && self.has_settings {
                     self.statement = Some(Statement::Setting);
                 } else if is("select") && !self.has_code {
                     // CREATE TABLE … AS, CREATE VIEW.

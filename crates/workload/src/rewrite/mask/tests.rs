@@ -146,6 +146,10 @@ fn what_is_data_does_not_stay() {
             &["Smith", "4711"],
         ),
         (
+            "create procedure p() begin atomic insert into t values (4711, 'Smith'); update t set a = 4711; end",
+            &["4711", "Smith"],
+        ),
+        (
             "create table x as select * from t where id = 4711",
             &["4711"],
         ),
