@@ -10,7 +10,7 @@ use crate::guard::Guard;
 use crate::link::Link;
 use crate::login::Login;
 
-pub(crate) use target::login::{Place, Questions};
+pub(crate) use target::login::{Found, Place, Questions};
 
 /// Opens connections to a target.
 pub(crate) struct Dialer {
@@ -107,16 +107,15 @@ impl Dialer {
     }
 
     /// Opens a connection and closes it again: is the target there, and does it take this login?
-    /// Returns where it was and its `server_version`.
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub(crate) fn try_out(&self, login: &Login) -> Result<(String, String), ConnectError> {
-        let (address, server_version, default_read_only) = self.dialer.try_out(login)?;
+    pub(crate) fn try_out(&self, login: &Login) -> Result<Found, ConnectError> {
+        let found = self.dialer.try_out(login)?;
         if self.read_only {
-            Guard::new(default_read_only)?;
+            Guard::new(found.default_read_only)?;
         }
-        Ok((address, server_version))
+        Ok(found)
     }
 
     /// As [`login::Dialer::ask`].

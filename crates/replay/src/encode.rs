@@ -18,7 +18,7 @@ use workload::{
 };
 
 use crate::job::{Action, Job, Messages, NamedStatement};
-use crate::login::{LoginMap, with_settings_of};
+use crate::login::{LoginMap, Unsaid, with_settings_of};
 use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
 use crate::texts::{Texts, hash};
@@ -34,6 +34,7 @@ const COPY_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Encoder<'a> {
     target: &'a Target,
     logins: &'a LoginMap,
+    unsaid: Unsaid,
     portals: Portals,
     texts: Texts,
 }
@@ -44,9 +45,16 @@ impl<'a> Encoder<'a> {
         Encoder {
             target,
             logins,
+            unsaid: Unsaid::Utf8,
             portals: Portals::new(fetch_size),
             texts: Texts::default(),
         }
+    }
+
+    /// What sessions say of their encoding whose clients said nothing of it.
+    pub(crate) fn with_encoding(mut self, unsaid: Unsaid) -> Self {
+        self.unsaid = unsaid;
+        self
     }
 
     /// What is to be done for an event.
@@ -79,7 +87,7 @@ impl<'a> Encoder<'a> {
                 },
             ) => {
                 let login = self.logins.login(self.target, user, database, application);
-                Action::Connect(Box::new(with_settings_of(login, particulars)))
+                Action::Connect(Box::new(with_settings_of(login, particulars, &self.unsaid)))
             }
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
@@ -112,38 +120,33 @@ impl<'a> Encoder<'a> {
             action,
         }
     }
-}
 
-/// What has a session go on where another replay left it.
-pub(crate) fn resumed(
-    event: &Event,
-    left: Left,
-    due_ns: i64,
-    target: &Target,
-    logins: &LoginMap,
-) -> Job {
-    let login = logins.login(target, &left.user, &left.database, &left.application);
-    let login = with_settings_of(login, left.particulars.as_deref());
-    let resumed = Resumed {
-        login,
-        held: left.held,
-        transaction_lost: left.in_transaction,
-    };
-    Job {
-        session: event.session,
-        sequence: event.sequence,
-        due_ns,
-        captured_us: event.due_us,
-        think_ns: None,
-        kind: StatementKind::Connect,
-        fingerprint: None,
-        captured: Captured::default(),
-        after: 0,
-        bearing: Bearing::default(),
-        awaited: true,
-        boundary: Boundary::Sync,
-        expected: None,
-        action: Action::Resume(Box::new(resumed)),
+    /// What has a session go on where another replay left it.
+    pub(crate) fn resumed(&self, event: &Event, left: Left, due_ns: i64) -> Job {
+        let logins = self.logins;
+        let login = logins.login(self.target, &left.user, &left.database, &left.application);
+        let login = with_settings_of(login, left.particulars.as_deref(), &self.unsaid);
+        let resumed = Resumed {
+            login,
+            held: left.held,
+            transaction_lost: left.in_transaction,
+        };
+        Job {
+            session: event.session,
+            sequence: event.sequence,
+            due_ns,
+            captured_us: event.due_us,
+            think_ns: None,
+            kind: StatementKind::Connect,
+            fingerprint: None,
+            captured: Captured::default(),
+            after: 0,
+            bearing: Bearing::default(),
+            awaited: true,
+            boundary: Boundary::Sync,
+            expected: None,
+            action: Action::Resume(Box::new(resumed)),
+        }
     }
 }
 

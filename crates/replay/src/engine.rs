@@ -100,9 +100,9 @@ pub fn check_target(
     let dialer = Dialer::new(target)?;
     // With several hosts, each that answered.
     let mut addresses = BTreeSet::new();
-    let mut server_version = String::new();
+    let mut info = TargetInfo::default();
     for login in needed {
-        let (address, version) = dialer
+        let found = dialer
             .try_out(&login)
             .map_err(|source| ReplayError::Refused {
                 address: target.address(),
@@ -110,17 +110,19 @@ pub fn check_target(
                 database: login.database.to_string(),
                 source,
             })?;
-        addresses.insert(address);
-        server_version = version;
+        addresses.insert(found.address);
+        info.server_version = found.server_version;
+        if found.server_encoding != "UTF8" && !found.server_encoding.is_empty() {
+            let database = login.database.to_string();
+            info.encodings.insert(database, found.server_encoding);
+        }
     }
     let addresses: Vec<String> = addresses.into_iter().collect();
-    Ok(TargetInfo {
-        address: match addresses.is_empty() {
-            true => target.address(),
-            false => addresses.join(", "),
-        },
-        server_version,
-    })
+    info.address = match addresses.is_empty() {
+        true => target.address(),
+        false => addresses.join(", "),
+    };
+    Ok(info)
 }
 
 /// Replays a workload and writes the run to `path`. `target_info` is what [`check_target`] found.

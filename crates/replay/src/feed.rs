@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clock::Speed;
-use workload::{Event, Fingerprint};
+use workload::{ArchiveError, Event, Fingerprint};
 
 use crate::encode::Encoder;
 use crate::job::Job;
+use crate::login::Unsaid;
 use crate::plan::{AHEAD_NS, NAP, Planned, Planner};
 
 /// The events of one client, in its order, with the fingerprints of those that are statements.
@@ -78,11 +79,15 @@ impl Eq for Feed {}
 
 impl Planner<'_> {
     /// Hands out what the clients do, until their streams end or the replay is stopped.
-    pub(crate) fn hand_out_fed(&self, feed: &Feed) -> Planned {
+    ///
+    /// # Errors
+    /// Where the workload cannot be read.
+    pub(crate) fn hand_out_fed(&self, feed: &Feed) -> Result<Planned, ArchiveError> {
         let mut batches: Vec<Vec<Job>> = self.inboxes.iter().map(|_| Vec::new()).collect();
         let mut planned = Planned::default();
         let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
-        let mut encoder = Encoder::new(self.target, logins, fetch_size);
+        let unsaid = Unsaid::of(self.reader, self.target)?;
+        let mut encoder = Encoder::new(self.target, logins, fetch_size).with_encoding(unsaid);
         let mut streams = feed.streams();
         let timeline = self.options.timeline();
         let most = i64::from((WAITING_MAX / feed.clients).clamp(4, WAITING_MAX_OF_ONE));
@@ -94,7 +99,7 @@ impl Planner<'_> {
             let (mut all_over, mut handed_out) = (true, false);
             for (client, stream) in streams.iter_mut().enumerate() {
                 if self.is_stopped() {
-                    return planned;
+                    return Ok(planned);
                 }
                 let waiting = &self.counters.of_clients[client];
                 let mut room = most - waiting.load(Ordering::Relaxed);
@@ -128,7 +133,7 @@ impl Planner<'_> {
             }
             self.send_all(&mut batches);
             if all_over {
-                return planned;
+                return Ok(planned);
             }
             if !handed_out {
                 std::thread::sleep(NAP);

@@ -61,7 +61,7 @@ pub use engine::{ReplayError, check_target, extent, replay};
 pub use feed::{ClientEvents, Feed};
 pub use forecast::{Forecast, forecast};
 pub use ledger::{Costliest, LedgerTimes, StatementTotals, Times};
-pub use login::{Login, LoginMap};
+pub use login::{Login, LoginMap, is_from_wire};
 pub use meter::{BOUNDS_NS, Counted, Happening, Histogram, Meter, Readings};
 pub use options::{Options, SendOrder};
 pub use progress::{Observer, Snapshot};

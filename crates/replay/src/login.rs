@@ -4,15 +4,80 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use target::Target;
-use workload::Particulars;
+use workload::{ArchiveError, Particulars, WorkloadReader};
 
 pub use target::login::Login;
 
-/// The same login, with the settings that its client sent.
-pub(crate) fn with_settings_of(mut login: Login, particulars: Option<&Particulars>) -> Login {
-    if let Some(known) = particulars.filter(|known| !known.settings.is_empty()) {
-        login.settings = known.settings.as_slice().into();
+/// `client_encoding`, and how a session's start-up has it.
+const ENCODING: &str = "client_encoding";
+
+/// What sessions whose clients said nothing of their encoding say of it.
+///
+/// A log's texts are UTF-8 here, however the server wrote them. From the wire come the client's own bytes, and
+/// one that said nothing had the encoding of its database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unsaid {
+    /// UTF8.
+    Utf8,
+    /// What the target's `client_encoding` says; empty: nothing, so that the server's holds.
+    AsTarget(Box<str>),
+}
+
+impl Unsaid {
+    /// # Errors
+    /// Where the workload cannot be read.
+    pub(crate) fn of(reader: &WorkloadReader, target: &Target) -> Result<Self, ArchiveError> {
+        Ok(match is_from_wire(reader)? {
+            true => Unsaid::AsTarget(target.encoding.as_deref().unwrap_or_default().into()),
+            false => Unsaid::Utf8,
+        })
     }
+}
+
+/// Whether the workload has what clients sent, byte for byte.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
+    match &*reader.info().provenance.source_kind {
+        "proxy" | "pcap" | "interface" => return Ok(true),
+        "log" | "script" => return Ok(false),
+        // A recovered one does not say.
+        _ => {}
+    }
+    for event in reader.events()? {
+        let (event, _) = event?;
+        if event.kind.is_statement() && !event.prelude {
+            return Ok(event.particulars.is_some());
+        }
+    }
+    Ok(false)
+}
+
+/// The same login, with the settings that its client sent.
+pub(crate) fn with_settings_of(
+    mut login: Login,
+    particulars: Option<&Particulars>,
+    unsaid: &Unsaid,
+) -> Login {
+    let mut settings = particulars.map_or_else(Vec::new, |known| known.settings.clone());
+    if let Unsaid::AsTarget(encoding) = unsaid
+        && !settings
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(ENCODING))
+    {
+        let in_options = settings.iter().any(|(name, value)| {
+            let value = value.to_ascii_lowercase().replace('-', "_");
+            &**name == "options" && value.contains(ENCODING)
+        });
+        // A parameter of its own would count for more than what the client's options say.
+        let encoding = match in_options {
+            true => Box::default(),
+            false => encoding.clone(),
+        };
+        settings.push((ENCODING.into(), encoding));
+    }
+    login.settings = settings.into();
     login
 }
 
@@ -115,6 +180,40 @@ mod tests {
         map.databases.insert("shop".to_owned(), "copy".to_owned());
         assert_eq!(said(&map, "app", "shop"), pair("app2", "copy"));
         assert_eq!(said(&map, "other", "x"), pair("one", "x"));
+    }
+
+    #[test]
+    fn of_the_encoding_is_said_what_the_client_said() {
+        let target = Target::parse("host=h", |_| None).unwrap();
+        let none = || Unsaid::AsTarget("".into());
+        let said = |settings: &[(&str, &str)], unsaid: &Unsaid| {
+            let settings = settings.iter();
+            let known = Particulars {
+                settings: settings
+                    .map(|&(name, value)| (name.into(), value.into()))
+                    .collect(),
+                ..Particulars::default()
+            };
+            let login = LoginMap::default().login(&target, "a", "b", "");
+            let settings = with_settings_of(login, Some(&known), unsaid).settings;
+            let encodings = settings
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
+            encodings
+                .map(|(_, value)| value.to_string())
+                .collect::<Vec<_>>()
+        };
+        let latin1 = Unsaid::AsTarget("LATIN1".into());
+        // Without any, it is UTF8.
+        assert_eq!(said(&[("TimeZone", "UTC")], &Unsaid::Utf8), [""; 0]);
+        assert_eq!(said(&[("TimeZone", "UTC")], &none()), [""]);
+        assert_eq!(said(&[], &latin1), ["LATIN1"]);
+        assert_eq!(
+            said(&[("Client_Encoding", "WIN1252")], &latin1),
+            ["WIN1252"]
+        );
+        let options = [("options", "--client-encoding=WIN1252")];
+        assert_eq!(said(&options, &latin1), [""]);
     }
 
     #[test]

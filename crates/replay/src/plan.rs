@@ -16,10 +16,11 @@ use run::SkipReason;
 use workload::{ArchiveError, Event, EventKind, WorkloadReader};
 
 use crate::course::Course;
-use crate::encode::{self, Encoder};
+use crate::encode::Encoder;
 use crate::epoll;
 use crate::guard;
 use crate::job::{Action, Job};
+use crate::login::Unsaid;
 use crate::options::Options;
 use crate::order::{Followed, Order};
 use crate::progress::Counters;
@@ -105,7 +106,7 @@ impl Planner<'_> {
         epoll::let_others_go_first();
         let result = match &self.options.feed {
             None => self.hand_out(),
-            Some(feed) => Ok(self.hand_out_fed(feed)),
+            Some(feed) => self.hand_out_fed(feed),
         };
         for inbox in &self.inboxes {
             inbox.send(ToWorker::End);
@@ -129,7 +130,8 @@ impl Planner<'_> {
         let (mut round, mut late_ns) = (0, 0);
         let (logins, fetch_size) = (&self.options.logins, self.options.fetch_size);
         let mut enough = Enough::new();
-        let mut encoder = Encoder::new(self.target, logins, fetch_size);
+        let unsaid = Unsaid::of(self.reader, self.target)?;
+        let mut encoder = Encoder::new(self.target, logins, fetch_size).with_encoding(unsaid);
         while let Some(step) = course.next()? {
             let mut event = step.event;
             let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
@@ -179,8 +181,7 @@ impl Planner<'_> {
             let worker = (event.session % self.inboxes.len() as u64) as usize;
             if let Turn::GoesOn(left) = turn {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
-                let (target, logins) = (self.target, &self.options.logins);
-                batches[worker].push(encode::resumed(&event, *left, due_ns, target, logins));
+                batches[worker].push(encoder.resumed(&event, *left, due_ns));
             }
             let think_ns = thinking.as_mut().and_then(|thinking| thinking.of(&event));
             let withheld = self.options.read_only && !guard::keep_from_writing(&mut event);

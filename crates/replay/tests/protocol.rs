@@ -543,3 +543,83 @@ fn binary_values_arrive_with_their_types() {
         }
     });
 }
+
+fn encoded(server: &Endpoint, encoding: &str) -> Client {
+    let mut client = client(server);
+    for sql in [
+        "DROP DATABASE IF EXISTS encoded".to_owned(),
+        format!("CREATE DATABASE encoded TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"),
+    ] {
+        client.simple_query(&sql).unwrap();
+    }
+    let mut client = Client::connect(&server.url("encoded"), NoTls).unwrap();
+    client
+        .simple_query("CREATE TABLE t (session int, a text)")
+        .unwrap();
+    client
+}
+
+fn connect_encoded(traffic: &mut Traffic, session: u64) -> &mut workload::Event {
+    let kind = EventKind::Connect {
+        database: "encoded".into(),
+        user: "postgres".into(),
+        application: "".into(),
+    };
+    traffic.at(0, session, kind)
+}
+
+/// Each session's bytes, as the database has them.
+fn kept(client: &mut Client) -> Vec<(i32, String)> {
+    let bytes = "SELECT session, encode(convert_to(a, getdatabaseencoding()), 'hex') FROM t ORDER BY session";
+    let rows = client.query(bytes, &[]).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[test]
+fn from_the_wire_bytes_mean_what_they_meant_to_the_database() {
+    on_each(|server| {
+        for (encoding, taken_as_utf8) in [("LATIN1", "e9"), ("SQL_ASCII", "c3a9"), ("UTF8", "c3a9")]
+        {
+            let mut client = encoded(server, encoding);
+            let mut traffic = Traffic::new(server);
+            // What the client said of its encoding.
+            let said: [&[(&str, &str)]; 4] = [
+                &[],
+                &[("TimeZone", "UTC")],
+                &[("client_encoding", "UTF8")],
+                &[("options", "-c client_encoding=UTF8")],
+            ];
+            for (session, settings) in (1..).zip(said) {
+                connect_encoded(&mut traffic, session).particulars = known(|known| {
+                    let settings = settings.iter();
+                    known.settings = settings.map(|(n, v)| ((*n).into(), (*v).into())).collect();
+                });
+                let sql = format!("INSERT INTO t VALUES ({session}, 'é')");
+                traffic
+                    .at(1, session, EventKind::Simple { sql: sql.into() })
+                    .particulars = known(|_| ());
+                traffic.disconnect(2, session);
+            }
+            replayed(&mut traffic, &at_full_speed());
+            let expected = ["c3a9", "c3a9", taken_as_utf8, taken_as_utf8];
+            let expected: Vec<_> = (1..).zip(expected.map(str::to_owned)).collect();
+            assert_eq!(kept(&mut client), expected, "{encoding}");
+        }
+    });
+}
+
+#[test]
+fn texts_of_a_log_are_utf_8_in_whatever_database() {
+    let (_, server) = &servers()[1];
+    let mut client = encoded(server, "LATIN1");
+    let mut traffic = Traffic::new(server);
+    connect_encoded(&mut traffic, 1);
+    traffic.simple(1, 1, "INSERT INTO t VALUES (1, 'é')");
+    traffic.simple(2, 1, "INSERT INTO t VALUES (2, '€')");
+    traffic.disconnect(3, 1);
+    let (info, executions) = traffic.replay(&at_full_speed(), |_| ());
+    let untranslatable = Err("22P05".to_owned());
+    assert_eq!(all_that_came(&executions, 1), [Ok(1), untranslatable]);
+    assert_eq!(kept(&mut client), [(1, "e9".to_owned())]);
+    assert_eq!(info.target.encodings["encoded"], "LATIN1");
+}

@@ -132,4 +132,7 @@ pub struct TargetInfo {
     pub address: String,
     /// `server_version` as the server reports it at connect; empty if nothing connected.
     pub server_version: String,
+    /// The encodings of databases that sessions logged in to, by their names, where they are not UTF8.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub encodings: BTreeMap<String, String>,
 }

@@ -110,6 +110,9 @@ pub struct Target {
     pub passwords_from: Option<PasswordFile>,
     /// How long opening a connection to one address may take, with authentication.
     pub connect_timeout: Duration,
+    /// `client_encoding`, for sessions that are to have the one that the target names. Our own questions
+    /// are asked in UTF-8.
+    pub encoding: Option<String>,
     /// Arguments for the server (`options`), such as `-c work_mem=64MB`.
     pub options: Option<String>,
     /// Settings that every session begins with, by name, behind those of `options`; they go before
@@ -250,6 +253,10 @@ impl Target {
                     _ => Duration::from_secs(86_400),
                 }
             }),
+            // What `auto` stands for, the encoding of a terminal's locale, is nothing to a session here.
+            encoding: settings
+                .take("client_encoding")
+                .filter(|encoding| encoding != "auto"),
             options: settings.take("options"),
             settings: Vec::new(),
             application: settings.take("application_name").or(fallback),

@@ -37,7 +37,8 @@ pub struct Login {
     pub application: Arc<str>,
     /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
     pub role: Option<Arc<str>>,
-    /// Settings that go with the start-up, names and values.
+    /// Settings that go with the start-up, names and values. Where there is no `client_encoding` among them
+    /// it is UTF8; where that is empty nothing is said of it, and the server's own holds.
     pub settings: Arc<[(Box<str>, Box<str>)]>,
 }
 
@@ -59,8 +60,23 @@ pub struct Connection {
     pub server_version: String,
     /// `default_transaction_read_only`, as reported; servers before 14 do not.
     pub default_read_only: Option<bool>,
+    /// The encoding of its database (`server_encoding`), as reported.
+    pub server_encoding: String,
     /// Where it is, and what ends what runs there.
     pub place: Place,
+}
+
+/// What [`Dialer::try_out`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Where it was.
+    pub address: String,
+    /// `server_version`, as reported.
+    pub server_version: String,
+    /// The encoding of its database (`server_encoding`), as reported.
+    pub server_encoding: String,
+    /// `default_transaction_read_only`, as reported; servers before 14 do not.
+    pub default_read_only: Option<bool>,
 }
 
 /// Where a connection led, for a second one to the very same server.
@@ -317,18 +333,17 @@ impl Dialer {
     }
 
     /// Opens a connection and closes it again: is the target there, and does it take this login?
-    /// Returns where it was, its `server_version`, and `default_transaction_read_only` if it says so.
     ///
     /// # Errors
     /// As [`Dialer::connect`].
-    pub fn try_out(&self, login: &Login) -> Result<(String, String, Option<bool>), LoginError> {
+    pub fn try_out(&self, login: &Login) -> Result<Found, LoginError> {
         let connection = self.connect(login)?;
-        let (version, read_only) = (
-            connection.server_version.clone(),
-            connection.default_read_only,
-        );
-        let server = connection.say_goodbye().server.to_string();
-        Ok((server, version, read_only))
+        Ok(Found {
+            server_version: connection.server_version.clone(),
+            server_encoding: connection.server_encoding.clone(),
+            default_read_only: connection.default_read_only,
+            address: connection.say_goodbye().server.to_string(),
+        })
     }
 
     /// Asks one question with a simple query, over a connection of its own. Returns the server that
@@ -429,6 +444,7 @@ impl Dialer {
             channel,
             unread,
             server_version: known.server_version,
+            server_encoding: known.server_encoding,
             default_read_only: known.default_read_only,
             place: Place {
                 server: server.clone(),
@@ -487,6 +503,7 @@ struct Known {
     /// Parameters that servers report from version 14 on.
     in_hot_standby: Option<bool>,
     default_read_only: Option<bool>,
+    server_encoding: String,
 }
 
 impl Known {
@@ -498,6 +515,9 @@ impl Known {
     fn parameter(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"server_version" => self.server_version = String::from_utf8_lossy(value).into_owned(),
+            b"server_encoding" => {
+                self.server_encoding = String::from_utf8_lossy(value).into_owned();
+            }
             b"in_hot_standby" => self.in_hot_standby = Some(value == b"on"),
             b"default_transaction_read_only" => self.default_read_only = Some(value == b"on"),
             _ => {}

@@ -37,14 +37,7 @@ const PARAMETERS: [(&str, &str, Use); 58] = [
     ("require_auth", "PGREQUIREAUTH", Taken),
     ("channel_binding", "PGCHANNELBINDING", Taken),
     ("connect_timeout", "PGCONNECT_TIMEOUT", Taken),
-    (
-        "client_encoding",
-        "PGCLIENTENCODING",
-        Only(
-            &["UTF8", "UTF-8", "utf8", "utf-8", "unicode", "UNICODE"],
-            "use UTF8: a workload holds its SQL as that",
-        ),
-    ),
+    ("client_encoding", "PGCLIENTENCODING", Taken),
     ("options", "PGOPTIONS", Taken),
     ("application_name", "PGAPPNAME", Taken),
     ("fallback_application_name", "", Taken),

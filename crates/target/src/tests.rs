@@ -107,7 +107,7 @@ fn every_parameter_is_taken_or_refused_by_name() {
          sslcrl=/l sslsni=0 ssl_min_protocol_version=TLSv1.3 channel_binding=require \
          require_auth=scram-sha-256 target_session_attrs=read-write load_balance_hosts=random \
          keepalives=0 keepalives_idle=5 tcp_user_timeout=100 options='-c geqo=off' \
-         application_name=a client_encoding=UTF8 gssencmode=disable connect_timeout=0",
+         application_name=a client_encoding=LATIN1 gssencmode=disable connect_timeout=0",
     )
     .unwrap();
     let security = &taken.security;
@@ -126,8 +126,8 @@ fn every_parameter_is_taken_or_refused_by_name() {
     assert_eq!(taken.keep_alive.idle_s, Some(5));
     assert_eq!(taken.keep_alive.user_timeout_ms, Some(100));
     assert_eq!(taken.options.as_deref(), Some("-c geqo=off"));
+    assert_eq!(taken.encoding.as_deref(), Some("LATIN1"));
     for (given, says) in [
-        ("host=h client_encoding=latin1", "use UTF8"),
         ("host=h sslpassword=geheim", "openssl pkey"),
         ("host=h gssencmode=require", "GSSAPI"),
         ("host=h krbsrvname=x", "GSSAPI"),
@@ -181,7 +181,7 @@ fn the_string_is_stronger_than_its_service_and_that_than_the_environment() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refused("PGCLIENTENCODING", "LATIN1").contains("PGCLIENTENCODING"));
+    assert!(refused("PGKRBSRVNAME", "x").contains("PGKRBSRVNAME"));
     assert!(refused("PGTZ", "UTC").contains("TimeZone"));
     assert!(refused("PGSERVICE", "s").contains("service file"));
 }

@@ -51,6 +51,7 @@ pub fn info() -> RunInfo {
         target: TargetInfo {
             address: "localhost:5432".to_owned(),
             server_version: "17.2".to_owned(),
+            ..TargetInfo::default()
         },
         options: BTreeMap::from([("speed".to_owned(), "1".to_owned())]),
         started_wall_us: 0,

@@ -6,6 +6,7 @@ pub mod capture;
 pub mod compare;
 pub mod diagnose;
 mod drawing;
+mod encodings;
 pub mod flame;
 pub mod indexes;
 pub mod inspect;

@@ -10,7 +10,7 @@ use clock::{Clock, SystemClock, duration_text};
 use indicatif::{ProgressBar, ProgressStyle};
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
-use target::login::Dialer;
+use target::login::{Dialer, Found};
 
 use crate::commands::summary;
 use crate::commands::target_watch::TargetWatch;
@@ -86,7 +86,11 @@ pub fn watch(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let login = LoginMap::default().login(target, "", "", "");
     let dialer = Dialer::new(target)?;
-    let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
+    let Found {
+        address,
+        server_version,
+        ..
+    } = dialer.try_out(&login).map_err(|error| {
         Failure::could_not(format!(
             "cannot observe {} as user \"{}\" on database \"{}\": {error}; give a target that takes this login, such as postgres://USER@HOST:PORT/DATABASE",
             target.address(), login.user, login.database
@@ -95,6 +99,7 @@ pub fn watch(
     let watched = TargetInfo {
         address: address.clone(),
         server_version: server_version.clone(),
+        ..TargetInfo::default()
     };
     let mut info = RunInfo::observation(watched, described(options), clock.wall_us());
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;

@@ -66,12 +66,13 @@ pub fn record<T>(
 ) -> Result<Result<T, String>, Failure> {
     let login = LoginMap::default().login(target, "", "", "rehearse profile");
     let dialer = Dialer::new(target)?;
-    let (address, server_version, _) = dialer.try_out(&login).map_err(|error| {
+    let found = dialer.try_out(&login).map_err(|error| {
         Failure::could_not(format!("{} refused: {}", target.address(), error.message))
     })?;
     let watched = TargetInfo {
-        address,
-        server_version,
+        address: found.address,
+        server_version: found.server_version,
+        ..TargetInfo::default()
     };
     let frequency = (
         "profile_frequency".to_owned(),

@@ -15,6 +15,7 @@ use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::asking::{Asked, Asking};
 use crate::commands::drawing::Drawing;
+use crate::commands::encodings;
 use crate::commands::narration::{Line, Narrator};
 use crate::commands::observe::looks_of as looks;
 use crate::commands::part::part;
@@ -219,6 +220,7 @@ fn dry_run(
     options: &options::Replay,
 ) -> Result<Ending, Failure> {
     let target_info = replay::check_target(reader, target, &engine.logins)?;
+    encodings::announce(reader, target, &target_info)?;
     let forecast = replay::forecast(reader, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
     let view = DryRunView {
@@ -296,6 +298,7 @@ pub fn replay_with_progress(
             reader.info().sessions_at_once
         ));
     }
+    encodings::announce(reader, target, &target_info)?;
     if let Some(note) = incomplete(reader.info()) {
         terminal::note(&note);
     }

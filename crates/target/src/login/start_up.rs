@@ -73,14 +73,18 @@ impl<'a> StartUp<'a> {
         let mut parameters: Vec<(&[u8], &[u8])> = vec![
             (b"user", login.user.as_bytes()),
             (b"database", login.database.as_bytes()),
-            // Workloads hold SQL as UTF-8; a client that was captured may have said otherwise.
-            (b"client_encoding", b"UTF8"),
         ];
+        let is_encoding = |name: &str| name.eq_ignore_ascii_case("client_encoding");
+        if !login.settings.iter().any(|(name, _)| is_encoding(name)) {
+            // Texts of our own, and those of a log, are UTF-8.
+            parameters.push((b"client_encoding", b"UTF8"));
+        }
         let mut options = self.dialer.target.start_up_options();
         for (name, value) in login.settings.iter() {
             match &**name {
                 // The target's come last: they are what the user asks of this replay.
                 "options" => options = format!("{value} {options}").trim_end().to_owned(),
+                name if is_encoding(name) && value.is_empty() => {}
                 // The server would take it, and not what `options` says (`process_startup_options`).
                 name if self.dialer.target.sets(name) => {}
                 name => parameters.push((name.as_bytes(), value.as_bytes())),
