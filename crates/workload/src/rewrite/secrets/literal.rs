@@ -22,6 +22,9 @@ const IN_COMMANDS: [&str; 13] = [
     "://",
 ];
 
+/// How far a URL is looked at for a login, in characters.
+const URL_MAX: usize = 2_048;
+
 /// Whether a value says `password = …`, or has a URL with a password.
 pub fn holds_login(value: &str) -> bool {
     has_password_keyword(value) || has_url_login(value)
@@ -59,19 +62,24 @@ fn places_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
 fn has_url_login(value: &str) -> bool {
     value.match_indices("://").any(|(at, found)| {
         let rest = &value[at + found.len()..];
-        let end = rest
-            .find(|character: char| character.is_whitespace() || matches!(character, '\'' | '"'));
-        let rest = &rest[..end.unwrap_or(rest.len())];
         let scheme = &value[..at];
         // Passwords that should have been encoded are not, and libpq's URLs are the ones that people
         // type by hand.
         let by_hand = ["postgres", "postgresql"]
             .iter()
             .any(|name| scheme.len() >= name.len() && ends_with_word(scheme, name));
+        let ends = |character: char| character.is_whitespace() || matches!(character, '\'' | '"');
         let authority = match by_hand {
-            true => rest,
-            false => rest.split(['/', '?', '#']).next().unwrap_or(rest),
+            true => {
+                let most = rest.char_indices().nth(URL_MAX);
+                let rest = most.map_or(rest, |(most, _)| &rest[..most]);
+                rest.split(ends).next()
+            }
+            false => rest
+                .split(|character| ends(character) || matches!(character, '/' | '?' | '#'))
+                .next(),
         };
+        let authority = authority.unwrap_or(rest);
         let login = authority
             .rsplit_once('@')
             .and_then(|(login, _)| login.split_once(':'));

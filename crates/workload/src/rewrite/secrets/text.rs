@@ -11,6 +11,10 @@ use super::{DEPTH_MAX, NOTHING, mentions};
 use crate::fingerprint::lexer::{Lexer, Token};
 use crate::rewrite::mask::Spelling;
 
+/// A setting's name has at most so many pieces, and `set_config`'s arguments.
+const NAME_PIECES_MAX: usize = 16;
+const ARGUMENT_PIECES_MAX: usize = 256;
+
 /// What is found in a text.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -31,6 +35,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The last secret goes on beyond this.
+    fn covers(&self, at: usize) -> bool {
+        self.secrets.last().is_some_and(|last| at < last.end)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.secrets.is_empty() && self.comments.is_empty()
     }
@@ -368,6 +377,8 @@ impl Statement<'_> {
         match value.kind {
             PieceKind::Place => found.places.extend(value.text[1..].parse::<usize>()),
             PieceKind::Text | PieceKind::Quoted => found.secrets.push(value.range.clone()),
+            // No part of a text is gone over again for each word of it.
+            _ if found.covers(value.range.start) => {}
             PieceKind::Word | PieceKind::Number | PieceKind::Symbol => {
                 let rest = &self.sql[value.range.start..];
                 let end =
@@ -390,7 +401,8 @@ impl Statement<'_> {
         }
         found.settings_by_place |= name.kind == PieceKind::Place;
         if name.kind == PieceKind::Text && names_a_secret(&name.value) {
-            for value in rest.iter().take_while(|piece| !piece.is_symbol(")")) {
+            let arguments = rest.iter().take(ARGUMENT_PIECES_MAX);
+            for value in arguments.take_while(|piece| !piece.is_symbol(")")) {
                 if matches!(value.kind, PieceKind::Text | PieceKind::Place) {
                     self.secret(value, found);
                 }
@@ -416,6 +428,7 @@ impl Statement<'_> {
             let rest = &rest[skipped..];
             let Some(equals) = rest
                 .iter()
+                .take(NAME_PIECES_MAX)
                 .position(|piece| piece.is_symbol("=") || piece.is("to"))
             else {
                 continue;
@@ -424,13 +437,17 @@ impl Statement<'_> {
                 .iter()
                 .map(|piece| piece.name().or(piece.is_symbol(".").then_some(".")))
                 .collect();
-            let values = rest[equals + 1..].split(|piece| piece.is("as")).next();
-            let (Some(name), Some([first, .., last] | [first @ last])) = (name, values) else {
+            let (Some(name), Some(first)) = (name, rest.get(equals + 1)) else {
                 continue;
             };
-            if !names_a_secret(&name) || first.is("default") {
+            let known = found.covers(first.range.start);
+            if known || !names_a_secret(&name) || first.is("default") {
                 continue;
             }
+            let values = rest[equals + 1..].split(|piece| piece.is("as")).next();
+            let Some([.., last]) = values else {
+                continue;
+            };
             for place in values.into_iter().flatten() {
                 if place.kind == PieceKind::Place {
                     self.secret(place, found);
