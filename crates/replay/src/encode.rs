@@ -27,6 +27,11 @@ use target::Target;
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
 
+/// `duplicate_prepared_statement`
+const NAME_TAKEN: Sqlstate = Sqlstate(*b"42P05");
+/// `invalid_sql_statement_name`
+pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
+
 /// COPY data are sent in messages of at most this much.
 const COPY_BYTES_MAX: usize = 64 << 10;
 
@@ -91,11 +96,13 @@ impl<'a> Encoder<'a> {
             }
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
-            (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max, &mut self.texts)
-            {
-                Ok(messages) => Action::Send(messages),
-                Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
-            },
+            (Ok(rows_max), kind) => {
+                let preparing = Preparing::of(&event);
+                match messages_of(kind, particulars, preparing, rows_max, &mut self.texts) {
+                    Ok(messages) => Action::Send(messages),
+                    Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+                }
+            }
         };
         Job {
             session: event.session,
@@ -150,6 +157,37 @@ impl<'a> Encoder<'a> {
     }
 }
 
+/// What stands in front of a statement's Bind or Describe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preparing {
+    /// Close and Parse, of which a session sends what it needs.
+    AsNeeded,
+    /// The client prepared a name that was taken: two of Parse, of which the one or the other fails, be
+    /// the name taken here or not. With a failure less, its transaction would be committed.
+    NameTaken,
+    /// The client bound a name that was not prepared, such as one whose Parse the server had passed over.
+    NameUnknown,
+}
+
+impl Preparing {
+    fn of(event: &Event) -> Self {
+        // In a log the code may stand for what the statement itself did.
+        let sqlstate = match event.particulars {
+            Some(_) => event.outcome.sqlstate,
+            None => None,
+        };
+        match &event.kind {
+            EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
+                if sqlstate == Some(NAME_TAKEN) && !statement.is_empty() =>
+            {
+                Preparing::NameTaken
+            }
+            EventKind::Execute { .. } if sqlstate == Some(NAME_UNKNOWN) => Preparing::NameUnknown,
+            _ => Preparing::AsNeeded,
+        }
+    }
+}
+
 /// The messages of a text that is sent as it is.
 pub(crate) fn text(sql: &str) -> Option<Messages> {
     simple(sql).ok()
@@ -159,7 +197,7 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, 0, &mut Texts::default()).ok()
+            messages_of(kind, None, Preparing::AsNeeded, 0, &mut Texts::default()).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -172,13 +210,22 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
 fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
+    preparing: Preparing,
     rows_max: u32,
     texts: &mut Texts,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
-        EventKind::Prepare { statement, sql } => prepare(statement, sql, types, texts)?,
+        EventKind::Prepare { statement, sql } => {
+            let mut messages = begin(statement, sql, types, preparing, texts, statement.len())?;
+            // Drivers that prepare ask what the parameters and rows are.
+            Describe {
+                target: Of::Statement(statement.as_bytes()),
+            }
+            .encode(&mut messages.bytes)?;
+            messages
+        }
         EventKind::Execute {
             statement,
             portal,
@@ -188,7 +235,7 @@ fn messages_of(
             let bound = parameters.iter().flatten();
             let bound_bytes: usize = bound.map(|value| value.as_bytes().len()).sum();
             let room = bound_bytes + 8 * parameters.len() + statement.len() + 2 * portal.len();
-            let mut messages = begin(statement, sql, types, texts, room)?;
+            let mut messages = begin(statement, sql, types, preparing, texts, room)?;
             let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
             bind(statement, portal, parameters, formats, &mut messages.bytes)?;
             execute(portal, rows_max, &mut messages.bytes)?;
@@ -233,21 +280,6 @@ fn simple(sql: &str) -> Result<Messages, EncodeError> {
     };
     Query {
         sql: sql.as_bytes(),
-    }
-    .encode(&mut messages.bytes)?;
-    Ok(messages)
-}
-
-fn prepare(
-    statement: &Arc<str>,
-    sql: &Arc<str>,
-    types: &[u32],
-    texts: &mut Texts,
-) -> Result<Messages, EncodeError> {
-    let mut messages = begin(statement, sql, types, texts, statement.len())?;
-    // Drivers that prepare ask what the parameters and rows are.
-    Describe {
-        target: Of::Statement(statement.as_bytes()),
     }
     .encode(&mut messages.bytes)?;
     Ok(messages)
@@ -327,6 +359,7 @@ fn begin(
     statement: &Arc<str>,
     sql: &Arc<str>,
     types: &[u32],
+    preparing: Preparing,
     texts: &mut Texts,
     room: usize,
 ) -> Result<Messages, EncodeError> {
@@ -338,11 +371,18 @@ fn begin(
         ..Messages::default()
     };
     let out = &mut messages.bytes;
-    if !statement.is_empty() {
-        Close {
-            target: Of::Statement(statement.as_bytes()),
+    let close = Close {
+        target: Of::Statement(statement.as_bytes()),
+    };
+    if preparing == Preparing::NameUnknown {
+        if statement.is_empty() {
+            // Of another text.
+            close.encode(out)?;
         }
-        .encode(out)?;
+        return Ok(messages);
+    }
+    if !statement.is_empty() {
+        close.encode(out)?;
         messages.close_bytes = out.len() as u32;
         let mut named = texts.known(sql).hash;
         if !types.is_empty() {
@@ -354,12 +394,18 @@ fn begin(
             sql: named,
         });
     }
-    parse::encode(
-        statement.as_bytes(),
-        sql.as_bytes(),
-        types.iter().copied(),
-        out,
-    )?;
-    messages.parse_bytes = out.len() as u32 - messages.close_bytes;
+    if preparing == Preparing::NameTaken {
+        out.clear();
+        messages.close_bytes = 0;
+    }
+    let parse = |out: &mut Vec<u8>| {
+        let types = types.iter().copied();
+        parse::encode(statement.as_bytes(), sql.as_bytes(), types, out)
+    };
+    parse(out)?;
+    match preparing {
+        Preparing::NameTaken => parse(out)?,
+        _ => messages.parse_bytes = out.len() as u32 - messages.close_bytes,
+    }
     Ok(messages)
 }
