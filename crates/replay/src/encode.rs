@@ -32,6 +32,9 @@ const NAME_TAKEN: Sqlstate = Sqlstate(*b"42P05");
 /// `invalid_sql_statement_name`
 pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
 
+/// The class of cancelled statements and of sessions that were ended.
+const OPERATOR_INTERVENTION: &[u8] = b"57";
+
 /// COPY data are sent in messages of at most this much.
 const COPY_BYTES_MAX: usize = 64 << 10;
 
@@ -97,8 +100,8 @@ impl<'a> Encoder<'a> {
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
             (Ok(rows_max), kind) => {
-                let preparing = Preparing::of(&event);
-                match messages_of(kind, particulars, preparing, rows_max, &mut self.texts) {
+                let sqlstate = event.outcome.sqlstate;
+                match messages_of(kind, particulars, sqlstate, rows_max, &mut self.texts) {
                     Ok(messages) => Action::Send(messages),
                     Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
                 }
@@ -170,13 +173,9 @@ enum Preparing {
 }
 
 impl Preparing {
-    fn of(event: &Event) -> Self {
-        // In a log the code may stand for what the statement itself did.
-        let sqlstate = match event.particulars {
-            Some(_) => event.outcome.sqlstate,
-            None => None,
-        };
-        match &event.kind {
+    /// `sqlstate`: with which it failed in a capture from the wire.
+    fn of(kind: &EventKind, sqlstate: Option<Sqlstate>) -> Self {
+        match kind {
             EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
                 if sqlstate == Some(NAME_TAKEN) && !statement.is_empty() =>
             {
@@ -197,7 +196,7 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, Preparing::AsNeeded, 0, &mut Texts::default()).ok()
+            messages_of(kind, None, None, 0, &mut Texts::default()).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -206,15 +205,18 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     }
 }
 
-/// The messages of an event that is a statement; none for others.
+/// The messages of an event that is a statement; none for others. `sqlstate`: with which it failed in the capture.
 fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
-    preparing: Preparing,
+    sqlstate: Option<Sqlstate>,
     rows_max: u32,
     texts: &mut Texts,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
+    // In a log the code may stand for what the statement itself did.
+    let sqlstate = sqlstate.filter(|_| particulars.is_some());
+    let preparing = Preparing::of(kind, sqlstate);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
         EventKind::Prepare { statement, sql } => {
@@ -256,7 +258,7 @@ fn messages_of(
     let boundary = particulars.map_or(Boundary::Sync, |particulars| particulars.boundary);
     let copy = particulars.and_then(|particulars| particulars.copy.as_ref());
     if let Some(copy) = copy {
-        let mut data = copy_in(copy)?;
+        let mut data = copy_in(copy, sqlstate)?;
         if messages.extended {
             end(boundary, &mut data);
         }
@@ -337,13 +339,19 @@ fn end(boundary: Boundary, out: &mut Vec<u8>) {
     }
 }
 
-/// What a client sent when it was asked for COPY data.
-fn copy_in(copy: &CopyIn) -> Result<Vec<u8>, EncodeError> {
+/// What a client sent when it was asked for COPY data. Where somebody else ended it in the capture it fails
+/// here, too: the data come at once, and would all be there before a cancel request.
+fn copy_in(copy: &CopyIn, sqlstate: Option<Sqlstate>) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::with_capacity(copy.data.len() + copy.data.len() / COPY_BYTES_MAX * 5 + 64);
     for data in copy.data.chunks(COPY_BYTES_MAX) {
         CopyData { data }.encode(&mut out)?;
     }
-    match &copy.failed {
+    let cancelled = sqlstate.is_some_and(|code| code.0.starts_with(OPERATOR_INTERVENTION));
+    let failed = match &copy.failed {
+        None if cancelled => Some("it was cancelled in the capture"),
+        failed => failed.as_deref(),
+    };
+    match failed {
         None => CopyDone.encode(&mut out),
         Some(reason) => CopyFail {
             reason: reason.as_bytes(),
