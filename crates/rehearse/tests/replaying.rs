@@ -408,3 +408,30 @@ fn a_second_interrupt_says_what_is_left_and_nothing_is_written_into_a_workload()
     let output = rehearse(&["recover", &format!("{run}.partial")]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
+
+#[test]
+fn a_database_in_another_encoding_is_announced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let url = endpoint.url("postgres");
+    postgres::Client::connect(&url, postgres::NoTls)
+        .unwrap()
+        .simple_query("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        .unwrap();
+    log(Path::new(&path("a.log")));
+    let workload = path("a.workload");
+    let arguments = ["capture", "log", &path("a.log"), "-o", &workload];
+    let output = rehearse(&[&arguments[..], &["--prefix", "%m [%p] "]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for (database, announced) in [("latin", true), ("postgres", false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+        command.args(["replay", &workload, "--target", &url, "--speed", "max"]);
+        command.args(["--database", database, "-o", &path(&format!("{database}.run"))]);
+        let output = command.env("PGCLIENTENCODING", "LATIN1").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let note = "Database \"latin\" has the encoding LATIN1: statements are sent as UTF-8";
+        assert_eq!(said.contains(note), announced, "{said}");
+    }
+}
