@@ -364,3 +364,74 @@ fn a_disk_that_is_full_ends_the_replay_and_what_was_written_stays() {
     assert!((1..5_000).contains(&failed), "{summary:#}");
     assert_eq!(summary["statements"].as_u64(), Some(failed), "{summary:#}");
 }
+
+#[test]
+fn a_second_interrupt_says_what_is_left_and_nothing_is_written_into_a_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let url = endpoint.url("postgres");
+    let log = "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=postgres\n\
+               2026-03-01 09:00:00.010 UTC [7] LOG:  statement: SELECT 1\n\
+               2026-03-01 09:00:00.020 UTC [7] LOG:  statement: SELECT pg_sleep(60)\n";
+    std::fs::write(path("a.log"), log).unwrap();
+    let workload = path("a.workload");
+    let arguments = ["capture", "log", &path("a.log"), "-o", &workload];
+    let output = rehearse(&[&arguments[..], &["--prefix", "%m [%p] "]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+
+    let within = format!("{workload}/a.run");
+    let said = refused(&["replay", &workload, "--target", &url, "-o", &within]);
+    assert!(said.contains("is within the workload"), "{said}");
+    assert!(!Path::new(&format!("{within}.partial")).exists());
+
+    let run = path("a.run");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+    command.args(["replay", &workload, "--target", &url, "-o", &run]);
+    command.stderr(std::process::Stdio::piped());
+    let replay = command.spawn().unwrap();
+    let sleeps = "SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'";
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    while client.query(sleeps, &[]).unwrap().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Once it is asked to end, what runs has three seconds.
+    let pid = replay.id();
+    let twice = format!("kill -INT {pid}; sleep 0.5; kill -INT {pid}");
+    let sent = Command::new("sh").args(["-c", &twice]).status().unwrap();
+    assert!(sent.success());
+    let output = replay.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let next = format!("rehearse recover {run}.partial");
+    assert!(said.contains(&next), "{said}");
+    let output = rehearse(&["recover", &format!("{run}.partial")]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_database_in_another_encoding_is_announced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (_sandbox, endpoint) = server();
+    let url = endpoint.url("postgres");
+    postgres::Client::connect(&url, postgres::NoTls)
+        .unwrap()
+        .simple_query("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        .unwrap();
+    log(Path::new(&path("a.log")));
+    let workload = path("a.workload");
+    let arguments = ["capture", "log", &path("a.log"), "-o", &workload];
+    let output = rehearse(&[&arguments[..], &["--prefix", "%m [%p] "]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for (database, announced) in [("latin", true), ("postgres", false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
+        command.args(["replay", &workload, "--target", &url, "--speed", "max"]);
+        command.args(["--database", database, "-o", &path(&format!("{database}.run"))]);
+        let output = command.env("PGCLIENTENCODING", "LATIN1").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let note = "Database \"latin\" has the encoding LATIN1: statements are sent as UTF-8";
+        assert_eq!(said.contains(note), announced, "{said}");
+    }
+}

@@ -27,6 +27,14 @@ use target::Target;
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");
 
+/// `duplicate_prepared_statement`
+const NAME_TAKEN: Sqlstate = Sqlstate(*b"42P05");
+/// `invalid_sql_statement_name`
+pub(crate) const NAME_UNKNOWN: Sqlstate = Sqlstate(*b"26000");
+
+/// The class of cancelled statements and of sessions that were ended.
+const OPERATOR_INTERVENTION: &[u8] = b"57";
+
 /// COPY data are sent in messages of at most this much.
 const COPY_BYTES_MAX: usize = 64 << 10;
 
@@ -91,11 +99,13 @@ impl<'a> Encoder<'a> {
             }
             (Ok(_), EventKind::Cancel) => Action::Cancel,
             (Ok(_), EventKind::Disconnect) => Action::Disconnect,
-            (Ok(rows_max), kind) => match messages_of(kind, particulars, rows_max, &mut self.texts)
-            {
-                Ok(messages) => Action::Send(messages),
-                Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
-            },
+            (Ok(rows_max), kind) => {
+                let sqlstate = event.outcome.sqlstate;
+                match messages_of(kind, particulars, sqlstate, rows_max, &mut self.texts) {
+                    Ok(messages) => Action::Send(messages),
+                    Err(error) => Action::Refuse(NOT_ENCODABLE, error.to_string()),
+                }
+            }
         };
         Job {
             session: event.session,
@@ -150,6 +160,33 @@ impl<'a> Encoder<'a> {
     }
 }
 
+/// What stands in front of a statement's Bind or Describe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preparing {
+    /// Close and Parse, of which a session sends what it needs.
+    AsNeeded,
+    /// The client prepared a name that was taken: two of Parse, of which the one or the other fails, be
+    /// the name taken here or not. With a failure less, its transaction would be committed.
+    NameTaken,
+    /// The client bound a name that was not prepared, such as one whose Parse the server had passed over.
+    NameUnknown,
+}
+
+impl Preparing {
+    /// `sqlstate`: with which it failed in a capture from the wire.
+    fn of(kind: &EventKind, sqlstate: Option<Sqlstate>) -> Self {
+        match kind {
+            EventKind::Prepare { statement, .. } | EventKind::Execute { statement, .. }
+                if sqlstate == Some(NAME_TAKEN) && !statement.is_empty() =>
+            {
+                Preparing::NameTaken
+            }
+            EventKind::Execute { .. } if sqlstate == Some(NAME_UNKNOWN) => Preparing::NameUnknown,
+            _ => Preparing::AsNeeded,
+        }
+    }
+}
+
 /// The messages of a text that is sent as it is.
 pub(crate) fn text(sql: &str) -> Option<Messages> {
     simple(sql).ok()
@@ -159,7 +196,7 @@ pub(crate) fn text(sql: &str) -> Option<Messages> {
 pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     match kind {
         EventKind::Simple { .. } | EventKind::Prepare { .. } | EventKind::Execute { .. } => {
-            messages_of(kind, None, 0, &mut Texts::default()).ok()
+            messages_of(kind, None, None, 0, &mut Texts::default()).ok()
         }
         EventKind::Connect { .. }
         | EventKind::Fetch { .. }
@@ -168,17 +205,29 @@ pub(crate) fn messages(kind: &EventKind) -> Option<Messages> {
     }
 }
 
-/// The messages of an event that is a statement; none for others.
+/// The messages of an event that is a statement; none for others. `sqlstate`: with which it failed in the capture.
 fn messages_of(
     kind: &EventKind,
     particulars: Option<&Particulars>,
+    sqlstate: Option<Sqlstate>,
     rows_max: u32,
     texts: &mut Texts,
 ) -> Result<Messages, EncodeError> {
     let types = particulars.map_or(&[][..], |particulars| &particulars.parameter_types);
+    // In a log the code may stand for what the statement itself did.
+    let sqlstate = sqlstate.filter(|_| particulars.is_some());
+    let preparing = Preparing::of(kind, sqlstate);
     let mut messages = match kind {
         EventKind::Simple { sql } => simple(sql)?,
-        EventKind::Prepare { statement, sql } => prepare(statement, sql, types, texts)?,
+        EventKind::Prepare { statement, sql } => {
+            let mut messages = begin(statement, sql, types, preparing, texts, statement.len())?;
+            // Drivers that prepare ask what the parameters and rows are.
+            Describe {
+                target: Of::Statement(statement.as_bytes()),
+            }
+            .encode(&mut messages.bytes)?;
+            messages
+        }
         EventKind::Execute {
             statement,
             portal,
@@ -188,7 +237,7 @@ fn messages_of(
             let bound = parameters.iter().flatten();
             let bound_bytes: usize = bound.map(|value| value.as_bytes().len()).sum();
             let room = bound_bytes + 8 * parameters.len() + statement.len() + 2 * portal.len();
-            let mut messages = begin(statement, sql, types, texts, room)?;
+            let mut messages = begin(statement, sql, types, preparing, texts, room)?;
             let formats = particulars.map_or(&[][..], |particulars| &particulars.result_formats);
             bind(statement, portal, parameters, formats, &mut messages.bytes)?;
             execute(portal, rows_max, &mut messages.bytes)?;
@@ -209,7 +258,7 @@ fn messages_of(
     let boundary = particulars.map_or(Boundary::Sync, |particulars| particulars.boundary);
     let copy = particulars.and_then(|particulars| particulars.copy.as_ref());
     if let Some(copy) = copy {
-        let mut data = copy_in(copy)?;
+        let mut data = copy_in(copy, sqlstate)?;
         if messages.extended {
             end(boundary, &mut data);
         }
@@ -233,21 +282,6 @@ fn simple(sql: &str) -> Result<Messages, EncodeError> {
     };
     Query {
         sql: sql.as_bytes(),
-    }
-    .encode(&mut messages.bytes)?;
-    Ok(messages)
-}
-
-fn prepare(
-    statement: &Arc<str>,
-    sql: &Arc<str>,
-    types: &[u32],
-    texts: &mut Texts,
-) -> Result<Messages, EncodeError> {
-    let mut messages = begin(statement, sql, types, texts, statement.len())?;
-    // Drivers that prepare ask what the parameters and rows are.
-    Describe {
-        target: Of::Statement(statement.as_bytes()),
     }
     .encode(&mut messages.bytes)?;
     Ok(messages)
@@ -305,13 +339,19 @@ fn end(boundary: Boundary, out: &mut Vec<u8>) {
     }
 }
 
-/// What a client sent when it was asked for COPY data.
-fn copy_in(copy: &CopyIn) -> Result<Vec<u8>, EncodeError> {
+/// What a client sent when it was asked for COPY data. Where somebody else ended it in the capture it fails
+/// here, too: the data come at once, and would all be there before a cancel request.
+fn copy_in(copy: &CopyIn, sqlstate: Option<Sqlstate>) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::with_capacity(copy.data.len() + copy.data.len() / COPY_BYTES_MAX * 5 + 64);
     for data in copy.data.chunks(COPY_BYTES_MAX) {
         CopyData { data }.encode(&mut out)?;
     }
-    match &copy.failed {
+    let cancelled = sqlstate.is_some_and(|code| code.0.starts_with(OPERATOR_INTERVENTION));
+    let failed = match &copy.failed {
+        None if cancelled => Some("it was cancelled in the capture"),
+        failed => failed.as_deref(),
+    };
+    match failed {
         None => CopyDone.encode(&mut out),
         Some(reason) => CopyFail {
             reason: reason.as_bytes(),
@@ -327,6 +367,7 @@ fn begin(
     statement: &Arc<str>,
     sql: &Arc<str>,
     types: &[u32],
+    preparing: Preparing,
     texts: &mut Texts,
     room: usize,
 ) -> Result<Messages, EncodeError> {
@@ -338,11 +379,18 @@ fn begin(
         ..Messages::default()
     };
     let out = &mut messages.bytes;
-    if !statement.is_empty() {
-        Close {
-            target: Of::Statement(statement.as_bytes()),
+    let close = Close {
+        target: Of::Statement(statement.as_bytes()),
+    };
+    if preparing == Preparing::NameUnknown {
+        if statement.is_empty() {
+            // Of another text.
+            close.encode(out)?;
         }
-        .encode(out)?;
+        return Ok(messages);
+    }
+    if !statement.is_empty() {
+        close.encode(out)?;
         messages.close_bytes = out.len() as u32;
         let mut named = texts.known(sql).hash;
         if !types.is_empty() {
@@ -354,12 +402,18 @@ fn begin(
             sql: named,
         });
     }
-    parse::encode(
-        statement.as_bytes(),
-        sql.as_bytes(),
-        types.iter().copied(),
-        out,
-    )?;
-    messages.parse_bytes = out.len() as u32 - messages.close_bytes;
+    if preparing == Preparing::NameTaken {
+        out.clear();
+        messages.close_bytes = 0;
+    }
+    let parse = |out: &mut Vec<u8>| {
+        let types = types.iter().copied();
+        parse::encode(statement.as_bytes(), sql.as_bytes(), types, out)
+    };
+    parse(out)?;
+    match preparing {
+        Preparing::NameTaken => parse(out)?,
+        _ => messages.parse_bytes = out.len() as u32 - messages.close_bytes,
+    }
     Ok(messages)
 }

@@ -43,6 +43,11 @@ impl Pipeline {
         self.behind.iter_mut().map(|flight| &mut **flight)
     }
 
+    /// Whether the server passes over what is sent next: what has failed is of the same group.
+    pub(crate) fn passes_over_next(&self) -> bool {
+        self.aborting && self.group_is_open
+    }
+
     /// The SQL that a name will stand for when what is under way is done, as far as that prepares it.
     pub(crate) fn prepares(&self, first: Option<&InFlight>, name: u64) -> Option<NamedStatement> {
         let behind = self.behind.iter().map(|flight| &**flight);

@@ -7,7 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use workload::{Event, EventKind, Unreplayable};
+use workload::{Event, EventKind, Sqlstate, Unreplayable};
+
+use crate::encode::NAME_UNKNOWN;
+
+/// `invalid_cursor_name`
+const NO_PORTAL: Sqlstate = Sqlstate(*b"34000");
 
 /// Portals of one session that are remembered: they end with their transaction, which is not
 /// followed here.
@@ -46,7 +51,19 @@ impl Portals {
                     portal,
                     rows_max > 0 && event.unreplayable.is_none(),
                 );
-                event.unreplayable.map_or(Ok(rows_max), Err)
+                match event.unreplayable {
+                    // Nobody had prepared it: that is what is to come of it here, too.
+                    Some(Unreplayable::StatementUnknown)
+                        if event.outcome.sqlstate == Some(NAME_UNKNOWN) =>
+                    {
+                        Ok(rows_max)
+                    }
+                    reason => reason.map_or(Ok(rows_max), Err),
+                }
+            }
+            // There was none.
+            EventKind::Fetch { .. } if event.outcome.sqlstate == Some(NO_PORTAL) => {
+                Ok(known.unwrap_or(0))
             }
             EventKind::Fetch { portal, .. } => match event.unreplayable {
                 // From a log all of them are marked so.

@@ -8,7 +8,7 @@ use postgres::{Client, NoTls, SimpleQueryMessage};
 use replay::Options;
 use run::{Execution, Outcome, SkipReason};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
-use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Unreplayable};
+use workload::{CopyIn, EventKind, Parameter, Particulars, ResultFormat, Sqlstate, Unreplayable};
 
 #[allow(dead_code, reason = "the other tests that are made of it use the rest")]
 #[path = "going_on/traffic.rs"]
@@ -379,6 +379,7 @@ fn copied_data_arrive_whole_or_fail_as_they_did() {
             .unwrap();
         let mut traffic = Traffic::new(server);
         let copy = "COPY copied (n, t) FROM STDIN";
+        let cancelled = "COPY copied (n, t) FROM STDIN -- cancelled";
         let guarded = "COPY guarded FROM STDIN";
         for (session, extended) in [(1, false), (2, true)] {
             traffic.connect(0, session);
@@ -392,11 +393,18 @@ fn copied_data_arrive_whole_or_fail_as_they_did() {
                         parameters: Vec::new(),
                     },
                 };
-                traffic.at(1, session, kind).particulars = particulars;
+                let event = traffic.at(1, session, kind);
+                event.particulars = particulars;
+                if sql == cancelled {
+                    event.outcome.sqlstate = Some(Sqlstate(*b"57014"));
+                }
             };
             send(copy, copy_in(&good, None));
             send("SELECT generate_series(1, 3)", None);
             send(copy, copy_in(&good, Some("the client thought again")));
+            send("SELECT generate_series(1, 4)", None);
+            // It was cancelled while its data came.
+            send(cancelled, copy_in(&good, None));
             send("SELECT generate_series(1, 4)", None);
             // The server does not want most of it.
             send(copy, copy_in(&bad, None));
@@ -418,13 +426,15 @@ fn copied_data_arrive_whole_or_fail_as_they_did() {
         let failed = |code: &str| Err(code.to_owned());
         for session in [1, 2] {
             let came = all_that_came(&executions, session);
-            let out = came[12].clone();
+            let out = came[14].clone();
             assert!(out == Ok(ROWS) || out == Ok(2 * ROWS), "{out:?}");
             assert_eq!(
                 came,
                 [
                     Ok(ROWS),
                     Ok(3),
+                    failed("57014"),
+                    Ok(4),
                     failed("57014"),
                     Ok(4),
                     failed("22P02"),

@@ -182,8 +182,9 @@ pub enum Unreplayable {
     CopyDataMissing,
     /// A further fetch from an open portal: the replayed execution fetched all rows at once.
     PortalFetch,
-    /// It was prepared where a capture from the wire did not see it: before the capture began, or in a
-    /// part that was lost.
+    /// A capture from the wire has no text for its name: it was prepared before the capture began, in a part
+    /// that was lost, or by SQL; or the name stood for nothing any more (deallocated, closed), which a
+    /// replay brings about where the server said so (26000, 34000).
     StatementUnknown,
     /// Its text, or a value in text form, is not UTF-8: the client uses another encoding.
     NotUtf8,
@@ -236,7 +237,7 @@ impl Unreplayable {
                 "a further fetch from a portal; the replay fetches all rows at the first"
             }
             Unreplayable::StatementUnknown => {
-                "it was prepared where the capture did not see it; begin the capture before the clients connect"
+                "the capture has no text for its name: prepared before the capture began, in a part that was lost, or by SQL, or deallocated or closed; begin the capture before the clients connect"
             }
             Unreplayable::NotUtf8 => {
                 "its text is not UTF-8; have the client use client_encoding = UTF8"

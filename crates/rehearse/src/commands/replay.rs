@@ -51,6 +51,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         Some(address) if !options.safety.dry_run => Some(PageServer::start(address)?),
         _ => None,
     };
+    if let Some(output) = &options.output {
+        refuse_within(&options.workload, output)?;
+    }
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let whole = keys::open(&options.workload)?;
     let target = engine.prepared(&target);
@@ -90,6 +93,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         profile: options.profiling.wanted(),
         watch: looks(options)?,
     };
+    interrupt.leaves(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, viewers)?;
     let name = output.display().to_string();
     let literals = summary::literals(options.show_literals);
@@ -112,6 +116,27 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         RunStatus::Complete => Ending::Done,
         RunStatus::Stopped | RunStatus::Recovered => Ending::Found,
     })
+}
+
+/// A workload is read as it is, and handed on as it is: nothing else goes into its directory.
+fn refuse_within(workload: &Path, output: &Path) -> Result<(), Failure> {
+    let parent = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let within = match (workload.canonicalize(), parent.canonicalize()) {
+        (Ok(workload), Ok(parent)) => parent.starts_with(workload),
+        // What is wrong there is told by what opens them.
+        _ => false,
+    };
+    match within {
+        true => Err(Failure::usage(format!(
+            "-o {} is within the workload {}; give a place beside it",
+            output.display(),
+            workload.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The run to go on with; one of a replay that was killed is recovered first.

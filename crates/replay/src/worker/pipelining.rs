@@ -72,8 +72,8 @@ impl Worker {
 
     /// A statement within a group that has failed already need not be sent. True: it was this.
     pub(super) fn is_passed_over(&mut self, slot: usize, job: &Job, now_ns: i64) -> bool {
-        let aborting = self.slots[slot].session.pipeline.aborting;
-        if !aborting || job.boundary == Boundary::Sync {
+        let passed_over = self.slots[slot].session.pipeline.passes_over_next();
+        if !passed_over || job.boundary == Boundary::Sync {
             return false;
         }
         let outcome = Outcome::Skipped(SkipReason::PipelineAborted);

@@ -73,6 +73,8 @@ impl Worker {
         let ends_group = in_flight.job.boundary == Boundary::Sync;
         in_flight.owes_sync = copy.is_some() && messages.extended && ends_group;
         in_flight.copy = copy;
+        // The end of a group that has failed already.
+        in_flight.aborted = session.pipeline.passes_over_next();
         in_flight.in_transaction = session.will_be_in_transaction();
         in_flight.bearing_bytes = held;
         session.pipeline.group_is_open = !ends_group;

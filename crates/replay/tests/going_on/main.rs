@@ -3,6 +3,7 @@
 
 mod faults;
 mod full_speed;
+mod names;
 mod order;
 mod pipelines;
 mod remap;

@@ -107,6 +107,11 @@ impl Traffic {
         self.events.last_mut().unwrap()
     }
 
+    /// The event that was made last.
+    pub fn last(&mut self) -> &mut Event {
+        self.events.last_mut().unwrap()
+    }
+
     pub fn connect(&mut self, due_ms: i64, session: u64) {
         let kind = EventKind::Connect {
             database: "postgres".into(),
