@@ -427,7 +427,12 @@ fn a_database_in_another_encoding_is_announced() {
     for (database, announced) in [("latin", true), ("postgres", false)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
         command.args(["replay", &workload, "--target", &url, "--speed", "max"]);
-        command.args(["--database", database, "-o", &path(&format!("{database}.run"))]);
+        command.args([
+            "--database",
+            database,
+            "-o",
+            &path(&format!("{database}.run")),
+        ]);
         let output = command.env("PGCLIENTENCODING", "LATIN1").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
