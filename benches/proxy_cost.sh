@@ -19,7 +19,12 @@
 # server share the machine: it should do nothing else. COUNT=samples counts CPU time by samples of all processors (perf,
 # 997 a second) and not by the kernel's count, which may charge who is woken with what others do until they leave
 # (docs/profile.md); what a statement takes with the end of the workload is the kernel's count in any case.
+# PROCESSORS=0 keeps all of it, the server too, on the processors that taskset is given: on one, nobody is woken on
+# another, which on a virtual machine can cost more than all else and differs from run to run (docs/capture-proxy.md).
 set -euo pipefail
+if [[ -n ${PROCESSORS:-} && -z ${KEPT_ON_THEM:-} ]]; then
+    KEPT_ON_THEM=yes exec taskset -c "$PROCESSORS" "$0" "$@"
+fi
 cd "$(dirname "$0")/.."
 seconds=${1:-10}
 turns=${2:-5}

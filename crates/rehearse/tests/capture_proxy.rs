@@ -145,11 +145,16 @@ fn number_behind(line: &str, before: &str) -> u16 {
 
 /// The answer to a request, and its status.
 fn ask(port: u16, request: &str, header: &str) -> (u16, Value) {
+    ask_as(&format!("127.0.0.1:{port}"), port, request, header)
+}
+
+/// The same, where it is asked by this name.
+fn ask_as(host: &str, port: u16, request: &str, header: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
         stream,
-        "{request} HTTP/1.1\r\nHost: a\r\n{header}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        "{request} HTTP/1.1\r\nHost: {host}\r\n{header}Content-Length: 0\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -201,6 +206,12 @@ fn recording_starts_and_stops_by_signal_and_by_request() {
         ask(control, "POST /start", "Origin: http://page\r\n").0,
         403
     );
+    // A name that somebody had lead to this machine.
+    for request in ["GET /", "POST /start"] {
+        let (status, refused) = ask_as("rebound.example", control, request, "");
+        assert_eq!(status, 403, "{request}: {refused}");
+    }
+    assert_eq!(ask_as("localhost", control, "GET /", "").0, 200);
     let (status, started) = ask(control, "POST /start", "");
     assert_eq!(
         (status, &started["workload"]),

@@ -349,6 +349,13 @@ impl Session {
                                 self.scanner.give_pieces();
                             }
                         }
+                        // A row of COPY … TO STDOUT: the command's tag counts it.
+                        tag::COPY_DATA => {
+                            if let Some(row) = &mut self.digests {
+                                row.begins(header.body_bytes);
+                                self.scanner.give_pieces();
+                            }
+                        }
                         // It had as many as it asked for; nobody else counts them.
                         tag::PORTAL_SUSPENDED => {
                             flight.rows += std::mem::take(&mut flight.rows_came);

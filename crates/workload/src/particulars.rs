@@ -139,7 +139,8 @@ pub struct FirstRow {
 }
 
 /// A checksum of one row of a result, from the row as the server sends it (the body of a DataRow: the
-/// number of columns, and each value behind its length): XXH3 of 64 bits. The digest of a result is the
+/// number of columns, and each value behind its length; of COPY … TO STDOUT, that of a CopyData, which the
+/// server sends for each row): XXH3 of 64 bits. The digest of a result is the
 /// sum of its rows' checksums modulo 2^64, so that the order of rows does not matter, and how often a row
 /// comes does. It is no defence against somebody who wants two results to look alike.
 #[derive(Clone, Default)]

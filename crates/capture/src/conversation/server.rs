@@ -48,6 +48,11 @@ impl Connection {
                 pending.rows_came += 1;
                 return self.row_begins(header, out);
             }
+            // A row of COPY … TO STDOUT: the command's tag counts it.
+            if header.tag == tag::COPY_DATA && pending.recorded && out.options.digest {
+                self.row.kept = None;
+                return self.row_is_summed_up(header);
+            }
         }
         match header.tag {
             tag::PARSE_COMPLETE => self.exchange.parsed(at_us),
@@ -125,12 +130,18 @@ impl Connection {
         if !pending.recorded || !(is_first || out.options.digest) {
             return Take::Pass;
         }
-        self.row.left = header.body_bytes;
         self.row.kept = is_first.then(Vec::new);
         if out.options.digest {
-            let digest = self.row.digest.get_or_insert_default();
-            digest.begins(header.body_bytes);
+            return self.row_is_summed_up(header);
         }
+        self.row.left = header.body_bytes;
+        Take::Pieces
+    }
+
+    fn row_is_summed_up(&mut self, header: Header) -> Take {
+        self.row.left = header.body_bytes;
+        let digest = self.row.digest.get_or_insert_default();
+        digest.begins(header.body_bytes);
         Take::Pieces
     }
 

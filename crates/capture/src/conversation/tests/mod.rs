@@ -216,6 +216,26 @@ fn a_query_has_its_rows_times_and_digest() {
 }
 
 #[test]
+fn rows_that_are_copied_out_are_summed_up_in_any_order() {
+    let digest = |rows: [&[u8]; 3]| {
+        let copied = rows.map(|row| (b'd', row));
+        let talk = Talk::begun()
+            .query("COPY t TO STDOUT")
+            .server(&[(b'H', b"\0\0\x01\0\0")])
+            .server(&copied)
+            .server(&[(b'c', b""), (b'C', b"COPY 3\0"), (b'Z', b"I")]);
+        let copy = talk.events().remove(1);
+        assert_eq!(copy.outcome.rows, Some(3));
+        copy.particulars.unwrap().result_digest.unwrap()
+    };
+    let sum = [&b"1\n"[..], b"2\n", b"2\n"].map(RowDigest::of);
+    let sum = sum.into_iter().fold(0, u64::wrapping_add);
+    assert_eq!(digest([b"1\n", b"2\n", b"2\n"]), sum);
+    assert_eq!(digest([b"2\n", b"1\n", b"2\n"]), sum);
+    assert_ne!(digest([b"1\n", b"1\n", b"2\n"]), sum);
+}
+
+#[test]
 fn what_is_prepared_and_executed_in_one_group_is_one_event() {
     let talk = Talk::begun()
         .client(|out| {

@@ -11,6 +11,7 @@ use report::{ProxyStatusView, to_json};
 use serde_json::json;
 use tiny_http::{Header, Method, Request, Response, Server};
 
+use crate::asked_host::is_no_strangers_name;
 use crate::ending::Failure;
 
 /// Answers until it is dropped.
@@ -77,11 +78,18 @@ fn answer(request: Request, control: &Control, watch: &Watch) -> io::Result<()> 
         Err(error) => (409, json!({ "error": error }).to_string() + "\n"),
     };
     // A page in a browser of this machine could send a simple request here, and would say from where.
-    let from_a_page = request
-        .headers()
-        .iter()
-        .any(|header| header.field.equiv("Origin"));
+    let header = |name: &'static str| {
+        let mut headers = request.headers().iter();
+        headers.find(|header| header.field.equiv(name))
+    };
+    let from_a_page = header("Origin").is_some();
+    // HTTP/1.0 names no host, and no browser speaks it.
+    let by_a_name = header("Host").is_some_and(|host| !is_no_strangers_name(host.value.as_str()));
     let (status, text) = match (request.method(), path) {
+        _ if by_a_name => {
+            let error = "ask by an IP address or as localhost: names could be led here by others";
+            (403, json!({ "error": error }).to_string() + "\n")
+        }
         (Method::Get | Method::Head, "/") => {
             let view = ProxyStatusView::new(&watch.status());
             (200, to_json(&view) + "\n")
