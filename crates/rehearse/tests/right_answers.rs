@@ -177,7 +177,7 @@ fn right_answers(major: u16) {
     };
     for words in [
         "select owner, cents from account where id %",
-        "copy (select owner from account",
+        "copy(select owner from account",
     ] {
         assert_eq!(named(words)["kind"], "values", "{other:#}");
     }
