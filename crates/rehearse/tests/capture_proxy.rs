@@ -316,6 +316,32 @@ fn a_full_disk_harms_no_traffic() {
     assert_eq!(found, expected);
 }
 
+#[test]
+fn of_a_folder_that_is_taken_away_nothing_is_promised() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut proxy = Running::start(directory.path(), "", &[]);
+    let mut client = proxy.client();
+    client.batch_execute("SELECT 'before'").unwrap();
+    std::fs::remove_dir_all(directory.path().join("a.workload.partial")).unwrap();
+    client.batch_execute("SELECT 'behind it'").unwrap();
+    proxy.hears("recording a.workload has failed");
+    client.batch_execute("SELECT 'goes on'").unwrap();
+    drop(client);
+    let (code, view) = proxy.end();
+    let recording = &view["recordings"][0];
+    assert_eq!(code, 1, "{view}");
+    assert_eq!(
+        (&recording["gone"], &recording["recovered"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(
+        (&recording["statements"], &recording["complete"]),
+        (&0.into(), &false.into())
+    );
+    assert_eq!(recording["read_bytes"], recording["forwarded_bytes"]);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
 /// What is recorded can be recovered up to its last row group, for which a footer lies beside it.
 fn is_any_event_safe(directory: &Path) -> bool {
     let listing = std::fs::read_dir(directory.join("a.workload.partial")).unwrap();

@@ -37,6 +37,7 @@ fn status() -> ProxyStatus {
         account,
         provenance: Default::default(),
         info,
+        gone: false,
     };
     ProxyStatus {
         connections: 0,
@@ -72,6 +73,21 @@ fn every_byte_is_somewhere() {
     let kept = kept.join(" ");
     assert!(kept.contains("shop-2.workload: 1,000 statements"), "{kept}");
     assert!(kept.contains("what was written by then is there"), "{kept}");
+    let mut gone = status();
+    gone.capture.finished[1].gone = true;
+    let gone = proxy_text::render_text(&ProxyView::new("db:5432", &gone), &TextStyle::default());
+    let gone: Vec<&str> = gone.split_whitespace().collect();
+    let gone = gone.join(" ");
+    assert!(
+        gone.contains("shop-2.workload: 0 statements of 0 sessions"),
+        "{gone}"
+    );
+    let nothing =
+        "nothing of it is left: shop-2.workload.partial was taken away while it was written";
+    assert!(
+        gone.contains(nothing) && !gone.contains("rehearse recover"),
+        "{gone}"
+    );
     view.recordings[0].read_bytes += 1;
     let text = proxy_text::render_text(&view, &TextStyle::default());
     assert!(text.contains("do not add up"), "{text}");

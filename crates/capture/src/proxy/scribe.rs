@@ -46,6 +46,9 @@ pub struct Finished {
     /// What is in the workload; `None` where it could not be completed: what was made safe of it lies
     /// at its name with `.partial` behind it.
     pub info: Option<WorkloadInfo>,
+    /// Nothing of it is there any more: its folder was taken away while it was written. Whoever looks
+    /// where it lies finds out; the capture does not.
+    pub gone: bool,
 }
 
 /// What the capture does.
@@ -497,6 +500,7 @@ impl Scribe {
                 },
                 provenance,
                 info: finished.ok(),
+                gone: false,
             };
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
             status.finished.push(finished.clone());
@@ -570,6 +574,7 @@ impl Scribe {
             provenance: self.provenance(&account),
             account,
             info: None,
+            gone: false,
         };
         self.status(|status| status.finished.push(finished));
     }

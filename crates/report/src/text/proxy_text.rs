@@ -102,12 +102,13 @@ fn recorded(view: &RecordingView, style: &TextStyle) -> Vec<String> {
     }
     lines.extend(conversation_text::lines(&view.conversation, width));
     if let Some(failure) = &view.failure {
-        let what_is_left = match view.recovered {
-            true => "what was written by then is there".to_owned(),
-            false => format!(
-                "keep what there is with: rehearse recover {}.partial",
-                one_line(&view.workload, 200)
-            ),
+        let workload = one_line(&view.workload, 200);
+        let what_is_left = if view.recovered {
+            "what was written by then is there".to_owned()
+        } else if view.gone {
+            format!("nothing of it is left: {workload}.partial was taken away while it was written")
+        } else {
+            format!("keep what there is with: rehearse recover {workload}.partial")
         };
         let text = format!(
             "it ended early, at {}: {}; {what_is_left}",

@@ -38,6 +38,9 @@ pub struct RecordingView {
     /// Whether it ended early, and what was written by then is there; where it is neither, that lies at
     /// its name with `.partial` behind.
     pub recovered: bool,
+    /// Whether nothing is left of it: it was taken away while it was written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -148,16 +151,18 @@ impl RecordingView {
         let failed = account.failure.is_some();
         let recovered = finished.info.as_ref().filter(|_| failed);
         let conversation = &account.conversation;
+        let seen = |count: u64| if finished.gone { 0 } else { count };
         RecordingView {
             workload: finished.name.clone(),
             complete: finished.info.is_some() && !failed,
             recovered: recovered.is_some(),
+            gone: finished.gone,
             failure: account.failure.clone(),
             from_us: account.from_us,
             to_us: account.to_us,
-            sessions: recovered.map_or(conversation.sessions, |info| info.sessions),
-            statements: recovered.map_or(conversation.statements, |info| info.statements),
-            events: recovered.map_or(conversation.events, |info| info.events),
+            sessions: recovered.map_or(seen(conversation.sessions), |info| info.sessions),
+            statements: recovered.map_or(seen(conversation.statements), |info| info.statements),
+            events: recovered.map_or(seen(conversation.events), |info| info.events),
             forwarded_bytes: account.forwarded_bytes,
             read_bytes: account.read_bytes,
             lost_bytes: account.lost_bytes,

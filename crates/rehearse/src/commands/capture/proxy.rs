@@ -201,7 +201,12 @@ fn failure(error: ProxyError) -> Failure {
 /// Makes a workload of what there is of a recording that ended early, where the disk allows that now.
 fn recover(finished: &mut Finished) {
     let partial = partial(Path::new(&finished.name));
-    if finished.info.is_some() || !partial.exists() {
+    if finished.info.is_some() {
+        return;
+    }
+    // Where it cannot be looked at, it may be there.
+    finished.gone = matches!(partial.try_exists(), Ok(false));
+    if finished.gone {
         return;
     }
     finished.info = match workload::recover_as(&partial, finished.provenance.clone()) {
@@ -282,7 +287,7 @@ impl Narrator {
                     "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
                 ),
                 Happening::Failed { name, reason } => Ok(format!(
-                    "recording {name} has failed: {reason}; what passes goes on, and what was written by now is kept"
+                    "recording {name} has failed: {reason}; what passes goes on; what there is of it then is completed when the proxy ends"
                 )),
                 Happening::BrokenDown { reason } => Ok(format!(
                     "the capture has broken down: {reason}; what passes goes on, and nothing is recorded; this is an error of ours, please report it"
