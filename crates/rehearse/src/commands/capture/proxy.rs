@@ -287,7 +287,7 @@ impl Narrator {
                     "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
                 ),
                 Happening::Failed { name, reason } => Ok(format!(
-                    "recording {name} has failed: {reason}; what passes goes on; what there is of it then is completed when the proxy ends"
+                    "recording {name} has failed: {reason}; what passes goes on, and what is left of it is completed when the proxy ends"
                 )),
                 Happening::BrokenDown { reason } => Ok(format!(
                     "the capture has broken down: {reason}; what passes goes on, and nothing is recorded; this is an error of ours, please report it"
