@@ -21,16 +21,60 @@ enum Values {
     Narrow(Vec<i32>),
     Fractions(Vec<f64>),
     Flags(Vec<bool>),
-    /// One behind the other, and where each ends.
-    Bytes(Vec<u8>, Vec<usize>),
+    /// One behind the other, and where each is.
+    Bytes(Vec<u8>, Vec<Place>),
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the program. Parquet counts who holds a value, and of these nobody need be counted.
+    Program(&'static str),
+    /// From the end of the one before, to here.
+    Until(usize),
 }
 
 impl Values {
     #[inline]
     fn push_bytes(&mut self, value: &[u8]) {
-        if let Values::Bytes(bytes, ends) = self {
+        if let Values::Bytes(bytes, places) = self {
             bytes.extend_from_slice(value);
-            ends.push(bytes.len());
+            places.push(Place::Until(bytes.len()));
+        }
+    }
+
+    /// The last `count` of them, so many times more.
+    fn repeat_last(&mut self, count: usize, times: usize) {
+        fn repeat<T: Copy>(values: &mut Vec<T>, count: usize, times: usize) {
+            let last = values.len() - count..values.len();
+            for _ in 0..times {
+                values.extend_from_within(last.clone());
+            }
+        }
+        match self {
+            Values::Wide(values) => repeat(values, count, times),
+            Values::Narrow(values) => repeat(values, count, times),
+            Values::Fractions(values) => repeat(values, count, times),
+            Values::Flags(values) => repeat(values, count, times),
+            Values::Bytes(bytes, places) => {
+                let last = places.len() - count..places.len();
+                let until = |place: &Place| match place {
+                    Place::Until(end) => Some(*end),
+                    Place::Program(_) => None,
+                };
+                let begin = places[..last.start].iter().rev().find_map(until);
+                let value = begin.unwrap_or(0)..bytes.len();
+                for _ in 0..times {
+                    let moved = bytes.len() - value.start;
+                    bytes.extend_from_within(value.clone());
+                    for place in last.clone() {
+                        places.push(match places[place] {
+                            Place::Until(end) => Place::Until(end + moved),
+                            program @ Place::Program(_) => program,
+                        });
+                    }
+                }
+            }
         }
     }
 }
@@ -161,6 +205,73 @@ impl Builder {
         self.value(kind, value, Values::push_bytes);
     }
 
+    /// A text of the program's own.
+    #[inline]
+    pub(crate) fn name(&mut self, value: Option<&'static str>) {
+        self.value(ColumnType::Text, value, |values, value| {
+            if let Values::Bytes(_, places) = values {
+                places.push(Place::Program(value));
+            }
+        });
+    }
+
+    /// Whether what the last row of this batch had can be had again.
+    pub(crate) fn can_repeat(&self) -> bool {
+        use ColumnType::{Bytes, BytesList, TextList};
+        self.nulls > 0 || !matches!(self.column.kind, Bytes | BytesList | TextList)
+    }
+
+    /// What the last row of this batch had, for so many rows more.
+    pub(crate) fn repeat_last(&mut self, times: usize) {
+        if self.nulls > 0 {
+            self.nulls += times;
+        } else if self.column.kind.is_list() {
+            self.repeat_list(times);
+        } else {
+            if self.column.nullable {
+                self.definition.resize(self.definition.len() + times, 1);
+            }
+            self.values.repeat_last(1, times);
+        }
+    }
+
+    fn repeat_list(&mut self, times: usize) {
+        self.repetition.resize(self.definition.len(), 0);
+        let places = self.repetition.iter().rev();
+        let places = 1 + places.take_while(|goes_on| **goes_on == 1).count();
+        let begin = self.definition.len() - places;
+        let there = i16::from(self.column.nullable) + 2;
+        let values = self.definition[begin..].iter();
+        let values = values.filter(|definition| **definition == there).count();
+        for _ in 0..times {
+            self.definition.extend_from_within(begin..begin + places);
+            self.repetition.extend_from_within(begin..begin + places);
+        }
+        self.values.repeat_last(values, times);
+    }
+
+    /// So many nulls, where there is nothing else.
+    pub(crate) fn only_nulls(&self) -> Option<usize> {
+        (self.nulls > 0 && self.definition.is_empty()).then_some(self.nulls)
+    }
+
+    /// What was gathered is forgotten.
+    pub(crate) fn forget_nulls(&mut self) {
+        self.nulls = 0;
+    }
+
+    /// So many nulls stand before what was gathered.
+    pub(crate) fn put_nulls_before(&mut self, nulls: usize) {
+        if self.only_nulls().is_some() {
+            self.nulls += nulls;
+        } else if nulls > 0 {
+            self.definition.splice(0..0, std::iter::repeat_n(0, nulls));
+            if self.column.kind.is_list() {
+                self.repetition.splice(0..0, std::iter::repeat_n(0, nulls));
+            }
+        }
+    }
+
     /// A list of texts or bytes: how many bytes it has.
     pub(crate) fn bytes_list<'a>(
         &mut self,
@@ -241,15 +352,18 @@ impl Builder {
                 writer.write_batch(values, definition, repetition)?;
                 values.clear();
             }
-            (Values::Bytes(bytes, ends), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+            (Values::Bytes(bytes, places), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 let room = bytes.len();
                 let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(room)));
                 let mut begin = 0;
-                let values: Vec<ByteArray> = ends
+                let values: Vec<ByteArray> = places
                     .drain(..)
-                    .map(|end| match std::mem::replace(&mut begin, end) {
-                        begin if begin == end => Bytes::from_static(&SOMEWHERE[..0]),
-                        begin => all.slice(begin..end),
+                    .map(|place| match place {
+                        Place::Program(text) => Bytes::from_static(text.as_bytes()),
+                        Place::Until(end) => match std::mem::replace(&mut begin, end) {
+                            begin if begin == end => Bytes::from_static(&SOMEWHERE[..0]),
+                            begin => all.slice(begin..end),
+                        },
                     })
                     .map(ByteArray::from)
                     .collect();

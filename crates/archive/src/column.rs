@@ -42,6 +42,8 @@ pub struct Column {
     pub nullable: bool,
     /// Its numbers are few and random, so they are numbered; others are kept as differences.
     pub repeating: bool,
+    /// Its texts are of a few, such as the names of kinds: numbered, they are small as they are.
+    pub few: bool,
     /// It came with a later version of the format: a file may lack it, and it reads as null.
     pub later: bool,
 }
@@ -54,6 +56,7 @@ impl Column {
             kind,
             nullable: false,
             repeating: false,
+            few: false,
             later: false,
         }
     }
@@ -65,6 +68,7 @@ impl Column {
             kind,
             nullable: true,
             repeating: false,
+            few: false,
             later: false,
         }
     }
@@ -75,6 +79,11 @@ impl Column {
             later: true,
             ..Column::nullable(name, kind)
         }
+    }
+
+    /// A column of texts of which there are a few, such as the names of kinds.
+    pub const fn few(self) -> Self {
+        Column { few: true, ..self }
     }
 
     /// A column of numbers that are few and random, such as fingerprints.

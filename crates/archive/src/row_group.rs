@@ -1,7 +1,8 @@
 //! A row group while it is gathered.
 //!
 //! Rows come with all their columns, and Parquet wants a column after the other: so each column is
-//! encoded and compressed into memory, and goes into the file when the group ends.
+//! encoded and compressed into memory, and goes into the file when the group ends. A column that has had nothing but
+//! nulls is not even begun before that.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,22 +19,47 @@ use crate::builder::Builder;
 
 /// The columns of a row group, encoded as far as they are.
 pub(crate) struct RowGroup {
-    columns: Vec<(ColumnWriter<'static>, Pages)>,
+    columns: Vec<Encoded>,
+    schema: Arc<SchemaDescriptor>,
+    properties: Properties,
     /// Rows that it has.
     pub(crate) rows: usize,
 }
 
+/// How columns are encoded.
+#[derive(Clone)]
+pub(crate) struct Properties {
+    pub(crate) usual: WriterPropertiesPtr,
+    /// As the usual ones but for the compression, of which there is none: making what compresses takes longer than
+    /// a column of nothing.
+    pub(crate) of_nulls: WriterPropertiesPtr,
+}
+
+/// A column of a row group. Many hold nothing at all, and nothing is made for those until they end.
+enum Encoded {
+    Nulls(usize),
+    Values(ColumnWriter<'static>, Pages),
+}
+
+impl Encoded {
+    fn begin(
+        descriptor: &ColumnDescPtr,
+        properties: &WriterPropertiesPtr,
+    ) -> (ColumnWriter<'static>, Pages) {
+        let pages = Pages::default();
+        let to = Box::new(pages.clone());
+        let writer = get_column_writer(descriptor.clone(), properties.clone(), to);
+        (writer, pages)
+    }
+}
+
 impl RowGroup {
     /// One without rows.
-    pub(crate) fn begin(schema: &SchemaDescriptor, properties: &WriterPropertiesPtr) -> Self {
-        let column = |descriptor: &ColumnDescPtr| {
-            let pages = Pages::default();
-            let to = Box::new(pages.clone());
-            let writer = get_column_writer(descriptor.clone(), properties.clone(), to);
-            (writer, pages)
-        };
+    pub(crate) fn begin(schema: &Arc<SchemaDescriptor>, properties: &Properties) -> Self {
         RowGroup {
-            columns: schema.columns().iter().map(column).collect(),
+            columns: schema.columns().iter().map(|_| Encoded::Nulls(0)).collect(),
+            schema: schema.clone(),
+            properties: properties.clone(),
             rows: 0,
         }
     }
@@ -43,8 +69,24 @@ impl RowGroup {
     /// # Errors
     /// Where it cannot be encoded.
     pub(crate) fn take(&mut self, builders: &mut [Builder], rows: usize) -> Result<()> {
-        for (builder, (writer, _)) in builders.iter_mut().zip(&mut self.columns) {
-            builder.write_to(writer)?;
+        let columns = self.columns.iter_mut().zip(self.schema.columns());
+        for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
+            match column {
+                Encoded::Values(writer, _) => builder.write_to(writer)?,
+                Encoded::Nulls(nulls) => match builder.only_nulls() {
+                    Some(more) => {
+                        *nulls += more;
+                        builder.forget_nulls();
+                    }
+                    None => {
+                        let (mut writer, pages) =
+                            Encoded::begin(descriptor, &self.properties.usual);
+                        builder.put_nulls_before(*nulls);
+                        builder.write_to(&mut writer)?;
+                        *column = Encoded::Values(writer, pages);
+                    }
+                },
+            }
         }
         self.rows += rows;
         Ok(())
@@ -52,17 +94,34 @@ impl RowGroup {
 
     /// Bytes of it that are encoded and compressed: all but what a page or a dictionary still gathers.
     pub(crate) fn bytes(&self) -> usize {
-        let of = |(_, pages): &(_, Pages)| pages.bytes();
+        let of = |column: &Encoded| match column {
+            Encoded::Nulls(_) => 0,
+            Encoded::Values(_, pages) => pages.bytes(),
+        };
         self.columns.iter().map(of).sum()
     }
 
-    /// Ends it in the file.
+    /// Ends it in the file. `builders` are those of its columns, empty.
     ///
     /// # Errors
     /// Where the disk refuses.
-    pub(crate) fn end<W: Write + Send>(self, file: &mut SerializedFileWriter<W>) -> Result<()> {
+    pub(crate) fn end<W: Write + Send>(
+        self,
+        builders: &mut [Builder],
+        file: &mut SerializedFileWriter<W>,
+    ) -> Result<()> {
         let mut group = file.next_row_group()?;
-        for (writer, pages) in self.columns {
+        let columns = self.columns.into_iter().zip(self.schema.columns());
+        for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
+            let (writer, pages) = match column {
+                Encoded::Values(writer, pages) => (writer, pages),
+                Encoded::Nulls(nulls) => {
+                    let (mut writer, pages) = Encoded::begin(descriptor, &self.properties.of_nulls);
+                    builder.put_nulls_before(nulls);
+                    builder.write_to(&mut writer)?;
+                    (writer, pages)
+                }
+            };
             let closed = writer.close()?;
             group.append_column(&pages.take()?, closed)?;
         }

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
@@ -17,7 +18,7 @@ use crate::directory::create_private;
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, hex};
 use crate::recover;
-use crate::row_group::RowGroup;
+use crate::row_group::{Properties, RowGroup};
 use crate::sealed::{Encryption, SUFFIX, Sealing};
 
 /// Rows are handed to Parquet in batches of at most this many rows …
@@ -61,14 +62,23 @@ pub struct TableWriter {
     options: TableOptions,
     encryption: Option<Encryption>,
     schema: Arc<SchemaDescriptor>,
-    properties: WriterPropertiesPtr,
+    properties: Properties,
     builders: Vec<Builder>,
     next_column: usize,
+    repeated: Repeated,
     batch_rows: usize,
     batch_bytes: usize,
     part: Option<Part>,
     first_part: u32,
     files: Vec<FileEntry>,
+}
+
+/// Columns whose last values were had again, and how often: it is made up for when they have others, or the batch
+/// ends.
+#[derive(Default)]
+struct Repeated {
+    columns: Range<usize>,
+    rows: usize,
 }
 
 struct Part {
@@ -88,6 +98,7 @@ impl TableWriter {
         options: TableOptions,
         encryption: Option<Encryption>,
     ) -> Result<Self, ArchiveError> {
+        let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level");
         Ok(TableWriter {
             encryption,
             directory: directory.to_owned(),
@@ -95,9 +106,13 @@ impl TableWriter {
             columns,
             options,
             schema: Arc::new(SchemaDescriptor::new(schema(columns))),
-            properties: Arc::new(properties(columns)),
+            properties: Properties {
+                usual: Arc::new(properties(columns, Compression::ZSTD(level))),
+                of_nulls: Arc::new(properties(columns, Compression::UNCOMPRESSED)),
+            },
             builders: columns.iter().map(Builder::new).collect(),
             next_column: 0,
+            repeated: Repeated::default(),
             batch_rows: 0,
             batch_bytes: 0,
             part: None,
@@ -155,6 +170,42 @@ impl TableWriter {
         self.batch_bytes += value.map_or(0, str::len);
         self.builder()
             .bytes(ColumnType::Text, value.map(str::as_bytes));
+    }
+
+    /// Gives the row's next column: a text of the program's own, which it need not copy.
+    #[inline]
+    pub fn name(&mut self, value: impl Into<Option<&'static str>>) {
+        self.builder().name(value.into());
+    }
+
+    /// The row's next `columns` columns are as in the row before; `false`, and nothing is given, where that cannot be
+    /// done: at the beginning of a batch, and where one of them has bytes or a list of them.
+    #[inline]
+    pub fn same_as_before(&mut self, columns: usize) -> bool {
+        let columns = self.next_column..self.next_column + columns;
+        if self.repeated.rows == 0 || self.repeated.columns != columns {
+            self.make_up_for_repeated();
+            if self.batch_rows == 0
+                || !self.builders[columns.clone()]
+                    .iter()
+                    .all(Builder::can_repeat)
+            {
+                return false;
+            }
+        }
+        self.next_column = columns.end;
+        self.repeated.columns = columns;
+        self.repeated.rows += 1;
+        true
+    }
+
+    fn make_up_for_repeated(&mut self) {
+        let Repeated { columns, rows } = std::mem::take(&mut self.repeated);
+        if rows > 0 {
+            for builder in &mut self.builders[columns] {
+                builder.repeat_last(rows);
+            }
+        }
     }
 
     /// Gives the row's next column: a list, or null.
@@ -224,7 +275,7 @@ impl TableWriter {
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
         self.write_batch()?;
         if let Some(part) = &mut self.part {
-            part.end_group(&self.schema, self.encryption.as_ref())?;
+            part.end_group(&self.schema, &mut self.builders, self.encryption.as_ref())?;
             // What is known of its row groups is held until a file is closed.
             let is_cut = matches!(self.options.parts, Parts::Rows(_));
             if is_cut && part.writer.flushed_row_groups().len() >= GROUPS_IN_A_PART_MAX {
@@ -252,7 +303,11 @@ impl TableWriter {
         &self.files
     }
 
+    #[inline]
     fn builder(&mut self) -> &mut Builder {
+        if self.repeated.rows > 0 && self.repeated.columns.contains(&self.next_column) {
+            self.make_up_for_repeated();
+        }
         let builder = &mut self.builders[self.next_column];
         self.next_column += 1;
         builder
@@ -262,6 +317,7 @@ impl TableWriter {
         if self.batch_rows == 0 {
             return Ok(());
         }
+        self.make_up_for_repeated();
         self.open_part()?;
         let part = self.part.as_mut().expect("just opened");
         part.rows += self.batch_rows as u64;
@@ -272,7 +328,7 @@ impl TableWriter {
             .take(&mut self.builders, self.batch_rows)
             .map_err(|error| ArchiveError::writing(&part.path, error))?;
         if group.rows >= self.options.group_rows || group.bytes() >= GROUP_BYTES_MAX {
-            part.end_group(&self.schema, self.encryption.as_ref())?;
+            part.end_group(&self.schema, &mut self.builders, self.encryption.as_ref())?;
         }
         self.batch_rows = 0;
         self.batch_bytes = 0;
@@ -294,7 +350,7 @@ impl TableWriter {
         let file = HashedFile::begin(create_private(&path)?, self.encryption.as_ref())
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         let root = self.schema.root_schema_ptr();
-        let writer = SerializedFileWriter::new(file, root, self.properties.clone())
+        let writer = SerializedFileWriter::new(file, root, self.properties.usual.clone())
             .map_err(|error| ArchiveError::writing(&path, error))?;
         self.part = Some(Part {
             path,
@@ -312,7 +368,7 @@ impl TableWriter {
         };
         if let Some(group) = part.group.take() {
             group
-                .end(&mut part.writer)
+                .end(&mut self.builders, &mut part.writer)
                 .map_err(|error| ArchiveError::writing(&part.path, error))?;
         }
         part.writer
@@ -351,13 +407,14 @@ impl Part {
     fn end_group(
         &mut self,
         schema: &Arc<SchemaDescriptor>,
+        builders: &mut [Builder],
         encryption: Option<&Encryption>,
     ) -> Result<(), ArchiveError> {
         let Some(group) = self.group.take() else {
             return Ok(());
         };
         group
-            .end(&mut self.writer)
+            .end(builders, &mut self.writer)
             .map_err(|error| ArchiveError::writing(&self.path, error))?;
         self.writer
             .flush()
@@ -376,17 +433,19 @@ impl Part {
     }
 }
 
-/// Numbers are kept as differences unless they repeat; texts are numbered as long as they are few;
+/// What is small as it is, is not compressed: that takes longer than writing it. Numbers are kept as differences unless they repeat; texts are numbered as long as they are few;
 /// the values of lists are nearly all different, and kept as they are. Texts need no statistics:
 /// nobody seeks by them.
-fn properties(columns: &[Column]) -> WriterProperties {
+fn properties(columns: &[Column], compression: Compression) -> WriterProperties {
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(
-            ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level"),
-        ))
+        .set_compression(compression)
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for column in columns {
         let path = column.path();
+        if column.few || column.kind == ColumnType::Bool {
+            let none = Compression::UNCOMPRESSED;
+            properties = properties.set_column_compression(path.clone(), none);
+        }
         properties = match column.kind {
             ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.repeating => properties
                 .set_column_dictionary_enabled(path.clone(), false)

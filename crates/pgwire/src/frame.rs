@@ -55,6 +55,15 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
+    /// What its header says.
+    #[inline]
+    pub fn header(&self) -> Header {
+        Header {
+            tag: self.tag,
+            body_bytes: self.body.len(),
+        }
+    }
+
     /// Bytes of the whole message: what to take off the buffer's front.
     #[inline]
     pub fn message_bytes(&self) -> usize {

@@ -17,12 +17,12 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 
-use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader, TableWriter};
+use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
 
 use crate::event::{Event, EventKind};
 use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
-use crate::table::{EVENT, EventRows, event_columns, write_event};
+use crate::table::{EVENT, EventRows, EventTable, event_columns};
 use window::Window;
 
 /// Rows in a part: what is written again when a late event belongs into it.
@@ -96,7 +96,7 @@ pub(crate) struct TimeOrder {
     directory: PathBuf,
     memory_bytes: usize,
     window: Window,
-    main: Option<TableWriter>,
+    main: Option<EventTable>,
     /// Where time begins in the main parts; known when the first event leaves the window.
     base_us: Option<i64>,
     /// The first and last due time of each main part.
@@ -227,7 +227,8 @@ impl TimeOrder {
         self.window.sort();
         if self.main.is_none() && count > 0 {
             let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
-            self.main = Some(table.number_parts_from(self.narrow.len() as u32));
+            let table = table.number_parts_from(self.narrow.len() as u32);
+            self.main = Some(EventTable::new(table));
         }
         for at in 0..count {
             let (key, event, fingerprint) = self.window.get(at);
@@ -239,7 +240,7 @@ impl TimeOrder {
             self.spans.last_mut().expect("just begun").1 = due_us;
             self.rows_in_part = (self.rows_in_part + 1) % PART_ROWS_MAX;
             let main = self.main.as_mut().expect("just made");
-            write_event(main, &event, due_us - base_us, fingerprint)?;
+            main.write(&event, due_us - base_us, fingerprint)?;
             self.last_left = Some(key);
         }
         self.window.left(count);
@@ -251,12 +252,7 @@ impl TimeOrder {
         self.late.sort_unstable();
         let mut run = self.late_run(archive)?;
         for item in self.late.drain(..) {
-            write_event(
-                &mut run,
-                &item.event.borrowed(),
-                item.event.due_us,
-                item.fingerprint,
-            )?;
+            run.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
         }
         self.late_bytes = 0;
         self.keep_run(run, 0)?;
@@ -275,12 +271,7 @@ impl TimeOrder {
             let old = self.late_runs.split_off(self.late_runs.len() - count);
             let mut items = Merge::open(archive, &old, Vec::new())?;
             while let Some(item) = items.next()? {
-                write_event(
-                    &mut merged,
-                    &item.event.borrowed(),
-                    item.event.due_us,
-                    item.fingerprint,
-                )?;
+                merged.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
             }
             self.keep_run(merged, level + 1)?;
             for file in old.iter().flat_map(|run| &run.files) {
@@ -302,10 +293,8 @@ impl TimeOrder {
         if count > 0
             && let Some(main) = &mut self.main
         {
-            let complete = main.complete_files().len();
-            main.flush()?;
-            if main.complete_files().len() > complete {
-                // What comes next is in another part.
+            // What comes next is in another part.
+            if main.flush()? {
                 self.rows_in_part = 0;
             }
         }
@@ -315,13 +304,14 @@ impl TimeOrder {
         Ok(())
     }
 
-    fn late_run(&self, archive: &archive::ArchiveWriter) -> Result<TableWriter, ArchiveError> {
-        Ok(archive
-            .table("late", event_columns(self.from_wire), LAYOUT)?
-            .number_parts_from(self.late_runs_made))
+    fn late_run(&self, archive: &archive::ArchiveWriter) -> Result<EventTable, ArchiveError> {
+        let table = archive.table("late", event_columns(self.from_wire), LAYOUT)?;
+        Ok(EventTable::new(
+            table.number_parts_from(self.late_runs_made),
+        ))
     }
 
-    fn keep_run(&mut self, run: TableWriter, level: u32) -> Result<(), ArchiveError> {
+    fn keep_run(&mut self, run: EventTable, level: u32) -> Result<(), ArchiveError> {
         let files = run.finish()?;
         self.late_runs_made += files.len() as u32;
         self.late_runs.push(Run { level, files });
@@ -392,23 +382,20 @@ impl TimeOrder {
                 files.push(part.clone());
                 continue;
             }
-            let mut table = archive
-                .table("merged", event_columns(self.from_wire), LAYOUT)?
-                .number_parts_from(merged_parts);
+            let table = archive.table("merged", event_columns(self.from_wire), LAYOUT)?;
+            let mut table = EventTable::new(table.number_parts_from(merged_parts));
             let mut rows = EventsOf::open(archive, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {
                 item.event.due_us += base_us;
                 while late.peek_key()?.is_some_and(|key| key < item.key()) {
                     let earlier = late.next()?.expect("just seen");
-                    write_event(
-                        &mut table,
+                    table.write(
                         &earlier.event.borrowed(),
                         earlier.event.due_us - start_us,
                         earlier.fingerprint,
                     )?;
                 }
-                write_event(
-                    &mut table,
+                table.write(
                     &item.event.borrowed(),
                     item.event.due_us - start_us,
                     item.fingerprint,

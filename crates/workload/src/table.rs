@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
+use archive::{ArchiveError, Batch, Column, ColumnType, FileEntry, TableWriter};
 
 use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
@@ -20,7 +20,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::required("session", U64),
     Column::required("sequence", U64),
     Column::required("due_us", I64),
-    Column::required("kind", Text),
+    Column::required("kind", Text).few(),
     Column::nullable("database", Text),
     Column::nullable("user", Text),
     Column::nullable("application", Text),
@@ -46,7 +46,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::later("copy_data", Bytes),
     Column::later("copy_failed", Text),
     Column::later("awaited", Bool),
-    Column::later("boundary", Text),
+    Column::later("boundary", Text).few(),
     Column::later("result_columns", TextList),
     Column::later("result_values", TextList),
     Column::later("result_values_binary", BytesList),
@@ -56,6 +56,9 @@ pub(crate) const EVENT: &[Column] = &[
 
 /// So many columns has a file of `events` that says no more than a log.
 const LOG_COLUMNS: usize = 20;
+
+/// From here on they are those of [`Particulars`].
+const PARTICULARS_FROM: usize = LOG_COLUMNS + 1;
 
 /// The columns for files of `events` that have what only a capture from the wire knows, or not.
 pub(crate) fn event_columns(from_wire: bool) -> &'static [Column] {
@@ -86,57 +89,99 @@ pub(crate) const STATEMENT: &[Column] = &[
     Column::required("sql", Text),
 ];
 
-pub(crate) fn write_event(
-    table: &mut TableWriter,
-    event: &EventRef<'_>,
-    due_us: i64,
-    fingerprint: Option<Fingerprint>,
-) -> Result<(), ArchiveError> {
-    table.u64(event.session);
-    table.u64(event.sequence);
-    table.i64(due_us);
-    table.text(event.kind.name());
-    let (database, user, application) = match event.kind {
-        KindRef::Connect {
-            database,
-            user,
-            application,
-        } => (Some(database), Some(user), Some(application)),
-        _ => (None, None, None),
-    };
-    table.text(database);
-    table.text(user);
-    table.text(application);
-    let (statement, portal, parameters) = match event.kind {
-        KindRef::Prepare { statement, .. } => (Some(statement), None, None),
-        KindRef::Execute {
-            statement,
-            portal,
-            parameters,
-            ..
-        } => (Some(statement), Some(portal), Some(parameters)),
-        KindRef::Fetch {
-            statement, portal, ..
-        } => (Some(statement), Some(portal), None),
-        _ => (None, None, None),
-    };
-    table.text(statement);
-    table.text(portal);
-    table.text(event.kind.sql());
-    table.text_list(parameters.map(|values| texts(values.iter())));
-    table.u64(event.outcome.duration_us);
-    table.u64(event.outcome.rows);
-    table.u64(event.outcome.bytes);
-    table.text(event.outcome.sqlstate.as_ref().map(Sqlstate::as_str));
-    table.text(event.unreplayable.map(Unreplayable::name));
-    table.u64(fingerprint.map(|fingerprint| fingerprint.0));
-    table.u32(event.source);
-    table.u64(event.line);
-    table.bool(event.prelude);
-    if table.columns().len() > LOG_COLUMNS {
-        write_from_wire(table, event, parameters);
+/// A table of events that is being written.
+pub(crate) struct EventTable {
+    table: TableWriter,
+    /// Of the last row: most have the same as the one before.
+    particulars: Option<Arc<Particulars>>,
+}
+
+impl EventTable {
+    /// Writes into this table, whose columns are [`event_columns`].
+    pub(crate) fn new(table: TableWriter) -> Self {
+        EventTable {
+            table,
+            particulars: None,
+        }
     }
-    table.end_row()
+
+    /// As [`TableWriter::flush`]; returns whether a file was completed.
+    pub(crate) fn flush(&mut self) -> Result<bool, ArchiveError> {
+        let complete = self.table.complete_files().len();
+        self.table.flush()?;
+        Ok(self.table.complete_files().len() > complete)
+    }
+
+    /// As [`TableWriter::finish`].
+    pub(crate) fn finish(self) -> Result<Vec<FileEntry>, ArchiveError> {
+        self.table.finish()
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        event: &EventRef<'_>,
+        due_us: i64,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<(), ArchiveError> {
+        let table = &mut self.table;
+        table.u64(event.session);
+        table.u64(event.sequence);
+        table.i64(due_us);
+        table.name(event.kind.name());
+        let (database, user, application) = match event.kind {
+            KindRef::Connect {
+                database,
+                user,
+                application,
+            } => (Some(database), Some(user), Some(application)),
+            _ => (None, None, None),
+        };
+        table.text(database);
+        table.text(user);
+        table.text(application);
+        let (statement, portal, parameters) = match event.kind {
+            KindRef::Prepare { statement, .. } => (Some(statement), None, None),
+            KindRef::Execute {
+                statement,
+                portal,
+                parameters,
+                ..
+            } => (Some(statement), Some(portal), Some(parameters)),
+            KindRef::Fetch {
+                statement, portal, ..
+            } => (Some(statement), Some(portal), None),
+            _ => (None, None, None),
+        };
+        table.text(statement);
+        table.text(portal);
+        table.text(event.kind.sql());
+        table.text_list(parameters.map(|values| texts(values.iter())));
+        table.u64(event.outcome.duration_us);
+        table.u64(event.outcome.rows);
+        table.u64(event.outcome.bytes);
+        table.text(event.outcome.sqlstate.as_ref().map(Sqlstate::as_str));
+        table.name(event.unreplayable.map(Unreplayable::name));
+        table.u64(fingerprint.map(|fingerprint| fingerprint.0));
+        table.u32(event.source);
+        table.u64(event.line);
+        table.bool(event.prelude);
+        if table.columns().len() > LOG_COLUMNS {
+            let binary = parameters.filter(Parameters::has_binary);
+            table.bytes_list(binary.map(|values| binaries(values.iter())));
+            let is_last = match (event.particulars, &self.particulars) {
+                (Some(known), Some(last)) => Arc::ptr_eq(known, last),
+                (None, None) => true,
+                _ => false,
+            };
+            if !(is_last && table.same_as_before(EVENT.len() - PARTICULARS_FROM)) {
+                write_particulars(table, event.particulars.map(|known| &**known));
+                if !is_last {
+                    self.particulars = event.particulars.cloned();
+                }
+            }
+        }
+        table.end_row()
+    }
 }
 
 fn texts<'a>(
@@ -151,14 +196,8 @@ fn binaries<'a>(
     values.map(|value| value.and_then(ParameterRef::binary))
 }
 
-fn write_from_wire(
-    table: &mut TableWriter,
-    event: &EventRef<'_>,
-    parameters: Option<Parameters<'_>>,
-) {
-    let binary = parameters.filter(Parameters::has_binary);
-    table.bytes_list(binary.map(|values| binaries(values.iter())));
-    let particulars = event.particulars.map(|particulars| &**particulars);
+/// The columns from [`PARTICULARS_FROM`] on.
+fn write_particulars(table: &mut TableWriter, particulars: Option<&Particulars>) {
     table.u32_list(
         particulars
             .map(|known| &known.parameter_types)
@@ -176,7 +215,7 @@ fn write_from_wire(
     table.text(copy.and_then(|copy| copy.failed.as_deref()));
     // Tells particulars that say nothing from none at all.
     table.bool(particulars.map(|known| known.awaited));
-    table.text(particulars.map(|known| known.boundary.name()));
+    table.name(particulars.map(|known| known.boundary.name()));
     let row = particulars.and_then(|known| known.first_row.as_ref());
     table.text_list(row.map(|row| row.columns.iter().map(|name| Some(&**name))));
     let values = row.map(|row| Parameters::Values(&row.values));

@@ -1,14 +1,16 @@
 //! What a client says.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use pgwire::frontend::{Bind, Close, CopyFail, Describe, Execute, Parse, Query, Target, tag};
 use pgwire::{DecodeError, Format, Header};
-use workload::{Boundary, PackedParameters, ResultFormat, Unreplayable};
+use workload::{Boundary, ResultFormat, Unreplayable};
 
 use super::connection::{Connection, KEPT_BYTES_MAX, Out, Take};
 use super::exchange::{Asked, Described, Pending, Step};
-use super::names::{Portal, Prepared, makes_values};
+use super::names::{Portal, Prepared, Statement, makes_values};
 
 impl Connection {
     /// A message begins; what is to be done with its body.
@@ -41,14 +43,12 @@ impl Connection {
     /// A message that is not kept: what it names is not known.
     fn too_long(&mut self, tag: u8, at_us: i64, place: u64, out: &mut Out<'_>) {
         out.account.too_long += 1;
-        let nothing = || Arc::<str>::from("");
         match tag {
             tag::QUERY | tag::PARSE => {
                 let asked = match tag {
-                    tag::QUERY => Asked::Simple { sql: nothing() },
+                    tag::QUERY => Asked::Simple { sql: String::new() },
                     _ => Asked::Prepare {
-                        statement: nothing(),
-                        sql: nothing(),
+                        statement: Rc::new(Statement::unknown("", Unreplayable::TooLong)),
                     },
                 };
                 let mut pending = self.pending(asked, at_us, place);
@@ -88,8 +88,10 @@ impl Connection {
     ) -> Result<(), DecodeError> {
         match message {
             tag::QUERY => {
-                let (sql, unreplayable) = text(Query::decode(body)?.sql);
-                let wants_row = makes_values(&sql);
+                let (text, unreplayable) = text(Query::decode(body)?.sql);
+                let wants_row = makes_values(&text);
+                let mut sql = self.spare.text();
+                sql.push_str(&text);
                 let mut pending = self.pending(Asked::Simple { sql }, at_us, place);
                 pending.wants_row = wants_row;
                 pending.unreplayable = unreplayable;
@@ -101,8 +103,9 @@ impl Connection {
             tag::EXECUTE => self.execute(&Execute::decode(body)?, at_us, place),
             tag::DESCRIBE => {
                 let described = match Describe::decode(body)?.target {
-                    Target::Statement(name) => {
-                        Described::Statement(String::from_utf8_lossy(name).into())
+                    Target::Statement(named) => {
+                        let prepared = self.names.prepared(&name(named));
+                        Described::Statement(prepared.map(|known| known.statement.clone()))
                     }
                     Target::Portal(_) => Described::Portal,
                 };
@@ -110,11 +113,11 @@ impl Connection {
             }
             tag::CLOSE => {
                 match Close::decode(body)?.target {
-                    Target::Statement(name) => {
-                        self.names.close_statement(&String::from_utf8_lossy(name));
+                    Target::Statement(named) => {
+                        self.names.close_statement(&name(named));
                     }
-                    Target::Portal(name) => {
-                        self.names.close_portal(&String::from_utf8_lossy(name));
+                    Target::Portal(named) => {
+                        self.names.close_portal(&name(named));
                     }
                 }
                 self.exchange.step(Step::Close);
@@ -132,40 +135,30 @@ impl Connection {
     }
 
     fn parse(&mut self, parse: &Parse<'_>, at_us: i64, place: u64) {
-        let name = String::from_utf8_lossy(parse.statement);
         let (sql, unreplayable) = text(parse.sql);
-        let types: Arc<[u32]> = match parse.parameter_types.is_empty() {
-            true => Arc::default(),
-            false => parse.parameter_types.iter().collect(),
-        };
+        let statement = Rc::new(Statement {
+            name: name(parse.statement).into(),
+            makes_values: makes_values(&sql),
+            sql: sql.into(),
+            types: parse.parameter_types.iter().collect(),
+            unreplayable,
+            columns: RefCell::default(),
+            alike: RefCell::default(),
+        });
         let asked = Asked::Prepare {
-            statement: "".into(),
-            sql: sql.clone(),
+            statement: statement.clone(),
         };
         let mut pending = self.pending(asked, at_us, place);
         pending.unreplayable = unreplayable;
-        pending.parameter_types = types.clone();
         let number = self.exchange.ask(pending, Step::Parse);
-        let prepared = Prepared {
-            makes_values: makes_values(&sql),
-            sql,
-            types,
-            unreplayable,
+        self.names.prepare(Prepared {
+            statement,
             parsed: Some((self.exchange.group, number)),
-            columns: None,
-            alike: None,
-        };
-        let name = self.names.prepare(&name, prepared);
-        if let Some(pending) = self.exchange.get(number)
-            && let Asked::Prepare { statement, .. } = &mut pending.asked
-        {
-            *statement = name;
-        }
+        });
     }
 
     fn bind(&mut self, bind: &Bind<'_>) {
-        let name = String::from_utf8_lossy(bind.statement);
-        let mut parameters = PackedParameters::default();
+        let mut parameters = self.spare.parameters();
         let mut not_utf8 = None;
         for (index, value) in bind.parameters.iter().enumerate() {
             match (value, bind.parameter_formats.of(index)) {
@@ -188,75 +181,58 @@ impl Connection {
             Format::Text => ResultFormat::Text,
             _ => ResultFormat::Binary,
         });
-        let result_formats = result_formats.collect();
-        let portal = match self.names.prepared(&name) {
-            Some((statement, prepared)) => Portal {
-                statement: statement.clone(),
-                sql: prepared.sql.clone(),
-                types: prepared.types.clone(),
-                parameters: Some(parameters),
-                result_formats,
-                unreplayable: prepared.unreplayable.or(not_utf8),
-                makes_values: prepared.makes_values,
-                parsed: prepared.parsed,
-                columns: prepared.columns.clone(),
-                alike: prepared.alike.clone(),
-            },
-            None => Portal {
-                statement: (&*name).into(),
-                sql: "".into(),
-                types: Arc::default(),
-                parameters: Some(parameters),
-                result_formats,
-                unreplayable: Some(Unreplayable::StatementUnknown),
-                makes_values: false,
-                parsed: None,
-                columns: None,
-                alike: None,
-            },
+        let result_formats = self.names.formats(result_formats);
+        let named = name(bind.statement);
+        let (statement, parsed) = match self.names.prepared(&named) {
+            Some(prepared) => (prepared.statement.clone(), prepared.parsed),
+            None => {
+                let unknown = Statement::unknown(&named, Unreplayable::StatementUnknown);
+                (Rc::new(unknown), None)
+            }
         };
-        self.names
-            .bind(&String::from_utf8_lossy(bind.portal), portal);
+        let portal = Portal {
+            unreplayable: statement.unreplayable.or(not_utf8),
+            statement,
+            parameters: Some(parameters),
+            result_formats,
+            parsed,
+        };
+        self.names.bind(&name(bind.portal), portal);
         self.exchange.step(Step::Bind);
     }
 
     fn execute(&mut self, execute: &Execute<'_>, at_us: i64, place: u64) {
-        let name = String::from_utf8_lossy(execute.portal);
-        let portal_name: Arc<str> = (&*name).into();
+        let named = name(execute.portal);
+        let portal_name = self.names.portal_name(&named);
         let group = self.exchange.group;
         let mut merges = None;
-        let mut pending = match self.names.portal(&name) {
+        let mut pending = match self.names.portal(&named) {
             Some(portal) => {
-                let (statement, sql) = (portal.statement.clone(), portal.sql.clone());
+                let statement = portal.statement.clone();
+                let wants_row = statement.makes_values;
                 let asked = match portal.parameters.take() {
                     Some(parameters) => Asked::Execute {
                         statement,
                         portal: portal_name,
-                        sql,
                         parameters,
                     },
                     None => Asked::Fetch {
-                        statement,
+                        statement: Some(statement),
                         portal: portal_name,
-                        sql,
                     },
                 };
                 merges = portal.parsed.take();
                 let mut pending = Pending::new(asked, at_us, place);
-                pending.parameter_types = portal.types.clone();
-                pending.result_formats = portal.result_formats.clone();
+                pending.result_formats = Some(portal.result_formats.clone());
                 pending.unreplayable = portal.unreplayable;
-                pending.wants_row = portal.makes_values;
-                pending.columns = portal.columns.clone();
-                pending.alike = portal.alike.clone();
+                pending.wants_row = wants_row;
                 pending
             }
             // A cursor that SQL declared, or a portal from before.
             None => {
                 let asked = Asked::Fetch {
-                    statement: "".into(),
+                    statement: None,
                     portal: portal_name,
-                    sql: "".into(),
                 };
                 let mut pending = Pending::new(asked, at_us, place);
                 pending.unreplayable = Some(Unreplayable::StatementUnknown);
@@ -284,12 +260,14 @@ impl Connection {
 }
 
 /// A text, and why it cannot be sent again as it was.
-fn text(bytes: &[u8]) -> (Arc<str>, Option<Unreplayable>) {
+fn text(bytes: &[u8]) -> (Cow<'_, str>, Option<Unreplayable>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.into(), None),
-        Err(_) => (
-            String::from_utf8_lossy(bytes).into(),
-            Some(Unreplayable::NotUtf8),
-        ),
+        Err(_) => (String::from_utf8_lossy(bytes), Some(Unreplayable::NotUtf8)),
     }
+}
+
+/// What a client calls something.
+fn name(bytes: &[u8]) -> Cow<'_, str> {
+    text(bytes).0
 }

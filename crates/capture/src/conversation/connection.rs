@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use pgwire::backend::TransactionStatus;
-use pgwire::frame::BODY_BYTES_MAX;
+use pgwire::frame::{BODY_BYTES_MAX, Frame, next_frame};
 use pgwire::frontend::startup::StartupMessage;
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
-use workload::Particulars;
 use workload::rewrite::Held;
 
 use super::account::{Account, Unreadable};
+use super::describe::Descriptions;
 use super::exchange::{Asked, Exchange, Pending};
 use super::finding::Finding;
 use super::names::Names;
 use super::recording::Recorded;
+use super::spare::Spare;
 use super::start_up::{Heard, StartUp};
 use super::{ConversationOptions, Side};
 use crate::sink::{EventSink, SinkError};
@@ -46,6 +47,18 @@ fn take(scanner: &mut Scanner, how: Take) {
     }
 }
 
+/// Takes the next message off a piece, where all of it is there; the scanner has it otherwise, and what is wrong
+/// with one.
+#[inline]
+fn whole<'a>(scanner: &Scanner, bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
+    if !scanner.is_between_messages() {
+        return None;
+    }
+    let message = next_frame(bytes, BODY_BYTES_MAX).ok()??;
+    *bytes = &bytes[message.message_bytes()..];
+    Some(message)
+}
+
 /// Where events go, and what is counted.
 pub(super) struct Out<'a> {
     pub(super) sink: &'a mut dyn EventSink,
@@ -53,6 +66,7 @@ pub(super) struct Out<'a> {
     /// Since when, and the number of the next session.
     pub(super) recording: Option<&'a mut Recording>,
     pub(super) options: ConversationOptions,
+    pub(super) descriptions: &'a mut Descriptions,
 }
 
 /// What is being recorded.
@@ -90,6 +104,7 @@ pub(super) struct Connection {
     pub(super) key: Option<(i32, Box<[u8]>)>,
     pub(super) exchange: Exchange,
     pub(super) names: Names,
+    pub(super) spare: Spare,
     /// The names of the columns of the rows that come next.
     pub(super) columns: Option<Arc<[Box<str>]>>,
     /// The row that is passing.
@@ -104,7 +119,6 @@ pub(super) struct Connection {
     pub(super) held: Option<Box<Held>>,
     pub(super) recorded: Option<Recorded>,
     pub(super) ended_us: Option<i64>,
-    pub(super) usual: Arc<Particulars>,
 }
 
 impl Connection {
@@ -126,6 +140,7 @@ impl Connection {
             key: None,
             exchange: Exchange::default(),
             names: Names::default(),
+            spare: Spare::default(),
             columns: None,
             row: super::server::Row::default(),
             transaction: TransactionStatus::Idle,
@@ -135,7 +150,6 @@ impl Connection {
             held: None,
             recorded: None,
             ended_us: None,
-            usual: Arc::default(),
         }
     }
 
@@ -231,6 +245,26 @@ impl Connection {
             out.account.unreadable_bytes += bytes.len() as u64;
             return Ok(());
         }
+        // Nearly always a piece has whole messages.
+        while let Some(message) = whole(&self.client_scanner, bytes) {
+            let header = message.header();
+            let body = message.body;
+            match self.client_header(header, at_us, place, out) {
+                Take::Usual if CLIENT_WANTED.contains(header.tag) => {
+                    self.client_message(header.tag, body, at_us, place)?;
+                }
+                Take::Usual | Take::Pass => (),
+                Take::Pieces => self.copy_data(body),
+            }
+            // Nothing is behind a Terminate, which has no body.
+            if self.ended_us.is_some() {
+                out.account.unreadable_bytes += (body.len() + bytes.len()) as u64;
+                return Ok(());
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
         // The scanner lends bodies, and what they say changes the rest.
         let mut scanner =
             std::mem::replace(&mut self.client_scanner, Scanner::new(TagSet::NONE, 0));
@@ -266,6 +300,21 @@ impl Connection {
         bytes: &mut &[u8],
         out: &mut Out<'_>,
     ) -> Result<(), DecodeError> {
+        while let Some(message) = whole(&self.server_scanner, bytes) {
+            let header = message.header();
+            let body = message.body;
+            match self.server_header(header, at_us, out) {
+                Take::Usual if SERVER_WANTED.contains(header.tag) => {
+                    self.server_message(header.tag, body, at_us)?;
+                }
+                Take::Usual | Take::Pass => (),
+                Take::Pieces if body.is_empty() => (),
+                Take::Pieces => self.row_piece(body)?,
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let mut scanner =
             std::mem::replace(&mut self.server_scanner, Scanner::new(TagSet::NONE, 0));
         let result = loop {

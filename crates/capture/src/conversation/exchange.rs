@@ -8,14 +8,14 @@
 //! belongs to another one, or when the server is ready.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
-use workload::{
-    Boundary, FirstRow, PackedParameters, Particulars, ResultFormat, Sqlstate, Unreplayable,
-};
+use workload::{Boundary, FirstRow, PackedParameters, ResultFormat, Sqlstate, Unreplayable};
+
+use super::names::Statement;
 
 /// A message that the server answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Step {
     Query(u64),
     /// Its own event, or that of the execution that it is part of.
@@ -57,9 +57,10 @@ impl Step {
 }
 
 /// What a Describe asks about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Described {
-    Statement(Arc<str>),
+    /// `None`: one that is not known.
+    Statement(Option<Rc<Statement>>),
     Portal,
 }
 
@@ -67,34 +68,42 @@ pub(super) enum Described {
 #[derive(Debug)]
 pub(super) enum Asked {
     Simple {
-        sql: Arc<str>,
+        sql: String,
     },
     Prepare {
-        statement: Arc<str>,
-        sql: Arc<str>,
+        statement: Rc<Statement>,
     },
     Execute {
-        statement: Arc<str>,
-        portal: Arc<str>,
-        sql: Arc<str>,
-        parameters: PackedParameters,
+        statement: Rc<Statement>,
+        portal: Rc<str>,
+        parameters: Box<PackedParameters>,
     },
     Fetch {
-        statement: Arc<str>,
-        portal: Arc<str>,
-        sql: Arc<str>,
+        /// `None`: nobody knows whose rows these are.
+        statement: Option<Rc<Statement>>,
+        portal: Rc<str>,
     },
     Cancel,
 }
 
 impl Asked {
-    pub(super) fn sql(&self) -> Option<&Arc<str>> {
+    pub(super) fn sql(&self) -> Option<&str> {
         match self {
-            Asked::Simple { sql }
-            | Asked::Prepare { sql, .. }
-            | Asked::Execute { sql, .. }
-            | Asked::Fetch { sql, .. } => Some(sql),
+            Asked::Simple { sql } => Some(sql),
+            Asked::Prepare { statement } | Asked::Execute { statement, .. } => Some(&statement.sql),
+            Asked::Fetch { statement, .. } => {
+                Some(statement.as_ref().map_or("", |statement| &statement.sql))
+            }
             Asked::Cancel => None,
+        }
+    }
+
+    /// The prepared statement that it is about.
+    pub(super) fn statement(&self) -> Option<&Rc<Statement>> {
+        match self {
+            Asked::Prepare { statement } | Asked::Execute { statement, .. } => Some(statement),
+            Asked::Fetch { statement, .. } => statement.as_ref(),
+            Asked::Simple { .. } | Asked::Cancel => None,
         }
     }
 }
@@ -130,8 +139,7 @@ pub(super) struct Pending {
     /// It is part of another event: a statement that was executed in the group that prepared it.
     pub(super) merged_into: Option<u64>,
     pub(super) unreplayable: Option<Unreplayable>,
-    pub(super) parameter_types: Arc<[u32]>,
-    pub(super) result_formats: Vec<ResultFormat>,
+    pub(super) result_formats: Option<Rc<[ResultFormat]>>,
     pub(super) rows_max: Option<u32>,
     /// When the server was done with it; `None`: it was not.
     pub(super) done_us: Option<i64>,
@@ -142,14 +150,11 @@ pub(super) struct Pending {
     pub(super) rows_came: u64,
     pub(super) bytes: u64,
     pub(super) sqlstate: Option<Sqlstate>,
-    pub(super) copy: Option<CopyData>,
+    pub(super) copy: Option<Box<CopyData>>,
     /// Its first row may have something that the server made up.
     pub(super) wants_row: bool,
-    pub(super) columns: Option<Arc<[Box<str>]>>,
-    pub(super) first_row: Option<FirstRow>,
+    pub(super) first_row: Option<Box<FirstRow>>,
     pub(super) digest: Option<u64>,
-    /// How its like was described last time.
-    pub(super) alike: Option<Arc<Particulars>>,
 }
 
 impl Pending {
@@ -164,8 +169,7 @@ impl Pending {
             counted: false,
             merged_into: None,
             unreplayable: None,
-            parameter_types: Arc::default(),
-            result_formats: Vec::new(),
+            result_formats: None,
             rows_max: None,
             done_us: None,
             answered: false,
@@ -175,10 +179,8 @@ impl Pending {
             sqlstate: None,
             copy: None,
             wants_row: false,
-            columns: None,
             first_row: None,
             digest: None,
-            alike: None,
         }
     }
 
@@ -249,7 +251,7 @@ impl Exchange {
     /// Where the COPY data go that the client sends; nowhere, where nobody asked for any.
     pub(super) fn copy(&mut self) -> Option<&mut CopyData> {
         if let Some(number) = self.copying {
-            return self.get(number)?.copy.as_mut();
+            return self.get(number)?.copy.as_deref_mut();
         }
         if self.steps.is_empty() {
             return None;
@@ -499,13 +501,13 @@ impl Exchange {
             && pending.copy.is_none()
         {
             let unwanted = !pending.recorded;
-            pending.copy = Some(early.map_or_else(
+            pending.copy = Some(Box::new(early.map_or_else(
                 || CopyData {
                     unwanted,
                     ..CopyData::default()
                 },
                 |early| early.copy,
-            ));
+            )));
         }
     }
 

@@ -31,14 +31,17 @@ mod finding;
 mod names;
 mod recording;
 mod server;
+mod spare;
 mod start_up;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 pub use account::{Account, Unreadable};
 use connection::{Connection, Out, Recording};
+use describe::Descriptions;
 use start_up::Heard;
 
 use crate::sink::{EventSink, SinkError};
@@ -59,15 +62,38 @@ pub struct ConversationOptions {
     pub digest: bool,
 }
 
+/// Spreads numbers that are counted up, as those of connections are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio in 64 bits: Knuth, The Art of Computer Programming, 6.4.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// All connections of a source.
 #[derive(Debug)]
 pub struct Conversations {
     options: ConversationOptions,
     account: Account,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, Connection, BuildHasherDefault<Spread>>,
     /// Whom a request to cancel is for, by process and key.
     keys: HashMap<(i32, Box<[u8]>), u64>,
     recording: Option<Recording>,
+    descriptions: Descriptions,
 }
 
 impl Conversations {
@@ -76,9 +102,10 @@ impl Conversations {
         Conversations {
             options,
             account: Account::default(),
-            connections: HashMap::new(),
+            connections: HashMap::default(),
             keys: HashMap::new(),
             recording: None,
+            descriptions: Descriptions::default(),
         }
     }
 
@@ -227,6 +254,7 @@ impl Conversations {
             account,
             connections,
             recording,
+            descriptions,
             ..
         } = self;
         let out = Out {
@@ -234,6 +262,7 @@ impl Conversations {
             account,
             recording: recording.as_mut(),
             options: *options,
+            descriptions,
         };
         (connections.get_mut(&connection), out)
     }

@@ -1,14 +1,19 @@
 //! What a client gave names to: prepared statements and portals. They say what a later message means.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use workload::{PackedParameters, Particulars, ResultFormat, Unreplayable};
+use workload::{PackedParameters, Particulars, ResultFormat, Unreplayable, may_have_pair};
 
 /// Whether a statement may return what the server makes up (RETURNING, nextval, currval, lastval, a
 /// uuid): its first row is kept, so that a replay can tell what it made up instead.
 pub(super) fn makes_values(sql: &str) -> bool {
     let bytes = sql.as_bytes();
+    if !may_have_pair(bytes, [*b"tv", *b"rv", *b"rn", *b"uu"]) {
+        return false;
+    }
     let is = |from: Option<usize>, word: &[u8]| {
         from.and_then(|from| bytes.get(from..from + word.len()))
             .is_some_and(|found| found.eq_ignore_ascii_case(word))
@@ -25,75 +30,105 @@ pub(super) fn makes_values(sql: &str) -> bool {
         || memchr::memchr2_iter(b'u', b'U', bytes).any(|at| is(Some(at), b"uuid"))
 }
 
-/// A prepared statement.
-#[derive(Debug, Clone)]
-pub(super) struct Prepared {
+/// A prepared statement. What is asked with it shares it.
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) name: Box<str>,
     pub(super) sql: Arc<str>,
-    pub(super) types: Arc<[u32]>,
+    pub(super) types: Box<[u32]>,
     pub(super) unreplayable: Option<Unreplayable>,
     pub(super) makes_values: bool,
+    /// The names of its result's columns, once the client has asked for them.
+    pub(super) columns: RefCell<Option<Arc<[Box<str>]>>>,
+    /// How its last execution was described.
+    pub(super) alike: RefCell<Option<Arc<Particulars>>>,
+}
+
+impl Statement {
+    /// One of which nothing is known but what it is called.
+    pub(super) fn unknown(name: &str, unreplayable: Unreplayable) -> Self {
+        Statement {
+            name: name.into(),
+            sql: "".into(),
+            types: Box::default(),
+            unreplayable: Some(unreplayable),
+            makes_values: false,
+            columns: RefCell::default(),
+            alike: RefCell::default(),
+        }
+    }
+}
+
+/// What stands behind a name.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    pub(super) statement: Rc<Statement>,
     /// The group of messages in which it was prepared, and the number of its event.
     pub(super) parsed: Option<(u64, u64)>,
-    /// The names of its result's columns, once the client has asked for them.
-    pub(super) columns: Option<Arc<[Box<str>]>>,
-    /// How its last execution was described.
-    pub(super) alike: Option<Arc<Particulars>>,
 }
 
 /// A prepared statement with values.
 #[derive(Debug)]
 pub(super) struct Portal {
-    pub(super) statement: Arc<str>,
-    pub(super) sql: Arc<str>,
-    pub(super) types: Arc<[u32]>,
+    pub(super) statement: Rc<Statement>,
     /// Gone into the first execution.
-    pub(super) parameters: Option<PackedParameters>,
-    pub(super) result_formats: Vec<ResultFormat>,
+    pub(super) parameters: Option<Box<PackedParameters>>,
+    pub(super) result_formats: Rc<[ResultFormat]>,
     pub(super) unreplayable: Option<Unreplayable>,
-    pub(super) makes_values: bool,
     pub(super) parsed: Option<(u64, u64)>,
-    pub(super) columns: Option<Arc<[Box<str>]>>,
-    pub(super) alike: Option<Arc<Particulars>>,
 }
 
 /// The names of one session.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    unnamed: Option<(Arc<str>, Prepared)>,
-    prepared: HashMap<Arc<str>, Prepared>,
+    unnamed: Option<Prepared>,
+    prepared: HashMap<Box<str>, Prepared>,
+    /// The named one that was asked for last: most sessions ask for few, again and again.
+    asked_last: Option<Prepared>,
     unnamed_portal: Option<Portal>,
-    portals: HashMap<Arc<str>, Portal>,
+    portals: HashMap<Rc<str>, Portal>,
+    no_name: Rc<str>,
+    formats: Rc<[ResultFormat]>,
 }
 
 impl Names {
-    pub(super) fn prepare(&mut self, name: &str, prepared: Prepared) -> Arc<str> {
+    pub(super) fn prepare(&mut self, prepared: Prepared) {
+        let name = &*prepared.statement.name;
         if name.is_empty() {
-            let empty = match self.unnamed.take() {
-                Some((name, _)) => name,
-                None => Arc::from(""),
-            };
-            self.unnamed = Some((empty.clone(), prepared));
-            return empty;
+            self.unnamed = Some(prepared);
+            return;
         }
-        let name: Arc<str> = name.into();
-        self.prepared.insert(name.clone(), prepared);
-        name
+        self.asked_last = None;
+        self.prepared.insert(name.into(), prepared);
     }
 
-    pub(super) fn prepared(&mut self, name: &str) -> Option<(&Arc<str>, &Prepared)> {
+    pub(super) fn prepared(&mut self, name: &str) -> Option<&Prepared> {
         if name.is_empty() {
-            return self
-                .unnamed
-                .as_ref()
-                .map(|(name, prepared)| (name, prepared));
+            return self.unnamed.as_ref();
         }
-        self.prepared.get_key_value(name)
+        let is_last = (self.asked_last.as_ref()).is_some_and(|last| *last.statement.name == *name);
+        if !is_last {
+            self.asked_last = Some(self.prepared.get(name)?.clone());
+        }
+        self.asked_last.as_ref()
     }
 
-    pub(super) fn prepared_mut(&mut self, name: &str) -> Option<&mut Prepared> {
+    /// Formats that many executions share.
+    pub(super) fn formats(
+        &mut self,
+        formats: impl ExactSizeIterator<Item = ResultFormat> + Clone,
+    ) -> Rc<[ResultFormat]> {
+        if !formats.clone().eq(self.formats.iter().copied()) {
+            self.formats = formats.collect();
+        }
+        self.formats.clone()
+    }
+
+    /// The name of a portal, shared where it has none.
+    pub(super) fn portal_name(&self, name: &str) -> Rc<str> {
         match name {
-            "" => self.unnamed.as_mut().map(|(_, prepared)| prepared),
-            name => self.prepared.get_mut(name),
+            "" => self.no_name.clone(),
+            name => name.into(),
         }
     }
 
@@ -115,8 +150,13 @@ impl Names {
     pub(super) fn close_statement(&mut self, name: &str) {
         match name {
             "" => self.unnamed = None,
-            name => drop(self.prepared.remove(name)),
+            name => self.forget(name),
         }
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.asked_last = None;
+        self.prepared.remove(name);
     }
 
     pub(super) fn close_portal(&mut self, name: &str) {
@@ -139,10 +179,13 @@ impl Names {
         self.portals.clear();
     }
 
-    /// A statement of SQL was done that takes names away.
+    /// A statement of SQL was done that takes names away ([`takes_names`]).
     pub(super) fn deallocated(&mut self, command_tag: &[u8], sql: &str) {
         match command_tag {
-            b"DEALLOCATE ALL" | b"DISCARD ALL" => self.prepared.clear(),
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
+                self.asked_last = None;
+                self.prepared.clear();
+            }
             b"DEALLOCATE" => {
                 let mut words = sql.split_ascii_whitespace();
                 let is_word = |word: Option<&str>, is| {
@@ -160,13 +203,21 @@ impl Names {
                     .strip_prefix('"')
                     .and_then(|name| name.strip_suffix('"'))
                 {
-                    Some(quoted) => drop(self.prepared.remove(&*quoted.replace("\"\"", "\""))),
-                    None => drop(self.prepared.remove(&*name.to_ascii_lowercase())),
+                    Some(quoted) => self.forget(&quoted.replace("\"\"", "\"")),
+                    None => self.forget(&name.to_ascii_lowercase()),
                 }
             }
             _ => (),
         }
     }
+}
+
+/// Whether a command of this tag takes names away.
+pub(super) fn takes_names(command_tag: &[u8]) -> bool {
+    matches!(
+        command_tag,
+        b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD ALL"
+    )
 }
 
 #[cfg(test)]
@@ -188,15 +239,15 @@ mod tests {
         }
     }
 
-    fn prepared() -> Prepared {
-        Prepared {
+    fn prepared(name: &str) -> Prepared {
+        let statement = Statement {
             sql: "SELECT 1".into(),
-            types: Arc::default(),
             unreplayable: None,
-            makes_values: false,
+            ..Statement::unknown(name, Unreplayable::StatementUnknown)
+        };
+        Prepared {
+            statement: Rc::new(statement),
             parsed: None,
-            columns: None,
-            alike: None,
         }
     }
 
@@ -204,8 +255,10 @@ mod tests {
     fn deallocate_takes_the_name_that_it_says() {
         let mut names = Names::default();
         for name in ["a", "B", "c"] {
-            names.prepare(name, prepared());
+            names.prepare(prepared(name));
         }
+        // What was asked for last is taken away as well.
+        assert!(names.prepared("a").is_some());
         names.deallocated(b"DEALLOCATE", "DEALLOCATE PREPARE A;");
         names.deallocated(b"DEALLOCATE", "deallocate b");
         assert!(names.prepared("a").is_none() && names.prepared("B").is_some());

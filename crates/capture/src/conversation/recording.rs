@@ -62,7 +62,7 @@ impl Connection {
         self.event(connect, start_us, prelude, settings.as_ref(), out)?;
         let held = self.held.as_ref().map(|held| held.statements());
         for kind in held.unwrap_or_default() {
-            let usual = self.usual.clone();
+            let usual = out.descriptions.usual.clone();
             if let EventKind::Simple { sql } = &kind {
                 let kind = KindRef::Simple { sql };
                 self.event(kind, start_us, true, Some(&usual), out)?;
@@ -115,6 +115,7 @@ impl Connection {
         }
         while let Some((mut pending, begun_us)) = self.exchange.leaving() {
             self.hand_out(&mut pending, begun_us, out)?;
+            self.spare.take(pending.asked);
         }
         match self.exchange.is_empty() {
             true if self.ended_us.is_some() => self.disconnect(out),
@@ -154,7 +155,7 @@ impl Connection {
             // What was seen of its answer is not all of it.
             (pending.rows, pending.digest, pending.first_row) = (None, None, None);
         }
-        let particulars = super::describe::particulars(pending, &self.usual);
+        let particulars = super::describe::particulars(pending, out.descriptions);
         let outcome = Outcome {
             duration_us: pending
                 .done_us
@@ -180,31 +181,26 @@ impl Connection {
         recorded.statements += u64::from(is_statement);
         out.account.events += 1;
         out.account.statements += u64::from(is_statement);
-        out.sink.event(&event)?;
-        if let Asked::Execute { statement, .. } = &pending.asked
-            && let Some(prepared) = self.names.prepared_mut(statement)
-        {
-            prepared.alike =
-                Some(particulars).filter(|one| one.copy.is_none() && one.first_row.is_none());
-        }
-        Ok(())
+        out.sink.event(&event)
     }
 
     /// Notes what a statement leaves in its session, for a recording that begins later.
     fn holds(&mut self, pending: &Pending) {
-        let sql = match &pending.asked {
+        let sql: Option<&str> = match &pending.asked {
             Asked::Simple { sql } => Some(sql),
             // Drivers set things with messages, too; those have texts without values.
             Asked::Execute {
-                sql, parameters, ..
-            } if parameters.is_empty() => Some(sql),
+                statement,
+                parameters,
+                ..
+            } if parameters.is_empty() => Some(&statement.sql),
             _ => None,
         };
         if let Some(sql) = sql
             && Bearing::of(sql).holds
         {
             let in_transaction = self.transaction != TransactionStatus::Idle;
-            let kind = EventKind::Simple { sql: sql.clone() };
+            let kind = EventKind::Simple { sql: sql.into() };
             self.held
                 .get_or_insert_default()
                 .take(kind, pending.sqlstate, in_transaction);
@@ -270,29 +266,27 @@ impl Connection {
 fn kind_of(asked: &Asked) -> KindRef<'_> {
     match asked {
         Asked::Simple { sql } => KindRef::Simple { sql },
-        Asked::Prepare { statement, sql } => KindRef::Prepare { statement, sql },
+        Asked::Prepare { statement } => KindRef::Prepare {
+            statement: &statement.name,
+            sql: &statement.sql,
+        },
         Asked::Execute {
             statement,
             portal,
-            sql,
             parameters,
         } => KindRef::Execute {
-            statement,
+            statement: &statement.name,
             portal,
-            sql,
+            sql: &statement.sql,
             parameters: match parameters.is_empty() {
                 true => Parameters::NONE,
                 false => parameters.borrowed(),
             },
         },
-        Asked::Fetch {
-            statement,
+        Asked::Fetch { statement, portal } => KindRef::Fetch {
+            statement: (statement.as_ref()).map_or("", |statement| &statement.name),
             portal,
-            sql,
-        } => KindRef::Fetch {
-            statement,
-            portal,
-            sql,
+            sql: (statement.as_ref()).map_or("", |statement| &statement.sql),
         },
         Asked::Cancel => KindRef::Cancel,
     }

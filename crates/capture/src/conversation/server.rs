@@ -11,6 +11,7 @@ use workload::{FirstRow, Parameter, ResultFormat, RowDigest, Sqlstate};
 
 use super::connection::{Connection, Out, Take};
 use super::exchange::{Described, Pending, Step};
+use super::names::takes_names;
 
 /// A description of rows or a first row that is longer is not read, in bytes.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -56,8 +57,8 @@ impl Connection {
         }
         match header.tag {
             tag::PARSE_COMPLETE => self.exchange.parsed(at_us),
-            tag::BIND_COMPLETE => drop(self.exchange.answered(|step| *step == Step::Bind)),
-            tag::CLOSE_COMPLETE => drop(self.exchange.answered(|step| *step == Step::Close)),
+            tag::BIND_COMPLETE => drop(self.exchange.answered(|step| matches!(step, Step::Bind))),
+            tag::CLOSE_COMPLETE => drop(self.exchange.answered(|step| matches!(step, Step::Close))),
             tag::NO_DATA => {
                 self.columns = None;
                 self.exchange
@@ -83,7 +84,8 @@ impl Connection {
 
     /// The Execute that is being answered is done; a query goes on until the server is ready.
     fn executed(&mut self, at_us: i64) {
-        if let Some(Step::Execute(number)) = self.exchange.front().cloned() {
+        if let Some(Step::Execute(number)) = self.exchange.front() {
+            let number = *number;
             self.exchange
                 .answered(|step| matches!(step, Step::Execute(_)));
             self.exchange.done(number, at_us);
@@ -92,12 +94,8 @@ impl Connection {
 
     /// Whether somebody will want to know what the rows' columns are called.
     fn wants_columns(&mut self) -> bool {
-        if let Some(Step::Describe(Described::Statement(name))) = self.exchange.front() {
-            let name = name.clone();
-            return self
-                .names
-                .prepared(&name)
-                .is_some_and(|(_, prepared)| prepared.makes_values);
+        if let Some(Step::Describe(Described::Statement(statement))) = self.exchange.front() {
+            return (statement.as_ref()).is_some_and(|statement| statement.makes_values);
         }
         self.exchange
             .upcoming()
@@ -106,11 +104,9 @@ impl Connection {
 
     /// The server has described rows.
     fn described(&mut self, columns: Option<Arc<[Box<str>]>>) {
-        if let Some(Step::Describe(described)) = self.exchange.front().cloned() {
-            if let Described::Statement(name) = described
-                && let Some(prepared) = self.names.prepared_mut(&name)
-            {
-                prepared.columns = columns.clone();
+        if let Some(Step::Describe(described)) = self.exchange.front() {
+            if let Described::Statement(Some(statement)) = described {
+                statement.columns.replace(columns.clone());
             }
             self.exchange
                 .answered(|step| matches!(step, Step::Describe(_)));
@@ -125,7 +121,7 @@ impl Connection {
         };
         let is_first = pending.wants_row
             && pending.first_row.is_none()
-            && (described || pending.columns.is_some())
+            && (described || columns_of(pending).is_some())
             && header.body_bytes <= READ_BYTES_MAX;
         if !pending.recorded || !(is_first || out.options.digest) {
             return Take::Pass;
@@ -165,9 +161,10 @@ impl Connection {
             let sum = pending.digest.unwrap_or(0);
             pending.digest = Some(sum.wrapping_add(checksum));
         }
-        let columns = columns.or_else(|| pending.columns.clone());
+        let columns = columns.or_else(|| columns_of(pending));
         if let (Some(body), Some(columns)) = (kept, columns) {
-            pending.first_row = first_row(&columns, &DataRow::decode(&body)?, pending);
+            let row = first_row(&columns, &DataRow::decode(&body)?, pending);
+            pending.first_row = row.map(Box::new);
         }
         Ok(())
     }
@@ -198,10 +195,10 @@ impl Connection {
                 }
                 if let Some(pending) = self.exchange.answering() {
                     pending.add_rows(complete.rows());
-                    if complete.tag.starts_with(b"D")
-                        && let Some(sql) = pending.asked.sql().cloned()
+                    if takes_names(complete.tag)
+                        && let Some(sql) = pending.asked.sql()
                     {
-                        self.names.deallocated(complete.tag, &sql);
+                        self.names.deallocated(complete.tag, sql);
                     }
                 }
                 self.executed(at_us);
@@ -231,12 +228,17 @@ impl Connection {
     }
 }
 
+/// What the columns of its rows are called, where the client has asked for that before.
+fn columns_of(pending: &Pending) -> Option<Arc<[Box<str>]>> {
+    pending.asked.statement()?.columns.borrow().clone()
+}
+
 /// The first row of a result; `None` where its columns are not those that were described.
 fn first_row(columns: &[Box<str>], row: &DataRow<'_>, pending: &Pending) -> Option<FirstRow> {
     if row.columns.len() != columns.len() {
         return None;
     }
-    let formats = &pending.result_formats;
+    let formats = pending.result_formats.as_deref().unwrap_or_default();
     let value = |(index, value): (usize, Option<&[u8]>)| {
         let format = match formats.len() {
             1 => formats.first(),

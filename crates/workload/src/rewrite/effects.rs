@@ -6,6 +6,7 @@
 
 use super::parts::{Lexeme, Part};
 use crate::fingerprint::{StatementClass, classify};
+use crate::glance::may_have_pair;
 use crate::parameter::Parameter;
 
 /// One thing that a statement does to its session.
@@ -130,15 +131,15 @@ pub(super) fn may_have_effects(sql: &str) -> bool {
         return true;
     }
     // `set_config`, `pg_advisory_lock`, `INTO TEMP` and the like.
-    let telling: [&[u8]; 3] = [b"_config", b"advisory", b"temp"];
     let bytes = text.as_bytes();
-    bytes.iter().enumerate().any(|(at, byte)| {
-        matches!(byte, b'_' | b'a' | b'A' | b't' | b'T')
-            && telling.iter().any(|word| {
+    let telling: [&[u8]; 3] = [b"_config", b"advisory", b"temp"];
+    may_have_pair(bytes, [*b"_c", *b"dv", *b"mp"])
+        && (0..bytes.len()).any(|at| {
+            telling.iter().any(|word| {
                 let found = bytes.get(at..at + word.len());
                 found.is_some_and(|found| found.eq_ignore_ascii_case(word))
             })
-    })
+        })
 }
 
 /// The effects of one statement with these parameters, in their order.

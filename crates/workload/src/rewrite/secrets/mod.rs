@@ -15,6 +15,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
+use crate::glance::may_have_pair;
+
 pub use event::event_without_secrets;
 pub use literal::holds_login;
 pub use names::names_a_secret;
@@ -48,6 +50,11 @@ const MENTIONS: [&str; 16] = [
     "_key",
     "apikey",
     "://",
+];
+
+/// Each of [`MENTIONS`] has one of these, and most texts have none.
+const PAIRS: [[u8; 2]; 11] = [
+    *b"ss", *b"pw", *b"cr", *b"ok", *b"fi", *b"nk", *b"nn", *b"og", *b"_k", *b"ik", *b"//",
 ];
 
 /// A text without its secrets.
@@ -128,7 +135,7 @@ fn mentions(text: &str) -> bool {
             .build(MENTIONS)
             .expect("a few short words")
     });
-    MACHINE.is_match(text)
+    may_have_pair(text.as_bytes(), PAIRS) && MACHINE.is_match(text)
 }
 
 #[cfg(test)]

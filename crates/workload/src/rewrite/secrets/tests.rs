@@ -402,3 +402,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_looked_for_is_seen_at_a_glance() {
+    for word in MENTIONS {
+        assert!(may_have_pair(word.as_bytes(), PAIRS), "{word}");
+        assert!(mentions(&format!("select 1 {}", word.to_uppercase())));
+    }
+}
