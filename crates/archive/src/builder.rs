@@ -3,81 +3,18 @@
 //! Parquet keeps the values that are there one behind the other, and beside them for each place how
 //! much of its path is there (its definition level) and whether it goes on with the list before it
 //! (its repetition level): <https://parquet.apache.org/docs/file-format/nestedencoding/>.
+//!
+//! As long as all rows of a row group have the same, that is noted once, however many batches they are:
+//! many columns hold nothing at all, or one kind of statement.
 
-use bytes::Bytes;
 use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
 use parquet::errors::Result;
 
 use crate::column::{Column, ColumnType};
+use crate::values::{Values, byte_arrays};
 
-/// Where empty values lie. An empty slice of nothing lies nowhere, and comparing it, as for a dictionary, takes a
-/// hundred cycles where that is done by masked loads (glibc with AVX-512).
-static SOMEWHERE: [u8; 1] = [0];
-
-/// The values that are there. Unsigned numbers are kept in the bits of signed ones.
-enum Values {
-    Wide(Vec<i64>),
-    Narrow(Vec<i32>),
-    Fractions(Vec<f64>),
-    Flags(Vec<bool>),
-    /// One behind the other, and where each is.
-    Bytes(Vec<u8>, Vec<Place>),
-}
-
-/// Where bytes are.
-#[derive(Clone, Copy)]
-enum Place {
-    /// In the program. Parquet counts who holds a value, and of these nobody need be counted.
-    Program(&'static str),
-    /// From the end of the one before, to here.
-    Until(usize),
-}
-
-impl Values {
-    #[inline]
-    fn push_bytes(&mut self, value: &[u8]) {
-        if let Values::Bytes(bytes, places) = self {
-            bytes.extend_from_slice(value);
-            places.push(Place::Until(bytes.len()));
-        }
-    }
-
-    /// The last `count` of them, so many times more.
-    fn repeat_last(&mut self, count: usize, times: usize) {
-        fn repeat<T: Copy>(values: &mut Vec<T>, count: usize, times: usize) {
-            let last = values.len() - count..values.len();
-            for _ in 0..times {
-                values.extend_from_within(last.clone());
-            }
-        }
-        match self {
-            Values::Wide(values) => repeat(values, count, times),
-            Values::Narrow(values) => repeat(values, count, times),
-            Values::Fractions(values) => repeat(values, count, times),
-            Values::Flags(values) => repeat(values, count, times),
-            Values::Bytes(bytes, places) => {
-                let last = places.len() - count..places.len();
-                let until = |place: &Place| match place {
-                    Place::Until(end) => Some(*end),
-                    Place::Program(_) => None,
-                };
-                let begin = places[..last.start].iter().rev().find_map(until);
-                let value = begin.unwrap_or(0)..bytes.len();
-                for _ in 0..times {
-                    let moved = bytes.len() - value.start;
-                    bytes.extend_from_within(value.clone());
-                    for place in last.clone() {
-                        places.push(match places[place] {
-                            Place::Until(end) => Place::Until(end + moved),
-                            program @ Place::Program(_) => program,
-                        });
-                    }
-                }
-            }
-        }
-    }
-}
+/// Longer texts are compared with none before them: they are compressed, as they should be, with all others.
+const ALIKE_BYTES_MAX: usize = 256;
 
 /// What gathers a column of a batch.
 pub(crate) struct Builder {
@@ -90,26 +27,70 @@ pub(crate) struct Builder {
     /// Nulls that were given and not yet noted: many columns hold little else, and a run of them
     /// costs no more than one.
     nulls: usize,
+    /// So many rows of the row group have had the same, which alone is in `values`, or null.
+    alike: usize,
+    /// A row has had something else: nothing is alike until the row group ends.
+    is_parted: bool,
+}
+
+/// What all rows of a row group have.
+pub(crate) struct Alike<'a> {
+    pub(crate) rows: usize,
+    /// One value; none, where they are null.
+    pub(crate) value: &'a Values,
 }
 
 impl Builder {
     /// Of one column.
     pub(crate) fn new(column: &'static Column) -> Self {
-        let values = match column.kind {
-            ColumnType::U64 | ColumnType::I64 => Values::Wide(Vec::new()),
-            ColumnType::U32 | ColumnType::U32List => Values::Narrow(Vec::new()),
-            ColumnType::F64 => Values::Fractions(Vec::new()),
-            ColumnType::Bool => Values::Flags(Vec::new()),
-            ColumnType::Text | ColumnType::TextList | ColumnType::Bytes | ColumnType::BytesList => {
-                Values::Bytes(Vec::new(), Vec::new())
-            }
-        };
         Builder {
             column,
-            values,
+            values: Values::of(column.kind),
             definition: Vec::new(),
             repetition: Vec::new(),
             nulls: 0,
+            alike: 0,
+            is_parted: false,
+        }
+    }
+
+    /// Whether there is more to it than what all rows of the group have.
+    pub(crate) fn is_parted(&self) -> bool {
+        self.is_parted
+    }
+
+    /// What all rows of the group have; `None` where they have this and that.
+    pub(crate) fn alike(&self) -> Option<Alike<'_>> {
+        (!self.is_parted).then_some(Alike {
+            rows: self.alike,
+            value: &self.values,
+        })
+    }
+
+    /// Whether most of the texts that were gathered differ: numbering them would be in vain.
+    pub(crate) fn differs(&self) -> bool {
+        self.column.kind == ColumnType::Text && self.values.differ()
+    }
+
+    /// What comes next is of another row group.
+    pub(crate) fn begin_group(&mut self) {
+        self.values.clear();
+        self.alike = 0;
+        self.is_parted = false;
+    }
+
+    /// Rows are no longer alike: what they had is noted for each.
+    #[cold]
+    fn part(&mut self) {
+        self.is_parted = true;
+        let rows = std::mem::take(&mut self.alike);
+        if self.values.len() == 0 {
+            self.nulls = rows;
+        } else {
+            if self.column.nullable {
+                self.definition.resize(rows, 1);
+            }
+            self.values.repeat_last(1, rows - 1);
         }
     }
 
@@ -131,7 +112,14 @@ impl Builder {
             "column {} is never null",
             self.column.name
         );
-        self.nulls += 1;
+        if self.is_parted {
+            self.nulls += 1;
+        } else if self.values.len() == 0 {
+            self.alike += 1;
+        } else {
+            self.part();
+            self.nulls += 1;
+        }
     }
 
     fn settle_nulls(&mut self) {
@@ -150,22 +138,41 @@ impl Builder {
         }
     }
 
-    /// The row's value, or null.
+    /// The row's value, or null. `begins` says whether the first that was gathered is this one.
     #[inline]
-    fn value<T>(&mut self, kind: ColumnType, value: Option<T>, push: impl FnOnce(&mut Values, T)) {
+    fn value<T: Copy>(
+        &mut self,
+        kind: ColumnType,
+        value: Option<T>,
+        begins: impl FnOnce(&Values, T) -> bool,
+        push: impl FnOnce(&mut Values, T),
+    ) {
         self.expect(kind);
-        match value {
-            None => self.null(),
-            Some(value) => {
-                self.present();
-                push(&mut self.values, value);
+        let Some(value) = value else {
+            return self.null();
+        };
+        if !self.is_parted {
+            if self.alike == 0 {
+                self.alike = 1;
+                return push(&mut self.values, value);
             }
+            if begins(&self.values, value) {
+                self.alike += 1;
+                return;
+            }
+            self.part();
         }
+        self.present();
+        push(&mut self.values, value);
     }
 
     #[inline]
     pub(crate) fn wide(&mut self, kind: ColumnType, value: Option<i64>) {
-        self.value(kind, value, |values, value| {
+        let begins = |values: &Values, value| match values {
+            Values::Wide(values) => values.first() == Some(&value),
+            _ => false,
+        };
+        self.value(kind, value, begins, |values, value| {
             if let Values::Wide(values) = values {
                 values.push(value);
             }
@@ -174,7 +181,11 @@ impl Builder {
 
     #[inline]
     pub(crate) fn narrow(&mut self, value: Option<u32>) {
-        self.value(ColumnType::U32, value, |values, value| {
+        let begins = |values: &Values, value: u32| match values {
+            Values::Narrow(values) => values.first() == Some(&value.cast_signed()),
+            _ => false,
+        };
+        self.value(ColumnType::U32, value, begins, |values, value| {
             if let Values::Narrow(values) = values {
                 values.push(value.cast_signed());
             }
@@ -183,7 +194,13 @@ impl Builder {
 
     #[inline]
     pub(crate) fn fraction(&mut self, value: Option<f64>) {
-        self.value(ColumnType::F64, value, |values, value| {
+        let begins = |values: &Values, value: f64| match values {
+            Values::Fractions(values) => {
+                values.first().map(|first| first.to_bits()) == Some(value.to_bits())
+            }
+            _ => false,
+        };
+        self.value(ColumnType::F64, value, begins, |values, value| {
             if let Values::Fractions(values) = values {
                 values.push(value);
             }
@@ -192,7 +209,11 @@ impl Builder {
 
     #[inline]
     pub(crate) fn flag(&mut self, value: Option<bool>) {
-        self.value(ColumnType::Bool, value, |values, value| {
+        let begins = |values: &Values, value| match values {
+            Values::Flags(values) => values.first() == Some(&value),
+            _ => false,
+        };
+        self.value(ColumnType::Bool, value, begins, |values, value| {
             if let Values::Flags(values) = values {
                 values.push(value);
             }
@@ -202,28 +223,28 @@ impl Builder {
     /// Text or bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, kind: ColumnType, value: Option<&[u8]>) {
-        self.value(kind, value, Values::push_bytes);
+        if !self.is_parted && value.is_some_and(|value| value.len() > ALIKE_BYTES_MAX) {
+            self.part();
+        }
+        self.value(kind, value, Values::begin_with, Values::push_bytes);
     }
 
     /// A text of the program's own.
     #[inline]
     pub(crate) fn name(&mut self, value: Option<&'static str>) {
-        self.value(ColumnType::Text, value, |values, value| {
+        let begins = |values: &Values, value: &'static str| values.begin_with(value.as_bytes());
+        self.value(ColumnType::Text, value, begins, |values, value| {
             if let Values::Bytes(_, places) = values {
-                places.push(Place::Program(value));
+                places.push(crate::values::Place::Program(value));
             }
         });
     }
 
-    /// Whether what the last row of this batch had can be had again.
-    pub(crate) fn can_repeat(&self) -> bool {
-        use ColumnType::{Bytes, BytesList, TextList};
-        self.nulls > 0 || !matches!(self.column.kind, Bytes | BytesList | TextList)
-    }
-
     /// What the last row of this batch had, for so many rows more.
     pub(crate) fn repeat_last(&mut self, times: usize) {
-        if self.nulls > 0 {
+        if !self.is_parted {
+            self.alike += times;
+        } else if self.nulls > 0 {
             self.nulls += times;
         } else if self.column.kind.is_list() {
             self.repeat_list(times);
@@ -247,28 +268,8 @@ impl Builder {
             self.definition.extend_from_within(begin..begin + places);
             self.repetition.extend_from_within(begin..begin + places);
         }
-        self.values.repeat_last(values, times);
-    }
-
-    /// So many nulls, where there is nothing else.
-    pub(crate) fn only_nulls(&self) -> Option<usize> {
-        (self.nulls > 0 && self.definition.is_empty()).then_some(self.nulls)
-    }
-
-    /// What was gathered is forgotten.
-    pub(crate) fn forget_nulls(&mut self) {
-        self.nulls = 0;
-    }
-
-    /// So many nulls stand before what was gathered.
-    pub(crate) fn put_nulls_before(&mut self, nulls: usize) {
-        if self.only_nulls().is_some() {
-            self.nulls += nulls;
-        } else if nulls > 0 {
-            self.definition.splice(0..0, std::iter::repeat_n(0, nulls));
-            if self.column.kind.is_list() {
-                self.repetition.splice(0..0, std::iter::repeat_n(0, nulls));
-            }
+        if values > 0 {
+            self.values.repeat_last(values, times);
         }
     }
 
@@ -305,6 +306,9 @@ impl Builder {
         let Some(elements) = elements else {
             return self.null();
         };
+        if !self.is_parted {
+            self.part();
+        }
         self.settle_nulls();
         let empty = i16::from(self.column.nullable);
         let mut is_first = true;
@@ -353,20 +357,7 @@ impl Builder {
                 values.clear();
             }
             (Values::Bytes(bytes, places), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let room = bytes.len();
-                let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(room)));
-                let mut begin = 0;
-                let values: Vec<ByteArray> = places
-                    .drain(..)
-                    .map(|place| match place {
-                        Place::Program(text) => Bytes::from_static(text.as_bytes()),
-                        Place::Until(end) => match std::mem::replace(&mut begin, end) {
-                            begin if begin == end => Bytes::from_static(&SOMEWHERE[..0]),
-                            begin => all.slice(begin..end),
-                        },
-                    })
-                    .map(ByteArray::from)
-                    .collect();
+                let values = byte_arrays(bytes, places);
                 writer.write_batch(&values, definition, repetition)?;
             }
             _ => unreachable!("a column's writer is made from its type"),

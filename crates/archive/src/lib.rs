@@ -11,6 +11,7 @@
 //! Deliberately absent: any knowledge of what the columns mean, and any query: the files are
 //! Parquet, so that DuckDB, Spark, Polars and ClickHouse read them as they are.
 
+mod alike;
 mod builder;
 mod column;
 mod content;
@@ -24,6 +25,7 @@ mod row_group;
 mod sealed;
 mod table_reader;
 mod table_writer;
+mod values;
 
 pub use column::{Column, ColumnType};
 pub use directory::{ArchiveWriter, OnFailure, partial_path};

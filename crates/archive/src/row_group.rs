@@ -1,8 +1,8 @@
 //! A row group while it is gathered.
 //!
 //! Rows come with all their columns, and Parquet wants a column after the other: so each column is
-//! encoded and compressed into memory, and goes into the file when the group ends. A column that has had nothing but
-//! nulls is not even begun before that.
+//! encoded and compressed into memory, and goes into the file when the group ends. A column whose rows all have
+//! the same is not even begun before that.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,15 @@ use parquet::column::writer::{ColumnWriter, get_column_writer};
 use parquet::errors::Result;
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
-use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+use parquet::schema::types::SchemaDescriptor;
 
+use crate::alike;
 use crate::builder::Builder;
 
 /// The columns of a row group, encoded as far as they are.
 pub(crate) struct RowGroup {
-    columns: Vec<Encoded>,
+    /// `None` as long as all rows have the same: the column's builder knows it.
+    columns: Vec<Option<(ColumnWriter<'static>, Pages)>>,
     schema: Arc<SchemaDescriptor>,
     properties: Properties,
     /// Rows that it has.
@@ -30,34 +32,15 @@ pub(crate) struct RowGroup {
 #[derive(Clone)]
 pub(crate) struct Properties {
     pub(crate) usual: WriterPropertiesPtr,
-    /// As the usual ones but for the compression, of which there is none: making what compresses takes longer than
-    /// a column of nothing.
-    pub(crate) of_nulls: WriterPropertiesPtr,
-}
-
-/// A column of a row group. Many hold nothing at all, and nothing is made for those until they end.
-enum Encoded {
-    Nulls(usize),
-    Values(ColumnWriter<'static>, Pages),
-}
-
-impl Encoded {
-    fn begin(
-        descriptor: &ColumnDescPtr,
-        properties: &WriterPropertiesPtr,
-    ) -> (ColumnWriter<'static>, Pages) {
-        let pages = Pages::default();
-        let to = Box::new(pages.clone());
-        let writer = get_column_writer(descriptor.clone(), properties.clone(), to);
-        (writer, pages)
-    }
+    /// Texts are kept as they are, and not numbered.
+    pub(crate) of_differing: WriterPropertiesPtr,
 }
 
 impl RowGroup {
     /// One without rows.
     pub(crate) fn begin(schema: &Arc<SchemaDescriptor>, properties: &Properties) -> Self {
         RowGroup {
-            columns: schema.columns().iter().map(|_| Encoded::Nulls(0)).collect(),
+            columns: schema.columns().iter().map(|_| None).collect(),
             schema: schema.clone(),
             properties: properties.clone(),
             rows: 0,
@@ -71,21 +54,18 @@ impl RowGroup {
     pub(crate) fn take(&mut self, builders: &mut [Builder], rows: usize) -> Result<()> {
         let columns = self.columns.iter_mut().zip(self.schema.columns());
         for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
-            match column {
-                Encoded::Values(writer, _) => builder.write_to(writer)?,
-                Encoded::Nulls(nulls) => match builder.only_nulls() {
-                    Some(more) => {
-                        *nulls += more;
-                        builder.forget_nulls();
-                    }
-                    None => {
-                        let (mut writer, pages) =
-                            Encoded::begin(descriptor, &self.properties.usual);
-                        builder.put_nulls_before(*nulls);
-                        builder.write_to(&mut writer)?;
-                        *column = Encoded::Values(writer, pages);
-                    }
-                },
+            if builder.is_parted() {
+                let (writer, _) = column.get_or_insert_with(|| {
+                    let pages = Pages::default();
+                    let to = Box::new(pages.clone());
+                    let properties = match builder.differs() {
+                        true => &self.properties.of_differing,
+                        false => &self.properties.usual,
+                    };
+                    let writer = get_column_writer(descriptor.clone(), properties.clone(), to);
+                    (writer, pages)
+                });
+                builder.write_to(writer)?;
             }
         }
         self.rows += rows;
@@ -94,14 +74,11 @@ impl RowGroup {
 
     /// Bytes of it that are encoded and compressed: all but what a page or a dictionary still gathers.
     pub(crate) fn bytes(&self) -> usize {
-        let of = |column: &Encoded| match column {
-            Encoded::Nulls(_) => 0,
-            Encoded::Values(_, pages) => pages.bytes(),
-        };
-        self.columns.iter().map(of).sum()
+        let columns = self.columns.iter().flatten();
+        columns.map(|(_, pages)| pages.bytes()).sum()
     }
 
-    /// Ends it in the file. `builders` are those of its columns, empty.
+    /// Ends it in the file. Its rows were all taken from the builders, which begin another.
     ///
     /// # Errors
     /// Where the disk refuses.
@@ -113,17 +90,18 @@ impl RowGroup {
         let mut group = file.next_row_group()?;
         let columns = self.columns.into_iter().zip(self.schema.columns());
         for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
-            let (writer, pages) = match column {
-                Encoded::Values(writer, pages) => (writer, pages),
-                Encoded::Nulls(nulls) => {
-                    let (mut writer, pages) = Encoded::begin(descriptor, &self.properties.of_nulls);
-                    builder.put_nulls_before(nulls);
-                    builder.write_to(&mut writer)?;
-                    (writer, pages)
+            match (builder.alike(), column) {
+                (Some(alike), None) => {
+                    let (pages, closed) = alike::chunk(descriptor, &alike)?;
+                    group.append_column(&pages, closed)?;
                 }
-            };
-            let closed = writer.close()?;
-            group.append_column(&pages.take()?, closed)?;
+                (_, Some((writer, pages))) => {
+                    let closed = writer.close()?;
+                    group.append_column(&pages.take()?, closed)?;
+                }
+                (None, None) => unreachable!("what is parted was taken"),
+            }
+            builder.begin_group();
         }
         group.close()?;
         Ok(())

@@ -98,7 +98,6 @@ impl TableWriter {
         options: TableOptions,
         encryption: Option<Encryption>,
     ) -> Result<Self, ArchiveError> {
-        let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level");
         Ok(TableWriter {
             encryption,
             directory: directory.to_owned(),
@@ -107,8 +106,8 @@ impl TableWriter {
             options,
             schema: Arc::new(SchemaDescriptor::new(schema(columns))),
             properties: Properties {
-                usual: Arc::new(properties(columns, Compression::ZSTD(level))),
-                of_nulls: Arc::new(properties(columns, Compression::UNCOMPRESSED)),
+                usual: Arc::new(properties(columns, true)),
+                of_differing: Arc::new(properties(columns, false)),
             },
             builders: columns.iter().map(Builder::new).collect(),
             next_column: 0,
@@ -179,19 +178,15 @@ impl TableWriter {
     }
 
     /// The row's next `columns` columns are as in the row before; `false`, and nothing is given, where that cannot be
-    /// done: at the beginning of a batch, and where one of them has bytes or a list of them.
+    /// done: at the beginning of a batch.
     #[inline]
     pub fn same_as_before(&mut self, columns: usize) -> bool {
         let columns = self.next_column..self.next_column + columns;
-        if self.repeated.rows == 0 || self.repeated.columns != columns {
+        if self.repeated.columns != columns {
             self.make_up_for_repeated();
-            if self.batch_rows == 0
-                || !self.builders[columns.clone()]
-                    .iter()
-                    .all(Builder::can_repeat)
-            {
-                return false;
-            }
+        }
+        if self.batch_rows == 0 {
+            return false;
         }
         self.next_column = columns.end;
         self.repeated.columns = columns;
@@ -433,12 +428,15 @@ impl Part {
     }
 }
 
-/// What is small as it is, is not compressed: that takes longer than writing it. Numbers are kept as differences unless they repeat; texts are numbered as long as they are few;
+/// What is small as it is, is not compressed: that takes longer than writing it. Numbers are kept as differences unless they repeat; texts are numbered as long as they are few, if at all;
 /// the values of lists are nearly all different, and kept as they are. Texts need no statistics:
 /// nobody seeks by them.
-fn properties(columns: &[Column], compression: Compression) -> WriterProperties {
+fn properties(columns: &[Column], numbers_texts: bool) -> WriterProperties {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level");
     let mut properties = WriterProperties::builder()
-        .set_compression(compression)
+        .set_compression(Compression::ZSTD(level))
+        // Nobody looks for a page.
+        .set_offset_index_disabled(true)
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for column in columns {
         let path = column.path();
@@ -450,9 +448,9 @@ fn properties(columns: &[Column], compression: Compression) -> WriterProperties 
             ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.repeating => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-            ColumnType::Text => {
-                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
-            }
+            ColumnType::Text => properties
+                .set_column_dictionary_enabled(path.clone(), numbers_texts)
+                .set_column_statistics_enabled(path, EnabledStatistics::None),
             ColumnType::Bytes | ColumnType::TextList | ColumnType::BytesList => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_statistics_enabled(path, EnabledStatistics::None),

@@ -21,7 +21,13 @@ const COLUMNS: &[Column] = &[
     Column::required("bytes_list", ColumnType::BytesList),
     Column::nullable("numbers", ColumnType::U32List),
     Column::required("flag", ColumnType::Bool),
+    Column::nullable("name", ColumnType::Text).few(),
 ];
+
+/// From here on a row may be as the one before.
+const REPEATED_FROM: usize = 4;
+
+const NAMES: [&str; 3] = ["", "simple", "execute"];
 
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
@@ -37,14 +43,45 @@ struct Row {
     bytes_list: Vec<Option<Vec<u8>>>,
     numbers: Option<Vec<u32>>,
     flag: bool,
+    name: Option<&'static str>,
 }
 
 impl Row {
-    fn write(&self, table: &mut TableWriter) {
+    /// Whether its columns from [`REPEATED_FROM`] on are those of another.
+    fn goes_on_as(&self, other: &Row) -> bool {
+        let first = self.clone();
+        let Row {
+            u64, i64, u32, f64, ..
+        } = other.clone();
+        Row {
+            u64,
+            i64,
+            u32,
+            f64,
+            ..first
+        } == *other
+    }
+
+    /// The same in columns of this mask.
+    fn take_over(&mut self, other: &Row, columns: u16) {
+        let other = other.clone();
+        let is = |place: u16| columns & 1 << place != 0;
+        macro_rules! take {
+            ($($place:literal $field:ident),*) => { $(if is($place) { self.$field = other.$field; })* };
+        }
+        take!(0 u64, 1 i64, 2 u32, 3 f64, 4 bool, 5 text, 6 maybe_text, 7 texts);
+        take!(8 bytes, 9 bytes_list, 10 numbers, 11 flag, 12 name);
+    }
+
+    fn write(&self, before: Option<&Row>, table: &mut TableWriter) {
         table.u64(self.u64);
         table.i64(self.i64);
         table.u32(self.u32);
         table.f64(self.f64);
+        let is_repeated = before.is_some_and(|before| self.goes_on_as(before));
+        if is_repeated && table.same_as_before(COLUMNS.len() - REPEATED_FROM) {
+            return table.end_row().unwrap();
+        }
         table.bool(self.bool);
         table.text(self.text.as_str());
         table.text(self.maybe_text.as_deref());
@@ -55,6 +92,7 @@ impl Row {
         let numbers = self.numbers.as_ref();
         table.u32_list(numbers.map(|numbers| numbers.iter().copied()));
         table.bool(self.flag);
+        table.name(self.name);
         table.end_row().unwrap();
     }
 
@@ -73,6 +111,8 @@ impl Row {
             bytes_list: list.into_iter().map(|bytes| bytes.map(Vec::from)).collect(),
             numbers: batch.u32_list(10, row),
             flag: batch.bool(11, row).unwrap(),
+            name: (batch.text(12, row))
+                .map(|name| NAMES.into_iter().find(|known| *known == name).unwrap()),
         }
     }
 }
@@ -96,12 +136,13 @@ fn row() -> impl Strategy<Value = Row> {
         prop::collection::vec(prop::option::of(bytes()), 0..4),
         prop::option::of(prop::collection::vec(any::<u32>(), 0..4)),
         any::<bool>(),
+        prop::option::of(prop::sample::select(&NAMES[..])),
     );
     (numbers, texts, others).prop_map(
         |(
             (u64, i64, u32, f64, bool),
             (text, maybe_text, texts),
-            (bytes, bytes_list, numbers, flag),
+            (bytes, bytes_list, numbers, flag, name),
         )| Row {
             u64,
             i64,
@@ -115,8 +156,25 @@ fn row() -> impl Strategy<Value = Row> {
             bytes_list,
             numbers,
             flag,
+            name,
         },
     )
+}
+
+/// Rows, marked or not: some come again and again, and some columns have the same in all of them.
+fn rows() -> impl Strategy<Value = Vec<(Row, bool)>> {
+    let times = prop_oneof![4 => Just(1), 1 => 2..30_usize];
+    let drawn = prop::collection::vec((row(), prop::bool::weighted(0.1), times), 0..60);
+    (drawn, any::<u16>()).prop_map(|(drawn, alike)| {
+        let first = drawn.first().map(|(row, ..)| row.clone());
+        let row = |(mut row, is_marked, times): (Row, bool, usize)| {
+            if let Some(first) = &first {
+                row.take_over(first, alike);
+            }
+            std::iter::repeat_n((row, is_marked), times)
+        };
+        drawn.into_iter().flat_map(row).collect()
+    })
 }
 
 /// Writes these rows with a flush behind every one that is marked, and reads them again.
@@ -135,8 +193,9 @@ fn there_and_back(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
 fn write(path: &Path, rows: &[(Row, bool)], options: TableOptions) {
     let writer = ArchiveWriter::create(path, "thing", 1, OnFailure::Remove).unwrap();
     let mut table = writer.table("rows", COLUMNS, options).unwrap();
+    let mut before = None;
     for (row, is_flushed) in rows {
-        row.write(&mut table);
+        row.write(before.replace(row), &mut table);
         if *is_flushed {
             table.flush().unwrap();
         }
@@ -148,11 +207,11 @@ fn write(path: &Path, rows: &[(Row, bool)], options: TableOptions) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn what_is_written_is_read(
-        rows in prop::collection::vec((row(), prop::bool::weighted(0.1)), 0..60),
+        rows in rows(),
         group_rows in 1..40_usize,
         part_rows in prop::option::of(1..40_u64),
     ) {
@@ -182,6 +241,7 @@ fn many_rows_are_read_as_written() {
                 bytes_list: vec![Some(number.to_le_bytes().to_vec()); number as usize % 3],
                 numbers: Some((0..number as u32 % 4).collect()),
                 flag: number % 11 == 0,
+                name: Some(NAMES[number as usize / 4_000 % 3]),
             };
             (row, false)
         })
