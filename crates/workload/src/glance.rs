@@ -4,8 +4,10 @@
 //! branch, many bytes at once, where going through it for the words takes some cycles a byte. Deliberately absent: the
 //! words. Where a pair is found, they have to be looked for.
 
-/// So many bytes are compared before it is asked whether a pair was among them.
-const STRIDE_BYTES: usize = 256;
+/// So many pairs are compared at once: a processor's register of bytes.
+const BLOCK: usize = 16;
+/// So many blocks are compared before it is asked whether a pair was among them.
+const BLOCKS: usize = 8;
 
 /// Whether one of these pairs stands in a text, letters in any case. Pairs are given in lower case. It may say so of a
 /// text that has none of them, never the other way round.
@@ -13,25 +15,44 @@ const STRIDE_BYTES: usize = 256;
 pub fn may_have_pair<const N: usize>(text: &[u8], pairs: [[u8; 2]; N]) -> bool {
     // As of upper and lower case letters, one bit of some other characters is passed over.
     let pairs = pairs.map(|pair| pair.map(|byte| byte | 0x20));
+    let Some(last) = text.len().checked_sub(BLOCK + 1) else {
+        return text.windows(2).any(|found| {
+            let found = [found[0] | 0x20, found[1] | 0x20];
+            pairs.contains(&found)
+        });
+    };
     let mut from = 0;
-    while from + 1 < text.len() {
-        let until = (from + STRIDE_BYTES).min(text.len());
-        // The last byte of a stride is the first of a pair in the next one as well.
-        let (firsts, seconds) = (&text[from..until - 1], &text[from + 1..until]);
-        let found = firsts
-            .iter()
-            .zip(seconds)
-            .fold(false, |found, (first, second)| {
-                let (first, second) = (first | 0x20, second | 0x20);
-                let is = |pair: &[u8; 2]| (first == pair[0]) & (second == pair[1]);
-                found | pairs.iter().fold(false, |found, pair| found | is(pair))
-            });
-        if found {
+    while from < last {
+        let mut found = 0;
+        for _ in 0..BLOCKS {
+            // What is left is compared with some of what was before it.
+            found |= in_block(text, from.min(last), &pairs);
+            from += BLOCK;
+            if from >= last {
+                break;
+            }
+        }
+        if found != 0 {
             return true;
         }
-        from = until - 1;
     }
-    false
+    in_block(text, last, &pairs) != 0
+}
+
+/// Whether one begins within a block. Without a branch, so that its bytes are compared together.
+#[inline]
+fn in_block<const N: usize>(text: &[u8], from: usize, pairs: &[[u8; 2]; N]) -> u8 {
+    let (mut firsts, mut seconds) = ([0; BLOCK], [0; BLOCK]);
+    firsts.copy_from_slice(&text[from..from + BLOCK]);
+    seconds.copy_from_slice(&text[from + 1..from + 1 + BLOCK]);
+    let mut found = [0; BLOCK];
+    for at in 0..BLOCK {
+        let (first, second) = (firsts[at] | 0x20, seconds[at] | 0x20);
+        for pair in pairs {
+            found[at] |= u8::from(first == pair[0]) & u8::from(second == pair[1]);
+        }
+    }
+    found.iter().fold(0, |all, found| all | found)
 }
 
 #[cfg(test)]
@@ -42,7 +63,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_pair_is_found_wherever_it_stands(
-            before in "[a-fA-F ]{0,600}", pair in "[xX][yY]|//|_[zZ]", behind in "[a-fA-F ]{0,600}",
+            before in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
+            pair in "[xX][yY]|//|_[zZ]",
+            behind in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
         ) {
             let pairs = [*b"xy", *b"//", *b"_z"];
             let nothing = before.clone() + &behind;

@@ -151,8 +151,10 @@ impl PackedEvents {
                 }
             }
         }
-        if let Some(particulars) = event.particulars {
-            // A shared one is counted with each event: too much rather than too little.
+        if let Some(particulars) = event.particulars
+            // Most share those of the event before.
+            && !(self.particulars.last()).is_some_and(|last| Arc::ptr_eq(last, particulars))
+        {
             self.particulars_bytes += particulars.bytes();
             self.particulars.push(particulars.clone());
         }

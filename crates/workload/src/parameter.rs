@@ -94,7 +94,10 @@ impl<'a> ParameterRef<'a> {
     /// What can be read of it: its text, or its bytes where they are one (the binary form of text,
     /// varchar, name and json is the text itself).
     pub fn readable(self) -> Option<&'a str> {
-        std::str::from_utf8(self.as_bytes()).ok()
+        match self {
+            ParameterRef::Text(text) => Some(text),
+            ParameterRef::Binary(bytes) => std::str::from_utf8(bytes).ok(),
+        }
     }
 
     /// The same value, with space of its own.

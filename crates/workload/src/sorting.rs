@@ -22,6 +22,7 @@ use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
 use crate::event::{Event, EventKind};
 use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
+use crate::statements::StatementWriter;
 use crate::table::{EVENT, EventRows, EventTable, event_columns};
 use window::Window;
 
@@ -159,31 +160,32 @@ impl TimeOrder {
         self.base_us
     }
 
-    /// Takes events with their fingerprints; returns space that can be used again, if some is
-    /// free.
+    /// Takes events; returns space that can be used again, if some is free.
     pub(crate) fn push(
         &mut self,
         archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
         events: PackedEvents,
-        fingerprints: Vec<Option<Fingerprint>>,
     ) -> Result<Vec<PackedEvents>, ArchiveError> {
         if events.is_from_wire() && !self.from_wire {
             self.from_wire = true;
             self.end_narrow_parts()?;
         }
-        for (index, fingerprint) in fingerprints.iter().enumerate() {
+        for index in 0..events.len() {
             let key = events.key(index);
             self.last_due_us = self.last_due_us.max(key.0);
             if self.last_left.is_some_and(|last| key < last) {
-                self.late(archive, events.get(index).to_event(), *fingerprint)?;
+                let event = events.get(index);
+                let fingerprint = statements.of(&event)?;
+                self.late(archive, event.to_event(), fingerprint)?;
             } else {
                 self.window.note(key, index);
             }
         }
-        self.window.add(events, fingerprints);
+        self.window.add(events);
         while self.window.bytes() > self.memory_bytes / 4 * 3 && self.window.len() > 0 {
             // A part of it, so that who sends does not wait long.
-            self.leave_window(archive, self.window.len().div_ceil(8))?;
+            self.leave_window(archive, statements, self.window.len().div_ceil(8))?;
         }
         Ok(self.window.take_free())
     }
@@ -222,6 +224,7 @@ impl TimeOrder {
     fn leave_window(
         &mut self,
         archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
         count: usize,
     ) -> Result<(), ArchiveError> {
         self.window.sort();
@@ -231,7 +234,9 @@ impl TimeOrder {
             self.main = Some(EventTable::new(table));
         }
         for at in 0..count {
-            let (key, event, fingerprint) = self.window.get(at);
+            let (key, event) = self.window.get(at);
+            // Only now, when its text is at hand.
+            let fingerprint = statements.of(&event)?;
             let due_us = key.0;
             let base_us = *self.base_us.get_or_insert(due_us);
             if self.rows_in_part == 0 {
@@ -285,11 +290,12 @@ impl TimeOrder {
     pub(crate) fn make_safe(
         &mut self,
         archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
         up_to_us: i64,
     ) -> Result<(), ArchiveError> {
         self.window.sort();
         let count = self.window.due_by(up_to_us);
-        self.leave_window(archive, count)?;
+        self.leave_window(archive, statements, count)?;
         if count > 0
             && let Some(main) = &mut self.main
         {
@@ -327,8 +333,9 @@ impl TimeOrder {
     pub(crate) fn finish(
         mut self,
         archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
     ) -> Result<Sorted, ArchiveError> {
-        self.leave_window(archive, self.window.len())?;
+        self.leave_window(archive, statements, self.window.len())?;
         let mut main = std::mem::take(&mut self.narrow);
         match self.main.take() {
             Some(table) => main.extend(table.finish()?),

@@ -7,11 +7,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use archive::{ArchiveError, FileEntry, TableWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::event_ref::EventRef;
 use crate::fingerprint::{Fingerprint, Fingerprinter, Shaper, classify};
 use crate::table::StatementText;
 
 /// The fingerprints of texts seen lately are remembered, up to this many.
 const REMEMBERED_MAX: usize = 1 << 16;
+
+/// A longer text is not kept to compare the next one with, in bytes.
+const LAST_BYTES_MAX: usize = 1024;
 
 /// The keys are hashes themselves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,6 +53,8 @@ pub(crate) struct StatementWriter {
     shaper: Shaper,
     fingerprinter: Fingerprinter,
     writes: u64,
+    /// The text that was asked for last: a prepared statement's comes again and again.
+    last: Option<(String, Known)>,
 }
 
 impl StatementWriter {
@@ -60,7 +66,14 @@ impl StatementWriter {
             shaper: Shaper::default(),
             fingerprinter: Fingerprinter::new(),
             writes: 0,
+            last: None,
         }
+    }
+
+    /// The fingerprint of an event, if it has SQL.
+    pub(crate) fn of(&mut self, event: &EventRef<'_>) -> Result<Option<Fingerprint>, ArchiveError> {
+        let sql = event.kind.sql();
+        sql.map(|sql| self.fingerprint(sql)).transpose()
     }
 
     /// The fingerprint of one more execution of this text.
@@ -77,11 +90,25 @@ impl StatementWriter {
 
     #[inline]
     fn known(&mut self, sql: &str) -> Result<Known, ArchiveError> {
-        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
-        match self.by_text.get(&hash) {
-            Some(known) => Ok(*known),
-            None => self.meet(hash, sql),
+        if let Some((last, known)) = &self.last
+            && last.len() == sql.len()
+            && !sql.is_empty()
+            && *last == *sql
+        {
+            return Ok(*known);
         }
+        let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
+        let known = match self.by_text.get(&hash) {
+            Some(known) => *known,
+            None => self.meet(hash, sql)?,
+        };
+        if sql.len() <= LAST_BYTES_MAX {
+            let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), known));
+            last.clear();
+            last.push_str(sql);
+            *of_last = known;
+        }
+        Ok(known)
     }
 
     fn meet(&mut self, hash: u64, sql: &str) -> Result<Known, ArchiveError> {

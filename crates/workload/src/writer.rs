@@ -12,7 +12,7 @@ use archive::{
 use crate::event_ref::{EventRef, KindRef};
 use crate::format::{FORMAT, KIND, MaskNote, Provenance, WorkloadInfo};
 use crate::packed::PackedEvents;
-use crate::rewrite::{event_without_secrets, without_secrets};
+use crate::rewrite::{Harmless, event_without_secrets, without_secrets};
 use crate::server_event::ServerEvent;
 use crate::server_order::ServerOrder;
 use crate::session::Session;
@@ -64,6 +64,7 @@ pub struct WorkloadWriter {
     chunk_bytes_max: usize,
     writing: Option<Writing>,
     sessions_open: u64,
+    harmless: Harmless,
     keep_unfinished: bool,
     pub(crate) info: WorkloadInfo,
 }
@@ -170,6 +171,7 @@ impl WorkloadWriter {
                 thread,
             }),
             sessions_open: 0,
+            harmless: Harmless::default(),
             keep_unfinished: options.keep_unfinished,
             info: WorkloadInfo::default(),
         })
@@ -182,7 +184,10 @@ impl WorkloadWriter {
     /// # Errors
     /// Where the disk refused this or an earlier one.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
-        event_without_secrets(event, |event| self.take(event))
+        let mut harmless = std::mem::take(&mut self.harmless);
+        let taken = event_without_secrets(event, &mut harmless, |event| self.take(event));
+        self.harmless = harmless;
+        taken
     }
 
     fn take(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
@@ -359,20 +364,13 @@ struct EventWriter {
 
 impl EventWriter {
     fn take(&mut self, events: PackedEvents) -> Result<Vec<PackedEvents>, ArchiveError> {
-        let mut fingerprints = Vec::with_capacity(events.len());
-        for index in 0..events.len() {
-            fingerprints.push(match events.get(index).kind.sql() {
-                Some(sql) => Some(self.statements.fingerprint(sql)?),
-                None => None,
-            });
-        }
-        let free = self.order.push(&self.archive, events, fingerprints)?;
+        let free = (self.order).push(&self.archive, &mut self.statements, events)?;
         self.note_base()?;
         Ok(free)
     }
 
     fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
-        self.order.make_safe(&self.archive, up_to_us)?;
+        (self.order).make_safe(&self.archive, &mut self.statements, up_to_us)?;
         self.note_base()
     }
 
@@ -388,9 +386,9 @@ impl EventWriter {
         Ok(())
     }
 
-    fn finish(self) -> Result<Written, ArchiveError> {
+    fn finish(mut self) -> Result<Written, ArchiveError> {
         Ok(Written {
-            sorted: self.order.finish(&self.archive)?,
+            sorted: (self.order).finish(&self.archive, &mut self.statements)?,
             statements: self.statements,
         })
     }

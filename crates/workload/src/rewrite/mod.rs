@@ -48,7 +48,7 @@ pub use pattern::Pattern;
 pub use read_only::{ReadOnly, ends_transaction, read_only};
 pub use records::SessionRecords;
 pub use secrets::{
-    WithoutSecrets, event_without_secrets, holds_login, names_a_secret, without_secrets,
+    Harmless, WithoutSecrets, event_without_secrets, holds_login, names_a_secret, without_secrets,
 };
 pub use slice::{Slice, SliceError, Slicer};
 pub use two_phases::TwoPhases;

@@ -6,12 +6,14 @@
 use std::collections::VecDeque;
 
 use crate::event_ref::EventRef;
-use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
 
 /// An event's place in memory is asked for so many events before it is read, and its texts, which it names,
 /// half as many: a window is larger than what a processor keeps near.
 const AHEAD: usize = 16;
+
+/// So many moves for each event are less work than sorting them without regard to how they came.
+const MOVES_MAX: usize = 6;
 
 /// Where an event of the window belongs, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +39,6 @@ pub(super) struct Window {
 
 struct Chunk {
     events: PackedEvents,
-    fingerprints: Vec<Option<Fingerprint>>,
     /// How many of them are still in the window.
     inside: usize,
 }
@@ -68,7 +69,7 @@ impl Window {
     }
 
     /// Takes the events that were noted, and those of the same piece that were not.
-    pub(super) fn add(&mut self, events: PackedEvents, fingerprints: Vec<Option<Fingerprint>>) {
+    pub(super) fn add(&mut self, events: PackedEvents) {
         self.bytes += events.bytes();
         let number = self.first_chunk + self.chunks.len() as u32;
         let inside = self
@@ -77,18 +78,16 @@ impl Window {
             .rev()
             .take_while(|place| place.chunk == number)
             .count();
-        self.chunks.push_back(Chunk {
-            events,
-            fingerprints,
-            inside,
-        });
+        self.chunks.push_back(Chunk { events, inside });
     }
 
     /// Sorts what came since the last time, and merges it with those before it that it belongs among: a log
     /// is nearly in order.
     pub(super) fn sort(&mut self) {
         let (before, new) = self.order[self.begins..].split_at_mut(self.sorted - self.begins);
-        new.sort_unstable();
+        if !sort_nearly_sorted(new) {
+            new.sort_unstable();
+        }
         if let Some(first) = new.first() {
             let from = before.partition_point(|place| place < first);
             self.order[self.begins + from..].sort();
@@ -103,7 +102,7 @@ impl Window {
 
     /// One of them in order, and where it belongs.
     #[inline]
-    pub(super) fn get(&self, at: usize) -> (Key, EventRef<'_>, Option<Fingerprint>) {
+    pub(super) fn get(&self, at: usize) -> (Key, EventRef<'_>) {
         let order = &self.order[self.begins..];
         if let Some(place) = order.get(at + AHEAD) {
             let (chunk, index) = self.place(place);
@@ -114,8 +113,7 @@ impl Window {
             chunk.events.ask_for_texts(index);
         }
         let (chunk, index) = self.place(&order[at]);
-        let event = chunk.events.get(index);
-        (order[at].key, event, chunk.fingerprints[index])
+        (order[at].key, chunk.events.get(index))
     }
 
     #[inline]
@@ -142,6 +140,26 @@ impl Window {
             self.free.push(chunk.events);
         }
     }
+}
+
+/// Puts each where it belongs by moving those before it that belong behind; `false`, where that is too much work. A
+/// statement is taken when it has ended, and so only some that were short are before it.
+fn sort_nearly_sorted(places: &mut [Place]) -> bool {
+    let mut moves_left = places.len() * MOVES_MAX;
+    for at in 1..places.len() {
+        let place = places[at];
+        let mut to = at;
+        while to > 0 && place < places[to - 1] {
+            places[to] = places[to - 1];
+            to -= 1;
+        }
+        places[to] = place;
+        let Some(left) = moves_left.checked_sub(at - to) else {
+            return false;
+        };
+        moves_left = left;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -183,7 +201,7 @@ mod tests {
                 for index in 0..of.len() {
                     window.note(events.key(index), index);
                 }
-                window.add(events, vec![None; of.len()]);
+                window.add(events);
                 inside.extend(of.iter().zip(met..).map(|(due_us, sequence)| (*due_us, sequence)));
                 met += of.len() as u64;
                 inside.sort_unstable();
@@ -193,7 +211,7 @@ mod tests {
                 prop_assert_eq!(window.due_by(30), due);
                 let leaving = leaving.min(inside.len());
                 for (at, expected) in inside.drain(..leaving).enumerate() {
-                    let (key, event, _) = window.get(at);
+                    let (key, event) = window.get(at);
                     prop_assert_eq!((event.due_us, event.sequence), expected);
                     prop_assert_eq!((key.0, key.2), expected);
                 }

@@ -12,9 +12,42 @@ use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::parameter::Parameter;
 use crate::particulars::{Particulars, Setting};
 
+/// Texts of prepared statements that have no secret, and do nothing that would make one of a parameter: they come
+/// again and again, and are looked through once, if not too many others came in between.
+#[derive(Debug, Default)]
+pub struct Harmless(Vec<Box<str>>);
+
+/// So many are remembered.
+const REMEMBERED_MAX: usize = 16;
+/// Longer texts are looked through each time, in bytes.
+const REMEMBERED_BYTES_MAX: usize = 4096;
+
+impl Harmless {
+    fn place(sql: &str) -> usize {
+        // Texts of one program are of many lengths.
+        sql.len() % REMEMBERED_MAX
+    }
+
+    fn has(&self, sql: &str) -> bool {
+        let known = self.0.get(Self::place(sql));
+        !sql.is_empty() && known.is_some_and(|known| **known == *sql)
+    }
+
+    fn take(&mut self, sql: &str) {
+        if sql.len() <= REMEMBERED_BYTES_MAX {
+            self.0.resize(REMEMBERED_MAX, Box::default());
+            self.0[Self::place(sql)] = sql.into();
+        }
+    }
+}
+
 /// Hands on an event without the secrets in it, if it has any; otherwise as it is. One whose statement
 /// would do something else without them is marked as not replayable.
-pub fn event_without_secrets<R>(event: &EventRef<'_>, take: impl FnOnce(&EventRef<'_>) -> R) -> R {
+pub fn event_without_secrets<R>(
+    event: &EventRef<'_>,
+    harmless: &mut Harmless,
+    take: impl FnOnce(&EventRef<'_>) -> R,
+) -> R {
     match event.kind {
         KindRef::Connect { .. } => match connection(event) {
             Some(particulars) => take(&EventRef {
@@ -23,18 +56,31 @@ pub fn event_without_secrets<R>(event: &EventRef<'_>, take: impl FnOnce(&EventRe
             }),
             None => take(event),
         },
-        _ => statement(event, take),
+        _ => statement(event, harmless, take),
     }
 }
 
-fn statement<R>(event: &EventRef<'_>, take: impl FnOnce(&EventRef<'_>) -> R) -> R {
+fn statement<R>(
+    event: &EventRef<'_>,
+    harmless: &mut Harmless,
+    take: impl FnOnce(&EventRef<'_>) -> R,
+) -> R {
     let Some(sql) = event.kind.sql() else {
         return take(event);
     };
-    let mentioned = mentions(sql);
-    let parameters = match event.kind {
-        KindRef::Execute { parameters, .. } => without_secret_values(sql, mentioned, parameters),
-        _ => None,
+    let (mentioned, parameters) = match event.kind {
+        KindRef::Execute { parameters, .. } => {
+            let is_harmless = harmless.has(sql);
+            let mentioned = !is_harmless && mentions(sql);
+            let sets = !is_harmless && memchr::memmem::find(sql.as_bytes(), b"et_config").is_some();
+            if !(is_harmless || mentioned || sets) {
+                harmless.take(sql);
+            }
+            let looks_into = mentioned || sets;
+            let values = without_secret_values(sql, looks_into, parameters);
+            (mentioned, values)
+        }
+        _ => (mentions(sql), None),
     };
     let cleaned = if mentioned { without(sql) } else { None };
     if cleaned.is_none() && parameters.is_none() {
@@ -82,14 +128,15 @@ fn statement<R>(event: &EventRef<'_>, take: impl FnOnce(&EventRef<'_>) -> R) -> 
     })
 }
 
-/// The values with stars for those that are secret; `None` where none is.
+/// The values with stars for those that are secret; `None` where none is. `looks_into`: the text may say which.
 fn without_secret_values(
     sql: &str,
-    mentioned: bool,
+    looks_into: bool,
     parameters: Parameters<'_>,
 ) -> Option<Vec<Option<Parameter>>> {
-    let by_value = |value: &str| value_holds_secret(value);
-    let settings = memchr::memmem::find(sql.as_bytes(), b"et_config").is_some();
+    // Most are numbers.
+    let is_number = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+    let by_value = |value: &str| !is_number(value) && value_holds_secret(value);
     if parameters.is_empty() {
         return None;
     }
@@ -98,10 +145,10 @@ fn without_secret_values(
             .iter()
             .map(|value| value.and_then(|value| value.readable()))
     };
-    if !mentioned && !settings && !readable().flatten().any(by_value) {
+    if !looks_into && !readable().flatten().any(by_value) {
         return None;
     }
-    let found = match mentioned || settings {
+    let found = match looks_into {
         true => find(sql, 0),
         false => super::text::Found::default(),
     };

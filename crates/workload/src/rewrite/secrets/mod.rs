@@ -17,7 +17,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::glance::may_have_pair;
 
-pub use event::event_without_secrets;
+pub use event::{Harmless, event_without_secrets};
 pub use literal::holds_login;
 pub use names::names_a_secret;
 

@@ -207,19 +207,23 @@ fn executed(sql: &str, values: &[&str]) -> (Vec<String>, bool) {
         sql,
         parameters: Parameters::Values(&values),
     };
-    event_without_secrets(&event(kind, Some(&row)), |event| {
-        let KindRef::Execute { parameters, .. } = event.kind else {
-            unreachable!("it is executed still");
-        };
-        let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
-        let row_is_gone = event.particulars.unwrap().first_row.is_none();
-        assert_eq!(row_is_gone, marked, "{sql}");
-        let values = parameters.iter().map(|value| {
-            let value = value.expect("none is NULL").readable();
-            value.expect("all are text").to_owned()
-        });
-        (values.collect(), marked)
-    })
+    event_without_secrets(
+        &event(kind, Some(&row)),
+        &mut Harmless::default(),
+        |event| {
+            let KindRef::Execute { parameters, .. } = event.kind else {
+                unreachable!("it is executed still");
+            };
+            let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
+            let row_is_gone = event.particulars.unwrap().first_row.is_none();
+            assert_eq!(row_is_gone, marked, "{sql}");
+            let values = parameters.iter().map(|value| {
+                let value = value.expect("none is NULL").readable();
+                value.expect("all are text").to_owned()
+            });
+            (values.collect(), marked)
+        },
+    )
 }
 
 #[test]
@@ -328,10 +332,14 @@ fn secrets_in_a_connections_settings_are_taken_out() {
         user: "u",
         application: "",
     };
-    event_without_secrets(&event(kind, Some(&before)), |event| {
-        assert_eq!(event.particulars, Some(&after));
-        assert_eq!(event.unreplayable, None);
-    });
+    event_without_secrets(
+        &event(kind, Some(&before)),
+        &mut Harmless::default(),
+        |event| {
+            assert_eq!(event.particulars, Some(&after));
+            assert_eq!(event.unreplayable, None);
+        },
+    );
 }
 
 /// With a step for each byte of the text at each of these words, this would not end.
