@@ -5,6 +5,7 @@
 #
 #   benches/proxy_cost.sh [SECONDS] [TURNS]
 #
+# Both programs are begun anew with each turn: how fast a process is depends on where its memory happens to lie.
 # Prints for each the medians of the turns: statements a second, median latency, what it adds to the
 # direct one of the same turn, and the proxy's own CPU time a statement (user and system, of all its
 # threads); then the proxy's numbers as ratios to PgBouncer's of the same turn, medians as well. Each
@@ -21,6 +22,11 @@
 # (docs/profile.md); what a statement takes with the end of the workload is the kernel's count in any case.
 # PROCESSORS=0 keeps all of it, the server too, on the processors that taskset is given: on one, nobody is woken on
 # another, which on a virtual machine can cost more than all else and differs from run to run (docs/capture-proxy.md).
+#
+# Throughput and latency are those of what ended after the first second of a run (WARM=1): a server process that was just
+# opened does its first statements slowly. WARM=0 counts all. So that all ways begin alike, PgBouncer closes its server
+# processes a second after a run (IDLE=1): otherwise, as with IDLE=600, it has those of the run before, and the others
+# run beside as many idle ones as it keeps.
 set -euo pipefail
 if [[ -n ${PROCESSORS:-} && -z ${KEPT_ON_THEM:-} ]]; then
     KEPT_ON_THEM=yes exec taskset -c "$PROCESSORS" "$0" "$@"
@@ -31,6 +37,9 @@ turns=${2:-5}
 read -ra clients <<<"${CLIENTS:-1 8 64}"
 rate=${RATE:+-R $RATE}
 count_by=${COUNT:-kernel}
+warm=${WARM:-1}
+idle=${IDLE:-1}
+((warm < seconds)) || { echo "WARM=$warm leaves nothing of a run of $seconds s" >&2; exit 2; }
 read -ra modes <<<"${MODES:-simple prepared}"
 for program in pgbench python3 /usr/bin/time; do
     command -v "$program" >/dev/null || { echo "$program is not there" >&2; exit 3; }
@@ -108,17 +117,23 @@ auth_file = $place/users
 pool_mode = session
 default_pool_size = 100
 max_client_conn = 200
+server_idle_timeout = $idle
 client_tls_sslmode = disable
 server_tls_sslmode = disable
 INI
     echo '"postgres" ""' >"$place/users"
     as=()
     ((EUID)) || as=(-u nobody)
+fi
+
+# start_bouncer: PgBouncer anew.
+start_bouncer() {
+    [[ -z $bouncer ]] || { kill "$bouncer"; wait "$bouncer" || true; }
     "$pgbouncer" -q "${as[@]}" "$place/pgbouncer.ini" >"$place/pgbouncer.out" 2>&1 &
     bouncer=$!
     listening "$through_bouncer" "$bouncer" ||
         { cat "$place/pgbouncer.out" >&2; echo "pgbouncer did not start" >&2; exit 3; }
-fi
+}
 
 # start WORKLOAD: the proxy that captures.
 start() {
@@ -166,10 +181,14 @@ run() {
     fi
     local statements tps median
     statements=$(grep -oP 'actually processed: \K[0-9]+' "$place/pgbench.out")
-    tps=$(grep -oP '^tps = \K[0-9.]+' "$place/pgbench.out")
-    # With a rate, the third column has the wait of the seventh in it.
-    median=$(awk '{ print $3 - $7 }' "$place"/latency.* | sort -n |
-        awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }')
+    # With a rate, the third column has the wait of the seventh in it. The fifth and sixth are when a statement ended.
+    awk -v warm="$warm" '
+        FNR == NR { at = $5 + $6 / 1e6; if (!begun || at < begun) begun = at; if (at > ended) ended = at; next }
+        $5 + $6 / 1e6 >= begun + warm { print $3 - $7; counted++ }
+        END { printf "%.1f\n", counted / (ended - begun - warm) > "/dev/stderr" }
+    ' <(cat "$place"/latency.*) <(cat "$place"/latency.*) 2>"$place/rate" >"$place/measured"
+    tps=$(cat "$place/rate")
+    median=$(sort -n "$place/measured" | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }')
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$count" "$mode" "$turn" "$way" "$tps" "$median" \
         "$(awk -v a="$after" -v b="$before" -v n="$statements" 'BEGIN { printf "%.3f", (a - b) * 1000 / n }')" |
         tee -a "$place/results" |
@@ -177,19 +196,19 @@ run() {
     [[ $way != rehearse ]] || through=$((through + statements))
 }
 
-echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, $turns turns${RATE:+, $RATE a second}, CPU by $count_by; ways: ${ways[*]}"
+echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); ${seconds} s a run, the first $warm s of it not counted, $turns turns${RATE:+, $RATE a second}, CPU by $count_by; ways: ${ways[*]}"
 [[ -z $pgbouncer ]] || "$pgbouncer" -V | head -n 1
 for mode in "${modes[@]}"; do
     for count in "${clients[@]}"; do
-        through=0
-        [[ " ${ways[*]} " != *" rehearse "* ]] || start "$place/cost.workload"
         for ((turn = 1; turn <= turns; turn++)); do
+            through=0
+            [[ -z $pgbouncer ]] || start_bouncer
+            [[ " ${ways[*]} " != *" rehearse "* ]] || start "$place/cost.workload"
             # Each turn begins with another way.
             for ((n = 0; n < ${#ways[@]}; n++)); do
                 run "${ways[$(((n + turn) % ${#ways[@]}))]}" "$count" "$mode"
             done
-        done
-        if [[ -n $proxy ]]; then
+            [[ -n $proxy ]] || continue
             kill -TERM "$proxy"
             wait "$timed" || { cat "$place/proxy.out" >&2; echo "the proxy ended with a failure" >&2; exit 3; }
             proxy=""
@@ -206,7 +225,7 @@ if manifest["body"]["events"] < through:
     print("  INCOMPLETE: there are fewer events than statements")
 PYTHON
             rm -rf "$place/cost.workload"
-        fi
+        done
     done
 done
 python3 - "$place/results" <<'PYTHON'

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{Outcome, Unreplayable};
+use crate::event::{Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{End, EventRef, KindRef, PackedValues, Parameters, push_binary};
 use crate::parameter::Parameter;
 use crate::particulars::Particulars;
@@ -34,29 +34,38 @@ enum Kind {
     Disconnect,
 }
 
-/// All of an event but its texts.
+/// All of an event but its texts, as small as it can be: there are millions, and memory is far away.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     session: u64,
     sequence: u64,
     due_us: i64,
     line: u64,
-    outcome: Outcome,
-    unreplayable: Option<Unreplayable>,
-    kind: Kind,
-    prelude: bool,
+    duration_us: u64,
+    rows: u64,
+    bytes: u64,
     source: u32,
-    text_at: usize,
+    /// Places, from the first event on: each begins within [`AT_MAX`].
+    text_at: u32,
+    binary_at: u32,
+    ends_at: u32,
     /// Of the three texts that a kind has at most.
     lengths: [u32; 3],
     values_length: u32,
-    binary_at: usize,
     binary_length: u32,
-    ends_at: usize,
     ends_count: u32,
     /// From 1; 0 for an event without.
     particulars: u32,
+    sqlstate: Option<Sqlstate>,
+    unreplayable: Option<Unreplayable>,
+    kind: Kind,
+    prelude: bool,
+    /// Which of duration, rows and bytes are known.
+    known: [bool; 3],
 }
+
+/// Beyond this nothing may begin.
+const AT_MAX: usize = u32::MAX as usize;
 
 impl PackedEvents {
     /// How many there are.
@@ -127,6 +136,10 @@ impl PackedEvents {
         };
         let length = |text: &str| u32::try_from(text.len()).expect("a text has 1 GiB at most");
         let (text_at, ends_at) = (self.text.len(), self.ends.len());
+        let at = |at: usize| {
+            assert!(at <= AT_MAX, "who fills it sends it on long before");
+            at as u32
+        };
         for text in texts {
             self.text.push_str(text);
         }
@@ -158,27 +171,37 @@ impl PackedEvents {
             self.particulars_bytes += particulars.bytes();
             self.particulars.push(particulars.clone());
         }
+        let Outcome {
+            duration_us,
+            rows,
+            bytes,
+            sqlstate,
+        } = event.outcome;
         self.heads.push(Head {
             session: event.session,
             sequence: event.sequence,
             due_us: event.due_us,
             line: event.line,
-            outcome: event.outcome,
-            unreplayable: event.unreplayable,
-            kind,
-            prelude: event.prelude,
+            duration_us: duration_us.unwrap_or(0),
+            rows: rows.unwrap_or(0),
+            bytes: bytes.unwrap_or(0),
             source: event.source,
-            text_at,
+            text_at: at(text_at),
+            binary_at: at(binary_at),
+            ends_at: at(ends_at),
             lengths: texts.map(length),
             values_length: length(&self.text[values_at..]),
-            binary_at,
             binary_length: (self.binary.len() - binary_at) as u32,
+            ends_count: (self.ends.len() - ends_at) as u32,
             particulars: match event.particulars {
                 Some(_) => self.particulars.len() as u32,
                 None => 0,
             },
-            ends_at,
-            ends_count: (self.ends.len() - ends_at) as u32,
+            sqlstate,
+            unreplayable: event.unreplayable,
+            kind,
+            prelude: event.prelude,
+            known: [duration_us.is_some(), rows.is_some(), bytes.is_some()],
         });
     }
 
@@ -200,17 +223,19 @@ impl PackedEvents {
     pub(crate) fn ask_for_texts(&self, index: usize) {
         let head = &self.heads[index];
         let length: u32 = head.lengths.iter().sum();
-        let until = head.text_at + (length + head.values_length) as usize;
-        for at in (head.text_at..until).step_by(LINE_BYTES).take(LINES_MAX) {
+        let from = head.text_at as usize;
+        let until = from + (length + head.values_length) as usize;
+        for at in (from..until).step_by(LINE_BYTES).take(LINES_MAX) {
             ask_for(self.text.as_bytes(), at);
         }
-        ask_for(&self.ends, head.ends_at);
+        ask_for(&self.ends, head.ends_at as usize);
     }
 
     /// The one at `index`.
     pub(crate) fn get(&self, index: usize) -> EventRef<'_> {
         let head = &self.heads[index];
-        let mut at = head.text_at;
+        let mut at = head.text_at as usize;
+        let (binary_at, ends_at) = (head.binary_at as usize, head.ends_at as usize);
         let mut next = |length: u32| {
             let start = at;
             at += length as usize;
@@ -234,8 +259,8 @@ impl PackedEvents {
                 sql: first,
                 parameters: Parameters::Packed(PackedValues::new(
                     next(head.values_length),
-                    &self.binary[head.binary_at..head.binary_at + head.binary_length as usize],
-                    &self.ends[head.ends_at..head.ends_at + head.ends_count as usize],
+                    &self.binary[binary_at..binary_at + head.binary_length as usize],
+                    &self.ends[ends_at..ends_at + head.ends_count as usize],
                 )),
             },
             Kind::Fetch => KindRef::Fetch {
@@ -251,7 +276,12 @@ impl PackedEvents {
             sequence: head.sequence,
             due_us: head.due_us,
             kind,
-            outcome: head.outcome,
+            outcome: Outcome {
+                duration_us: head.known[0].then_some(head.duration_us),
+                rows: head.known[1].then_some(head.rows),
+                bytes: head.known[2].then_some(head.bytes),
+                sqlstate: head.sqlstate,
+            },
             unreplayable: head.unreplayable,
             source: head.source,
             line: head.line,
@@ -285,7 +315,6 @@ fn ask_for<T>(all: &[T], index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Sqlstate;
     use crate::event_ref::PackedParameters;
 
     #[test]

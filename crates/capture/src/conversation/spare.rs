@@ -12,6 +12,7 @@ const KEPT_BYTES_MAX: usize = 2048;
 /// What one session keeps.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
+    #[expect(clippy::vec_box, reason = "the boxes themselves are handed out")]
     parameters: Vec<Box<PackedParameters>>,
     texts: Vec<String>,
 }

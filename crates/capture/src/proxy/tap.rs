@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use crate::conversation::Side;
 
 /// A piece is handed on when it has so many bytes. It may become longer by one read.
-pub(super) const CHUNK_BYTES: usize = 192 << 10;
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// Pieces of one forwarder, on their way.
 pub(super) struct Chunk {

@@ -7,6 +7,10 @@ use io_uring::types::BufRingEntry;
 
 use super::Buffer;
 
+/// From the end of a buffer to the next, three of a processor's lines of memory. Most that arrives is short, and without
+/// this the beginnings of all buffers would be kept in the few places of its nearest memory that are for such addresses.
+const BETWEEN_BYTES: usize = 192;
+
 /// Buffers that the kernel takes for what arrives. They are never unmapped.
 pub(super) struct Pool {
     pub(super) entries: *mut BufRingEntry,
@@ -22,7 +26,7 @@ unsafe impl Send for Pool {}
 impl Pool {
     pub(super) fn new(count: u16, buffer_bytes: u32) -> io::Result<Self> {
         let entries = mapped(usize::from(count) * size_of::<BufRingEntry>())?;
-        let memory = mapped(usize::from(count) * buffer_bytes as usize)?;
+        let memory = mapped(usize::from(count) * (buffer_bytes as usize + BETWEEN_BYTES))?;
         Ok(Pool {
             entries: entries.cast(),
             memory,
@@ -35,7 +39,7 @@ impl Pool {
     /// Where a buffer begins.
     fn offset(&self, place: u16) -> usize {
         assert!(place < self.count, "the buffer is another ring's");
-        usize::from(place) * self.buffer_bytes as usize
+        usize::from(place) * (self.buffer_bytes as usize + BETWEEN_BYTES)
     }
 
     pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {

@@ -189,7 +189,20 @@ fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<Particulars>>) -> Ev
     }
 }
 
+/// Whatever was executed before it.
 fn executed(sql: &str, values: &[&str]) -> (Vec<String>, bool) {
+    let mut harmless = Harmless::default();
+    let first = executed_after(&mut harmless, sql, values);
+    // Of another text that is as long, and has no secret.
+    let other = "select $1 ".repeat(9);
+    let other = &other[..sql.len().min(other.len())];
+    executed_after(&mut harmless, other, &["5"]);
+    executed_after(&mut harmless, sql, &["5"]);
+    assert_eq!(executed_after(&mut harmless, sql, values), first, "{sql}");
+    first
+}
+
+fn executed_after(harmless: &mut Harmless, sql: &str, values: &[&str]) -> (Vec<String>, bool) {
     let values: Vec<_> = values
         .iter()
         .map(|value| Some(Parameter::from(*value)))
@@ -207,23 +220,19 @@ fn executed(sql: &str, values: &[&str]) -> (Vec<String>, bool) {
         sql,
         parameters: Parameters::Values(&values),
     };
-    event_without_secrets(
-        &event(kind, Some(&row)),
-        &mut Harmless::default(),
-        |event| {
-            let KindRef::Execute { parameters, .. } = event.kind else {
-                unreachable!("it is executed still");
-            };
-            let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
-            let row_is_gone = event.particulars.unwrap().first_row.is_none();
-            assert_eq!(row_is_gone, marked, "{sql}");
-            let values = parameters.iter().map(|value| {
-                let value = value.expect("none is NULL").readable();
-                value.expect("all are text").to_owned()
-            });
-            (values.collect(), marked)
-        },
-    )
+    event_without_secrets(&event(kind, Some(&row)), harmless, |event| {
+        let KindRef::Execute { parameters, .. } = event.kind else {
+            unreachable!("it is executed still");
+        };
+        let marked = event.unreplayable == Some(Unreplayable::SecretRemoved);
+        let row_is_gone = event.particulars.unwrap().first_row.is_none();
+        assert_eq!(row_is_gone, marked, "{sql}");
+        let values = parameters.iter().map(|value| {
+            let value = value.expect("none is NULL").readable();
+            value.expect("all are text").to_owned()
+        });
+        (values.collect(), marked)
+    })
 }
 
 #[test]
