@@ -99,7 +99,7 @@ impl Planner<'_> {
             let (mut all_over, mut handed_out) = (true, false);
             for (client, stream) in streams.iter_mut().enumerate() {
                 if self.is_stopped() {
-                    return Ok(planned);
+                    return Ok(self.stopped(batches, planned));
                 }
                 let waiting = &self.counters.of_clients[client];
                 let mut room = most - waiting.load(Ordering::Relaxed);

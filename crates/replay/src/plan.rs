@@ -137,7 +137,7 @@ impl Planner<'_> {
             let mut due_ns = timeline.due_ns(event.due_us) + late_ns;
             if rounds_wait && step.round != round {
                 if !self.wait_until_done(&mut batches) {
-                    return Ok(planned);
+                    return Ok(self.stopped(batches, planned));
                 }
                 let later_ns = (self.clock.now_ns() - self.start_ns - due_ns).max(0);
                 late_ns += later_ns;
@@ -153,7 +153,7 @@ impl Planner<'_> {
                     thinking.of(&event);
                 }
                 if self.stop.load(Ordering::Relaxed) {
-                    return Ok(planned);
+                    return Ok(self.stopped(batches, planned));
                 }
                 continue;
             }
@@ -167,7 +167,7 @@ impl Planner<'_> {
             }
             let connects = matches!(event.kind, EventKind::Connect { .. });
             if !self.wait_for_turn(due_ns, connects, &mut batches, &mut enough) {
-                return Ok(planned);
+                return Ok(self.stopped(batches, planned));
             }
             if connects {
                 self.counters.sessions_live.fetch_add(1, Ordering::Relaxed);
@@ -213,6 +213,12 @@ impl Planner<'_> {
             planned.noted.insert("idle_skipped".to_owned(), cut);
         }
         Ok(planned)
+    }
+
+    /// What was made ready counts as planned: the workers are given it, and skip it.
+    pub(crate) fn stopped(&self, mut batches: Vec<Vec<Job>>, planned: Planned) -> Planned {
+        self.send_all(&mut batches);
+        planned
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -306,7 +306,8 @@ impl PackedParameters {
 
     /// How much space it keeps for values, in bytes.
     pub fn capacity_bytes(&self) -> usize {
-        self.text.capacity() + self.binary.capacity()
+        let ends = self.ends.capacity() * size_of::<Option<End>>();
+        self.text.capacity() + self.binary.capacity() + ends
     }
 
     /// How many there are.
