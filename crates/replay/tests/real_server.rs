@@ -479,6 +479,32 @@ fn a_stop_in_order_leaves_a_readable_run_that_says_so() {
 }
 
 #[test]
+fn a_stop_while_much_is_due_counts_all_of_it() {
+    const STATEMENTS: usize = 20_000;
+    let _client = database("stopped_at_once");
+    let mut script = Script::new("stopped_at_once");
+    script.connect(0, 1);
+    for _ in 0..STATEMENTS {
+        script.simple(1, 1, "SELECT 1");
+    }
+    struct AtOnce;
+    impl Observer for AtOnce {
+        fn progress(&mut self, _: &Snapshot) {}
+        fn should_stop(&mut self) -> bool {
+            true
+        }
+    }
+    // The planner is stopped with statements in its hands.
+    let (info, _) = script
+        .replay_watched(Options::default(), &mut AtOnce)
+        .unwrap();
+    assert_eq!(info.status, RunStatus::Stopped);
+    assert_eq!(info.statements, STATEMENTS as u64);
+    let over: u64 = info.failed.values().chain(info.skipped.values()).sum();
+    assert_eq!(info.done + over, STATEMENTS as u64, "{:?}", info.skipped);
+}
+
+#[test]
 fn a_login_that_is_refused_is_found_before_anything_is_sent() {
     let script = Script::new("no_such_database");
     let mut script = script;
