@@ -35,12 +35,17 @@ struct Victim {
 
 /// Another process with a running sandbox, in a process group of its own.
 fn victim(top: &Path) -> Victim {
-    let process = again("one_that_is_killed")
-        .env(TOP, top)
-        .stdout(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .unwrap();
+    let mut another = again("one_that_is_killed");
+    another.env(TOP, top).stdout(Stdio::null()).process_group(0);
+    // Who is begun in a shell's background inherits that Ctrl-C is ignored.
+    // SAFETY: signal is async-signal-safe, and the default handler touches no memory of ours.
+    unsafe {
+        another.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let process = another.spawn().unwrap();
     eventually("the other process has started its sandbox", || {
         top.join("said").exists()
     });

@@ -57,7 +57,7 @@ impl Drop for Named {
 }
 
 const ITEMS: &str = "CREATE TABLE items (id int, owner int, pad text); \
-    INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 40000) i; \
+    INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 100000) i; \
     CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text); \
     ANALYZE";
 
@@ -283,7 +283,13 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
         (&view["ended"], &side["blocks"]),
         (&"clear".into(), &2.into())
     );
-    assert_eq!(done.status.code(), Some(0), "{view:#}");
+    // On a busy machine inserts may wait longer for its disk in some runs than in others, and be called slower: then
+    // the exit code has to say so.
+    let is_worse = !side["slower"].as_array().unwrap().is_empty();
+    assert_eq!(side["worse"], is_worse, "{view:#}");
+    assert_eq!(side["errors"], Value::Array(Vec::new()), "{view:#}");
+    let code = i32::from(is_worse);
+    assert_eq!(done.status.code(), Some(code), "{view:#}");
     let of_blocks: Vec<&str> = view["runs"].as_array().unwrap()[1..]
         .iter()
         .map(|run| run["side"].as_str().unwrap())
@@ -323,7 +329,7 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     }
     // Shown again, without a server; and as it was found, the batches' rows among it.
     let shown = rehearse(&["prove", &proof]);
-    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert_eq!(shown.status.code(), Some(code), "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(
         text.contains("WON  ") && text.lines().count() <= 40,
