@@ -354,6 +354,26 @@ impl Ring {
         self.returned(submitted)
     }
 
+    /// Hands over what was asked for and lets others run that want this processor, if there are any: those that were
+    /// just sent something may have answered when [`Self::wait`] looks, which is to follow at once.
+    pub fn give_way(&mut self) {
+        // An error is told by the wait, which hands over what is left.
+        let _ = self.ring.submit();
+        // SAFETY: no memory is involved.
+        unsafe { libc::sched_yield() };
+    }
+
+    /// How many pieces have arrived and were not looked at, at most.
+    pub fn arrived(&self) -> usize {
+        let unseen = self.happened[self.looked_at..].iter();
+        unseen.filter(|one| one.0 & KIND == OF_RECEIVE).count()
+    }
+
+    /// How many buffers are sent at the next call.
+    pub fn to_send(&self) -> usize {
+        self.to_send.len()
+    }
+
     /// Hands over what was asked for, and waits until something else has happened than that all was sent,
     /// for at most this many nanoseconds where they are given.
     ///

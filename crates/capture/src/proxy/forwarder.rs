@@ -8,6 +8,7 @@
 
 mod arriving;
 mod by_ring;
+mod giving_way;
 mod leaving;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use clock::{Clock, SystemClock};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use readiness::{Bell, Epoll, Interest, Ready, Ring};
 
+use self::giving_way::GivingWay;
 use super::end::{End, Found, Space};
 use super::happening::{Happening, Happenings};
 use super::listen::Listener;
@@ -210,6 +212,7 @@ pub(super) struct Forwarder {
     follows_up: bool,
     /// When the ring told of what is looked at.
     told_us: i64,
+    giving_way: GivingWay,
     pairs: Vec<Option<Pair>>,
     free: Vec<usize>,
     /// Places that are free when all that is ready was looked at: until then something that is
@@ -258,6 +261,7 @@ impl Forwarder {
             epoll_has_more: true,
             follows_up: false,
             told_us: 0,
+            giving_way: GivingWay::default(),
             pairs: Vec::new(),
             free: Vec::new(),
             freed: Vec::new(),

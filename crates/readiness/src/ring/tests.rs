@@ -247,3 +247,36 @@ fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
     client.set_read_timeout(patience).unwrap();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
+
+#[test]
+fn who_gives_way_has_handed_over_and_finds_what_came_meanwhile() {
+    let Some(mut ring) = ring(4, 64) else { return };
+    let ((from, mut client), (to, mut server)) = (pair(), pair());
+    let from_socket = ring.know(from.as_raw_fd());
+    let to_socket = ring.know(to.as_raw_fd());
+    ring.receive(from_socket, 7).unwrap();
+    client.write_all(b"ask").unwrap();
+    ring.wait(None).unwrap();
+    assert_eq!(ring.arrived(), 1);
+    let Some(Happened::Received { buffer, .. }) = ring.next_happened() else {
+        panic!("bytes were sent");
+    };
+    assert_eq!(ring.arrived(), 0);
+    assert_eq!(ring.to_send(), 0);
+    ring.send(to_socket, 8, buffer).unwrap();
+    assert_eq!(ring.to_send(), 1);
+    ring.give_way();
+    // It is there without a wait of ours.
+    server.set_nonblocking(true).unwrap();
+    let mut read = [0; 3];
+    server.read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"ask");
+    client.write_all(b"on").unwrap();
+    ring.wait(None).unwrap();
+    assert_eq!(ring.arrived(), 1);
+    assert_eq!(ring.to_send(), 0);
+    let sent = std::iter::from_fn(|| ring.next_happened())
+        .filter(|one| matches!(one, Happened::Sent { sent: Ok(3), .. }))
+        .count();
+    assert_eq!(sent, 1);
+}

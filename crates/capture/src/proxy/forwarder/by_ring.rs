@@ -50,10 +50,18 @@ impl Forwarder {
             true => None,
             false => Some(self.patience_ns().unsigned_abs()),
         };
+        let gave_way = match timeout_ns {
+            None => self.give_way(),
+            // There is something else to do.
+            Some(_) => None,
+        };
         let Some(ring) = &mut self.ring else {
             return Ok(());
         };
         ring.wait(timeout_ns)?;
+        if let Some((at_ns, took_ns)) = gave_way {
+            self.giving_way.gave_way(at_ns, took_ns, ring.arrived());
+        }
         self.told_us = self.shared.clock.now_us();
         while let Some(happened) = self.ring.as_mut().and_then(Ring::next_happened) {
             self.happened(happened)?;
@@ -66,6 +74,18 @@ impl Forwarder {
             self.look_at_deadlines();
         }
         Ok(())
+    }
+
+    /// Lets those answer that were just sent something, where that pays; when that was over, and how long it took.
+    fn give_way(&mut self) -> Option<(i64, i64)> {
+        let (clock, ring) = (&self.shared.clock, self.ring.as_mut()?);
+        let from_ns = clock.now_ns();
+        if !self.giving_way.pays(from_ns, ring.to_send()) {
+            return None;
+        }
+        ring.give_way();
+        let until_ns = clock.now_ns();
+        Some((until_ns, until_ns - from_ns))
     }
 
     /// Whose it is, if that connection is still there.
