@@ -1,5 +1,5 @@
 //! Sockets read and written through a ring that is shared with the kernel (io_uring): one call hands
-//! over all that is to be sent, and waits for what comes.
+//! over all that is to be sent, and waits for what comes, or two, where others are let go first.
 //!
 //! Bytes arrive in buffers of a pool, and a buffer that arrived can be sent as it is. A send takes
 //! what there is room for and never waits: it is over when the call that handed it over returns, and the

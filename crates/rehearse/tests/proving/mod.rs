@@ -285,8 +285,9 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     );
     // On a busy machine inserts may wait longer for its disk in some runs than in others, and be called slower: then
     // the exit code has to say so.
-    let is_worse = !side["slower"].as_array().unwrap().is_empty();
-    assert_eq!(side["worse"], is_worse, "{view:#}");
+    let is_worse = side["worse"].as_bool().unwrap();
+    let slower = side["slower"].as_array().unwrap();
+    assert!(slower.is_empty() || is_worse, "{view:#}");
     assert_eq!(side["errors"], Value::Array(Vec::new()), "{view:#}");
     let code = i32::from(is_worse);
     assert_eq!(done.status.code(), Some(code), "{view:#}");

@@ -1,5 +1,6 @@
 //! Plain connections, forwarded by a ring: what arrives in a buffer goes out of the same buffer, and
-//! one call of the kernel sends all that came since the last one and waits for what comes next.
+//! one call of the kernel sends all that came since the last one and waits for what comes next, or two, where others
+//! are let go first ([`giving_way`](super::giving_way)).
 //!
 //! Where a side does not take what is sent to it, the rest is kept, its other side is not read on, and
 //! epoll tells when there is room, as for any other connection: the ring never holds on to a buffer.
@@ -59,8 +60,11 @@ impl Forwarder {
             return Ok(());
         };
         ring.wait(timeout_ns)?;
-        if let Some((at_ns, took_ns)) = gave_way {
-            self.giving_way.gave_way(at_ns, took_ns, ring.arrived());
+        if let Some((sends, from_ns, until_ns)) = gave_way {
+            // Who was sent something answers about once; what else came is of others.
+            let answers = ring.arrived().min(sends);
+            self.giving_way
+                .gave_way(until_ns, until_ns - from_ns, answers);
         }
         self.told_us = self.shared.clock.now_us();
         while let Some(happened) = self.ring.as_mut().and_then(Ring::next_happened) {
@@ -76,16 +80,15 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Lets those answer that were just sent something, where that pays; when that was over, and how long it took.
-    fn give_way(&mut self) -> Option<(i64, i64)> {
+    /// Lets those answer that were just sent something, where that pays; how many, from when and until when.
+    fn give_way(&mut self) -> Option<(usize, i64, i64)> {
         let (clock, ring) = (&self.shared.clock, self.ring.as_mut()?);
-        let from_ns = clock.now_ns();
-        if !self.giving_way.pays(from_ns, ring.to_send()) {
+        let (sends, from_ns) = (ring.to_send(), clock.now_ns());
+        if !self.giving_way.pays(from_ns, sends) {
             return None;
         }
         ring.give_way();
-        let until_ns = clock.now_ns();
-        Some((until_ns, until_ns - from_ns))
+        Some((sends, from_ns, clock.now_ns()))
     }
 
     /// Whose it is, if that connection is still there.
