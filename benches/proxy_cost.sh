@@ -21,7 +21,9 @@
 # 997 a second) and not by the kernel's count, which may charge who is woken with what others do until they leave
 # (docs/profile.md); what a statement takes with the end of the workload is the kernel's count in any case.
 # PROCESSORS=0 keeps all of it, the server too, on the processors that taskset is given: on one, nobody is woken on
-# another, which on a virtual machine can cost more than all else and differs from run to run (docs/capture-proxy.md).
+# another, which on a virtual machine can cost more than all else and differs from run to run (docs/capture-proxy.md). How
+# long an idle processor of a virtual machine is awake before it halts is printed first; as root,
+# /sys/module/haltpoll/parameters/guest_halt_poll_ns sets it.
 #
 # Throughput and latency are those of what ended after the first second of a run (WARM=1): a server process that was just
 # opened does its first statements slowly. WARM=0 counts all. So that all ways begin alike, PgBouncer closes its server
@@ -65,6 +67,10 @@ if "$rehearse" capture proxy --help >/dev/null 2>&1; then
     ways+=(rehearse)
 else
     echo "LEFT OUT: $rehearse has no \`capture proxy\`"
+fi
+awake=/sys/module/haltpoll/parameters/guest_halt_poll_ns
+if [[ -r $awake ]]; then
+    echo "an idle processor is awake for at most $(<"$awake") ns before it halts"
 fi
 name="proxy-cost-$$"
 place=$(mktemp -d)

@@ -16,7 +16,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use pool::Pool;
 
 /// What is handed over at once.
@@ -148,6 +148,8 @@ pub struct Ring {
     under_way: usize,
     /// Places for sockets that are free.
     free: Vec<u32>,
+    /// The kernel can be told that waiting here is for no disk.
+    no_iowait: bool,
 }
 
 impl Ring {
@@ -179,6 +181,7 @@ impl Ring {
         let registered = ring.submitter().register_files_sparse(SOCKETS);
         let free = registered.map_or_else(|_| Vec::new(), |()| (0..SOCKETS).rev().collect());
         Ok(Ring {
+            no_iowait: ring.params().is_feature_no_iowait(),
             ring: ManuallyDrop::new(ring),
             pool,
             sending: vec![(0, 0, 0); usize::from(buffers)],
@@ -382,16 +385,26 @@ impl Ring {
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         let waited = match timeout_ns {
             _ if self.looked_at < self.happened.len() => self.ring.submit(),
-            None => self.ring.submit_and_wait(1),
+            None => self.enter(None),
             Some(ns) => {
                 let timeout = Timespec::new()
                     .sec(ns / 1_000_000_000)
                     .nsec((ns % 1_000_000_000) as u32);
-                let arguments = SubmitArgs::new().timespec(&timeout);
-                self.ring.submitter().submit_with_args(1, &arguments)
+                self.enter(Some(&SubmitArgs::new().timespec(&timeout)))
             }
         };
         self.returned(waited)
+    }
+
+    /// Hands over, and waits for one completion. Who waits by a ring that receives is taken for one that waits for a
+    /// disk, in `/proc/stat` and `/proc/pressure/io`, unless the kernel is told otherwise (from 6.15 on).
+    fn enter(&mut self, arguments: Option<&SubmitArgs>) -> io::Result<usize> {
+        let mut flags = EnterFlags::GETEVENTS;
+        flags.set(EnterFlags::EXT_ARG, arguments.is_some());
+        flags.set(EnterFlags::NO_IOWAIT, self.no_iowait);
+        let to_submit = self.ring.submission().len() as u32;
+        // SAFETY: what the arguments point to outlives the call, and they are of the type that `EXT_ARG` asks for.
+        unsafe { (self.ring.submitter()).enter(to_submit, 1, flags.bits(), arguments) }
     }
 
     /// Takes over what the kernel has told. Where it has more to tell than there is space for, it has
