@@ -397,7 +397,8 @@ impl Ring {
     }
 
     /// Hands over, and waits for one completion. Who waits by a ring that receives is taken for one that waits for a
-    /// disk, in `/proc/stat` and `/proc/pressure/io`, unless the kernel is told otherwise (from 6.15 on).
+    /// disk, in `/proc/stat` and `/proc/pressure/io`, unless the kernel is told otherwise (`IORING_ENTER_NO_IOWAIT` of
+    /// `io_uring_enter(2)`, from 6.15 on).
     fn enter(&mut self, arguments: Option<&SubmitArgs>) -> io::Result<usize> {
         let mut flags = EnterFlags::GETEVENTS;
         flags.set(EnterFlags::EXT_ARG, arguments.is_some());
