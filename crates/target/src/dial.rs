@@ -4,6 +4,7 @@
 //! Which failures lead on to the next host, and which to another try with or without TLS, is as
 //! libpq has it (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
 
+mod libpq_words;
 mod socket;
 
 use std::hash::{BuildHasher, RandomState};
@@ -33,6 +34,8 @@ pub struct DialError {
     pub sqlstate: [u8; 5],
     /// What went wrong, and what to do.
     pub message: String,
+    /// What libpq says of it.
+    pub in_libpqs_words: String,
     /// The next host may be better.
     pub another_host: bool,
     /// It may be otherwise with TLS, or without.
@@ -40,10 +43,11 @@ pub struct DialError {
 }
 
 impl DialError {
-    fn new(sqlstate: [u8; 5], message: impl Into<String>) -> Self {
+    fn new(sqlstate: [u8; 5], message: impl Into<String>, in_libpqs_words: String) -> Self {
         DialError {
             sqlstate,
             message: message.into(),
+            in_libpqs_words,
             another_host: false,
             another_way: false,
         }
@@ -125,14 +129,15 @@ impl Opener {
             (Some(Host::Unix(_) | Host::Abstract(_)), _) => return Ok(vec![None]),
             (_, Some(address)) => vec![Some(SocketAddr::new(address, server.port))],
             (Some(Host::Tcp(host)), None) => socket::look_up(host, server.port)
-                .map_err(|error| self.failed(server, error))?
+                .map_err(|error| self.unknown_name(server, error))?
                 .into_iter()
                 .map(Some)
                 .collect(),
             (None, None) => Vec::new(),
         };
         if addresses.is_empty() {
-            return Err(self.failed(server, io::Error::other("its name has no address")));
+            let error = io::Error::other("its name has no address");
+            return Err(self.unknown_name(server, error));
         }
         if self.target.in_random_order {
             shuffle(&mut addresses);
@@ -151,13 +156,15 @@ impl Opener {
         way: Way,
     ) -> Result<Channel, DialError> {
         let deadline = Deadline(Instant::now() + self.target.connect_timeout);
-        let unreachable = |error| self.failed(server, error).unreachable();
+        let unreachable = |error| self.failed_at(server, address, error, true).unreachable();
         let mut socket = Socket::connect(server, address, deadline, &self.target.keep_alive)
             .map_err(unreachable)?;
         let tls = match (&self.tls, way) {
             (None, _) | (_, Way::Plain) => None,
             (Some(tls), way) => {
-                if self.target.security.direct || self.ask_for_tls(server, &mut socket, way)? {
+                if self.target.security.direct
+                    || self.ask_for_tls(server, address, &mut socket, way)?
+                {
                     Some(self.shake_hands(tls, server, address, &mut socket)?)
                 } else {
                     None
@@ -171,6 +178,7 @@ impl Opener {
     fn ask_for_tls(
         &self,
         server: &Server,
+        address: Option<SocketAddr>,
         socket: &mut Socket,
         way: Way,
     ) -> Result<bool, DialError> {
@@ -185,7 +193,7 @@ impl Opener {
             .and_then(|()| socket.read_exact(&mut answer))
             .map_err(|error| DialError {
                 another_host: is_timeout(&error),
-                ..self.failed(server, error).of_tls()
+                ..self.failed_at(server, address, error, false).of_tls()
             })?;
         match EncryptionReply::from_byte(answer[0]) {
             Some(EncryptionReply::Tls) => Ok(true),
@@ -195,11 +203,24 @@ impl Opener {
                 format!(
                     "cannot connect to {server} with TLS: it has none (ssl = off); turn it on, or use sslmode=disable"
                 ),
+                libpq_words::failed(
+                    server,
+                    address,
+                    "server does not support SSL, but SSL was required",
+                ),
             )
             .of_tls()),
             _ => Err(DialError::new(
                 NO_POSTGRESQL,
                 format!("{server} does not answer like PostgreSQL when asked for TLS"),
+                libpq_words::failed(
+                    server,
+                    address,
+                    &format!(
+                        "received invalid response to SSL negotiation: {}",
+                        answer[0].escape_ascii()
+                    ),
+                ),
             )
             .of_tls()),
         }
@@ -216,6 +237,7 @@ impl Opener {
             DialError::new(
                 UNREACHABLE,
                 format!("cannot connect to {server} with TLS: {message}"),
+                libpq_words::failed(server, address, &format!("SSL error: {message}")),
             )
             .of_tls()
         };
@@ -228,7 +250,7 @@ impl Opener {
             match connection.complete_io(socket) {
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {
-                    return Err(self.failed(server, error).unreachable());
+                    return Err(self.failed_at(server, address, error, false).unreachable());
                 }
                 Err(error) => {
                     let error = match error.kind() {
@@ -255,6 +277,30 @@ impl Opener {
 
     /// What an error of a socket to this server means, in a sentence.
     pub fn failed(&self, server: &Server, error: io::Error) -> DialError {
+        self.failed_at(server, None, error, false)
+    }
+
+    /// A server's name has no address.
+    fn unknown_name(&self, server: &Server, error: io::Error) -> DialError {
+        DialError {
+            in_libpqs_words: libpq_words::unknown_name(server, &error),
+            ..self.failed(server, error)
+        }
+    }
+
+    /// As [`Self::failed`], where the address is known that was tried; `connecting`: there was no connection yet.
+    fn failed_at(
+        &self,
+        server: &Server,
+        address: Option<SocketAddr>,
+        error: io::Error,
+        connecting: bool,
+    ) -> DialError {
+        let words = match &self.tls {
+            Some(tls) if tls.explain(&error, server).is_some() => format!("SSL error: {error}"),
+            _ => libpq_words::reason(server, &error, connecting),
+        };
+        let in_libpqs_words = libpq_words::failed(server, address, &words);
         let explained = self
             .tls
             .as_ref()
@@ -275,7 +321,11 @@ impl Opener {
             }
             _ => error.to_string(),
         });
-        DialError::new(UNREACHABLE, format!("cannot connect to {server}: {reason}"))
+        DialError::new(
+            UNREACHABLE,
+            format!("cannot connect to {server}: {reason}"),
+            in_libpqs_words,
+        )
     }
 }
 

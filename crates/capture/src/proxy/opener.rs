@@ -33,7 +33,25 @@ pub(super) struct Job {
 pub(super) struct Dialed {
     pub(super) slot: usize,
     pub(super) connection: u64,
-    pub(super) result: Result<Upstream, String>,
+    pub(super) result: Result<Upstream, Unreachable>,
+}
+
+/// Why there is no connection.
+pub(super) struct Unreachable {
+    /// For who runs the proxy: with what to do.
+    pub(super) reason: String,
+    /// For the client: what it would have been told without a proxy.
+    pub(super) to_client: String,
+}
+
+impl Unreachable {
+    /// The system refuses, here.
+    fn by_the_system(reason: &str) -> Self {
+        Unreachable {
+            reason: reason.to_owned(),
+            to_client: reason.to_owned(),
+        }
+    }
 }
 
 /// What was wanted.
@@ -91,7 +109,8 @@ impl Openers {
         if started.is_err() && shared.threads.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Nobody else would ever do it.
             if let Ok(job) = shared.jobs.try_recv() {
-                let failed = "the system has no room for another thread".to_owned();
+                let failed =
+                    Unreachable::by_the_system("the system has no room for another thread");
                 shared.unfinished.fetch_sub(1, Ordering::SeqCst);
                 job.done(Err(failed));
             }
@@ -124,8 +143,9 @@ impl Shared {
     }
 
     /// A connection to the first server that is there.
-    fn open(&self) -> Result<Upstream, String> {
+    fn open(&self) -> Result<Upstream, Unreachable> {
         let mut failures: Vec<String> = Vec::new();
+        let mut to_client: Vec<String> = Vec::new();
         for server in self.opener.servers() {
             let failed = match self.opener.addresses(server) {
                 Ok(addresses) => {
@@ -134,23 +154,32 @@ impl Shared {
                         match self.open_address(server, address) {
                             Ok(channel) => {
                                 let parts = channel.into_parts();
-                                return parts
-                                    .map(|(fd, tls)| Upstream::Open(fd, tls))
-                                    .map_err(|error| error.to_string());
+                                return parts.map(|(fd, tls)| Upstream::Open(fd, tls)).map_err(
+                                    |error| Unreachable::by_the_system(&error.to_string()),
+                                );
                             }
-                            Err(error) => last = Some(error),
+                            Err(error) => {
+                                to_client.push(error.in_libpqs_words.clone());
+                                last = Some(error);
+                            }
                         }
                     }
                     last
                 }
-                Err(error) => Some(error),
+                Err(error) => {
+                    to_client.push(error.in_libpqs_words.clone());
+                    Some(error)
+                }
             };
             let message = failed.map(|error| error.message).unwrap_or_default();
             if !failures.contains(&message) {
                 failures.push(message);
             }
         }
-        Err(failures.join("; "))
+        Err(Unreachable {
+            reason: failures.join("; "),
+            to_client: to_client.join("\n"),
+        })
     }
 
     fn open_address(
@@ -189,7 +218,7 @@ impl Shared {
 }
 
 impl Job {
-    fn done(self, result: Result<Upstream, String>) {
+    fn done(self, result: Result<Upstream, Unreachable>) {
         self.inbox.send(ToForwarder::Dialed(Dialed {
             slot: self.slot,
             connection: self.connection,

@@ -15,7 +15,7 @@ use super::{
 use crate::conversation::Side;
 use crate::proxy::end::{End, Found};
 use crate::proxy::happening::Happening;
-use crate::proxy::opener::{Dialed, Job, Upstream};
+use crate::proxy::opener::{Dialed, Job, Unreachable, Upstream};
 use crate::proxy::sasl::Offers;
 use crate::proxy::server_tls::ALPN;
 use crate::proxy::start_up::{self, Greeting, greeting};
@@ -265,11 +265,9 @@ impl Forwarder {
                 pair.client.tell_end();
                 return self.close(slot);
             }
-            Err(reason) => {
-                self.shared.happenings.tell(Happening::Refused {
-                    reason: reason.clone(),
-                });
-                return self.refuse(slot, start_up::NOT_NOW, &reason);
+            Err(Unreachable { reason, to_client }) => {
+                self.shared.happenings.tell(Happening::Refused { reason });
+                return self.refuse(slot, start_up::NOT_NOW, &to_client);
             }
         };
         let Phase::Dialing { start } = std::mem::replace(&mut pair.phase, Phase::Forwarding) else {

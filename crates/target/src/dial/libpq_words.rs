@@ -1,0 +1,156 @@
+//! What a client that connects by libpq is told where a server cannot be reached: its own words, so that who is passed
+//! on by a proxy reads what would have been read without it.
+//!
+//! Texts as in `fe-connect.c` and `fe-secure-openssl.c` of PostgreSQL 14 and later (`emitHostIdentityInfo`,
+//! `connectFailureMessage`, `PQconnectPoll`).
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::is_timeout;
+use crate::{Host, Server};
+
+/// That a connection failed, to which place, and why.
+pub(super) fn failed(server: &Server, address: Option<SocketAddr>, why: &str) -> String {
+    format!(
+        "connection to server {} failed: {why}",
+        place(server, address)
+    )
+}
+
+/// Why, where a socket's error is the reason; `connecting`: it came before there was a connection.
+pub(super) fn reason(server: &Server, error: &io::Error, connecting: bool) -> String {
+    if is_timeout(error) {
+        return "timeout expired".to_owned();
+    }
+    if connecting {
+        let question = match server.host {
+            Some(Host::Unix(_) | Host::Abstract(_)) => {
+                "locally and accepting connections on that socket?"
+            }
+            _ => "on that host and accepting TCP/IP connections?",
+        };
+        return format!(
+            "{}\n\tIs the server running {question}",
+            system_words(error)
+        );
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "server closed the connection unexpectedly\n\tThis probably means the server terminated abnormally\n\t\
+             before or while processing the request."
+                .to_owned()
+        }
+        _ => system_words(error),
+    }
+}
+
+/// That a name has no address.
+pub(super) fn unknown_name(server: &Server, error: &io::Error) -> String {
+    let host = match &server.host {
+        Some(Host::Tcp(host)) => host.as_str(),
+        _ => "",
+    };
+    let words = error.to_string();
+    let why = words
+        .rsplit_once("information: ")
+        .map_or(words.as_str(), |(_, why)| why);
+    format!("could not translate host name \"{host}\" to address: {why}")
+}
+
+/// The place as it was named, with the address that was tried where that says more.
+fn place(server: &Server, address: Option<SocketAddr>) -> String {
+    if let Some(Host::Unix(_) | Host::Abstract(_)) = server.host {
+        return format!("on socket \"{server}\"");
+    }
+    let port = server.port;
+    let tried = address.map(|address| address.ip().to_string());
+    match (&server.host, server.address) {
+        // `hostaddr` stands for the name, as in libpq.
+        (_, Some(address)) => format!("at \"{address}\", port {port}"),
+        (Some(Host::Tcp(host)), None) => match tried.filter(|tried| tried != host) {
+            Some(tried) => format!("at \"{host}\" ({tried}), port {port}"),
+            None => format!("at \"{host}\", port {port}"),
+        },
+        _ => format!("at port {port}"),
+    }
+}
+
+/// The system's words, as `strerror` has them: without the number that the standard library adds.
+fn system_words(error: &io::Error) -> String {
+    let words = error.to_string();
+    match words.rsplit_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn server(host: Host) -> Server {
+        Server {
+            host: Some(host),
+            address: None,
+            port: 5432,
+        }
+    }
+
+    fn refused() -> io::Error {
+        io::Error::from_raw_os_error(libc::ECONNREFUSED)
+    }
+
+    #[test]
+    fn it_is_said_as_psql_says_it() {
+        // As psql 15 printed it.
+        let named = server(Host::Tcp("localhost".to_owned()));
+        let address = Some("127.0.0.1:5432".parse().unwrap());
+        let why = reason(&named, &refused(), true);
+        assert_eq!(
+            failed(&named, address, &why),
+            "connection to server at \"localhost\" (127.0.0.1), port 5432 failed: Connection refused\n\
+             \tIs the server running on that host and accepting TCP/IP connections?"
+        );
+        let numeric = server(Host::Tcp("127.0.0.1".to_owned()));
+        assert!(
+            failed(&numeric, address, &why)
+                .starts_with("connection to server at \"127.0.0.1\", port 5432 failed: ")
+        );
+        let socket = server(Host::Unix(PathBuf::from("/nowhere")));
+        let missing = io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(
+            failed(&socket, None, &reason(&socket, &missing, true)),
+            "connection to server on socket \"/nowhere/.s.PGSQL.5432\" failed: No such file or directory\n\
+             \tIs the server running locally and accepting connections on that socket?"
+        );
+    }
+
+    #[test]
+    fn what_ends_a_connection_that_was_there_is_no_question_whether_the_server_runs() {
+        let named = server(Host::Tcp("db".to_owned()));
+        let words = reason(&named, &io::ErrorKind::UnexpectedEof.into(), false);
+        assert!(
+            words.starts_with("server closed the connection unexpectedly\n"),
+            "{words}"
+        );
+        for connecting in [false, true] {
+            assert_eq!(
+                reason(&named, &io::ErrorKind::TimedOut.into(), connecting),
+                "timeout expired"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_named() {
+        let named = server(Host::Tcp("no-such-host.invalid".to_owned()));
+        let error =
+            io::Error::other("failed to lookup address information: Name or service not known");
+        assert_eq!(
+            unknown_name(&named, &error),
+            "could not translate host name \"no-such-host.invalid\" to address: Name or service not known"
+        );
+    }
+}
