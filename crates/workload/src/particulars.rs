@@ -33,7 +33,7 @@ pub struct Particulars {
     /// Equal for results with the same rows, in whatever order: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Of a `connect`: the settings that the client sent with its user and database, names and values
-    /// (`TimeZone`, `options` and the like).
+    /// (`TimeZone`, `options` and the like), and `standard_conforming_strings`, where the server said that it is off.
     pub settings: Vec<Setting>,
 }
 

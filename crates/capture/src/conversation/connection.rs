@@ -26,7 +26,7 @@ pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
 /// The client's messages that say something; of the others the header is enough.
 const CLIENT_WANTED: TagSet = TagSet::of(b"QPBCDEf");
 /// The server's.
-const SERVER_WANTED: TagSet = TagSet::of(b"CEKZT");
+const SERVER_WANTED: TagSet = TagSet::of(b"CEKSTZ");
 
 /// What is to be done with a message's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

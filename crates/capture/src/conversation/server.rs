@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pgwire::backend::{
-    CommandComplete, DataRow, ErrorNotice, KeyData, ReadyForQuery, Report, RowDescription,
-    TransactionStatus, tag,
+    CommandComplete, DataRow, ErrorNotice, KeyData, ParameterStatus, ReadyForQuery, Report,
+    RowDescription, TransactionStatus, tag,
 };
 use pgwire::{DecodeError, Header};
 use workload::{FirstRow, Parameter, ResultFormat, RowDigest, Sqlstate};
@@ -169,6 +169,21 @@ impl Connection {
         Ok(())
     }
 
+    /// A setting that the session begins with, whoever gave it: where backslashes in literals escape, its texts mean
+    /// something else, to who masks them and to who replays them.
+    fn begins_with(&mut self, setting: &ParameterStatus<'_>) {
+        const STRINGS: &str = "standard_conforming_strings";
+        let is_known = |settings: &[(Box<str>, Box<str>)]| {
+            (settings.iter()).any(|(name, _)| name.eq_ignore_ascii_case(STRINGS))
+        };
+        if setting.name == STRINGS.as_bytes()
+            && setting.value == b"off"
+            && !is_known(&self.settings)
+        {
+            self.settings.push((STRINGS.into(), "off".into()));
+        }
+    }
+
     /// A message whose body says something.
     pub(super) fn server_message(
         &mut self,
@@ -180,6 +195,9 @@ impl Connection {
             tag::KEY_DATA => {
                 let key = KeyData::decode(body)?;
                 self.key = Some((key.process_id, key.secret_key.into()));
+            }
+            tag::PARAMETER_STATUS if !self.ready => {
+                self.begins_with(&ParameterStatus::decode(body)?)
             }
             tag::READY_FOR_QUERY if !self.ready => {
                 self.transaction = ReadyForQuery::decode(body)?.status;

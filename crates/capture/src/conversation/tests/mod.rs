@@ -183,6 +183,31 @@ const ID: &[u8] = b"\0\x01id\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
 const ERROR: &[u8] = b"SERROR\0VERROR\0C42P01\0Mno such table\0\0";
 
 #[test]
+fn what_backslashes_mean_is_known_from_the_servers_word() {
+    let begins = |strings: &'static [u8]| {
+        let talk = Talk::default().client(|out| {
+            startup::encode(PROTOCOL_3_0, [(&b"user"[..], &b"ann"[..])], out).unwrap();
+        });
+        let talk = talk.server(&[(b'R', b"\0\0\0\0"), (b'S', strings), (b'Z', b"I")]);
+        let talk = talk.query("SELECT 1");
+        talk.server(&[
+            (b'C', b"SELECT 1\0"),
+            (b'S', b"standard_conforming_strings\0off\0"),
+            (b'Z', b"I"),
+        ])
+    };
+    let settings = |talk: Talk| {
+        let particulars = talk.events()[0].particulars.clone();
+        particulars.map_or_else(Vec::new, |known| known.settings.clone())
+    };
+    assert_eq!(
+        settings(begins(b"standard_conforming_strings\0off\0")),
+        [("standard_conforming_strings".into(), "off".into())]
+    );
+    assert_eq!(settings(begins(b"standard_conforming_strings\0on\0")), []);
+}
+
+#[test]
 fn a_query_has_its_rows_times_and_digest() {
     let talk = Talk::begun()
         .query("SELECT id FROM t")

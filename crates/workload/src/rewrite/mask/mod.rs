@@ -5,7 +5,7 @@
 //! (`binary.rs`): so a number is masked to the same number in a literal, in a parameter of either form
 //! and in a row of COPY. Numbers, short words, dates and UUIDs are permuted (`key.rs`), so that what
 //! was different stays different. In the text of statements literals are found with the lexer of the
-//! fingerprints (`sql.rs`); which of them say what is to be done, and stay, is told by the words
+//! fingerprints (`sql.rs`), as the session reads them (`backslash.rs`); which of them say what is to be done, and stay, is told by the words
 //! around them (`rules.rs`), as for parameters by where their `$1` stands.
 //!
 //! Who drives: `capture::MaskSink` between a source and a writer, the program between a reader and a
@@ -14,6 +14,7 @@
 //! hide is documented in `docs/masking.md`.
 
 mod account;
+mod backslash;
 mod binary;
 mod calendar;
 mod codes;
@@ -41,6 +42,7 @@ use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
+use backslash::Backslashes;
 pub(in crate::rewrite) use copy::{escape_text, unescape as unescape_text};
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
@@ -95,6 +97,7 @@ pub struct Masker {
     mask: Mask,
     account: MaskAccount,
     fingerprinter: Fingerprinter,
+    backslashes: Backslashes,
     roles: Roles,
     sql: String,
     application: String,
@@ -108,6 +111,7 @@ impl Masker {
             mask,
             account: MaskAccount::default(),
             fingerprinter: Fingerprinter::new(),
+            backslashes: Backslashes::default(),
             roles: Roles::default(),
             sql: String::new(),
             application: String::new(),
@@ -128,6 +132,8 @@ impl Masker {
     /// Hands the masked event to `then`.
     pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
         let kept = self.keeps(event.kind.sql());
+        let escapes = self.backslashes.escape(event.session);
+        self.backslashes.take(event);
         let account = &mut self.account;
         self.sql.clear();
         self.application.clear();
@@ -135,7 +141,10 @@ impl Masker {
         if let Some(sql) = event.kind.sql() {
             match kept {
                 true => self.sql.push_str(sql),
-                false => self.mask.sql(sql, account, &mut self.roles, &mut self.sql),
+                false => {
+                    let roles = &mut self.roles;
+                    self.mask.sql(sql, escapes, account, roles, &mut self.sql);
+                }
             }
         }
         let sql = self.sql.as_str();
@@ -256,12 +265,17 @@ impl Masker {
     pub fn server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
         if let Some(sql) = event.sql.take() {
             let kept = self.keeps(Some(&sql));
+            let escapes = (event.session).is_some_and(|session| self.backslashes.escape(session));
             let mut masked = String::with_capacity(sql.len());
             match kept {
                 true => masked.push_str(&sql),
-                false => self
-                    .mask
-                    .sql(&sql, &mut self.account, &mut self.roles, &mut masked),
+                false => self.mask.sql(
+                    &sql,
+                    escapes,
+                    &mut self.account,
+                    &mut self.roles,
+                    &mut masked,
+                ),
             }
             event.sql = Some(masked.into());
         }

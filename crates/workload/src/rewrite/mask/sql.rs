@@ -40,6 +40,8 @@ struct Frame<'a> {
 struct Scan<'a> {
     sql: &'a str,
     tokens: Vec<Token>,
+    /// A backslash in a plain literal escapes.
+    escapes: bool,
     frames: Vec<Frame<'a>>,
     /// `None` until the statement's first telling word.
     statement: Option<Statement>,
@@ -100,29 +102,35 @@ fn placeholder(token: &str) -> Option<usize> {
 }
 
 impl Mask {
-    /// Masks the literals of one or several statements, and blanks out comments.
+    /// Masks the literals of one or several statements, and blanks out comments. `escapes`: a backslash in a plain
+    /// literal escapes (`standard_conforming_strings` is off).
     pub(super) fn sql(
         &self,
         sql: &str,
+        escapes: bool,
         account: &mut MaskAccount,
         roles: &mut Roles,
         out: &mut String,
     ) {
         roles.0.clear();
-        self.sql_within(sql, 0, account, roles, out);
+        self.sql_within(sql, (escapes, 0), account, roles, out);
     }
 
     fn sql_within(
         &self,
         sql: &str,
-        depth: u32,
+        (escapes, depth): (bool, u32),
         account: &mut MaskAccount,
         roles: &mut Roles,
         out: &mut String,
     ) {
         let mut scan = Scan {
             sql,
-            tokens: Lexer::new(sql).collect(),
+            tokens: match escapes {
+                true => Lexer::with_escapes(sql).collect(),
+                false => Lexer::new(sql).collect(),
+            },
+            escapes,
             frames: vec![Frame::default()],
             statement: None,
             custom: false,
@@ -177,7 +185,16 @@ impl Mask {
     ) {
         let token = scan.tokens[index];
         let text = &scan.sql[token.start()..token.end()];
-        let (spelling, inner) = Spelling::of(text);
+        let (spelling, inner) = match Spelling::of(text) {
+            // Written with its E, it is the same whatever the setting.
+            (Spelling::Plain(_), inner) if scan.escapes && inner.contains('\\') => {
+                let behind_a_word =
+                    out.ends_with(|last: char| last.is_alphanumeric() || last == '_');
+                let prefix = if behind_a_word { " E" } else { "E" };
+                (Spelling::Escapes(prefix), inner)
+            }
+            other => other,
+        };
         let escape = scan.escape(index);
         let value = spelling.read(inner, escape);
         let is_code = depth < DEPTH_MAX && scan.is_code(index) && spelling != Spelling::Number;
@@ -186,7 +203,7 @@ impl Mask {
             let mut masked = String::with_capacity(value.len());
             self.sql_within(
                 &value,
-                depth + 1,
+                (scan.escapes, depth + 1),
                 account,
                 &mut Roles::default(),
                 &mut masked,

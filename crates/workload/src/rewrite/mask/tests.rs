@@ -15,7 +15,7 @@ fn value(text: &str) -> String {
 
 fn sql(text: &str) -> String {
     let (mut out, mut account) = (String::new(), MaskAccount::default());
-    mask().sql(text, &mut account, &mut Roles::default(), &mut out);
+    mask().sql(text, false, &mut account, &mut Roles::default(), &mut out);
     assert!(account.adds_up());
     let normal = |text: &str| Fingerprinter::new().normalise(text).to_owned();
     assert_eq!(normal(text), normal(&out), "{text} {out}");
@@ -420,4 +420,72 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
         matches!(&masked.kind, EventKind::Connect { application, user, .. } if **application == *smith && &**user == "app")
     );
     assert!(masker.account().adds_up());
+}
+
+#[test]
+fn a_literal_is_read_as_its_session_reads_it() {
+    let (brien, ann) = (value("O'Brien").replace('\'', "''"), value("Ann"));
+    let mut out = String::new();
+    let mut off = |text: &str| {
+        let (mut account, mut roles) = (MaskAccount::default(), Roles::default());
+        out.clear();
+        mask().sql(text, true, &mut account, &mut roles, &mut out);
+        assert!(account.adds_up());
+        out.clone()
+    };
+    // With its E, what is written is read the same whatever the setting.
+    assert_eq!(
+        off(r"select 'O\'Brien', 'Ann', x from t where y='O\'Brien'"),
+        format!("select E'{brien}', '{ann}', x from t where y=E'{brien}'")
+    );
+    assert_eq!(off(r"select'O\'Brien'"), format!("select E'{brien}'"));
+    // As it was, where there is no backslash, and in other spellings.
+    assert_eq!(off("select 'Ann', $$Ann$$"), sql("select 'Ann', $$Ann$$"));
+    assert_eq!(
+        sql(&off(r"select 'C:\\Ann\\'")),
+        sql(&format!(
+            r"select E'{}'",
+            value(r"C:\Ann\").replace('\\', r"\\")
+        ))
+    );
+    // In code within a literal as well.
+    let code = off(r"do 'begin perform f(\'Ann\'); end'");
+    assert!(code.contains(&ann) && !code.contains("Ann"), "{code}");
+    // Else a backslash is itself.
+    assert_eq!(
+        sql(r"select 'C:\', 'Ann'"),
+        format!(r"select '{}', '{ann}'", value(r"C:\"))
+    );
+}
+
+#[test]
+fn a_session_that_says_so_is_masked_so() {
+    let particulars = Particulars {
+        settings: vec![("standard_conforming_strings".into(), "off".into())],
+        ..Particulars::default()
+    };
+    let connect = Event {
+        kind: EventKind::Connect {
+            database: "shop".into(),
+            user: "app".into(),
+            application: "".into(),
+        },
+        ..execute("", Vec::new(), particulars)
+    };
+    let asks = |session| Event {
+        session,
+        ..execute(
+            r"select 'O\'Brien secret', 1",
+            Vec::new(),
+            Particulars::default(),
+        )
+    };
+    let mut masker = Masker::new(mask());
+    masked(&mut masker, &connect);
+    let text = |event: Event| event.kind.sql().unwrap().to_string();
+    let off = text(masked(&mut masker, &asks(connect.session)));
+    assert!(!off.contains("secret") && !off.contains("Brien"), "{off}");
+    // Of another session nothing is known.
+    let on = text(masked(&mut masker, &asks(connect.session + 1)));
+    assert!(on.contains("secret"), "{on}");
 }
