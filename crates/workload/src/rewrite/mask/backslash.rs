@@ -96,7 +96,7 @@ impl Backslashes {
         let is =
             |place: usize, keyword: &str| words.get(place).is_some_and(|word| word.is(keyword));
         let first = words.first().map_or("", Lexeme::text);
-        if begins(first) && !(is(0, "start") && !is(1, "transaction")) {
+        if begins(first) && (is(1, "transaction") || !is(0, "start")) {
             self.in_transaction.insert(session);
             return;
         }
