@@ -12,6 +12,9 @@
 # line of a turn is printed before that. After each run a second passes before the CPU time is read, so
 # that what is done behind the traffic counts too; what ending the workload costs is said apart.
 #
+# How much of the time the processors were idle, the warm second and the start of pgbench included, tells runs over
+# several processors apart: saturated or not is what decides there (docs/capture-proxy.md).
+#
 # Needs pgbench (Debian: postgresql-15), python3, GNU time, and PgBouncer (Debian: pgbouncer); without
 # PgBouncer, or with a program that has no `capture proxy`, that part is left out, and said so. REHEARSE
 # names a program that is there already; otherwise it is built. CLIENTS="1 8 64" and MODES="simple
@@ -161,9 +164,20 @@ cpu() {
     sed 's/.*) //' "/proc/$1/stat" | awk -v tick="$(getconf CLK_TCK)" '{ print ($12 + $13) * 1000 / tick }'
 }
 
-# run WAY CLIENTS MODE: one run of pgbench; notes statements/s, median µs and CPU µs a statement.
+# idle: for how many ms the processors that may be used have been idle, all together, and how many they are.
+idle() {
+    python3 -c "
+import os
+mine = os.sched_getaffinity(0)
+lines = (line.split() for line in open('/proc/stat') if line[:3] == 'cpu' and line[3].isdigit())
+ticks = sum(int(line[4]) + int(line[5]) for line in lines if int(line[0][3:]) in mine)
+print(ticks * 1000 // os.sysconf('SC_CLK_TCK'), len(mine))"
+}
+
+# run WAY CLIENTS MODE: one run of pgbench; notes statements/s, median µs, CPU µs a statement and how idle the
+# processors were.
 run() {
-    local way=$1 count=$2 mode=$3 target=$url pid="" before=0 after=0 threads
+    local way=$1 count=$2 mode=$3 target=$url pid="" before=0 after=0 threads idled begun
     case $way in
     pgbouncer) target=${url/:$port\//:$through_bouncer/} pid=$bouncer ;;
     rehearse) target=${url/:$port\//:$through_proxy/} pid=$proxy ;;
@@ -174,10 +188,17 @@ run() {
     local sampled=()
     [[ $count_by != samples ]] ||
         sampled=(perf record -q -a -e cpu-clock:I -F 997 -m 2M -o "$place/perf.data" -- sh -c '"$@"; status=$?; sleep 1; exit $status' sh)
+    idled=$(idle) begun=${EPOCHREALTIME/./}
     # shellcheck disable=SC2086
     "${sampled[@]}" pgbench $rate -n -S -M "$mode" -c "$count" -j "$threads" -T "$seconds" -l --log-prefix="$place/latency" \
         "$target?sslmode=disable" >"$place/pgbench.out" 2>"$place/pgbench.err" ||
         { cat "$place/pgbench.err" >&2; exit 3; }
+    if [[ $count_by = samples ]]; then
+        idled="" # perf has recorded for a second longer.
+    else
+        idled=$(awk -v us=$((${EPOCHREALTIME/./} - begun)) -v now="$(idle)" -v before="$idled" 'BEGIN {
+            split(now, b); split(before, a); printf "%.1f", (b[1] - a[1]) * 1e5 / us / b[2] }')
+    fi
     sleep 1
     [[ -z $pid ]] || after=$(cpu "$pid")
     if [[ $count_by = samples && -n $pid ]]; then
@@ -195,10 +216,10 @@ run() {
     ' <(cat "$place"/latency.*) <(cat "$place"/latency.*) 2>"$place/rate" >"$place/measured"
     tps=$(cat "$place/rate")
     median=$(sort -n "$place/measured" | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }')
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$count" "$mode" "$turn" "$way" "$tps" "$median" \
-        "$(awk -v a="$after" -v b="$before" -v n="$statements" 'BEGIN { printf "%.3f", (a - b) * 1000 / n }')" |
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$count" "$mode" "$turn" "$way" "$tps" "$median" \
+        "$(awk -v a="$after" -v b="$before" -v n="$statements" 'BEGIN { printf "%.3f", (a - b) * 1000 / n }')" "${idled:-nan}" |
         tee -a "$place/results" |
-        awk -F '\t' '{ printf "%d clients, %s, turn %d, %s: %.0f a second, median %.1f µs, CPU %.2f µs\n", $1, $2, $3, $4, $5, $6, $7 }'
+        awk -F '\t' '{ printf "%d clients, %s, turn %d, %s: %.0f a second, median %.1f µs, CPU %.2f µs, idle %s %%\n", $1, $2, $3, $4, $5, $6, $7, $8 }'
     [[ $way != rehearse ]] || through=$((through + statements))
 }
 
@@ -240,8 +261,10 @@ from statistics import median
 
 rows = {}
 for line in open(sys.argv[1]):
-    clients, mode, turn, way, tps, latency, cpu = line.rstrip("\n").split("\t")
-    rows.setdefault((mode, int(clients)), {}).setdefault(way, []).append((float(tps), float(latency), float(cpu)))
+    clients, mode, turn, way, tps, latency, cpu, idle = line.rstrip("\n").split("\t")
+    rows.setdefault((mode, int(clients)), {}).setdefault(way, []).append(
+        (float(tps), float(latency), float(cpu), float(idle))
+    )
 
 
 def ratio(ours, theirs):
@@ -251,7 +274,7 @@ def ratio(ours, theirs):
 
 
 print()
-print(f"{'mode':9} {'clients':>7}  {'way':10} {'a second':>9} {'median µs':>10} {'added µs':>9} {'CPU µs':>7}   to PgBouncer: throughput, added, CPU")
+print(f"{'mode':9} {'clients':>7}  {'way':10} {'a second':>9} {'median µs':>10} {'added µs':>9} {'CPU µs':>7} {'idle %':>6}   to PgBouncer: throughput, added, CPU")
 for (mode, clients), ways in rows.items():
     direct = [one[1] for one in ways["direct"]]
     added = {way: [one[1] - base for one, base in zip(of, direct)] for way, of in ways.items()}
@@ -265,6 +288,7 @@ for (mode, clients), ways in rows.items():
                 ratio(added[way], added["pgbouncer"]),
                 ratio([one[2] for one in of], [one[2] for one in peer]),
             ))
-        own = "" if way == "direct" else f"{median(added[way]):9.1f} {median(one[2] for one in of):7.2f}"
+        own = " " * 17 if way == "direct" else f"{median(added[way]):9.1f} {median(one[2] for one in of):7.2f}"
+        own += f" {median(one[3] for one in of):6.1f}"
         print(f"{mode:9} {clients:7}  {way:10} {median(one[0] for one in of):9.0f} {median(one[1] for one in of):10.1f} {own}{beside}")
 PYTHON

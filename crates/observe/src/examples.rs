@@ -52,11 +52,11 @@ pub fn examples(
         match &event.kind {
             EventKind::Connect { database, user, .. } => {
                 let settings = event.particulars.as_ref();
-                let settings = settings.map_or(&[][..], |known| &known.settings);
+                let settings = settings.into_iter().flat_map(|known| known.sent_settings());
                 let who = Who {
                     database: database.clone(),
                     user: user.clone(),
-                    settings: settings.into(),
+                    settings: settings.cloned().collect(),
                 };
                 sessions.insert(event.session, who);
             }

@@ -60,7 +60,8 @@ pub(crate) fn with_settings_of(
     particulars: Option<&Particulars>,
     unsaid: &Unsaid,
 ) -> Login {
-    let mut settings = particulars.map_or_else(Vec::new, |known| known.settings.clone());
+    let mut settings =
+        particulars.map_or_else(Vec::new, |known| known.sent_settings().cloned().collect());
     if let Unsaid::AsTarget(encoding) = unsaid
         && !settings
             .iter()

@@ -233,11 +233,12 @@ impl Opener {
         address: Option<SocketAddr>,
         socket: &mut Socket,
     ) -> Result<Box<ClientConnection>, DialError> {
-        let refused = |message: String| {
+        // What to do, with the paths of files, is for who runs this; libpq says what its TLS library says.
+        let refused = |message: String, words: &str| {
             DialError::new(
                 UNREACHABLE,
                 format!("cannot connect to {server} with TLS: {message}"),
-                libpq_words::failed(server, address, &format!("SSL error: {message}")),
+                libpq_words::failed(server, address, words),
             )
             .of_tls()
         };
@@ -245,7 +246,7 @@ impl Opener {
         let direct = self.target.security.direct;
         let mut connection = tls
             .begin(server, address.map(|address| address.ip()))
-            .map_err(refused)?;
+            .map_err(|message| refused(message, "could not initiate SSL connection"))?;
         while connection.is_handshaking() {
             match connection.complete_io(socket) {
                 Ok(_) => {}
@@ -259,17 +260,19 @@ impl Opener {
                         }
                         _ => error,
                     };
-                    return Err(refused(match tls.explain(&error, server) {
+                    let message = match tls.explain(&error, server) {
                         Some(explanation) => explanation,
                         None if direct => TOO_OLD.to_owned(),
                         None => format!("the handshake was cut off ({error})"),
-                    }));
+                    };
+                    return Err(refused(message, &format!("SSL error: {error}")));
                 }
             }
         }
         if direct && !agreed_on_postgresql(&connection) {
             return Err(refused(
                 "it does not say that it is PostgreSQL (ALPN), as sslnegotiation=direct demands; use sslnegotiation=postgres".to_owned(),
+                "direct SSL connection was established without ALPN protocol negotiation extension",
             ));
         }
         Ok(connection)
@@ -296,10 +299,7 @@ impl Opener {
         error: io::Error,
         connecting: bool,
     ) -> DialError {
-        let words = match &self.tls {
-            Some(tls) if tls.explain(&error, server).is_some() => format!("SSL error: {error}"),
-            _ => libpq_words::reason(server, &error, connecting),
-        };
+        let words = libpq_words::reason(server, &error, connecting);
         let in_libpqs_words = libpq_words::failed(server, address, &words);
         let explained = self
             .tls

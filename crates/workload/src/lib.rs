@@ -41,7 +41,9 @@ pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify, hold
 pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, WorkloadInfo};
 pub use glance::may_have_pair;
 pub use parameter::{Parameter, ParameterRef};
-pub use particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, RowDigest, Setting};
+pub use particulars::{
+    Boundary, CopyIn, FirstRow, Particulars, REPORTED, ResultFormat, RowDigest, STRINGS, Setting,
+};
 pub use reader::WorkloadReader;
 pub use recovery::{recover, recover_as, recover_with};
 pub use server_event::{ServerEvent, ServerEventKind};

@@ -6,6 +6,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::parameter::Parameter;
 
+/// Stands before the name of a setting that was not sent by the client: its server reported that value when the session
+/// began. A replay does not send it: PostgreSQL 19 refuses to switch off [`STRINGS`].
+pub const REPORTED: &str = "reported.";
+/// The setting by which a backslash in a plain literal is itself. It is put down where the server reports that it is off.
+pub const STRINGS: &str = "standard_conforming_strings";
+
 /// What a capture from the wire knows of an event beyond what a log does. An event of a log has none
 /// of it ([`crate::Event::particulars`]); one that says no more than that it was sent in the usual way
 /// has [`Particulars::default`].
@@ -33,7 +39,8 @@ pub struct Particulars {
     /// Equal for results with the same rows, in whatever order: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Of a `connect`: the settings that the client sent with its user and database, names and values
-    /// (`TimeZone`, `options` and the like), and `standard_conforming_strings`, where the server said that it is off.
+    /// (`TimeZone`, `options` and the like); behind [`REPORTED`], what the server said of one that matters to who reads
+    /// the session's texts.
     pub settings: Vec<Setting>,
 }
 
@@ -57,6 +64,12 @@ impl Default for Particulars {
 }
 
 impl Particulars {
+    /// The settings that the client sent: those that its server reported are not among them.
+    pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
+        let settings = self.settings.iter();
+        settings.filter(|(name, _)| !name.starts_with(REPORTED))
+    }
+
     /// About what they take in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let copy = self.copy.as_ref().map_or(0, |copy| {

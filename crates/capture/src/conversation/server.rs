@@ -7,7 +7,7 @@ use pgwire::backend::{
     RowDescription, TransactionStatus, tag,
 };
 use pgwire::{DecodeError, Header};
-use workload::{FirstRow, Parameter, ResultFormat, RowDigest, Sqlstate};
+use workload::{FirstRow, Parameter, REPORTED, ResultFormat, RowDigest, STRINGS, Sqlstate};
 
 use super::connection::{Connection, Out, Take};
 use super::exchange::{Described, Pending, Step};
@@ -170,17 +170,11 @@ impl Connection {
     }
 
     /// A setting that the session begins with, whoever gave it: where backslashes in literals escape, its texts mean
-    /// something else, to who masks them and to who replays them.
+    /// something else to who masks them.
     fn begins_with(&mut self, setting: &ParameterStatus<'_>) {
-        const STRINGS: &str = "standard_conforming_strings";
-        let is_known = |settings: &[(Box<str>, Box<str>)]| {
-            (settings.iter()).any(|(name, _)| name.eq_ignore_ascii_case(STRINGS))
-        };
-        if setting.name == STRINGS.as_bytes()
-            && setting.value == b"off"
-            && !is_known(&self.settings)
-        {
-            self.settings.push((STRINGS.into(), "off".into()));
+        if setting.name == STRINGS.as_bytes() && setting.value == b"off" {
+            let name = format!("{REPORTED}{STRINGS}");
+            self.settings.push((name.into(), "off".into()));
         }
     }
 
@@ -196,8 +190,11 @@ impl Connection {
                 let key = KeyData::decode(body)?;
                 self.key = Some((key.process_id, key.secret_key.into()));
             }
-            tag::PARAMETER_STATUS if !self.ready => {
-                self.begins_with(&ParameterStatus::decode(body)?)
+            // One that is none is nobody's end: nothing else is read of them.
+            tag::PARAMETER_STATUS => {
+                if let (false, Ok(setting)) = (self.ready, ParameterStatus::decode(body)) {
+                    self.begins_with(&setting);
+                }
             }
             tag::READY_FOR_QUERY if !self.ready => {
                 self.transaction = ReadyForQuery::decode(body)?.status;

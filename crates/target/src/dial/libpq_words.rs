@@ -20,7 +20,9 @@ pub(super) fn failed(server: &Server, address: Option<SocketAddr>, why: &str) ->
 
 /// Why, where a socket's error is the reason; `connecting`: it came before there was a connection.
 pub(super) fn reason(server: &Server, error: &io::Error, connecting: bool) -> String {
-    if is_timeout(error) {
+    // The system's own is one of the reasons why there is no connection: a full queue of a unix socket, a host that is
+    // silent for minutes.
+    if is_timeout(error) && !(connecting && error.raw_os_error().is_some()) {
         return "timeout expired".to_owned();
     }
     if connecting {
@@ -141,6 +143,20 @@ mod tests {
                 "timeout expired"
             );
         }
+    }
+
+    #[test]
+    fn our_limit_is_told_from_the_systems() {
+        let named = server(Host::Tcp("db".to_owned()));
+        let silent = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+        let words = reason(&named, &silent, true);
+        assert!(
+            words.starts_with("Connection timed out\n\tIs the server"),
+            "{words}"
+        );
+        // A read that takes too long.
+        let slow = io::Error::from_raw_os_error(libc::EAGAIN);
+        assert_eq!(reason(&named, &slow, false), "timeout expired");
     }
 
     #[test]

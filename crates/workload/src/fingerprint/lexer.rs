@@ -235,9 +235,14 @@ impl Iterator for Lexer<'_> {
                 start,
                 end: self.quoted(start + 1, true),
             },
-            b'b' | b'B' | b'x' | b'X' | b'n' | b'N' if self.peek(1) == b'\'' => Token::Value {
+            b'b' | b'B' | b'x' | b'X' if self.peek(1) == b'\'' => Token::Value {
                 start,
                 end: self.quoted(start + 1, false),
+            },
+            // A type's name before a plain literal.
+            b'n' | b'N' if self.peek(1) == b'\'' => Token::Value {
+                start,
+                end: self.quoted(start + 1, self.backslash_escapes),
             },
             b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'\'' => Token::Value {
                 start,

@@ -202,8 +202,9 @@ fn what_backslashes_mean_is_known_from_the_servers_word() {
     };
     assert_eq!(
         settings(begins(b"standard_conforming_strings\0off\0")),
-        [("standard_conforming_strings".into(), "off".into())]
+        [("reported.standard_conforming_strings".into(), "off".into())]
     );
+    assert_eq!(settings(begins(b"what is none")), []);
     assert_eq!(settings(begins(b"standard_conforming_strings\0on\0")), []);
 }
 

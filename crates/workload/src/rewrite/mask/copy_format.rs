@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use crate::fingerprint::lexer::{Lexer, Token};
 
+use super::backslash::Backslash;
 use super::literal::Spelling;
 
 /// In which form COPY has its data.
@@ -45,9 +46,19 @@ impl Default for CopyFormat {
 impl CopyFormat {
     /// As the options of the COPY statement in a text say; of several that differ, none.
     pub fn of(sql: &str) -> Self {
-        let pieces: Vec<Piece<'_>> = Lexer::new(sql)
+        Self::read(sql, Backslash::Plain)
+    }
+
+    /// As [`Self::of`], by a session that reads backslashes so.
+    pub(super) fn read(sql: &str, backslash: Backslash) -> Self {
+        let escapes = backslash == Backslash::Escapes;
+        let lexer = match escapes {
+            true => Lexer::with_escapes(sql),
+            false => Lexer::new(sql),
+        };
+        let pieces: Vec<Piece<'_>> = lexer
             .filter(|token| !matches!(token, Token::Comment { .. }))
-            .map(|token| Piece::new(token, &sql[token.start()..token.end()]))
+            .map(|token| Piece::new(token, &sql[token.start()..token.end()], escapes))
             .collect();
         let mut formats = pieces
             .split(|piece| piece.is_symbol(";"))
@@ -73,7 +84,7 @@ enum Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    fn new(token: Token, text: &'a str) -> Self {
+    fn new(token: Token, text: &'a str, escapes: bool) -> Self {
         match token {
             Token::Word { .. } => Piece::Word {
                 text: text.to_ascii_lowercase(),
@@ -84,7 +95,12 @@ impl<'a> Piece<'a> {
                 quoted: true,
             },
             Token::Value { .. } => {
-                let (spelling, inner) = Spelling::of(text);
+                let (spelling, inner) = match Spelling::of(text) {
+                    (Spelling::Plain(prefix), inner) if escapes => {
+                        (Spelling::Escapes(prefix), inner)
+                    }
+                    other => other,
+                };
                 Piece::Value(spelling.read(inner, '\\'))
             }
             Token::Symbol { .. } | Token::Comment { .. } => Piece::Symbol(text),

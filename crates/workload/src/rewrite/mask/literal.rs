@@ -1,6 +1,7 @@
 //! Literals in all their spellings: what value stands there, and how to write another in its place.
 //!
-//! PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal is itself.
+//! PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal is itself;
+//! where a session reads it otherwise, `sql.rs` takes such a literal for one with an E.
 
 use std::borrow::Cow;
 

@@ -36,13 +36,13 @@ use super::pattern::Pattern;
 use crate::event_ref::{EventRef, KindRef, PackedParameters};
 use crate::fingerprint::Fingerprinter;
 use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::{CopyIn, FirstRow, Particulars};
+use crate::particulars::{CopyIn, FirstRow, Particulars, REPORTED};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
-use backslash::Backslashes;
+use backslash::{Backslash, Backslashes};
 pub(in crate::rewrite) use copy::{escape_text, unescape as unescape_text};
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
@@ -131,9 +131,9 @@ impl Masker {
 
     /// Hands the masked event to `then`.
     pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
-        let kept = self.keeps(event.kind.sql());
-        let escapes = self.backslashes.escape(event.session);
+        let backslash = self.backslashes.of(event.session);
         self.backslashes.take(event);
+        let kept = self.keeps(event.kind.sql(), backslash);
         let account = &mut self.account;
         self.sql.clear();
         self.application.clear();
@@ -143,7 +143,7 @@ impl Masker {
                 true => self.sql.push_str(sql),
                 false => {
                     let roles = &mut self.roles;
-                    self.mask.sql(sql, escapes, account, roles, &mut self.sql);
+                    self.mask.sql(sql, backslash, account, roles, &mut self.sql);
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Masker {
         let particulars = particulars.map(|particulars| {
             Arc::new(particulars_masked(
                 &self.mask,
-                event.kind.sql().unwrap_or(""),
+                (event.kind.sql().unwrap_or(""), backslash),
                 kept,
                 particulars,
                 account,
@@ -236,11 +236,15 @@ impl Masker {
         })
     }
 
-    fn keeps(&mut self, sql: Option<&str>) -> bool {
+    fn keeps(&mut self, sql: Option<&str>, backslash: Backslash) -> bool {
         let patterns = &self.mask.keep_statements;
         let Some(sql) = sql.filter(|_| !patterns.is_empty()) else {
             return false;
         };
+        // What is a word of the statement, and what one within a literal, is told without such backslashes only.
+        if backslash != Backslash::Plain && sql.contains("\\'") {
+            return false;
+        }
         let normal = self.fingerprinter.normalise(sql);
         patterns
             .iter()
@@ -264,18 +268,18 @@ impl Masker {
     /// Masks the statement that the server was busy with.
     pub fn server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
         if let Some(sql) = event.sql.take() {
-            let kept = self.keeps(Some(&sql));
-            let escapes = (event.session).is_some_and(|session| self.backslashes.escape(session));
+            let backslash = match event.session {
+                Some(session) => self.backslashes.of(session),
+                None => Backslash::Plain,
+            };
+            let kept = self.keeps(Some(&sql), backslash);
             let mut masked = String::with_capacity(sql.len());
             match kept {
                 true => masked.push_str(&sql),
-                false => self.mask.sql(
-                    &sql,
-                    escapes,
-                    &mut self.account,
-                    &mut self.roles,
-                    &mut masked,
-                ),
+                false => {
+                    let (account, roles) = (&mut self.account, &mut self.roles);
+                    self.mask.sql(&sql, backslash, account, roles, &mut masked);
+                }
             }
             event.sql = Some(masked.into());
         }
@@ -341,7 +345,7 @@ fn text_masked(mask: &Mask, role: Role, oid: u32, text: &str) -> (String, Became
 
 fn particulars_masked(
     mask: &Mask,
-    sql: &str,
+    (sql, backslash): (&str, Backslash),
     kept: bool,
     particulars: &Particulars,
     account: &mut MaskAccount,
@@ -356,6 +360,7 @@ fn particulars_masked(
                 *value = words.collect::<Vec<_>>().join(" ").into();
                 Became::Kept(Kept::Setting)
             }
+            _ if name.starts_with(REPORTED) => Became::Kept(Kept::Setting),
             false => Became::Kept(Kept::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());
@@ -371,7 +376,11 @@ fn particulars_masked(
     }
     masked.copy = particulars.copy.as_ref().map(|copy| CopyIn {
         data: mask
-            .copy(&CopyFormat::of(sql), &copy.data, &mut account.copy_fields)
+            .copy(
+                &CopyFormat::read(sql, backslash),
+                &copy.data,
+                &mut account.copy_fields,
+            )
             .into(),
         failed: copy.failed.as_ref().map(|reason| {
             let mut text = String::with_capacity(reason.len());

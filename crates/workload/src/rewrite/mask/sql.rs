@@ -1,10 +1,13 @@
 //! Literals in the text of a statement: found with the lexer of the fingerprints, so that a masked
-//! statement has the fingerprint of the original.
+//! statement has the fingerprint of the original (but where a backslash escapes, which fingerprints do not know).
+
+use std::ops::Range;
 
 use crate::fingerprint::lexer::{Lexer, Token};
 
 use super::Mask;
 use super::account::{Became, Kept, MaskAccount};
+use super::backslash::Backslash;
 use super::codes::mask_bits;
 use super::literal::Spelling;
 use super::number::Number;
@@ -42,6 +45,8 @@ struct Scan<'a> {
     tokens: Vec<Token>,
     /// A backslash in a plain literal escapes.
     escapes: bool,
+    /// Where literals would be if it did, of a text that may be meant so: nothing there stays.
+    either: Vec<Range<usize>>,
     frames: Vec<Frame<'a>>,
     /// `None` until the statement's first telling word.
     statement: Option<Statement>,
@@ -102,35 +107,41 @@ fn placeholder(token: &str) -> Option<usize> {
 }
 
 impl Mask {
-    /// Masks the literals of one or several statements, and blanks out comments. `escapes`: a backslash in a plain
-    /// literal escapes (`standard_conforming_strings` is off).
+    /// Masks the literals of one or several statements, and blanks out comments. `backslash`: what one is in
+    /// a plain literal.
     pub(super) fn sql(
         &self,
         sql: &str,
-        escapes: bool,
+        backslash: Backslash,
         account: &mut MaskAccount,
         roles: &mut Roles,
         out: &mut String,
     ) {
         roles.0.clear();
-        self.sql_within(sql, (escapes, 0), account, roles, out);
+        self.sql_within(sql, (backslash, 0), account, roles, out);
     }
 
     fn sql_within(
         &self,
         sql: &str,
-        (escapes, depth): (bool, u32),
+        (backslash, depth): (Backslash, u32),
         account: &mut MaskAccount,
         roles: &mut Roles,
         out: &mut String,
     ) {
+        let tokens: Vec<Token> = match backslash {
+            Backslash::Escapes => Lexer::with_escapes(sql).collect(),
+            Backslash::Plain | Backslash::Unsure => Lexer::new(sql).collect(),
+        };
+        let either = match backslash {
+            Backslash::Unsure => literals_otherwise(sql, &tokens),
+            Backslash::Plain | Backslash::Escapes => Vec::new(),
+        };
         let mut scan = Scan {
             sql,
-            tokens: match escapes {
-                true => Lexer::with_escapes(sql).collect(),
-                false => Lexer::new(sql).collect(),
-            },
-            escapes,
+            tokens,
+            escapes: backslash == Backslash::Escapes,
+            either,
             frames: vec![Frame::default()],
             statement: None,
             custom: false,
@@ -157,7 +168,11 @@ impl Mask {
                         roles.note(number, scan.role(index));
                     }
                 }
-                Token::Value { .. } => self.literal(&scan, index, depth, account, out),
+                Token::Value { .. } => self.literal(&scan, index, (backslash, depth), account, out),
+                _ if scan.is_literal_otherwise(token) => {
+                    mask_text(&self.key, text, Reading::Plain, out);
+                    account.literals.count(Became::Masked);
+                }
                 _ => out.push_str(text),
             }
             scan.pass(index);
@@ -179,31 +194,25 @@ impl Mask {
         &self,
         scan: &Scan<'_>,
         index: usize,
-        depth: u32,
+        (backslash, depth): (Backslash, u32),
         account: &mut MaskAccount,
         out: &mut String,
     ) {
         let token = scan.tokens[index];
         let text = &scan.sql[token.start()..token.end()];
-        let (spelling, inner) = match Spelling::of(text) {
-            // Written with its E, it is the same whatever the setting.
-            (Spelling::Plain(_), inner) if scan.escapes && inner.contains('\\') => {
-                let behind_a_word =
-                    out.ends_with(|last: char| last.is_alphanumeric() || last == '_');
-                let prefix = if behind_a_word { " E" } else { "E" };
-                (Spelling::Escapes(prefix), inner)
-            }
-            other => other,
-        };
+        let (spelling, inner) = scan.spelling(index, out);
         let escape = scan.escape(index);
         let value = spelling.read(inner, escape);
-        let is_code = depth < DEPTH_MAX && scan.is_code(index) && spelling != Spelling::Number;
+        let is_code = depth < DEPTH_MAX
+            && scan.either.is_empty()
+            && scan.is_code(index)
+            && spelling != Spelling::Number;
         if is_code && self.stays(&value) != Some(Kept::Asked) {
             // Its literals are counted each for itself.
             let mut masked = String::with_capacity(value.len());
             self.sql_within(
                 &value,
-                (scan.escapes, depth + 1),
+                (backslash, depth + 1),
                 account,
                 &mut Roles::default(),
                 &mut masked,
@@ -211,7 +220,11 @@ impl Mask {
             spelling.write(&masked, escape, out);
             return;
         }
-        let reason = scan.reason(index, spelling, &value);
+        let reason = match scan.either.is_empty() {
+            true => scan.reason(index, spelling, &value),
+            // What stands around it may be no words of the statement.
+            false => None,
+        };
         if let Some(reason) = reason {
             out.push_str(text);
             account.literals.count(Became::Kept(reason));
@@ -305,7 +318,78 @@ impl Mask {
     }
 }
 
+/// Where the literals of a text are if backslashes escape, where that makes a difference.
+fn literals_otherwise(sql: &str, tokens: &[Token]) -> Vec<Range<usize>> {
+    if !sql.contains('\\') {
+        return Vec::new();
+    }
+    let otherwise: Vec<Token> = Lexer::with_escapes(sql).collect();
+    if otherwise == tokens {
+        return Vec::new();
+    }
+    let literals = otherwise
+        .iter()
+        .filter(|token| matches!(token, Token::Value { .. }));
+    literals.map(|token| token.start()..token.end()).collect()
+}
+
 impl<'a> Scan<'a> {
+    /// Whether something of it is in a literal if backslashes escape.
+    fn is_literal_otherwise(&self, token: Token) -> bool {
+        let behind = self
+            .either
+            .partition_point(|range| range.end <= token.start());
+        (self.either.get(behind)).is_some_and(|range| range.start < token.end())
+    }
+
+    /// How a literal is spelled, and what stands within. Where a backslash escapes in plain ones, those that have one are
+    /// written with an E: that is read the same whatever the setting. `before` is what was written so far.
+    fn spelling(&self, index: usize, before: &str) -> (Spelling<'a>, &'a str) {
+        let (spelling, inner) = Spelling::of(self.text(index));
+        let (true, Spelling::Plain(prefix)) = (self.escapes, spelling) else {
+            return (spelling, inner);
+        };
+        if !self.chain_has_backslash(index) {
+            return (spelling, inner);
+        }
+        let is_of_a_word =
+            |last: char| last.is_alphanumeric() || matches!(last, '_' | '$') || !last.is_ascii();
+        let prefix = match prefix {
+            "" if self.continues(index) => "",
+            "" if before.ends_with(is_of_a_word) => " E",
+            "" => "E",
+            // N'…' is of another type.
+            other => other,
+        };
+        (Spelling::Escapes(prefix), inner)
+    }
+
+    /// Whether a literal goes on with what the one before it began: a line's end is between them, and nothing else.
+    fn continues(&self, index: usize) -> bool {
+        let Some(before) = index.checked_sub(1) else {
+            return false;
+        };
+        let between = &self.sql[self.tokens[before].end()..self.tokens[index].start()];
+        matches!(self.tokens[before], Token::Value { .. })
+            && self.text(before).ends_with('\'')
+            && self.text(index).starts_with('\'')
+            && between.contains(['\n', '\r'])
+            && between.trim().is_empty()
+    }
+
+    /// Whether one of those that make one literal has a backslash.
+    fn chain_has_backslash(&self, index: usize) -> bool {
+        let mut first = index;
+        while self.continues(first) {
+            first -= 1;
+        }
+        let has_one = |index: usize| self.text(index).contains('\\');
+        has_one(first)
+            || (first + 1..self.tokens.len())
+                .take_while(|next| self.continues(*next))
+                .any(has_one)
+    }
+
     fn text(&self, index: usize) -> &'a str {
         let token = self.tokens[index];
         &self.sql[token.start()..token.end()]

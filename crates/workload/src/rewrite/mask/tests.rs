@@ -15,7 +15,13 @@ fn value(text: &str) -> String {
 
 fn sql(text: &str) -> String {
     let (mut out, mut account) = (String::new(), MaskAccount::default());
-    mask().sql(text, false, &mut account, &mut Roles::default(), &mut out);
+    mask().sql(
+        text,
+        Backslash::Plain,
+        &mut account,
+        &mut Roles::default(),
+        &mut out,
+    );
     assert!(account.adds_up());
     let normal = |text: &str| Fingerprinter::new().normalise(text).to_owned();
     assert_eq!(normal(text), normal(&out), "{text} {out}");
@@ -429,7 +435,7 @@ fn a_literal_is_read_as_its_session_reads_it() {
     let mut off = |text: &str| {
         let (mut account, mut roles) = (MaskAccount::default(), Roles::default());
         out.clear();
-        mask().sql(text, true, &mut account, &mut roles, &mut out);
+        mask().sql(text, Backslash::Escapes, &mut account, &mut roles, &mut out);
         assert!(account.adds_up());
         out.clone()
     };
@@ -451,6 +457,21 @@ fn a_literal_is_read_as_its_session_reads_it() {
     // In code within a literal as well.
     let code = off(r"do 'begin perform f(\'Ann\'); end'");
     assert!(code.contains(&ann) && !code.contains("Ann"), "{code}");
+    // What goes on with a literal has no prefix of its own; what stands before it says how all of it is read.
+    let (one, other) = (value("Hello"), value(r"C:\temp").replace('\\', r"\\"));
+    assert_eq!(
+        off("select 'Hello'\n'C:\\\\temp'"),
+        format!("select E'{one}'\n'{other}'")
+    );
+    assert_eq!(
+        off("select 'Hello'\n'Ann'"),
+        format!("select '{one}'\n'{ann}'")
+    );
+    assert_eq!(
+        off(r"select N'O\'Brien', 1"),
+        format!("select N'{brien}', 1")
+    );
+    assert_eq!(off(r"select a$'O\'Brien'"), format!("select a$ E'{brien}'"));
     // Else a backslash is itself.
     assert_eq!(
         sql(r"select 'C:\', 'Ann'"),
@@ -459,9 +480,40 @@ fn a_literal_is_read_as_its_session_reads_it() {
 }
 
 #[test]
+fn where_it_is_not_sure_what_a_backslash_is_nothing_in_a_literal_stays() {
+    let mut out = String::new();
+    let mut unsure = |text: &str| {
+        let (mut account, mut roles) = (MaskAccount::default(), Roles::default());
+        out.clear();
+        mask().sql(text, Backslash::Unsure, &mut account, &mut roles, &mut out);
+        assert!(account.adds_up());
+        out.clone()
+    };
+    for text in [
+        r"select 'O\'Brien Secretname', 1",
+        r"select 'C:\', 'Secretname'",
+        r"select 'C:\', interval 'Secretname'",
+        r"select 'it\'s; set Secretname = on; --Secretname'",
+        r"select N'O\'Brien Secretname', 1",
+        r#"select 'a\'b "Secretname" $$Secretname$$'"#,
+    ] {
+        let masked = unsure(text);
+        assert!(!masked.contains("Secretname"), "{text} {masked}");
+    }
+    // Where both readings are alike, it is masked as ever.
+    for text in [
+        "select 'Ann', x from t",
+        r"select 'C:\Ann', x",
+        r"select E'O\'Brien', x",
+    ] {
+        assert_eq!(unsure(text), sql(text));
+    }
+}
+
+#[test]
 fn a_session_that_says_so_is_masked_so() {
     let particulars = Particulars {
-        settings: vec![("standard_conforming_strings".into(), "off".into())],
+        settings: vec![("reported.standard_conforming_strings".into(), "off".into())],
         ..Particulars::default()
     };
     let connect = Event {
@@ -481,11 +533,27 @@ fn a_session_that_says_so_is_masked_so() {
         )
     };
     let mut masker = Masker::new(mask());
-    masked(&mut masker, &connect);
+    assert_eq!(
+        masked(&mut masker, &connect).particulars,
+        connect.particulars
+    );
     let text = |event: Event| event.kind.sql().unwrap().to_string();
     let off = text(masked(&mut masker, &asks(connect.session)));
     assert!(!off.contains("secret") && !off.contains("Brien"), "{off}");
     // Of another session nothing is known.
     let on = text(masked(&mut masker, &asks(connect.session + 1)));
     assert!(on.contains("secret"), "{on}");
+    // Unless it may have changed it: then neither reading's literals stay.
+    let says = execute(
+        "select set_config($1, $2, $3)",
+        vec![Some("standard_conforming_strings".into())],
+        Particulars::default(),
+    );
+    let says = Event {
+        session: connect.session + 1,
+        ..says
+    };
+    masked(&mut masker, &says);
+    let unsure = text(masked(&mut masker, &asks(connect.session + 1)));
+    assert!(!unsure.contains("secret"), "{unsure}");
 }
