@@ -225,8 +225,14 @@ impl Mask {
             // What stands around it may be no words of the statement.
             false => None,
         };
+        // What stays is read the same whatever the setting, too.
+        let is_respelled = spelling != Spelling::of(text).0;
+        let stays = |out: &mut String| match is_respelled {
+            true => spelling.write(&value, escape, out),
+            false => out.push_str(text),
+        };
         if let Some(reason) = reason {
-            out.push_str(text);
+            stays(out);
             account.literals.count(Became::Kept(reason));
             return;
         }
@@ -249,7 +255,7 @@ impl Mask {
         };
         account.literals.count(became);
         match became {
-            Became::Kept(_) => out.push_str(text),
+            Became::Kept(_) => stays(out),
             _ => spelling.write(&masked, escape, out),
         }
     }

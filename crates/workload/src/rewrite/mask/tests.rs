@@ -472,6 +472,11 @@ fn a_literal_is_read_as_its_session_reads_it() {
         format!("select N'{brien}', 1")
     );
     assert_eq!(off(r"select a$'O\'Brien'"), format!("select a$ E'{brien}'"));
+    // What stays as well.
+    assert_eq!(
+        off(r"copy t from stdin null '\\N'"),
+        r"copy t from stdin null E'\\N'"
+    );
     // Else a backslash is itself.
     assert_eq!(
         sql(r"select 'C:\', 'Ann'"),
