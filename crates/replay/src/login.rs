@@ -218,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_reported_is_not_sent() {
+        let target = Target::parse("host=h", |_| None).unwrap();
+        let timezone: (Box<str>, Box<str>) = ("TimeZone".into(), "UTC".into());
+        let known = Particulars {
+            settings: vec![
+                timezone.clone(),
+                (workload::REPORTED_STRINGS.into(), "off".into()),
+            ],
+            ..Particulars::default()
+        };
+        let login = LoginMap::default().login(&target, "a", "b", "");
+        let login = with_settings_of(login, Some(&known), &Unsaid::Utf8);
+        assert_eq!(*login.settings, [timezone]);
+    }
+
+    #[test]
     fn a_runs_options_say_who_connected_where() {
         let pair = |from: &str, to: &str| BTreeMap::from([(from.to_owned(), to.to_owned())]);
         let logins = LoginMap {

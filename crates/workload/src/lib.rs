@@ -42,7 +42,8 @@ pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, Work
 pub use glance::may_have_pair;
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{
-    Boundary, CopyIn, FirstRow, Particulars, REPORTED, ResultFormat, RowDigest, STRINGS, Setting,
+    Boundary, CopyIn, FirstRow, Particulars, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS,
+    Setting,
 };
 pub use reader::WorkloadReader;
 pub use recovery::{recover, recover_as, recover_with};

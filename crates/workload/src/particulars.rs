@@ -6,11 +6,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::parameter::Parameter;
 
-/// Stands before the name of a setting that was not sent by the client: its server reported that value when the session
-/// began. A replay does not send it: PostgreSQL 19 refuses to switch off [`STRINGS`].
-pub const REPORTED: &str = "reported.";
-/// The setting by which a backslash in a plain literal is itself. It is put down where the server reports that it is off.
+/// The setting by which a backslash in a plain literal is itself.
 pub const STRINGS: &str = "standard_conforming_strings";
+/// Under this name stands what the server said of [`STRINGS`] when the session began, where it said that it is off. The
+/// client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
+pub const REPORTED_STRINGS: &str = "reported.standard_conforming_strings";
 
 /// What a capture from the wire knows of an event beyond what a log does. An event of a log has none
 /// of it ([`crate::Event::particulars`]); one that says no more than that it was sent in the usual way
@@ -39,8 +39,7 @@ pub struct Particulars {
     /// Equal for results with the same rows, in whatever order: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
     /// Of a `connect`: the settings that the client sent with its user and database, names and values
-    /// (`TimeZone`, `options` and the like); behind [`REPORTED`], what the server said of one that matters to who reads
-    /// the session's texts.
+    /// (`TimeZone`, `options` and the like); and [`REPORTED_STRINGS`].
     pub settings: Vec<Setting>,
 }
 
@@ -64,10 +63,10 @@ impl Default for Particulars {
 }
 
 impl Particulars {
-    /// The settings that the client sent: those that its server reported are not among them.
+    /// The settings that the client sent: what its server reported is not among them.
     pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
-        settings.filter(|(name, _)| !name.starts_with(REPORTED))
+        settings.filter(|(name, _)| **name != *REPORTED_STRINGS)
     }
 
     /// About what they take in memory, in bytes.

@@ -7,7 +7,7 @@ use pgwire::backend::{
     RowDescription, TransactionStatus, tag,
 };
 use pgwire::{DecodeError, Header};
-use workload::{FirstRow, Parameter, REPORTED, ResultFormat, RowDigest, STRINGS, Sqlstate};
+use workload::{FirstRow, Parameter, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS, Sqlstate};
 
 use super::connection::{Connection, Out, Take};
 use super::exchange::{Described, Pending, Step};
@@ -173,8 +173,7 @@ impl Connection {
     /// something else to who masks them.
     fn begins_with(&mut self, setting: &ParameterStatus<'_>) {
         if setting.name == STRINGS.as_bytes() && setting.value == b"off" {
-            let name = format!("{REPORTED}{STRINGS}");
-            self.settings.push((name.into(), "off".into()));
+            self.settings.push((REPORTED_STRINGS.into(), "off".into()));
         }
     }
 

@@ -11,7 +11,7 @@ use aho_corasick::AhoCorasick;
 
 use super::Spelling;
 use crate::event_ref::{EventRef, KindRef};
-use crate::particulars::{REPORTED, STRINGS};
+use crate::particulars::{REPORTED_STRINGS, STRINGS};
 use crate::rewrite::parts::{Lexeme, parts};
 
 /// What a backslash in a plain literal is.
@@ -97,8 +97,8 @@ impl Backslashes {
         let settings = event.particulars.map(|known| &known.settings);
         let mut is_off_now = false;
         for (name, value) in settings.into_iter().flatten() {
-            let name = name.strip_prefix(REPORTED).unwrap_or(name);
-            let given = match name {
+            let given = match &**name {
+                REPORTED_STRINGS => Some(&**value),
                 // `-c name=off`, `--name=off`, with either of `-` and `_`.
                 "options" => value.split_whitespace().rev().find_map(|word| {
                     let word = word.trim_start_matches("-c").trim_start_matches('-');

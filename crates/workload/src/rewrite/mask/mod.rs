@@ -5,7 +5,8 @@
 //! (`binary.rs`): so a number is masked to the same number in a literal, in a parameter of either form
 //! and in a row of COPY. Numbers, short words, dates and UUIDs are permuted (`key.rs`), so that what
 //! was different stays different. In the text of statements literals are found with the lexer of the
-//! fingerprints (`sql.rs`), as the session reads them (`backslash.rs`); which of them say what is to be done, and stay, is told by the words
+//! fingerprints (`sql.rs`), as the session reads them (`backslash.rs`);
+//! which of them say what is to be done, and stay, is told by the words
 //! around them (`rules.rs`), as for parameters by where their `$1` stands.
 //!
 //! Who drives: `capture::MaskSink` between a source and a writer, the program between a reader and a
@@ -36,7 +37,7 @@ use super::pattern::Pattern;
 use crate::event_ref::{EventRef, KindRef, PackedParameters};
 use crate::fingerprint::Fingerprinter;
 use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::{CopyIn, FirstRow, Particulars, REPORTED};
+use crate::particulars::{CopyIn, FirstRow, Particulars, REPORTED_STRINGS};
 use crate::server_event::ServerEvent;
 use crate::session::Session;
 
@@ -360,7 +361,7 @@ fn particulars_masked(
                 *value = words.collect::<Vec<_>>().join(" ").into();
                 Became::Kept(Kept::Setting)
             }
-            _ if name.starts_with(REPORTED) => Became::Kept(Kept::Setting),
+            _ if &**name == REPORTED_STRINGS => Became::Kept(Kept::Setting),
             false => Became::Kept(Kept::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());

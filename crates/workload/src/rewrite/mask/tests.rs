@@ -405,6 +405,8 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
                 settings: vec![
                     setting("TimeZone", "Europe/Berlin"),
                     setting("app.user", "Smith"),
+                    // Of a client that calls its own so.
+                    setting("reported.name", "Smith"),
                     setting("options", "-c work_mem=64MB -c app.user=Smith"),
                 ],
                 ..Particulars::default()
@@ -419,6 +421,7 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
         [
             setting("TimeZone", "Europe/Berlin"),
             setting("app.user", &smith),
+            setting("reported.name", &smith),
             setting("options", &format!("-c work_mem=64MB -c app.user={smith}")),
         ]
     );
