@@ -5,10 +5,10 @@ use super::Rule;
 use crate::diagnose::evidence::{Evidence, Missing, StatementEvidence};
 use crate::diagnose::finding::{Change, Fact, Finding, Severity, Subject, Unit};
 use crate::diagnose::index_shape::IndexShape;
+use crate::diagnose::statement_text::quoted;
 use crate::diagnose::threshold::{Threshold, Thresholds};
 use run::{IndexFact, RelationFact};
 use workload::StatementClass;
-use workload::rewrite::{KeyName, Rewriting};
 
 const PAGES: Threshold = Threshold {
     name: "random-key-pages",
@@ -99,19 +99,32 @@ fn random_key<'e>(
     })
 }
 
-/// The key as a `bigint`, where it is a column by itself: measured before an application is changed.
-fn swapped(table: &RelationFact, index: &IndexFact, column: &str) -> Option<Change> {
-    let is_key = index.unique && IndexShape::of(index).columns() == [column];
-    let key = Rewriting::SwapKey(KeyName {
-        schema: Some(table.schema.clone()),
-        table: table.name.clone(),
-        column: column.to_owned(),
+/// Proposes the migrations of a random key to one that grows, cheapest first.
+fn migrations(table: &RelationFact, index: &IndexFact, column: &str, kind: &str) -> Vec<Change> {
+    if !index.primary || IndexShape::of(index).columns() != [column] {
+        return vec![Change::by_hand(
+            "a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)",
+        )];
+    }
+    let name = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
+    let (key, new) = (quoted(column), quoted(&format!("{column}_new")));
+    let time_ordered = kind.starts_with("uuid").then(|| {
+        Change::by_hand(format!(
+            "generate new keys in time order: ALTER TABLE {name} ALTER COLUMN {key} SET DEFAULT uuidv7() from PostgreSQL 18 on, or UUIDv7 in the application; existing keys stay, and REINDEX INDEX CONCURRENTLY compacts the index"
+        ))
     });
-    is_key.then(|| {
-        let words =
-            "the key and what refers to it as bigint, in a copy of the data and in what is sent";
-        Change::rewrite(words, key.to_string())
-    })
+    let bigint = Change::by_hand(format!(
+        "migrate the key to bigint without a long lock: \
+        (1) ALTER TABLE {name} ADD COLUMN {new} bigint, without a default, which would rewrite the table; \
+        (2) create a sequence owned by the column, and SET DEFAULT nextval(…) for new rows; \
+        (3) backfill with UPDATE {name} SET {new} = DEFAULT WHERE {new} IS NULL, in batches; \
+        (4) CREATE UNIQUE INDEX CONCURRENTLY on {new}, and validate CHECK ({new} IS NOT NULL); \
+        (5) add and fill such a column in each table that refers to {key}, with a trigger for new rows; \
+        (6) in one transaction, drop the constraints on {key} and on the columns that refer to it (NOT NULL too), \
+        ADD PRIMARY KEY USING INDEX and FOREIGN KEY … NOT VALID, and switch the application, then VALIDATE; \
+        (7) drop the old columns, and rebuild the tables to free the space (pg_repack; VACUUM FULL locks them)"
+    ));
+    time_ordered.into_iter().chain([bigint]).collect()
 }
 
 fn random(
@@ -149,8 +162,7 @@ fn random(
         ],
         cost: Some(evidence.cost(one, ns)),
         most_to_win: Some(share),
-        changes: swapped(table, index, &column).into_iter().chain([
-            Change::by_hand("a key that grows: bigint GENERATED ALWAYS AS IDENTITY; where keys are made elsewhere, one in the order of time (UUIDv7: uuidv7() from 18 on)"),
+        changes: migrations(table, index, &column, &kind).into_iter().chain([
             Change::setting("fewer checkpoints, so that a page is written as a whole less often", "max_wal_size", "8GB"),
         ]).collect(),
         risk: "a key goes through the whole application; the index is small again only when it was built anew".to_owned(),
@@ -238,11 +250,37 @@ mod tests {
                 .contains("links_pkey: its key id (bytea not null) has no order")
         );
         assert!(found[0].most_to_win.unwrap() > 0.9);
-        let rewrite = Form::Rewrite("swap-key=public.links.id".to_owned());
-        assert_eq!(found[0].changes[0].form, rewrite);
         let mut wide = with("bytea not null", 10);
         wide.facts().indexes[0].bytes = Some(110_000_000);
         assert_eq!(wide.find(&RULE)[0].severity, Severity::Note);
+    }
+
+    #[test]
+    fn random_key_is_migrated_by_hand() {
+        let changes = |made_up: MadeUp| made_up.find(&RULE).remove(0).changes;
+        let digest = changes(with("bytea not null", 9_000));
+        assert_eq!(digest.len(), 2);
+        assert_eq!(digest[0].form, Form::ByHand);
+        let step = "(1) ALTER TABLE public.links ADD COLUMN id_new bigint,";
+        assert!(digest[0].words.contains(step), "{}", digest[0].words);
+
+        let uuid = changes(with("uuid not null", 9_000));
+        assert_eq!(uuid.len(), 3);
+        assert_eq!(uuid[0].form, Form::ByHand);
+        let step = "ALTER COLUMN id SET DEFAULT uuidv7()";
+        assert!(uuid[0].words.contains(step), "{}", uuid[0].words);
+        assert_eq!(uuid[1], digest[0]);
+
+        let mut composite = with("bytea not null", 9_000);
+        composite.facts().indexes[0].definition =
+            "CREATE UNIQUE INDEX links_pkey ON public.links USING btree (id, url)".to_owned();
+        let mut secondary = with("bytea not null", 9_000);
+        secondary.facts().indexes[0].primary = false;
+        for other in [composite, secondary] {
+            let first = changes(other).remove(0);
+            assert_eq!(first.form, Form::ByHand);
+            assert!(!first.words.contains("ALTER TABLE"), "{}", first.words);
+        }
     }
 
     #[test]
