@@ -15,8 +15,7 @@
 //! - [`run()`]: does what is left of the plan;
 //! - [`proof`]: a change beside what is unchanged, in mirrored blocks, until the verdict is clear;
 //! - [`Screening`], [`promising()`]: which of many indexes the planner would take, and which of these are worth a proof,
-//!   in a sandbox that is changed for a while and given back ([`LentSandbox`]);
-//! - [`KeyServer`]: a key of another type: the columns that have it, the numbers of its rows, and the script.
+//!   in a sandbox that is changed for a while and given back ([`LentSandbox`]).
 //!
 //! Who drives: the program (`rehearse sweep`, `rehearse prove`) builds these from what was typed and is told of each
 //! trial. Deliberately absent: judgement (`analyse::sweep` has the knee), words for people, and
@@ -39,7 +38,6 @@ mod runner;
 mod screening;
 mod script;
 mod statements;
-mod swapped_key;
 mod trial;
 
 pub use budget::Budget;
@@ -57,4 +55,3 @@ pub use runner::{Ended, Experiment, Told, run};
 pub use screening::{BUILT_MAX, Expected, Screened, Screening, Way};
 pub use script::Script;
 pub use statements::Counted;
-pub use swapped_key::KeyServer;

@@ -34,4 +34,4 @@ pub use numbers::{ProofNumbers, RelationSize};
 pub use plan::{Change, PROOF_KIND, ProofPlan, ProofSide};
 pub use runner::{ProofEnded, ProofTold, Proving, SideLoad, SideStanding, prove};
 pub use script::ChangeScript;
-pub use standing::{ProofSandbox, ServerOf, unended_proof};
+pub use standing::{ProofSandbox, ServerOf};

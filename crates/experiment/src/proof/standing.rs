@@ -43,16 +43,6 @@ fn has(sandbox: &Sandbox, name: &str) -> bool {
     sandbox.snapshots().iter().any(|one| one == name)
 }
 
-/// Whether a proof was begun in a sandbox and not ended, so that its data may be those of a side: as the reason why no other
-/// can begin.
-pub fn unended_proof(sandbox: &Sandbox) -> Option<ExperimentError> {
-    has(sandbox, BASE).then(|| {
-        ExperimentError::Usage(
-            "this sandbox still has the snapshot of a proof that did not end; end that one with --resume, or take the sandbox down and load it anew".to_owned(),
-        )
-    })
-}
-
 impl ProofSandbox {
     /// Takes a sandbox as it is before [`ProofGround::prepare`] as the state that is unchanged; only then is it
     /// touched. `scripts` are those of each side, `servers` other versions by their number.
@@ -68,8 +58,10 @@ impl ProofSandbox {
         (wanted, places): (BTreeMap<u16, ServerOf>, Places),
         goes_on: bool,
     ) -> Result<Self, ExperimentError> {
-        if let Some(error) = unended_proof(&sandbox).filter(|_| !goes_on) {
-            return Err(error);
+        if has(&sandbox, BASE) && !goes_on {
+            return Err(ExperimentError::Usage(
+                "this sandbox still has the snapshot of a proof that did not end; end that one with --resume, or take the sandbox down and load it anew".to_owned(),
+            ));
         }
         Ok(ProofSandbox {
             sandbox,

@@ -1,6 +1,5 @@
 //! `rehearse prove`: a change beside what is unchanged, on the same traffic, with a verdict.
 
-pub mod keyed;
 mod narration;
 mod place;
 pub mod sides;
@@ -13,10 +12,10 @@ use std::time::Duration;
 
 use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
+use experiment::MANIFEST;
 use experiment::proof::{
     PROOF_KIND, ProofGround, ProofJournal, ProofPlan, ProofSide, Proving, SideLoad, prove,
 };
-use experiment::{KeyServer, MANIFEST};
 use replay::{LoginMap, Options};
 use report::{ProofView, proof_page, proof_text, to_json};
 use workload::WorkloadReader;
@@ -86,7 +85,7 @@ pub fn perform(
 ) -> Result<(ProofJournal, view::Ended), Failure> {
     check(options)?;
     let output = options.output.clone().unwrap_or_default();
-    let mut scripts = sides::scripts(&sides)?;
+    let scripts = sides::scripts(&sides)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let kept = options
         .resume
@@ -98,7 +97,6 @@ pub fn perform(
             output.display()
         )));
     }
-    let mut keyed = keyed::settle(options, &sides, &mut scripts, kept.as_ref())?;
     let base = base(options);
     let known = kept.as_ref().map(|journal| journal.plan().settings.clone());
     let mut place = place::make(options, whole, &base, (sides.clone(), scripts), known)?;
@@ -130,31 +128,26 @@ pub fn perform(
             journal
         }
     };
-    if let Some(keyed) = &keyed {
-        keyed.keep(&journal)?;
-    }
-    let keys = keyed.as_mut().map(|keyed| &mut keyed.server);
     let base = place.options.clone();
     let restores = place.restores;
     let proving = (whole, &base, options.goal.goal, restores);
-    let ended = go_on(&mut journal, proving, keys, &mut *place.ground, interrupt)?;
+    let ended = go_on(&mut journal, proving, &mut *place.ground, interrupt)?;
     Ok((journal, ended))
 }
 
 /// Does what the journal's proof still lacks, rewriting workloads where a side wants that. `proving` is the whole workload,
-/// how it is replayed, the goal, and whether data are restored before each run; `keys` are the data of swapped keys.
+/// how it is replayed, the goal, and whether data are restored before each run.
 ///
 /// # Errors
 /// Where a replay cannot be done; what is refused before the first leaves nothing behind.
 pub fn go_on(
     journal: &mut ProofJournal,
     (whole, base, goal, restores): (&WorkloadReader, &Options, Goal, bool),
-    keys: Option<&mut KeyServer>,
     ground: &mut dyn ProofGround,
     interrupt: &Interrupt,
 ) -> Result<view::Ended, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let loads = match loads(journal, (whole, base), keys, interrupt) {
+    let loads = match loads(journal, (whole, base), interrupt) {
         Ok(loads) => loads,
         Err(failure) => {
             if journal.records().next().is_none() {
@@ -197,7 +190,6 @@ pub fn go_on(
 fn loads(
     journal: &ProofJournal,
     (whole, base): (&WorkloadReader, &Options),
-    mut keys: Option<&mut KeyServer>,
     interrupt: &Interrupt,
 ) -> Result<Vec<SideLoad>, Failure> {
     let mut loads = Vec::new();
@@ -216,8 +208,7 @@ fn loads(
                     }
                     let _ = std::fs::remove_dir_all(path.with_extension("workload.partial"));
                     let to = whole.recipients();
-                    let keys = keys.as_deref_mut();
-                    rewrite::rewrite(whole, &rewrites, (&path, &to), keys, interrupt)?;
+                    rewrite::rewrite(whole, &rewrites, (&path, &to), interrupt)?;
                 }
                 keys::open(&path)?
             }

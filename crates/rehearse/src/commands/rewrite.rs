@@ -1,15 +1,12 @@
 //! `rehearse rewrite`: a workload as clients would have made it that do something otherwise.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use experiment::KeyServer;
 use report::{RewriteView, rewrite_text, to_json};
 use workload::rewrite::{RewriteNote, Rewriter, Rewriting};
 use workload::{Recipient, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions};
 
 use crate::commands::capture::must_be_a_workloads_name;
-use crate::commands::prove::keyed;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -21,7 +18,7 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
     let all = options.how.all();
     if all.is_empty() {
         return Err(Failure::usage(
-            "nothing says how; give --batch-inserts ROWS, --drop TEXT, --cache TIME, --prepare, --unprepare, --pool CONNECTIONS or --swap-key TABLE.COLUMN",
+            "nothing says how; give --batch-inserts ROWS, --drop TEXT, --cache TIME, --prepare, --unprepare or --pool CONNECTIONS",
         ));
     }
     must_be_a_workloads_name(&options.output)?;
@@ -31,16 +28,7 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
     if recipients.is_empty() {
         recipients = reader.recipients();
     }
-    let mut keys = key_server(options, &all)?;
-    let output = (&*options.output, &recipients[..]);
-    let info = rewrite(&reader, &all, output, keys.as_mut(), &interrupt)?;
-    if let Some(keys) = &mut keys {
-        let path = write_change(options, &all, keys)?;
-        terminal::note(&format!(
-            "{} makes the same of the data: carry it out on a copy of them before the replay.",
-            path.display()
-        ));
-    }
+    let info = rewrite(&reader, &all, (&options.output, &recipients), &interrupt)?;
     let done = &info.provenance.rewrites;
     let view = RewriteView::new(
         &options.workload.display().to_string(),
@@ -55,48 +43,7 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
     Ok(Ending::Done)
 }
 
-/// The server with the data, where keys are swapped.
-fn key_server(options: &Rewrite, all: &[Rewriting]) -> Result<Option<KeyServer>, Failure> {
-    if all.iter().all(|one| one.key().is_none()) {
-        return Ok(None);
-    }
-    let path = change_path(options);
-    if path.exists() {
-        return Err(Failure::usage(format!(
-            "{} is there already, and would be the script of the swapped key; give another name with -o",
-            path.display()
-        )));
-    }
-    match &options.target {
-        Some(url) => keyed::of(url, None).map(Some),
-        None => Err(Failure::usage(
-            "--swap-key has to look at the data, which it does not change; give --target URL, the database with them",
-        )),
-    }
-}
-
-fn change_path(options: &Rewrite) -> PathBuf {
-    options.output.with_extension("sql")
-}
-
-/// Writes the script that swaps the keys in the data; a name that was taken meanwhile is left alone.
-fn write_change(
-    options: &Rewrite,
-    all: &[Rewriting],
-    keys: &mut KeyServer,
-) -> Result<PathBuf, Failure> {
-    let path = change_path(options);
-    let names = all.iter().filter_map(Rewriting::key);
-    let texts: Result<Vec<String>, _> = names.map(|name| keys.change(name)).collect();
-    let text = texts?.join("\n");
-    let made = std::fs::File::create_new(&path);
-    made.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Failure::could_not(format!("cannot write {}: {error}", path.display())))?;
-    Ok(path)
-}
-
 /// Writes a workload rewritten to `output`, encrypted to its recipients, if there are any. What is encrypted stays so.
-/// Swapped keys are looked up in `keys`.
 ///
 /// # Errors
 /// Where one cannot be read or the other not written, or it was stopped.
@@ -104,7 +51,6 @@ pub fn rewrite(
     reader: &WorkloadReader,
     all: &[Rewriting],
     (output, recipients): (&Path, &[Recipient]),
-    mut keys: Option<&mut KeyServer>,
     interrupt: &Interrupt,
 ) -> Result<WorkloadInfo, Failure> {
     let mut from = reader.clone();
@@ -116,13 +62,7 @@ pub fn rewrite(
             true => output.to_owned(),
             false => output.with_extension(format!("{at}.workload")),
         };
-        info = once(
-            &from,
-            rewriting,
-            (&to, recipients),
-            keys.as_deref_mut(),
-            interrupt,
-        )?;
+        info = once(&from, rewriting, (&to, recipients), interrupt)?;
         if !is_last {
             between.push(Between(to.clone()));
             from = keys::open(&to)?;
@@ -144,14 +84,10 @@ fn once(
     reader: &WorkloadReader,
     rewriting: &Rewriting,
     (output, recipients): (&Path, &[Recipient]),
-    mut keys: Option<&mut KeyServer>,
     interrupt: &Interrupt,
 ) -> Result<WorkloadInfo, Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut rewriter = Rewriter::new(rewriting);
-    if let Some(keys) = &mut keys {
-        rewriter.begin(*keys)?;
-    }
     let mut writer = WorkloadWriter::create_for(output, WriterOptions::default(), recipients)?;
     let go_on = || match interrupt.is_asked() {
         true => Err(Failure::could_not(
@@ -163,9 +99,6 @@ fn once(
         for item in reader.events()? {
             go_on()?;
             rewriter.survey(&item?.0);
-        }
-        if let Some(keys) = &mut keys {
-            rewriter.surveyed(*keys)?;
         }
     }
     for item in reader.events()? {

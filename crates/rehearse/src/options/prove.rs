@@ -50,7 +50,7 @@ pub struct ChangeArgs {
     /// A setting, or several as one change: 'work_mem=64MB; jit=off'. Can be given again.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// The workload, rewritten (`rehearse rewrite`): batch-inserts=50, drop='update x set', cache=100ms, swap-key=table.column. Can be given again.
+    /// The workload, rewritten (`rehearse rewrite`): batch-inserts=50, drop='update x set', cache=100ms. Can be given again.
     #[arg(long, value_name = "WHAT")]
     pub rewrite: Vec<Rewriting>,
     /// Another major version, made for the proof and filled by --load.

@@ -22,9 +22,6 @@ pub struct Rewrite {
     /// How: several are done one after the other.
     #[command(flatten)]
     pub how: RewriteArgs,
-    /// The database with the data, for --swap-key; nothing is changed there.
-    #[arg(long, value_name = "URL")]
-    pub target: Option<String>,
     /// To whom it is encrypted.
     #[command(flatten)]
     pub encryption: EncryptArgs,
@@ -55,10 +52,6 @@ pub struct RewriteArgs {
     /// free, the one it had: 20,sticky.
     #[arg(long, value_name = "CONNECTIONS", value_parser = |text: &str| given("pool", text))]
     pub pool: Option<Rewriting>,
-    /// Let a key of uuid, bytea or text be a bigint, with all columns that refer to it. Can be given again. Writes a script
-    /// beside the workload (NAME.sql) that makes the same of the data.
-    #[arg(long, value_name = "TABLE.COLUMN", value_parser = |text: &str| given("swap-key", text))]
-    pub swap_key: Vec<Rewriting>,
 }
 
 fn given(name: &str, value: &str) -> Result<Rewriting, String> {
@@ -69,10 +62,9 @@ fn given(name: &str, value: &str) -> Result<Rewriting, String> {
 }
 
 impl RewriteArgs {
-    /// In the order in which they are done: first what is not sent, then other keys, then what is sent in another form, and at last who
-    /// sends it.
+    /// In the order in which they are done: first what is not sent, then batches, then the form, and last the connections.
     pub fn all(&self) -> Vec<Rewriting> {
-        let left_out = [&self.drop, &self.cache, &self.swap_key, &self.batch_inserts];
+        let left_out = [&self.drop, &self.cache, &self.batch_inserts];
         let mut all: Vec<Rewriting> = left_out.into_iter().flatten().cloned().collect();
         all.extend(self.prepare.clone());
         all.extend(self.unprepare.then_some(Rewriting::Unprepare));

@@ -2,7 +2,6 @@
 //! inserts in batches.
 
 mod rewriting;
-mod swapped_key;
 
 use std::path::Path;
 use std::process::{Output, Stdio};

@@ -75,16 +75,8 @@ pub fn sentences(note: &RewriteNote) -> Vec<String> {
         ));
     }
     if account.reworded > 0 {
-        let how = match note.rewriting.starts_with("swap-key=") {
-            true => {
-                "with the numbers of other keys: the same statements by name but where a cast of the key stands in them. Results with keys in them are others."
-            }
-            false => {
-                "in another form: the same statements by name, so that they can be compared one to one. Phases of the protocol that were not there before are part of their times."
-            }
-        };
         all.push(format!(
-            "{} sent {how}",
+            "{} sent in another form: the same statements by name, so that they can be compared one to one. Phases of the protocol that were not there before are part of their times.",
             counted(account.reworded, "statement")
         ));
     }

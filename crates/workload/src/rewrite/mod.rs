@@ -36,10 +36,7 @@ mod slice;
 mod two_phases;
 
 pub use account::{LeftOut, SliceAccount};
-pub use counterfactual::{
-    KeyColumn, KeyKind, KeyName, KeyNumbers, KeySource, RewriteAccount, RewriteNote, Rewriter,
-    Rewriting, SwappedKey,
-};
+pub use counterfactual::{RewriteAccount, RewriteNote, Rewriter, Rewriting};
 pub use filter::{Choice, Filter, StatementKind};
 pub use held::{Bearing, Held};
 pub use moment::{Moment, MomentError};

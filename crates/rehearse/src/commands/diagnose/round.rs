@@ -16,7 +16,6 @@ use workload::WorkloadReader;
 use workload::rewrite::Rewriting;
 
 use super::{Met, of_run, of_target, show, view, workload};
-use crate::commands::prove::keyed;
 use crate::commands::{looking, prove};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -162,7 +161,7 @@ impl Round<'_> {
 
     /// One finding; `left` of them share what is left of the time.
     fn one(&mut self, finding: &Finding, left: u32) -> Result<FindingProofView, Failure> {
-        let mut sides = match sides(finding, &self.tried) {
+        let sides = match sides(finding, &self.tried) {
             Ok(sides) => sides,
             Err(why) => return Ok(believed(finding, why)),
         };
@@ -197,21 +196,6 @@ impl Round<'_> {
         let mut proof = proof(self.options, self.workload, output);
         proof.goal.within = rest / left;
         proof.place.changed_database = Some(self.database.clone());
-        // A key that cannot be swapped does not keep what else is suggested from being measured.
-        let mut refused = None;
-        sides.retain(|side| match keyed::can_be_swapped(&proof, side) {
-            Ok(()) => true,
-            Err(failure) => {
-                refused = Some(failure.message);
-                false
-            }
-        });
-        if let Some(why) = refused {
-            if sides.len() == 1 {
-                return Ok(believed(finding, why));
-            }
-            terminal::note(&format!("Not measured: {why}."));
-        }
         let changes: Vec<Change> = sides
             .iter()
             .flat_map(|side| side.changes.iter().cloned())

@@ -204,13 +204,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
     stage.step(format!("It is rewritten ({REWRITE}), and replayed again."))?;
     let path = stage.directory.join("batches.workload");
     let rewriting: Rewriting = REWRITE.parse().map_err(Failure::could_not)?;
-    let rewritten = rewrite::rewrite(
-        &workload,
-        &[rewriting],
-        (&path, &[]),
-        None,
-        &stage.interrupt,
-    )?;
+    let rewritten = rewrite::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
     let batched = WorkloadReader::open(&path)?;
     let (after, _) = stage.replay_asked(&batched, "batches.run", &at_once(), looks(), none)?;
     let replays = [phases::account(&before)?, phases::account(&after)?];

@@ -153,7 +153,7 @@ impl Stage {
             false,
         )?;
         let proving = (workload, &wanted.options, wanted.goal, true);
-        let ended = prove::go_on(&mut journal, proving, None, &mut ground, &self.interrupt)?;
+        let ended = prove::go_on(&mut journal, proving, &mut ground, &self.interrupt)?;
         let (view, _) = prove::written(&journal, ended, false)?;
         self.server = ground.into_sandbox();
         self.server.stop(Stop::Fast)?;

@@ -118,7 +118,7 @@ fn foreign(
     };
     if contents == Contents::Left && scripts.iter().any(|one| !one.is_empty()) {
         return Err(Failure::usage(
-            "with --no-restore a --change or a swapped key would stay where the unchanged is replayed next; give --restore 'COMMAND' or --template DATABASE",
+            "with --no-restore a --change would stay where the unchanged is replayed next; give --restore 'COMMAND' or --template DATABASE",
         ));
     }
     let mut met = target.clone();

@@ -1,11 +1,11 @@
 //! How rewritings are written: `batch-inserts=50,window=1s,copy`, `drop=PATTERN`, `cache=100ms`, `prepare=5`,
-//! `unprepare`, `pool=20,sticky`, `swap-key=TABLE.COLUMN`.
+//! `unprepare`, `pool=20,sticky`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{KeyName, Rewriting};
+use super::Rewriting;
 use crate::rewrite::Pattern;
 
 /// The most rows of a batch.
@@ -38,11 +38,8 @@ impl FromStr for Rewriting {
             "unprepare" if value.is_empty() => Ok(Rewriting::Unprepare),
             "unprepare" => Err(format!("'{text}': unprepare takes no value")),
             "pool" => pool(text, value),
-            "swap-key" => KeyName::parse(value).map(Rewriting::SwapKey).ok_or_else(|| {
-                format!("'{text}' names no key; give swap-key=TABLE.COLUMN or swap-key=SCHEMA.TABLE.COLUMN, the column whose values become bigint")
-            }),
             _ => Err(format!(
-                "'{text}' is no rewriting; give batch-inserts=ROWS, drop=PATTERN, cache=DURATION, prepare, unprepare, pool=CONNECTIONS or swap-key=TABLE.COLUMN"
+                "'{text}' is no rewriting; give batch-inserts=ROWS, drop=PATTERN, cache=DURATION, prepare, unprepare or pool=CONNECTIONS"
             )),
         }
     }
@@ -132,7 +129,6 @@ impl fmt::Display for Rewriting {
             Rewriting::Prepare { times } if *times == TIMES => f.write_str("prepare"),
             Rewriting::Prepare { times } => write!(f, "prepare={times}"),
             Rewriting::Unprepare => f.write_str("unprepare"),
-            Rewriting::SwapKey(name) => write!(f, "swap-key={name}"),
             Rewriting::Pool { size, sticky } => {
                 write!(f, "pool={size}{}", if *sticky { ",sticky" } else { "" })
             }

@@ -21,7 +21,6 @@ mod numbering;
 mod pooled;
 mod prepared;
 mod standing;
-mod swapped;
 mod unprepared;
 
 use std::time::Duration;
@@ -37,8 +36,6 @@ use cached::Cache;
 use numbering::Numbering;
 use pooled::Pooling;
 use prepared::Preparing;
-use swapped::Swapping;
-pub use swapped::{KeyColumn, KeyKind, KeyName, KeyNumbers, KeySource, SwappedKey};
 
 /// How a workload is rewritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,18 +67,6 @@ pub enum Rewriting {
         /// A session takes the connection that it had last, where that is free; otherwise they go round.
         sticky: bool,
     },
-    /// A key is a `bigint`, in a server whose data have it so too.
-    SwapKey(KeyName),
-}
-
-impl Rewriting {
-    /// The key that a [`KeySource`] is asked for, if it needs one.
-    pub fn key(&self) -> Option<&KeyName> {
-        match self {
-            Rewriting::SwapKey(name) => Some(name),
-            _ => None,
-        }
-    }
 }
 
 enum Way {
@@ -91,7 +76,6 @@ enum Way {
     Prepare(Preparing),
     Unprepare,
     Pool(Pooling),
-    Swap(Swapping),
 }
 
 /// Rewrites. See the module's text.
@@ -114,39 +98,16 @@ impl Rewriter {
                 Rewriting::Prepare { times } => Way::Prepare(Preparing::new(*times)),
                 Rewriting::Unprepare => Way::Unprepare,
                 Rewriting::Pool { size, sticky } => Way::Pool(Pooling::new(*size, *sticky)),
-                Rewriting::SwapKey(name) => Way::Swap(Swapping::new(name)),
             },
             numbering: Numbering::default(),
             account: RewriteAccount::default(),
         }
     }
 
-    /// Asks for what has to be known before anything is read: only of one whose [`Rewriting::key`] says so.
-    ///
-    /// # Errors
-    /// Where the source has no answer.
-    pub fn begin<E>(&mut self, source: &mut dyn KeySource<Error = E>) -> Result<(), E> {
-        match &mut self.way {
-            Way::Swap(swapping) => swapping.begin(source),
-            _ => Ok(()),
-        }
-    }
-
-    /// Asks for what has to be known when all was surveyed: as [`Self::begin`].
-    ///
-    /// # Errors
-    /// Where the source has no answer.
-    pub fn surveyed<E>(&mut self, source: &mut dyn KeySource<Error = E>) -> Result<(), E> {
-        match &mut self.way {
-            Way::Swap(swapping) => swapping.surveyed(source),
-            _ => Ok(()),
-        }
-    }
-
     /// Whether it has to see all events first: each is then given to [`Self::survey`] before any to
     /// [`Self::event`].
     pub fn surveys(&self) -> bool {
-        matches!(self.way, Way::Prepare(_) | Way::Pool(_) | Way::Swap(_))
+        matches!(self.way, Way::Prepare(_) | Way::Pool(_))
     }
 
     /// Takes note of an event of the first pass.
@@ -154,7 +115,6 @@ impl Rewriter {
         match &mut self.way {
             Way::Prepare(preparing) => preparing.survey(event),
             Way::Pool(pooling) => pooling.survey(event),
-            Way::Swap(swapping) => swapping.survey(event),
             Way::Batch(_) | Way::Drop(..) | Way::Cache(_) | Way::Unprepare => {}
         }
     }
@@ -209,11 +169,6 @@ impl Rewriter {
                 reworded(event, other, account, &mut out)
             }
             Way::Pool(pooling) => pooling.event(event, account, &mut out),
-            Way::Swap(swapping) => {
-                let event = swapping.without_result(event);
-                let other = swapping.swapped(&event);
-                reworded(event, other, account, &mut out)
-            }
         }
     }
 
@@ -230,7 +185,7 @@ impl Rewriter {
         match &mut self.way {
             Way::Batch(batches) => batches.finish(account, &mut out)?,
             Way::Pool(pooling) => pooling.finish(account, &mut out)?,
-            Way::Drop(..) | Way::Cache(_) | Way::Prepare(_) | Way::Unprepare | Way::Swap(_) => {}
+            Way::Drop(..) | Way::Cache(_) | Way::Prepare(_) | Way::Unprepare => {}
         }
         Ok(self.account.clone())
     }

@@ -11,7 +11,7 @@ use crate::event::{EventKind, Outcome, Sqlstate};
 use crate::parameter::Parameter;
 use crate::rewrite::statements_of;
 
-pub(super) fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
+fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
     Event {
         session,
         sequence: 0,

@@ -215,8 +215,7 @@ fn unquote(format: &CopyFormat, field: &[u8]) -> Vec<u8> {
     value
 }
 
-/// What a field of the text format says.
-pub(in crate::rewrite) fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
+fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
     if !field.contains(&b'\\') {
         return Cow::Borrowed(field);
     }

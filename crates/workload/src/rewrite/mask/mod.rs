@@ -44,7 +44,7 @@ use crate::session::Session;
 use account::Became;
 pub use account::{Kept, MaskAccount, MaskedValues};
 use backslash::{Backslash, Backslashes};
-pub(in crate::rewrite) use copy::{escape_text, unescape as unescape_text};
+pub(in crate::rewrite) use copy::escape_text;
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
 pub(in crate::rewrite) use literal::Spelling;
