@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -12,6 +13,8 @@ use signal_hook::{flag, low_level};
 
 use crate::terminal;
 
+/// How often a signal is looked for while listeners linger.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Exit code of a command that was ended at once: it could not do what it was asked.
 const ENDED_AT_ONCE: i32 = 3;
 /// Of one whose work can be had as far as it went: it was stopped.
@@ -60,6 +63,15 @@ impl Interrupt {
     /// Whether a signal has come.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Lets listeners answer for a while after a replay, or until the user has enough. A signal that already
+    /// ended the replay does not end this: its last values are wanted as well.
+    pub fn linger(&self, time: Duration, was_stopped: bool) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && (was_stopped || !self.is_asked()) {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// What `rehearse recover` makes something of, once it is there, if the command is ended at once.

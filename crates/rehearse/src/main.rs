@@ -4,10 +4,10 @@
 //! code. This crate is the only one that prints or exits; each command lies in a file of
 //! [`commands`], takes its own typed options and leaves all work to the crates below.
 
-mod asked_host;
 mod commands;
 mod demo;
 mod ending;
+mod http;
 mod interrupt;
 mod keys;
 mod live;

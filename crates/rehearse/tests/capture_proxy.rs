@@ -1,8 +1,12 @@
 //! `rehearse capture proxy` as a program: its signals, its control, its disk, and what is left of it
 //! when it is killed.
 
+mod hostile_http;
+
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -164,6 +168,12 @@ fn ask_as(host: &str, port: u16, request: &str, header: &str) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap())
 }
 
+/// The header that presents the token of a file.
+fn bearer(token_file: &Path) -> String {
+    let token = std::fs::read_to_string(token_file).unwrap();
+    format!("Authorization: Bearer {}\r\n", token.trim_end())
+}
+
 /// The texts of a workload's statements.
 fn statements(workload: &Path) -> Vec<String> {
     let reader = WorkloadReader::open(workload).unwrap();
@@ -189,6 +199,14 @@ fn recording_starts_and_stops_by_signal_and_by_request() {
     let mut proxy = Running::start(directory.path(), "", &["--paused", "--control", "0"]);
     let line = proxy.hears("control at http://");
     let control = number_behind(&line, "127.0.0.1:");
+    assert!(
+        line.ends_with("the token in a.workload.control-token"),
+        "{line}"
+    );
+    let token_file = directory.path().join("a.workload.control-token");
+    let mode = std::fs::metadata(&token_file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = bearer(&token_file);
     let mut client = proxy.client();
     client.batch_execute("SELECT 'not yet'").unwrap();
     let (status, view) = ask(control, "GET /", "");
@@ -197,28 +215,34 @@ fn recording_starts_and_stops_by_signal_and_by_request() {
     proxy.signal("USR1");
     proxy.hears("recording a.workload");
     client.batch_execute("SELECT 'first'").unwrap();
-    let (status, error) = ask(control, "POST /start", "");
+    let (status, error) = ask(control, "POST /start", &token);
     assert_eq!(status, 409, "{error}");
+    // Without the token, or with another, nothing happens.
+    let wrong = format!("Authorization: Bearer {}\r\n", "0".repeat(64));
+    let basic = token.replace("Bearer", "Basic");
+    let twice = token.repeat(2);
+    for header in ["", "Authorization: Bearer \r\n", &wrong, &basic, &twice] {
+        let (status, refused) = ask(control, "POST /stop", header);
+        assert_eq!(status, 401, "{header}: {refused}");
+    }
     proxy.signal("USR1");
     proxy.hears("recorded a.workload");
     client.batch_execute("SELECT 'between'").unwrap();
-    assert_eq!(
-        ask(control, "POST /start", "Origin: http://page\r\n").0,
-        403
-    );
+    let of_a_page = format!("Origin: http://page\r\n{token}");
+    assert_eq!(ask(control, "POST /start", &of_a_page).0, 403);
     // A name that somebody had lead to this machine.
     for request in ["GET /", "POST /start"] {
-        let (status, refused) = ask_as("rebound.example", control, request, "");
+        let (status, refused) = ask_as("rebound.example", control, request, &token);
         assert_eq!(status, 403, "{request}: {refused}");
     }
     assert_eq!(ask_as("localhost", control, "GET /", "").0, 200);
-    let (status, started) = ask(control, "POST /start", "");
+    let (status, started) = ask(control, "POST /start", &token);
     assert_eq!(
         (status, &started["workload"]),
         (200, &"a-2.workload".into())
     );
     client.batch_execute("SELECT 'second'").unwrap();
-    let (status, stopped) = ask(control, "POST /stop", "");
+    let (status, stopped) = ask(control, "POST /stop", &token);
     assert_eq!(
         (status, &stopped["workload"]),
         (200, &"a-2.workload".into())
@@ -227,6 +251,7 @@ fn recording_starts_and_stops_by_signal_and_by_request() {
     drop(client);
     let (code, account) = proxy.end();
     assert_eq!(code, 0, "{account}");
+    assert!(!token_file.exists());
     for (name, statement) in [("a", "SELECT 'first'"), ("a-2", "SELECT 'second'")] {
         let workload = directory.path().join(format!("{name}.workload"));
         assert_eq!(statements(&workload), [statement]);
@@ -240,6 +265,35 @@ fn recording_starts_and_stops_by_signal_and_by_request() {
         );
         assert_eq!(number("statements"), 1);
     }
+}
+
+#[test]
+fn control_hostile_requests_harm_neither_traffic_nor_recording() {
+    let directory = tempfile::tempdir().unwrap();
+    let token_file = directory.path().join("token");
+    std::fs::write(&token_file, "0123456789abcdef".repeat(4)).unwrap();
+    std::fs::set_permissions(&token_file, Permissions::from_mode(0o600)).unwrap();
+    let mut proxy = Running::start(
+        directory.path(),
+        "",
+        &["--control", "0", "--control-token-file", "token"],
+    );
+    let line = proxy.hears("control at http://");
+    assert!(line.ends_with("the token in token"), "{line}");
+    let control = number_behind(&line, "127.0.0.1:");
+    let mut client = proxy.client();
+    client.batch_execute("SELECT 'before'").unwrap();
+    hostile_http::assert_survived(&format!("127.0.0.1:{control}"), "/");
+    // The same connection, and the recording from before.
+    client.batch_execute("SELECT 'after'").unwrap();
+    let (status, stopped) = ask(control, "POST /stop", &bearer(&token_file));
+    assert_eq!((status, &stopped["workload"]), (200, &"a.workload".into()));
+    drop(client);
+    let (code, account) = proxy.end();
+    assert_eq!(code, 0, "{account}");
+    assert!(token_file.exists(), "a given file stays");
+    let recorded = statements(&directory.path().join("a.workload"));
+    assert_eq!(recorded, ["SELECT 'before'", "SELECT 'after'"]);
 }
 
 #[test]

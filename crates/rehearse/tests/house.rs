@@ -40,7 +40,7 @@ const STAGES: [&str; 3] = ["capture", "replay", "observe"];
 
 /// Libraries that only some crates may name, for anything, tests included. A name that ends in
 /// `*` stands for all that begin so.
-const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
+const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
     (
         &["arrow", "arrow-*", "parquet"],
         &["archive"],
@@ -52,6 +52,7 @@ const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
             "tokio-stream",
             "tokio-util",
             "tokio-rustls",
+            "tokio-io-timeout",
             "async-std",
             "smol",
             "mio",
@@ -63,8 +64,8 @@ const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
             "warp",
             "actix-*",
         ],
-        &["sandbox"],
-        "nothing is async but fetching a server: timers of milliseconds are too coarse",
+        &["sandbox", "rehearse"],
+        "nothing is async but fetching a server and serving HTTP: timers of milliseconds are too coarse",
     ),
     (
         &["rustls", "rcgen"],
@@ -80,11 +81,6 @@ const LIBRARIES: [(&[&str], &[&str], &str); 6] = [
         &["clap", "clap_*", "indicatif"],
         &["rehearse"],
         "only the program speaks with the user",
-    ),
-    (
-        &["tiny_http"],
-        &["rehearse"],
-        "only the program serves pages: metrics, and the control of a proxy",
     ),
 ];
 

@@ -2,6 +2,7 @@
 //! refused.
 
 mod diagnosing;
+mod hostile_http;
 mod live;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -578,4 +579,44 @@ fn an_address_that_cannot_be_had_is_refused_before_anything_is_sent() {
         "{line}"
     );
     assert!(!Path::new(&run).exists());
+}
+
+#[test]
+fn metrics_and_page_hostile_requests_do_not_disturb_the_replay() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_sandbox, endpoint) = server();
+    let workload = workload(directory.path(), 4_000);
+    let run = directory.path().join("a.run").display().to_string();
+    let url = endpoint.url("postgres");
+    let mut running = Running::start(&[
+        "replay",
+        &workload,
+        "--target",
+        &url,
+        "-o",
+        &run,
+        "--metrics",
+        "0",
+        "--ui",
+    ]);
+    let metrics = running.address();
+    let page = running.until("can be watched at http://");
+    let (page, path) = live::parts(page.split(" at ").last().unwrap());
+    let done = || Metrics::scrape(&metrics).value("rehearse_statements_total{outcome=\"done\"}");
+    hostile_http::assert_survived(&metrics, "/metrics");
+    hostile_http::assert_survived(&page, &path);
+    live::assert_many_viewers_are_served(&page, &path);
+    let before = done();
+    let since = Instant::now();
+    while done() < before + 100.0 {
+        assert!(since.elapsed() < PATIENCE, "the replay stands still");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.signal();
+    let (code, said) = running.end();
+    assert_eq!(code, Some(1), "{said:#?}");
+    assert!(
+        !said.iter().any(|line| line.contains("panicked")),
+        "{said:#?}"
+    );
 }

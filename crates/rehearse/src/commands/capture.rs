@@ -1,6 +1,7 @@
 //! `rehearse capture`: server logs become a workload.
 
 mod control;
+mod control_token;
 mod kept;
 mod pcap;
 mod proxy;

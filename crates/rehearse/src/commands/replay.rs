@@ -99,12 +99,9 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let literals = summary::literals(options.show_literals);
     summary::show(output, &name, options.json, literals)?;
     let was_stopped = info.status == RunStatus::Stopped;
-    if let Some(page) = &page {
-        let time = options.page.ui_linger.unwrap_or_default();
-        page.linger(time, &interrupt, was_stopped);
-    }
-    if let (Some(metrics), Some(time)) = (&metrics, options.metrics.metrics_linger) {
-        metrics.linger(time, &interrupt, was_stopped);
+    let lingers = [options.page.ui_linger, options.metrics.metrics_linger];
+    for time in lingers.into_iter().flatten() {
+        interrupt.linger(time, was_stopped);
     }
     if let Some(reason) = info.given_up {
         return Err(Failure::could_not(format!(

@@ -14,6 +14,7 @@ use report::{
     LiveState, LiveStatementView, LiveStepView, LiveTimesView, LiveView, ObservedView,
 };
 use run::{RunInfo, RunStatus, SkipReason};
+use tokio::sync::watch;
 use workload::WorkloadReader;
 
 use super::history::{History, OfTarget};
@@ -45,7 +46,8 @@ pub struct About {
 /// The facts of a replay that runs.
 pub struct Hub {
     shared: Mutex<Shared>,
-    changed: Condvar,
+    /// The replay's last statement is over.
+    ending: Condvar,
     /// A viewer asked for it.
     stop: AtomicBool,
     /// It is being stopped, whoever asked.
@@ -61,7 +63,7 @@ struct Shared {
     history: History,
     now: Arc<LiveNowView>,
     /// Grows with each change.
-    version: u64,
+    version: watch::Sender<u64>,
     /// The replay's last statement is over: the thread ends.
     ended: bool,
 }
@@ -80,7 +82,7 @@ pub enum Next {
     Whole(Box<LiveView>),
     /// What is new.
     Step(Box<LiveStepView>),
-    /// Nothing for a while.
+    /// Nothing until the next change.
     Nothing,
     /// Nothing any more.
     Over,
@@ -127,10 +129,10 @@ impl Hub {
                 statements: about.statements,
                 history: History::default(),
                 now: Arc::new(now),
-                version: 1,
+                version: watch::Sender::new(1),
                 ended: false,
             }),
-            changed: Condvar::new(),
+            ending: Condvar::new(),
             stop: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             thread: Mutex::new(None),
@@ -176,7 +178,7 @@ impl Hub {
                     if shared.ended || left.is_zero() {
                         break shared.ended;
                     }
-                    let waited = self.changed.wait_timeout(shared, left);
+                    let waited = self.ending.wait_timeout(shared, left);
                     shared = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             };
@@ -201,7 +203,6 @@ impl Hub {
                 history.add(&seen, now.in_flight, of_target, alone);
             }
             shared.set(now);
-            self.changed.notify_all();
             if ended {
                 return;
             }
@@ -233,14 +234,13 @@ impl Hub {
             now.state = LiveState::Stopping;
             now.note = Some(STOPPING.to_owned());
             shared.set(now);
-            self.changed.notify_all();
         }
     }
 
     /// The last statement is over. Looks a last time.
     pub fn ending(&self) {
         self.shared().ended = true;
-        self.changed.notify_all();
+        self.ending.notify_all();
         let thread = self
             .thread
             .lock()
@@ -265,7 +265,6 @@ impl Hub {
         }
         now.left_us = None;
         shared.set(now);
-        self.changed.notify_all();
     }
 
     /// What is now.
@@ -292,22 +291,22 @@ impl Hub {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits for what comes next for a viewer, no longer than this.
-    pub fn next(&self, place: &mut Place, patience: Duration) -> Next {
-        let until = Instant::now() + patience;
-        let mut shared = self.shared();
-        while shared.version == place.version {
-            if shared.now.state.is_over() {
-                return Next::Over;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Next::Nothing;
-            }
-            let waited = self.changed.wait_timeout(shared, left);
-            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+    /// Announces each change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared().version.subscribe()
+    }
+
+    /// Returns what comes next for a viewer.
+    pub fn next(&self, place: &mut Place) -> Next {
+        let shared = self.shared();
+        let version = *shared.version.borrow();
+        if version == place.version {
+            return match shared.now.state.is_over() {
+                true => Next::Over,
+                false => Next::Nothing,
+            };
         }
-        place.version = shared.version;
+        place.version = version;
         let (generation, complete) = (shared.history.generation(), shared.history.complete());
         let had = place.have.replace((generation, complete));
         let now = shared.now.clone();
@@ -342,7 +341,7 @@ impl Shared {
             ..now
         };
         self.now = Arc::new(now);
-        self.version += 1;
+        self.version.send_modify(|version| *version += 1);
     }
 }
 

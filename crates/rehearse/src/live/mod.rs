@@ -5,11 +5,10 @@
 //!                                                          └─► server ─► a stream for each viewer
 //! ```
 //!
-//! A thread of the hub's own looks each second, and one for each viewer writes to it; all of them let
-//! the replay go first, and none of its threads waits for them. What is shown is `report`'s.
+//! A thread of the hub's own looks each second, and the listener's thread writes to all viewers; both let the
+//! replay go first, and none of its threads waits for them. What is shown is `report`'s.
 
 mod history;
-mod http;
 mod hub;
 mod observed;
 mod sampler;

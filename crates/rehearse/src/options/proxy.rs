@@ -30,10 +30,19 @@ pub struct CaptureProxy {
     /// Do not record until it is asked for: by SIGUSR1, or at --control.
     #[arg(long)]
     pub paused: bool,
-    /// Serve the status (GET /), and take POST /start and POST /stop, at this address of this machine: a
+    /// Serve the status (GET /), and take POST /start and POST /stop with a token, at this address of this machine: a
     /// PORT, or 127.0.0.1:PORT; port 0 takes a free one and says which.
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub control: Option<SocketAddr>,
+    /// Take the token for POST /start and POST /stop from this file [default: a new token in
+    /// NAME.workload.control-token].
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REHEARSE_CONTROL_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub control_token_file: Option<PathBuf>,
     /// The certificate that clients see (PEM, with its chain). Without one, there is no TLS for clients.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

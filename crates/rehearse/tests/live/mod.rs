@@ -25,7 +25,7 @@ struct Asked<'a> {
 }
 
 /// `http://ADDRESS/KEY/` in two.
-fn parts(url: &str) -> (String, String) {
+pub fn parts(url: &str) -> (String, String) {
     let rest = url.trim().strip_prefix("http://").unwrap();
     let (address, key) = rest.split_once('/').unwrap();
     (address.to_owned(), format!("/{key}"))
@@ -133,6 +133,19 @@ impl Viewer {
             now = data["now"].take();
         }
     }
+}
+
+/// As many viewers as there is room for have each event, and a further one is turned away.
+pub fn assert_many_viewers_are_served(address: &str, path: &str) {
+    let mut viewers: Vec<Viewer> = (0..16).map(|_| Viewer::come(address, path)).collect();
+    let events = format!("{path}events");
+    assert_eq!(get(address, &events).0, 503);
+    for _ in 0..3 {
+        for viewer in &mut viewers {
+            assert!(viewer.next().1["now"]["done"].is_u64());
+        }
+    }
+    assert_eq!(get(address, path).0, 200);
 }
 
 fn manifest(run: &str) -> Value {

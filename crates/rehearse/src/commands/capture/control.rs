@@ -1,113 +1,111 @@
 //! `--control`: a listener of this machine that shows how far a proxy is, and starts and stops its
-//! recordings. A thread of its own answers, one request after the other.
+//! recordings. Anybody on this machine may look; a start or a stop needs the token.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ::capture::proxy::{Control, Watch};
 use report::{ProxyStatusView, to_json};
 use serde_json::json;
-use tiny_http::{Header, Method, Request, Response, Server};
 
-use crate::asked_host::is_no_strangers_name;
+use super::control_token::ControlToken;
 use crate::ending::Failure;
+use crate::http::{self, HttpServer, Limits, Method, Reply, Request, Site, StatusCode, header};
+
+/// Starts or stops a recording.
+type Action = fn(&Control) -> Result<String, String>;
 
 /// Answers until it is dropped.
-pub struct ControlServer {
-    server: Arc<Server>,
-    address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct ControlServer(HttpServer);
 
 impl ControlServer {
     /// Listens, and answers from now on.
     ///
     /// # Errors
-    /// Where the address is in use.
-    pub fn start(wanted: SocketAddr, control: Control, watch: Watch) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::could_not(format!(
-                "cannot listen at {wanted}: {error}; give another --control, such as 0 for any free port of this machine"
-            ))
+    /// When the address is in use.
+    pub fn start(
+        wanted: SocketAddr,
+        token: ControlToken,
+        control: Control,
+        watch: Watch,
+    ) -> Result<Self, Failure> {
+        let site = ControlSite {
+            token,
+            control,
+            watch,
         };
-        let listener = TcpListener::bind(wanted).map_err(|error| failed(&error))?;
-        let address = listener.local_addr().map_err(|error| failed(&error))?;
-        let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
-        let server = Arc::new(server);
-        let thread = {
-            let server = server.clone();
-            std::thread::Builder::new()
-                .name("control".to_owned())
-                .spawn(move || {
-                    // It ends when it is unblocked.
-                    while let Ok(request) = server.recv() {
-                        // Whoever asked and went away needs no answer.
-                        let _ = answer(request, &control, &watch);
-                    }
-                })
-                .map_err(|error| failed(&error))?
-        };
-        Ok(ControlServer {
-            server,
-            address,
-            thread: Some(thread),
-        })
+        TcpListener::bind(wanted)
+            .and_then(|listener| HttpServer::start(listener, "control", site, Limits::default()))
+            .map(ControlServer)
+            .map_err(|error| {
+                Failure::could_not(format!(
+                    "cannot listen at {wanted}: {error}; give another --control, such as 0 for any free port of this machine"
+                ))
+            })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 }
 
-impl Drop for ControlServer {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+/// The status of a proxy, and what starts and stops its recordings.
+struct ControlSite {
+    token: ControlToken,
+    control: Control,
+    watch: Watch,
+}
+
+impl Site for ControlSite {
+    fn answer(&self, request: &Request) -> Reply {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET | &Method::HEAD, "/") => {
+                let view = ProxyStatusView::new(&self.watch.status());
+                json_reply(StatusCode::OK, to_json(&view))
+            }
+            (&Method::POST, "/start") => self.run_action(request, Control::start_recording),
+            (&Method::POST, "/stop") => self.run_action(request, Control::stop_recording),
+            _ => self.refuse(
+                StatusCode::NOT_FOUND,
+                "there are GET /, POST /start and POST /stop",
+            ),
+        }
+    }
+
+    fn refuse(&self, status: StatusCode, reason: &str) -> Reply {
+        json_reply(status, json!({ "error": reason }).to_string())
+    }
+}
+
+impl ControlSite {
+    fn run_action(&self, request: &Request, action: Action) -> Reply {
+        let given = http::single_header(request, &header::AUTHORIZATION);
+        if !given
+            .and_then(parse_bearer)
+            .is_some_and(|it| self.token.matches(it))
+        {
+            let mut reply = self.refuse(
+                StatusCode::UNAUTHORIZED,
+                "this needs the token in the file that the proxy named when it started; send it as Authorization: Bearer TOKEN",
+            );
+            http::set_header(&mut reply, header::WWW_AUTHENTICATE, "Bearer");
+            return reply;
+        }
+        match action(&self.control) {
+            Ok(workload) => json_reply(StatusCode::OK, json!({ "workload": workload }).to_string()),
+            Err(error) => self.refuse(StatusCode::CONFLICT, &error),
         }
     }
 }
 
-fn answer(request: Request, control: &Control, watch: &Watch) -> io::Result<()> {
-    let path = request.url().split('?').next().unwrap_or_default();
-    let done = |result: Result<String, String>| match result {
-        Ok(workload) => (200, json!({ "workload": workload }).to_string() + "\n"),
-        Err(error) => (409, json!({ "error": error }).to_string() + "\n"),
-    };
-    // A page in a browser of this machine could send a simple request here, and would say from where.
-    let header = |name: &'static str| {
-        let mut headers = request.headers().iter();
-        headers.find(|header| header.field.equiv(name))
-    };
-    let from_a_page = header("Origin").is_some();
-    // HTTP/1.0 names no host, and no browser speaks it.
-    let by_a_name = header("Host").is_some_and(|host| !is_no_strangers_name(host.value.as_str()));
-    let (status, text) = match (request.method(), path) {
-        _ if by_a_name => {
-            let error = "ask by an IP address or as localhost: names could be led here by others";
-            (403, json!({ "error": error }).to_string() + "\n")
-        }
-        (Method::Get | Method::Head, "/") => {
-            let view = ProxyStatusView::new(&watch.status());
-            (200, to_json(&view) + "\n")
-        }
-        (Method::Post, "/start" | "/stop") if from_a_page => (
-            403,
-            json!({ "error": "not from a page" }).to_string() + "\n",
-        ),
-        (Method::Post, "/start") => done(control.start_recording()),
-        (Method::Post, "/stop") => done(control.stop_recording()),
-        _ => {
-            let error = "there are GET /, POST /start and POST /stop";
-            (404, json!({ "error": error }).to_string() + "\n")
-        }
-    };
-    let header = Header::from_bytes("Content-Type", "application/json").expect("a valid header");
-    let response = Response::from_string(text)
-        .with_status_code(status)
-        .with_header(header);
-    request.respond(response)
+/// Returns the credentials of the scheme `Bearer` (RFC 6750).
+fn parse_bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_start_matches(' '))
+}
+
+fn json_reply(status: StatusCode, json: String) -> Reply {
+    http::typed_reply(status, "application/json", &(json + "\n"))
 }

@@ -22,6 +22,7 @@ use workload::{
 };
 
 use super::control::ControlServer;
+use super::control_token::ControlToken;
 use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -117,8 +118,10 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
     let control = match options.control {
         Some(address) => {
             // Nothing was begun yet that would have to be taken back.
-            let started = ControlServer::start(address, proxy.control(), proxy.watch());
-            Some(started?)
+            let token = ControlToken::new(options.control_token_file.as_deref(), &options.output)?;
+            let file = token.file().display().to_string();
+            let server = ControlServer::start(address, token, proxy.control(), proxy.watch())?;
+            Some((server, file))
         }
         None => None,
     };
@@ -144,8 +147,11 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
             "  the server sees this program's user behind a unix socket: with peer authentication, whoever reaches the proxy is let in as that user",
         );
     }
-    if let Some(control) = &control {
-        terminal::note(&format!("control at http://{}", control.address()));
+    if let Some((control, token_file)) = &control {
+        terminal::note(&format!(
+            "control at http://{}; starting and stopping take the token in {token_file}",
+            control.address()
+        ));
     }
     match options.paused {
         true => terminal::note("not recording; SIGUSR1 starts it, Ctrl-C ends the proxy"),
