@@ -1,4 +1,4 @@
-//! What Parquet reads from: a file, or one that is encrypted.
+//! Input of the Parquet reader: a plain or an encrypted file.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,17 +8,17 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::encryption::{EncryptedFile, Keyring, SUFFIX};
 use crate::error::ArchiveError;
-use crate::sealed::{Keyring, SUFFIX, SealedFile};
 
-/// A file's content.
+/// Content of a file.
 pub(crate) enum Content {
     Plain(File),
-    Sealed(SealedFile),
+    Encrypted(EncryptedFile),
 }
 
-/// The name says that the file is encrypted.
-pub(crate) fn is_sealed(path: &Path) -> bool {
+/// Reports whether the name of a file says that it is encrypted.
+pub(crate) fn is_encrypted(path: &Path) -> bool {
     path.to_string_lossy().ends_with(SUFFIX)
 }
 
@@ -26,10 +26,10 @@ impl Content {
     /// Opens a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or no key opens it.
+    /// If the file cannot be read, or if no key opens it.
     pub(crate) fn open(path: &Path, keyring: &Keyring) -> std::result::Result<Self, ArchiveError> {
-        if is_sealed(path) {
-            return SealedFile::open(path, keyring).map(Content::Sealed);
+        if is_encrypted(path) {
+            return EncryptedFile::open(path, keyring).map(Content::Encrypted);
         }
         let file = File::open(path).map_err(|error| ArchiveError::io("read", path, error))?;
         Ok(Content::Plain(file))
@@ -40,7 +40,7 @@ impl Length for Content {
     fn len(&self) -> u64 {
         match self {
             Content::Plain(file) => Length::len(file),
-            Content::Sealed(file) => file.len(),
+            Content::Encrypted(file) => file.len(),
         }
     }
 }
@@ -51,14 +51,14 @@ impl ChunkReader for Content {
     fn get_read(&self, start: u64) -> Result<Self::T> {
         Ok(match self {
             Content::Plain(file) => Box::new(file.get_read(start)?),
-            Content::Sealed(file) => Box::new(file.read_from(start)),
+            Content::Encrypted(file) => Box::new(file.read_from(start)),
         })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         match self {
             Content::Plain(file) => file.get_bytes(start, length),
-            Content::Sealed(file) => {
+            Content::Encrypted(file) => {
                 let mut bytes = vec![0; length];
                 file.read_from(start)
                     .read_exact(&mut bytes)

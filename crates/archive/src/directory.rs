@@ -5,9 +5,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::column::Column;
+use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, Unfinished};
 use crate::manifest::{FileEntry, Manifest, PRIVATE};
-use crate::sealed::{Encryption, Recipient};
 use crate::table_reader::TableReader;
 use crate::table_writer::{TableOptions, TableWriter};
 

@@ -17,22 +17,25 @@ mod column;
 mod content;
 mod decoded;
 mod directory;
+mod encryption;
 mod error;
 mod manifest;
 mod open;
+mod output_file;
 mod recover;
 mod row_group;
-mod sealed;
 mod table_reader;
 mod table_writer;
 mod values;
 
 pub use column::{Column, ColumnType};
 pub use directory::{ArchiveWriter, OnFailure, partial_path};
+pub use encryption::{
+    Identity, KeyError, Keyring, Recipient, key_file, parse_identities, parse_recipients,
+};
 pub use error::{ArchiveError, Unfinished};
 pub use manifest::{EncryptionNote, FileEntry, Manifest};
 pub use open::Archive;
 pub use recover::{Unended, recover_tables, unfinished_body};
-pub use sealed::{Identity, KeyError, Keyring, Recipient};
 pub use table_reader::{Batch, TableReader};
 pub use table_writer::{Parts, TableOptions, TableWriter};

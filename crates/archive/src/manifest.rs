@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::directory::create_private;
+use crate::encryption::{self, Encryption, Keyring, decrypt, encrypt};
 use crate::error::ArchiveError;
-use crate::sealed::{self, Encryption, Keyring, SealedFile, seal};
 
 /// The manifest's file name.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -94,7 +94,7 @@ impl Manifest {
             return Ok(self.body.clone());
         };
         let path = directory.join(PRIVATE);
-        let file = SealedFile::open(&path, keyring).map_err(|error| match error {
+        let text = decrypt(&path, keyring).map_err(|error| match error {
             ArchiveError::Locked { given, .. } => ArchiveError::Locked {
                 path: directory.to_owned(),
                 recipients: encryption.recipients.clone(),
@@ -102,9 +102,6 @@ impl Manifest {
             },
             other => other,
         })?;
-        let text = file
-            .read_all()
-            .map_err(|error| ArchiveError::damaged(&path, error))?;
         serde_json::from_slice(&text).map_err(|error| ArchiveError::damaged(&path, error))
     }
 
@@ -119,14 +116,14 @@ impl Manifest {
             let path = directory.join(PRIVATE);
             let failed = |error| ArchiveError::io("write", &path, error);
             let fresh = directory.join("manifest-body.json.age.new");
-            let sealed = seal(encryption, body.as_bytes()).map_err(failed)?;
+            let encrypted = encrypt(encryption, body.as_bytes()).map_err(failed)?;
             let mut file = create_private(&fresh)?;
-            file.write_all(&sealed)
+            file.write_all(&encrypted)
                 .and_then(|()| file.sync_all())
                 .and_then(|()| std::fs::rename(&fresh, &path))
                 .map_err(failed)?;
             self.encryption = Some(EncryptionNote {
-                format: sealed::FORMAT.to_owned(),
+                format: encryption::FORMAT.to_owned(),
                 recipients: encryption
                     .recipients()
                     .iter()

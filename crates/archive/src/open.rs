@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::column::Column;
+use crate::encryption::Keyring;
 use crate::error::{ArchiveError, Unfinished};
 use crate::manifest::{MANIFEST, Manifest, hex};
-use crate::sealed::Keyring;
 use crate::table_reader::TableReader;
 
 /// A complete archive.

@@ -6,9 +6,9 @@
 //! of the data it is for (little-endian), then the footer. Recovering is to cut the file there
 //! and to append it.
 //!
-//! Of a file that is encrypted, the end of the data may not be on disk yet: a chunk is written when
-//! it is full. It lies in the footer's file, which is encrypted as well: length, the length of that end
-//! (four bytes), the end, the footer. Recovering is to write the file anew.
+//! The end of an encrypted file's data may not be on disk yet, because a chunk is written when another
+//! follows. The footer's file holds it, and is encrypted as well: the length of the data, the length of
+//! that end (four bytes), the end, the footer. Recovery writes the file anew.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,12 +22,12 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
 
-use crate::content::{Content, is_sealed};
+use crate::content::{Content, is_encrypted};
 use crate::directory::{create_private, is_being_written};
+use crate::encryption::{Encryption, Keyring, Recipient, SUFFIX, decrypt, encrypt, open_stream};
 use crate::error::ArchiveError;
 use crate::manifest::{FileEntry, Manifest, hex};
-use crate::sealed::{Encryption, Keyring, Recipient, SUFFIX, SealedFile, seal};
-use crate::table_writer::HashedFile;
+use crate::output_file::OutputFile;
 
 const PARQUET_VERSION: i32 = 1;
 const LENGTH_BYTES: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) fn save_footer(
     file: &Path,
     schema: &Arc<SchemaDescriptor>,
     groups: Vec<RowGroupMetaData>,
-    (length, held): (u64, &[u8]),
+    data: &OutputFile,
     encryption: Option<&Encryption>,
 ) -> Result<(), ArchiveError> {
     let path = footer_path(file);
@@ -58,17 +58,18 @@ pub(crate) fn save_footer(
     ))
     .set_row_groups(groups)
     .build();
-    let mut bytes = length.to_le_bytes().to_vec();
+    let mut bytes = data.content_bytes().to_le_bytes().to_vec();
     if encryption.is_some() {
-        bytes.extend_from_slice(&(held.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(held);
+        let tail = data.tail();
+        bytes.extend_from_slice(&(tail.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&tail);
     }
     ParquetMetaDataWriter::new(&mut bytes, &metadata)
         .finish()
         .map_err(writing)?;
     if let Some(encryption) = encryption {
         bytes =
-            seal(encryption, &bytes).map_err(|error| ArchiveError::io("write", &path, error))?;
+            encrypt(encryption, &bytes).map_err(|error| ArchiveError::io("write", &path, error))?;
     }
     let fresh = path.with_extension("footer.new");
     let mut handle = create_private(&fresh)?;
@@ -131,9 +132,7 @@ impl Unended {
         let recipients = manifest.encryption.iter().flat_map(|note| &note.recipients);
         Ok(Unended {
             body: manifest.open_body(partial, keyring)?,
-            recipients: recipients
-                .filter_map(|text| Recipient::parse(text))
-                .collect(),
+            recipients: recipients.filter_map(|text| text.parse().ok()).collect(),
         })
     }
 }
@@ -171,7 +170,7 @@ pub fn recover_tables(
         }) else {
             continue;
         };
-        match is_sealed(path) {
+        match is_encrypted(path) {
             true => write_anew(path, keyring)?,
             false => append_footer(path)?,
         }
@@ -218,35 +217,32 @@ fn write_anew(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
     }
     let failed = |error| ArchiveError::io("recover", path, error);
     if rows_in(path, keyring).is_none() {
-        let beside = SealedFile::open(&footer, keyring)?
-            .read_all()
-            .map_err(failed)?;
-        let Some((length, held, tail)) = parts(&beside) else {
+        let saved = decrypt(&footer, keyring)?;
+        let Some((length, tail, parquet_footer)) = parts(&saved) else {
             return Err(ArchiveError::damaged(&footer, "it is no footer"));
         };
-        let on_disk = length.saturating_sub(held.len() as u64);
+        let on_disk = length.saturating_sub(tail.len() as u64);
         let fresh = path.with_extension("new");
         let encryption = Encryption::to(&keyring.recipients());
         let mut anew =
-            HashedFile::begin(create_private(&fresh)?, Some(&encryption)).map_err(failed)?;
-        let content = SealedFile::open(path, keyring)?.read_unended();
+            OutputFile::begin(create_private(&fresh)?, Some(&encryption)).map_err(failed)?;
+        let content = open_stream(path, keyring)?;
         io::copy(&mut content.take(on_disk), &mut anew)
-            .and_then(|_| anew.write_all(held))
-            .and_then(|()| anew.write_all(tail))
-            .and_then(|()| anew.end())
-            .and_then(|()| anew.file.sync_all())
-            .and_then(|()| fs::rename(&fresh, path))
+            .and_then(|_| anew.write_all(tail))
+            .and_then(|()| anew.write_all(parquet_footer))
+            .and_then(|()| anew.finish())
+            .and_then(|_| fs::rename(&fresh, path))
             .map_err(failed)?;
     }
     fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
 }
 
-/// The length of the data, what of it was not on disk, and the footer.
-fn parts(beside: &[u8]) -> Option<(u64, &[u8], &[u8])> {
-    let (length, rest) = beside.split_first_chunk::<LENGTH_BYTES>()?;
-    let (held, rest) = rest.split_first_chunk::<4>()?;
-    let (held, tail) = rest.split_at_checked(u32::from_le_bytes(*held) as usize)?;
-    Some((u64::from_le_bytes(*length), held, tail))
+/// Splits a saved footer into the length of the data, the end of the data, and the Parquet footer.
+fn parts(saved: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let (length, rest) = saved.split_first_chunk::<LENGTH_BYTES>()?;
+    let (tail, rest) = rest.split_first_chunk::<4>()?;
+    let (tail, parquet_footer) = rest.split_at_checked(u32::from_le_bytes(*tail) as usize)?;
+    Some((u64::from_le_bytes(*length), tail, parquet_footer))
 }
 
 /// Rows in a Parquet file; `None` where it cannot be read as one.

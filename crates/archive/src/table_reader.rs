@@ -11,8 +11,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use crate::column::Column;
 use crate::content::Content;
 use crate::decoded::{Decoded, Values};
+use crate::encryption::Keyring;
 use crate::error::ArchiveError;
-use crate::sealed::Keyring;
 
 /// Rows decoded at a time at most …
 const BATCH_ROWS_MAX: usize = 2_048;

@@ -1,7 +1,6 @@
 //! Rows become Parquet files.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescriptor;
-use sha2::{Digest, Sha256};
 
 use crate::builder::Builder;
 use crate::column::{Column, ColumnType, schema};
 use crate::directory::create_private;
+use crate::encryption::{Encryption, SUFFIX};
 use crate::error::ArchiveError;
-use crate::manifest::{FileEntry, hex};
+use crate::manifest::FileEntry;
+use crate::output_file::OutputFile;
 use crate::recover;
 use crate::row_group::{Properties, RowGroup};
-use crate::sealed::{Encryption, SUFFIX, Sealing};
 
 /// Rows are handed to Parquet in batches of at most this many rows …
 const BATCH_ROWS_MAX: usize = 1_024;
@@ -83,7 +82,7 @@ struct Repeated {
 
 struct Part {
     path: PathBuf,
-    writer: SerializedFileWriter<HashedFile>,
+    writer: SerializedFileWriter<OutputFile>,
     /// The row group that is being gathered, once it has rows.
     group: Option<RowGroup>,
     rows: u64,
@@ -342,7 +341,7 @@ impl TableWriter {
             file_name.push_str(SUFFIX);
         }
         let path = self.directory.join(file_name);
-        let file = HashedFile::begin(create_private(&path)?, self.encryption.as_ref())
+        let file = OutputFile::begin(create_private(&path)?, self.encryption.as_ref())
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         let root = self.schema.root_schema_ptr();
         let writer = SerializedFileWriter::new(file, root, self.properties.usual.clone())
@@ -370,12 +369,11 @@ impl TableWriter {
             .finish()
             .and_then(|_| part.writer.flush().map_err(Into::into))
             .map_err(|error| ArchiveError::writing(&part.path, error))?;
-        let file = part.writer.inner_mut();
-        file.end()
-            .and_then(|()| file.file.sync_all())
+        let (bytes, sha256) = part
+            .writer
+            .inner_mut()
+            .finish()
             .map_err(|error| ArchiveError::io("sync", &part.path, error))?;
-        let bytes = file.bytes;
-        let sha256 = hex(&file.hash.clone().finalize());
         let footer = recover::footer_path(&part.path);
         if part.groups_saved > 0 {
             fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))?;
@@ -416,15 +414,7 @@ impl Part {
             .map_err(|error| ArchiveError::io("write", &self.path, error))?;
         let groups = self.writer.flushed_row_groups().to_vec();
         self.groups_saved = groups.len();
-        let file = self.writer.inner();
-        let held = file.sealing.as_ref().map_or(&[][..], Sealing::held);
-        recover::save_footer(
-            &self.path,
-            schema,
-            groups,
-            (file.content_bytes, held),
-            encryption,
-        )
+        recover::save_footer(&self.path, schema, groups, self.writer.inner(), encryption)
     }
 }
 
@@ -458,66 +448,4 @@ fn properties(columns: &[Column], numbers_texts: bool) -> WriterProperties {
         };
     }
     properties.build()
-}
-
-/// A file that is hashed as it is written, and encrypted before, where that is wanted.
-pub(crate) struct HashedFile {
-    pub(crate) file: File,
-    hash: Sha256,
-    /// As it lies on disk.
-    bytes: u64,
-    /// What was given; as many as `bytes`, where it is not encrypted.
-    content_bytes: u64,
-    sealing: Option<Sealing>,
-}
-
-impl HashedFile {
-    pub(crate) fn begin(file: File, encryption: Option<&Encryption>) -> io::Result<Self> {
-        let mut begun = HashedFile {
-            file,
-            hash: Sha256::new(),
-            bytes: 0,
-            content_bytes: 0,
-            sealing: None,
-        };
-        if let Some(encryption) = encryption {
-            let (head, sealing) = Sealing::begin(encryption)?;
-            begun.store(&head)?;
-            begun.sealing = Some(sealing);
-        }
-        Ok(begun)
-    }
-
-    fn store(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.hash.update(bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Writes what is held of the content.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
-        match self.sealing.take() {
-            None => Ok(()),
-            Some(mut sealing) => self.store(&sealing.end()?),
-        }
-    }
-}
-
-impl Write for HashedFile {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match self.sealing.take() {
-            None => self.store(buffer)?,
-            Some(mut sealing) => {
-                sealing.take(buffer, |bytes| self.store(bytes))?;
-                self.sealing = Some(sealing);
-            }
-        }
-        self.content_bytes += buffer.len() as u64;
-        Ok(buffer.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use workload::{ArchiveError, Identity, Keyring, Recipient, WorkloadReader};
+use workload::{
+    ArchiveError, Identity, Keyring, Recipient, WorkloadReader, parse_identities, parse_recipients,
+};
 
 use crate::ending::Failure;
 
@@ -25,7 +27,7 @@ pub fn keyring() -> Result<Keyring, Failure> {
     let Some(file) = FILE.get() else {
         return Ok(Keyring::default());
     };
-    let identities = Identity::all_in(&text(file)?)
+    let identities = parse_identities(&text(file)?)
         .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     Ok(Keyring::new(identities))
 }
@@ -49,26 +51,26 @@ pub fn open(path: &Path) -> Result<WorkloadReader, Failure> {
 pub fn recipients(given: &[String]) -> Result<Vec<Recipient>, Failure> {
     let mut all = Vec::new();
     for one in given {
-        match Recipient::parse(one) {
-            Some(recipient) => all.push(recipient),
-            None if is_secret(one) => {
+        match one.trim().parse() {
+            Ok(recipient) => all.push(recipient),
+            Err(_) if is_secret(one) => {
                 return Err(Failure::usage(format!(
                     "--encrypt was given a secret key, which is not shown here; give {}",
-                    match Identity::parse(one) {
-                        Some(identity) => format!("its public key, {}", identity.recipient()),
-                        None => "a public key, age1…, or the name of a key file".to_owned(),
+                    match one.trim().parse::<Identity>() {
+                        Ok(identity) => format!("its public key, {}", identity.to_public()),
+                        Err(_) => "a public key, age1…, or the name of a key file".to_owned(),
                     }
                 )));
             }
-            None if one.starts_with("age1") => {
+            Err(_) if one.starts_with("age1") => {
                 return Err(Failure::usage(format!(
                     "--encrypt {one}: it looks like a public key of age, and is none; copy it again"
                 )));
             }
-            None => {
-                let of = Recipient::all_in(&text(Path::new(one))?)
+            Err(_) => {
+                let in_file = parse_recipients(&text(Path::new(one))?)
                     .map_err(|error| Failure::usage(format!("{one}: {error}")))?;
-                all.extend(of);
+                all.extend(in_file);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use workload::{Event, Identity, Keyring, WorkloadReader};
+use workload::{Event, Keyring, WorkloadReader, parse_identities};
 
 const LOG: &str = "\
 2026-03-01 09:30:00.000 UTC [7] LOG:  connection authorized: user=app database=shop application_name=web
@@ -163,7 +163,7 @@ fn an_encrypted_workload_is_read_with_its_key_alone() {
         of_plain
     );
 
-    let identities = Identity::all_in(&std::fs::read_to_string(&key).unwrap()).unwrap();
+    let identities = parse_identities(&std::fs::read_to_string(&key).unwrap()).unwrap();
     let keyring = Keyring::new(identities);
     assert_eq!(
         events(&sealed, &keyring),

@@ -73,7 +73,7 @@ const LIBRARIES: [(&[&str], &[&str], &str); 5] = [
         "only what connects to a server, or stands before one, encrypts, and by one library",
     ),
     (
-        &["ring", "x25519-dalek", "age"],
+        &["age"],
         &["archive"],
         "only archive encrypts what lies on disk",
     ),

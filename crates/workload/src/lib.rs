@@ -34,7 +34,10 @@ mod statements;
 mod table;
 mod writer;
 
-pub use archive::{ArchiveError, Identity, KeyError, Keyring, Recipient, Unfinished};
+pub use archive::{
+    ArchiveError, Identity, KeyError, Keyring, Recipient, Unfinished, key_file, parse_identities,
+    parse_recipients,
+};
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
 pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several};

@@ -51,7 +51,7 @@ impl WorkloadReader {
     pub fn recipients(&self) -> Vec<Recipient> {
         let note = self.archive.manifest().encryption.iter();
         note.flat_map(|note| &note.recipients)
-            .filter_map(|text| Recipient::parse(text))
+            .filter_map(|text| text.parse().ok())
             .collect()
     }
 

@@ -110,9 +110,9 @@ fn nothing_is_ever_on_disk_in_plain_text() {
         directory.path().join("a.workload"),
         directory.path().join("b.workload"),
     );
-    let identity = Identity::random();
+    let identity = Identity::generate();
     let mut writers = [
-        WorkloadWriter::create_for(&sealed, SMALL, &[identity.recipient()]).unwrap(),
+        WorkloadWriter::create_for(&sealed, SMALL, &[identity.to_public()]).unwrap(),
         WorkloadWriter::create(&plain, SMALL).unwrap(),
     ];
     let mut files = 0;
@@ -145,7 +145,7 @@ fn nothing_is_ever_on_disk_in_plain_text() {
     let reader = WorkloadReader::open_with(&sealed, &keyring).unwrap();
     reader.verify().unwrap();
     assert_eq!(reader.info().provenance.source_kind, "secret");
-    assert_eq!(reader.recipients(), [identity.recipient()]);
+    assert_eq!(reader.recipients(), [identity.to_public()]);
     assert_eq!(reader.sessions().unwrap().count() as u64, SESSIONS);
     assert_eq!(reader.statements().unwrap().count(), 1);
 }
@@ -154,10 +154,10 @@ fn nothing_is_ever_on_disk_in_plain_text() {
 fn without_its_key_it_says_which_one_is_needed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let identity = Identity::random();
-    let writer = WorkloadWriter::create_for(&path, SMALL, &[identity.recipient()]).unwrap();
+    let identity = Identity::generate();
+    let writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
     writer.finish(Provenance::default()).unwrap();
-    let other = Identity::random();
+    let other = Identity::generate();
     for (keyring, sentence) in [
         (
             Keyring::default(),
@@ -167,7 +167,7 @@ fn without_its_key_it_says_which_one_is_needed() {
             Keyring::new([other.clone()]),
             format!(
                 "and the key given is that of {}; give the file",
-                other.recipient()
+                other.to_public()
             ),
         ),
     ] {
@@ -175,7 +175,7 @@ fn without_its_key_it_says_which_one_is_needed() {
         assert!(matches!(refused, ArchiveError::Locked { .. }));
         let said = refused.to_string();
         assert!(
-            said.contains(&sentence) && said.contains(&identity.recipient().to_string()),
+            said.contains(&sentence) && said.contains(&identity.to_public().to_string()),
             "{said}"
         );
     }
@@ -185,8 +185,8 @@ fn without_its_key_it_says_which_one_is_needed() {
 fn an_altered_byte_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let identity = Identity::random();
-    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.recipient()]).unwrap();
+    let identity = Identity::generate();
+    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
     for event in events() {
         writer.event(&event.borrowed()).unwrap();
     }
@@ -206,8 +206,8 @@ fn an_unfinished_one_is_recovered_with_its_key() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let partial = directory.path().join("a.workload.partial");
-    let identity = Identity::random();
-    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.recipient()]).unwrap();
+    let identity = Identity::generate();
+    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
     let all = events();
     for (count, event) in all.iter().enumerate() {
         writer.event(&event.borrowed()).unwrap();

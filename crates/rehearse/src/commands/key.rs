@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
-use workload::Identity;
+use workload::{Identity, key_file};
 
 use crate::ending::{Ending, Failure};
 use crate::options::encrypting::KeyCommand;
@@ -11,16 +11,14 @@ use crate::terminal;
 
 /// Makes the file, in the form of age-keygen.
 pub fn run(options: &KeyCommand) -> Result<Ending, Failure> {
-    let identity = Identity::random();
-    let public = identity.recipient();
-    let text = format!("# public key: {public}\n{}\n", identity.secret_text());
+    let identity = Identity::generate();
     let mut file = std::fs::OpenOptions::new();
     file.write(true)
         .create_new(true)
         .mode(0o600)
         .open(&options.file)
         .and_then(|mut file| {
-            file.write_all(text.as_bytes())
+            file.write_all(key_file(&identity).as_bytes())
                 .and_then(|()| file.sync_all())
         })
         .map_err(|error| {
@@ -29,7 +27,7 @@ pub fn run(options: &KeyCommand) -> Result<Ending, Failure> {
                 options.file.display()
             ))
         })?;
-    terminal::say_line(&public.to_string());
+    terminal::say_line(&identity.to_public().to_string());
     terminal::note(&format!(
         "{}: without it nobody opens what is encrypted to the public key above",
         options.file.display()

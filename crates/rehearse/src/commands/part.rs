@@ -57,8 +57,8 @@ pub fn part(
     let written = place(&beside, std::process::id());
     let given = wanted.given();
     // A part of what is encrypted lies on disk for a while: by a key that is nowhere else.
-    let secret = (!whole.recipients().is_empty()).then(Identity::random);
-    let recipients: Vec<Recipient> = secret.iter().map(Identity::recipient).collect();
+    let secret = (!whole.recipients().is_empty()).then(Identity::generate);
+    let recipients: Vec<Recipient> = secret.iter().map(Identity::to_public).collect();
     let (info, account) = slice::cut(
         &whole,
         slice,
