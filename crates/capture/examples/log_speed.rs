@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use capture::log::{Input, LogOptions, capture};
 use capture::{Counted, EventSink};
+use workload::rewrite::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +27,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(words) => {
             let directory = words.get(1).ok_or("--write needs a directory")?;
             let path = Path::new(directory).join("speed.workload");
-            Some(WorkloadWriter::create(&path, WriterOptions::default())?)
+            Some(WorkloadWriter::create(
+                &path,
+                WriterOptions::default(),
+                SecretRedactor::default(),
+            )?)
         }
         None => None,
     };

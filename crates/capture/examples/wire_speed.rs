@@ -11,6 +11,7 @@ use std::path::Path;
 
 use capture::conversation::{ConversationOptions, Conversations, Side};
 use capture::{Counted, EventSink};
+use workload::rewrite::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
 /// The statements of half a second are made safe together.
@@ -39,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let read_ns = cpu_ns() - began_ns;
 
             let path = Path::new(directory).join("wire-speed.workload");
-            let mut writer = WorkloadWriter::create(&path, WriterOptions::default())?;
+            let mut writer =
+                WorkloadWriter::create(&path, WriterOptions::default(), SecretRedactor::default())?;
             let began_ns = cpu_ns();
             talk(
                 prepared,

@@ -25,7 +25,7 @@ impl<S: EventSink> MaskSink<S> {
 
     /// The sink behind it, and what became of every value, for a manifest.
     pub fn finish(self) -> (S, Option<MaskNote>) {
-        let note = self.masker.as_ref().map(MaskNote::of);
+        let note = self.masker.as_ref().map(Masker::note);
         (self.inner, note)
     }
 }

@@ -1,7 +1,7 @@
 //! A sink in front of a sink that lets a slice through.
 
-use workload::rewrite::{SliceAccount, SliceError, Slicer};
-use workload::{EventRef, ServerEvent, Session};
+use workload::rewrite::{SliceError, Slicer};
+use workload::{EventRef, ServerEvent, Session, SliceAccount};
 
 use crate::sink::{EventSink, SinkError};
 

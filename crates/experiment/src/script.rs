@@ -11,8 +11,8 @@ use analyse::SplitMix64;
 use replay::{ClientEvents, Feed};
 use serde::{Deserialize, Serialize};
 use workload::{
-    ArchiveError, Event, EventKind, Fingerprint, Fingerprinter, Outcome, Parameter, Provenance,
-    Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    ArchiveError, Event, EventKind, Fingerprint, Fingerprinter, NoRedaction, Outcome, Parameter,
+    Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 use crate::design::{Mode, Pace};
@@ -142,7 +142,7 @@ impl Script {
     /// # Errors
     /// Where it cannot be written or read back.
     pub(crate) fn write(self, path: &Path) -> Result<WorkloadReader, ArchiveError> {
-        let mut writer = WorkloadWriter::create(path, WriterOptions::default())?;
+        let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction)?;
         let stream = self.stream(Sending {
             mode: Mode::Prepared,
             clients: 1,

@@ -1,6 +1,6 @@
 //! Settings whose values are never kept.
 
-use workload::rewrite::{holds_login, names_a_secret};
+use workload::sql::secrets::{holds_login, names_a_secret};
 
 /// What a name has in it if its value may be a secret, beside the names of passwords and keys:
 /// commands and connection strings, in which people write them.

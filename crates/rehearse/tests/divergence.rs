@@ -9,7 +9,7 @@ use postgres::{Client, NoTls};
 use run::RunReader;
 use sandbox::{Endpoint, Options, Places, Sandbox, Stop, Wanted};
 use serde_json::{Value, json};
-use workload::{WorkloadReader, WorkloadWriter, WriterOptions};
+use workload::{NoRedaction, WorkloadReader, WorkloadWriter, WriterOptions};
 
 fn rehearse(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
@@ -99,7 +99,7 @@ fn with_rows(workload: &Path, run: &Path, output: &Path) {
         .map(|one| ((one.session, one.sequence), one.rows))
         .collect();
     let reader = WorkloadReader::open(workload).unwrap();
-    let mut writer = WorkloadWriter::create(output, WriterOptions::default()).unwrap();
+    let mut writer = WorkloadWriter::create(output, WriterOptions::default(), NoRedaction).unwrap();
     for item in reader.events().unwrap() {
         let (mut event, _) = item.unwrap();
         event.outcome.rows = rows.get(&(event.session, event.sequence)).copied();

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use clock::{Clock, Speed, SystemClock};
 use replay::{Observer, Options, Snapshot, Target, check_target};
 use workload::{
-    Event, EventKind, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 struct Unwatched;
@@ -94,7 +95,7 @@ fn make(
     sessions: u64,
     statements: u64,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut writer = WorkloadWriter::create(path, WriterOptions::default())?;
+    let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction)?;
     let mut event = |session, sequence, due_us, kind| {
         let event = Event {
             session,

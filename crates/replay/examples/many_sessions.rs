@@ -18,7 +18,8 @@ use replay::{Observer, Options, Snapshot, Target, check_target};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use workload::{
-    Event, EventKind, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 /// How long all are open.
@@ -115,7 +116,7 @@ fn replay(sessions: u64, port: &str, sslmode: &str) -> Result<(), Box<dyn std::e
 }
 
 fn write(path: &std::path::Path, sessions: u64) -> Result<(), Box<dyn std::error::Error>> {
-    let mut writer = WorkloadWriter::create(path, WriterOptions::default())?;
+    let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction)?;
     let mut events: Vec<(i64, u64, u64, EventKind)> = Vec::new();
     for session in 0..sessions {
         let at_us = session as i64 * 5_000_000 / sessions as i64;

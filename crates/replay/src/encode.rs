@@ -12,7 +12,7 @@ use pgwire::frontend::{
 use pgwire::frontend::{bind, parse, target::Target as Of};
 use pgwire::{EncodeError, Format};
 use run::{Captured, Place, SkipReason, StatementKind};
-use workload::rewrite::Bearing;
+use workload::sql::SessionEffect;
 use workload::{
     Boundary, CopyIn, Event, EventKind, Fingerprint, Parameter, Particulars, ResultFormat, Sqlstate,
 };
@@ -77,12 +77,12 @@ impl<'a> Encoder<'a> {
         let (awaited, boundary) = particulars.map_or((true, Boundary::Sync), |particulars| {
             (particulars.awaited, particulars.boundary)
         });
-        let bearing = match &event.kind {
+        let session_effect = match &event.kind {
             // Nearly every simple statement is another text.
-            EventKind::Simple { sql } => Bearing::of(sql),
-            kind => kind
-                .sql()
-                .map_or(Bearing::default(), |sql| self.texts.known(sql).bearing),
+            EventKind::Simple { sql } => SessionEffect::of(sql),
+            kind => kind.sql().map_or(SessionEffect::default(), |sql| {
+                self.texts.known(sql).session_effect
+            }),
         };
         let action = match (self.portals.rows_max(&event), &event.kind) {
             (Err(reason), _) => Action::Skip(SkipReason::Unreplayable(reason)),
@@ -123,7 +123,7 @@ impl<'a> Encoder<'a> {
                 place: Place::of(event.source, event.line),
             },
             after: 0,
-            bearing,
+            session_effect,
             awaited,
             boundary,
             expected: None,
@@ -138,8 +138,8 @@ impl<'a> Encoder<'a> {
         let login = with_settings_of(login, left.particulars.as_deref(), &self.unsaid);
         let resumed = Resumed {
             login,
-            held: left.held,
-            transaction_lost: left.in_transaction,
+            transaction_lost: left.state.in_transaction(),
+            state: left.state,
         };
         Job {
             session: event.session,
@@ -151,7 +151,7 @@ impl<'a> Encoder<'a> {
             fingerprint: None,
             captured: Captured::default(),
             after: 0,
-            bearing: Bearing::default(),
+            session_effect: SessionEffect::default(),
             awaited: true,
             boundary: Boundary::Sync,
             expected: None,

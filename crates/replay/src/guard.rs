@@ -9,8 +9,8 @@
 //! nothing goes behind what is not answered, but within a group of messages that one Sync ends: that is
 //! one transaction, if nothing in the middle of it ends that.
 
-use workload::rewrite::{ReadOnly, ends_transaction, read_only};
-use workload::{Boundary, Event, EventKind, Sqlstate};
+use workload::sql::{ReadOnly, ends_transaction, read_only};
+use workload::{Boundary, Event, EventKind, Parameter, Sqlstate};
 
 use crate::connect::ConnectError;
 
@@ -125,7 +125,8 @@ pub(crate) fn keep_from_writing(event: &mut Event) -> bool {
     if goes_on_in_its_group && ends_transaction(sql) {
         return false;
     }
-    match read_only(sql, parameters) {
+    let readable = parameters.iter().flatten().filter_map(Parameter::readable);
+    match read_only(sql, readable) {
         ReadOnly::AsItIs => true,
         ReadOnly::Rewritten(instead) => {
             *sql = instead.into();

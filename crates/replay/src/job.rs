@@ -1,7 +1,7 @@
 //! What a worker does for one event of the workload, made ready ahead of its time.
 
 use run::{Captured, SkipReason, StatementKind};
-use workload::rewrite::Bearing;
+use workload::sql::SessionEffect;
 use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::login::Login;
@@ -26,8 +26,8 @@ pub(crate) struct Job {
     pub(crate) captured: Captured,
     /// How many commits it follows (`--order commit`); 0: it waits for none.
     pub(crate) after: u64,
-    /// What it has to do with its session's transaction and with what that holds.
-    pub(crate) bearing: Bearing,
+    /// Its effect on the state and on the transaction of its session.
+    pub(crate) session_effect: SessionEffect,
     /// It is sent when the session's previous event is done; if not, behind that one's messages.
     pub(crate) awaited: bool,
     /// What stands behind its messages; with anything but a Sync the answer may stay away until a
@@ -138,10 +138,10 @@ pub(crate) mod test_jobs {
                     place: run::Place::of(3, sequence),
                 },
                 after: 7,
-                bearing: Bearing {
-                    holds: sequence % 2 == 0,
-                    begins: sequence % 3 == 0,
-                    ends: sequence % 5 == 0,
+                session_effect: SessionEffect {
+                    changes_state: sequence % 2 == 0,
+                    begins_transaction: sequence % 3 == 0,
+                    ends_transaction: sequence % 5 == 0,
                 },
                 awaited: sequence % 2 == 1,
                 boundary: Boundary::ALL[sequence as usize % 3],

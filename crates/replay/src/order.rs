@@ -22,7 +22,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use workload::rewrite::TwoPhases;
+use workload::sql::TwoPhaseCommit;
 use workload::{Boundary, Event, EventKind, classify};
 
 use crate::job::Job;
@@ -68,7 +68,7 @@ impl Followed {
         }
         job.after = self.over;
         let phases = match event.outcome.sqlstate {
-            None => event.kind.sql().and_then(|sql| TwoPhases::of(sql)),
+            None => event.kind.sql().and_then(|sql| TwoPhaseCommit::of(sql)),
             Some(_) => None,
         };
         if self.commits(event, job) || phases.is_some() {
@@ -77,7 +77,7 @@ impl Followed {
             let place = (event.session, event.sequence);
             self.under_way.push(Reverse((end_us, place)));
             order.commits(place);
-            if phases == Some(TwoPhases::Ends) {
+            if phases == Some(TwoPhaseCommit::Ends) {
                 order.ends_prepared(place);
             }
         }
@@ -92,15 +92,19 @@ impl Followed {
         let Some(sql) = event.kind.sql() else {
             return false;
         };
-        let bearing = job.bearing;
+        let effect = job.session_effect;
         let wrote_before = self.transactions.get(&event.session).copied();
         let writes = classify(sql).may_write() && event.outcome.sqlstate.is_none();
         let wrote = wrote_before.unwrap_or(false) || writes;
-        match (wrote_before, bearing.begins, bearing.ends) {
+        match (
+            wrote_before,
+            effect.begins_transaction,
+            effect.ends_transaction,
+        ) {
             (_, true, _) => {
                 self.transactions
-                    .insert(event.session, writes && !bearing.ends);
-                bearing.ends && wrote
+                    .insert(event.session, writes && !effect.ends_transaction);
+                effect.ends_transaction && wrote
             }
             (Some(_), false, false) => {
                 self.transactions.insert(event.session, wrote);

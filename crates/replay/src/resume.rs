@@ -2,14 +2,13 @@
 //!
 //! The earlier run says how far each session had come. The planner passes over what it has; where a
 //! session goes on behind that, a worker gets it as one whose connection was lost: with its login
-//! and what it held, to be opened when it has something to send.
+//! and its state, to be opened when it has something to send.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use run::{ArchiveError, Execution, Outcome, RunInfo, RunReader, SkipReason};
-use workload::rewrite::{Bearing, Held};
-use workload::{Event, EventKind, WorkloadReader};
+use workload::{Event, EventKind, SessionState, WorkloadReader};
 
 use crate::engine::ReplayError;
 use crate::login::Login;
@@ -153,7 +152,7 @@ impl Earlier {
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Resumed {
     pub(crate) login: Login,
-    pub(crate) held: Option<Box<Held>>,
+    pub(crate) state: SessionState,
     /// It goes on in a transaction, which went with the earlier replay.
     pub(crate) transaction_lost: bool,
 }
@@ -176,8 +175,7 @@ pub(crate) struct Left {
     pub(crate) application: std::sync::Arc<str>,
     /// Of its `connect`.
     pub(crate) particulars: Option<std::sync::Arc<workload::Particulars>>,
-    pub(crate) held: Option<Box<Held>>,
-    pub(crate) in_transaction: bool,
+    pub(crate) state: SessionState,
 }
 
 /// Follows the events of a workload, and tells which were done.
@@ -222,42 +220,13 @@ impl<'a> Passing<'a> {
             EventKind::Disconnect => {
                 self.left.remove(&event.session);
             }
-            kind => {
-                if let (Some(sql), Some(left)) = (kind.sql(), self.left.get_mut(&event.session)) {
-                    left.take(kind, Bearing::of(sql), event);
+            _ => {
+                if let Some(left) = self.left.get_mut(&event.session) {
+                    left.state.follow(event);
                 }
             }
         }
         Turn::Done
-    }
-}
-
-impl Left {
-    fn take(&mut self, kind: &EventKind, bearing: Bearing, event: &Event) {
-        let sqlstate = event.outcome.sqlstate;
-        if bearing.holds {
-            let held = self.held.get_or_insert_default();
-            held.take(kind.clone(), sqlstate, self.in_transaction);
-        }
-        let was_in_transaction = self.in_transaction;
-        if bearing.ends {
-            self.in_transaction = false;
-        }
-        if bearing.begins && sqlstate.is_none() {
-            self.in_transaction = true;
-        }
-        if let Some(held) = &mut self.held
-            && was_in_transaction
-            && !self.in_transaction
-            && held.waits_for_commit()
-        {
-            let rolls_back = kind.sql().is_some_and(|sql| {
-                let word = sql.trim_start().get(..8).unwrap_or_default();
-                word.eq_ignore_ascii_case("rollback")
-                    || word[..5.min(word.len())].eq_ignore_ascii_case("abort")
-            });
-            held.transaction_ended(!rolls_back && sqlstate.is_none());
-        }
     }
 }
 

@@ -30,7 +30,7 @@ use crate::login::Login;
 use crate::pipeline::{self, Pipeline};
 use crate::queue::Queue;
 use crate::remap::Remap;
-use crate::standing::Standing;
+use crate::server_state::ServerState;
 
 /// Bodies that are looked into; all others are only counted.
 const WANTED: TagSet = TagSet::of(&[
@@ -93,8 +93,8 @@ pub(crate) struct InFlight {
     pub(crate) aborted: bool,
     /// Whether a transaction was open when it was sent.
     pub(crate) in_transaction: bool,
-    /// What was sent, where it bears on what the session holds.
-    pub(crate) bearing_bytes: Option<Box<[u8]>>,
+    /// Its messages, if they change the state of the session.
+    pub(crate) state_changing_bytes: Option<Box<[u8]>>,
 }
 
 impl InFlight {
@@ -175,7 +175,7 @@ pub(crate) struct Session {
     pub(crate) login: Option<Box<Login>>,
     /// Where its connection leads, for cancel requests.
     pub(crate) place: Option<Box<Place>>,
-    pub(crate) standing: Standing,
+    pub(crate) server_state: ServerState,
     /// A cancel is on its way to the server.
     pub(crate) cancelling: bool,
     /// What waits first waits for commits of other sessions.
@@ -216,7 +216,7 @@ impl Session {
             guard: Guard::default(),
             login: None,
             place: None,
-            standing: Standing::default(),
+            server_state: ServerState::default(),
             cancelling: false,
             waits_for_commits: false,
             let_go: LetGo::No,
@@ -247,7 +247,7 @@ impl Session {
     /// It has another connection. Returns what is to be sent there first: `before`, and what brings
     /// the connection to where the session was. Nothing where neither is anything.
     pub(crate) fn restore(&mut self, before: Vec<Messages>) -> Vec<u8> {
-        let messages = [before, self.standing.messages()].concat();
+        let messages = [before, self.server_state.restoring_messages()].concat();
         self.restoring = messages.len() as u32;
         self.restore_errors = 0;
         messages
@@ -260,10 +260,10 @@ impl Session {
     pub(crate) fn will_be_in_transaction(&self) -> bool {
         let last = self.pipeline.iter().next_back();
         match last.or(self.in_flight.as_deref()) {
-            None => self.standing.in_transaction(),
+            None => self.server_state.in_transaction(),
             Some(flight) => {
-                let bearing = flight.job.bearing;
-                bearing.begins || flight.in_transaction && !bearing.ends
+                let effect = flight.job.session_effect;
+                effect.begins_transaction || flight.in_transaction && !effect.ends_transaction
             }
         }
     }
@@ -396,7 +396,7 @@ impl Session {
                     tag::COMMAND_COMPLETE => {
                         let complete = CommandComplete::decode(body)?;
                         self.prepared.after(complete.tag);
-                        self.standing.command(complete.tag);
+                        self.server_state.command_complete(complete.tag);
                         if let Some(flight) = &mut self.in_flight {
                             flight.rows += complete.rows().unwrap_or(0);
                             flight.rows_came = 0;
@@ -445,7 +445,7 @@ impl Session {
                         self.guard.told(status.name, status.value);
                     }
                     _ => {
-                        self.standing.ready(ReadyForQuery::decode(body)?.status);
+                        self.server_state.ready(ReadyForQuery::decode(body)?.status);
                         self.pipeline.aborting = false;
                         if self.restoring > 0 {
                             self.restoring -= 1;
@@ -565,7 +565,7 @@ mod tests {
                 fingerprint: None,
                 captured: Captured::default(),
                 after: 0,
-                bearing: Default::default(),
+                session_effect: Default::default(),
                 awaited: true,
                 boundary: workload::Boundary::Sync,
                 expected: None,
@@ -586,7 +586,7 @@ mod tests {
             owes_sync: false,
             aborted: false,
             in_transaction: false,
-            bearing_bytes: None,
+            state_changing_bytes: None,
         }));
     }
 

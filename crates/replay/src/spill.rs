@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use run::{Captured, Place, SkipReason, StatementKind};
-use workload::rewrite::Bearing;
+use workload::sql::SessionEffect;
 use workload::{Boundary, Fingerprint, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
@@ -139,7 +139,12 @@ fn encode(job: &Job, out: &mut Vec<u8>) {
     put(out, job.captured.sqlstate.map_or(&b""[..], |_| b"s"));
     out.extend_from_slice(&job.captured.sqlstate.map_or(*b"     ", |code| code.0));
     put_number(out, job.after);
-    for flag in [job.bearing.holds, job.bearing.begins, job.bearing.ends] {
+    let effect = job.session_effect;
+    for flag in [
+        effect.changes_state,
+        effect.begins_transaction,
+        effect.ends_transaction,
+    ] {
         out.push(u8::from(flag));
     }
     put_option(out, job.captured.place.map(|place| place.source.into()));
@@ -202,10 +207,10 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
     let code = Sqlstate(take(rest, 5)?.try_into().ok()?);
     let after = number(rest)?;
     let flags = take(rest, 3)?;
-    let bearing = Bearing {
-        holds: flags[0] == 1,
-        begins: flags[1] == 1,
-        ends: flags[2] == 1,
+    let session_effect = SessionEffect {
+        changes_state: flags[0] == 1,
+        begins_transaction: flags[1] == 1,
+        ends_transaction: flags[2] == 1,
     };
     let source = option(rest)?;
     let line = number(rest)?;
@@ -274,7 +279,7 @@ fn decode(rest: &mut &[u8]) -> Option<Job> {
             place: source.and_then(|source| Place::of(source as u32, line)),
         },
         after,
-        bearing,
+        session_effect,
         awaited,
         boundary,
         expected,

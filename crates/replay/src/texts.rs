@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use workload::rewrite::Bearing;
+use workload::sql::SessionEffect;
 
 /// So many texts are remembered, each in a place that its address tells.
 const PLACES: usize = 256;
@@ -25,7 +25,7 @@ struct Text {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) hash: u64,
-    pub(crate) bearing: Bearing,
+    pub(crate) session_effect: SessionEffect,
 }
 
 impl Texts {
@@ -42,7 +42,7 @@ impl Texts {
             _ => {
                 let known = Known {
                     hash: hash(&**text),
-                    bearing: Bearing::of(text),
+                    session_effect: SessionEffect::of(text),
                 };
                 let text = Arc::clone(text);
                 *place = Some(Text { text, known });
@@ -72,7 +72,7 @@ mod tests {
         for text in many.iter().chain(&many).flat_map(|text| [text, &begin]) {
             let known = texts.known(text);
             assert_eq!(known.hash, hash(&**text));
-            assert_eq!(known.bearing, Bearing::of(text), "{text}");
+            assert_eq!(known.session_effect, SessionEffect::of(text), "{text}");
         }
     }
 }

@@ -383,7 +383,7 @@ fn flight(job: Job, sent_ns: i64, session_lag_ns: u64, messages: &Messages) -> I
         owes_sync: false,
         aborted: false,
         in_transaction: false,
-        bearing_bytes: None,
+        state_changing_bytes: None,
     }
 }
 

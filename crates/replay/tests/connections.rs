@@ -15,7 +15,8 @@ use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_t
 use run::{Execution, Outcome, RunReader};
 use sandbox::{Endpoint, Places, Sandbox, Wanted};
 use workload::{
-    Event, EventKind, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 /// The newest server, which begins TLS at once, and one that reports little of itself.
@@ -641,7 +642,8 @@ impl Script {
     fn workload(&self) -> WorkloadReader {
         let directory = tempfile::tempdir_in(self.directory.path()).unwrap().keep();
         let path = directory.join("script.workload");
-        let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+        let mut writer =
+            WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
         for event in &self.events {
             writer.event(&event.borrowed()).unwrap();
         }

@@ -9,8 +9,8 @@ use replay::{Observer, Options, SESSIONS_OF_A_COPY, Scale, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{
-    Boundary, Event, EventKind, Particulars, Provenance, Session, Sqlstate, WorkloadReader,
-    WorkloadWriter, WriterOptions,
+    Boundary, Event, EventKind, NoRedaction, Particulars, Provenance, Session, Sqlstate,
+    WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -129,7 +129,8 @@ impl Script {
     fn replay(&self, options: &Options) -> (RunInfo, Vec<Execution>) {
         let path = self.directory.path().join("pace.workload");
         if !path.exists() {
-            let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+            let mut writer =
+                WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
             for event in &self.events {
                 writer.event(&event.borrowed()).unwrap();
             }

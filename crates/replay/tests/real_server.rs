@@ -10,7 +10,8 @@ use replay::{LoginMap, Observer, Options, ReplayError, Snapshot, Target, check_t
 use run::{Execution, Outcome, RunInfo, RunReader, RunStatus, SkipReason, StatementKind};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{
-    Event, EventKind, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Provenance, Session, Sqlstate, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 const PASSWORD: &str = "se'cret: \\ ü";
@@ -127,7 +128,8 @@ impl Script {
 
     fn workload(&self) -> WorkloadReader {
         let path = self.directory.path().join("script.workload");
-        let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+        let mut writer =
+            WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
         for event in &self.events {
             writer.event(&event.borrowed()).unwrap();
         }

@@ -27,7 +27,7 @@ pub struct Event {
     /// The line (from 1) or packet in that source; 0 where there is none.
     pub line: u64,
     /// It was done before this workload's start, and is due at it: a slice keeps it because it
-    /// brings its session to where the session was then ([`crate::rewrite`]).
+    /// brings its session to where the session was then (a *prelude*).
     pub prelude: bool,
     /// What only a capture from the wire knows; `None` in a workload from a log. Events that were
     /// alike in it, such as the executions of one statement, share it.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rewrite::mask::{MaskAccount, Masker};
-use crate::rewrite::{RewriteNote, SliceAccount};
+use crate::lineage::{MaskNote, RewriteNote, SliceNote};
 
 /// The manifest's kind.
 pub const KIND: &str = "workload";
@@ -46,47 +45,6 @@ impl WorkloadInfo {
     pub fn lost_bytes(&self) -> u64 {
         let account = &self.provenance.reconciliation;
         account["lost_bytes"].as_u64().unwrap_or(0)
-    }
-}
-
-/// One slicing that a workload went through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SliceNote {
-    /// The workload that was sliced; empty where it was the capture that kept a slice only.
-    pub workload: String,
-    /// Its id.
-    pub workload_id: String,
-    /// The options that said what to keep, each name with all that was given for it.
-    pub options: BTreeMap<String, Vec<String>>,
-    /// What became of every event.
-    pub account: SliceAccount,
-}
-
-/// One masking that a workload went through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaskNote {
-    /// The key's fingerprint, which tells it from others; never the key.
-    pub key: String,
-    /// Values that were to stay as they are.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keep_values: Vec<String>,
-    /// Statements that were to stay as they are.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keep_statements: Vec<String>,
-    /// What became of every value.
-    pub account: MaskAccount,
-}
-
-impl MaskNote {
-    /// Of what a masker has done so far.
-    pub fn of(masker: &Masker) -> Self {
-        let (keep_values, keep_statements) = masker.mask().kept();
-        MaskNote {
-            key: masker.mask().key().fingerprint().to_owned(),
-            keep_values,
-            keep_statements,
-            account: masker.account().clone(),
-        }
     }
 }
 

@@ -17,19 +17,21 @@
 
 mod event;
 mod event_ref;
-mod fingerprint;
 mod format;
-mod glance;
+mod lineage;
 mod packed;
 mod parameter;
 mod particulars;
 mod reader;
 mod recovery;
+mod redactor;
 pub mod rewrite;
 mod server_event;
 mod server_order;
 mod session;
+pub mod session_state;
 mod sorting;
+pub mod sql;
 mod statements;
 mod table;
 mod writer;
@@ -40,9 +42,11 @@ pub use archive::{
 };
 pub use event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 pub use event_ref::{EventRef, KindRef, PackedParameters, PackedValues, Parameters};
-pub use fingerprint::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several};
-pub use format::{FORMAT, KIND, MaskNote, Provenance, SliceNote, SourceFile, WorkloadInfo};
-pub use glance::may_have_pair;
+pub use format::{FORMAT, KIND, Provenance, SourceFile, WorkloadInfo};
+pub use lineage::{
+    Kept, LeftOut, MaskAccount, MaskNote, MaskedValues, RewriteAccount, RewriteNote, SliceAccount,
+    SliceNote,
+};
 pub use parameter::{Parameter, ParameterRef};
 pub use particulars::{
     Boundary, CopyIn, FirstRow, Particulars, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS,
@@ -50,7 +54,10 @@ pub use particulars::{
 };
 pub use reader::WorkloadReader;
 pub use recovery::{recover, recover_as, recover_with};
+pub use redactor::{NoRedaction, Redactor};
 pub use server_event::{ServerEvent, ServerEventKind};
 pub use session::Session;
+pub use session_state::SessionState;
+pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
 pub use table::StatementText;
 pub use writer::{WorkloadWriter, WriterOptions};

@@ -5,10 +5,10 @@ use std::path::Path;
 use archive::{Archive, ArchiveError, Keyring, Recipient};
 
 use crate::event::Event;
-use crate::fingerprint::Fingerprint;
 use crate::format::{FORMAT, KIND, WorkloadInfo};
 use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event};
 use crate::session::Session;
+use crate::sql::Fingerprint;
 use crate::table::{EVENT, EventRows, SESSION, STATEMENT, StatementText, read_session};
 
 /// A complete workload, opened.

@@ -10,6 +10,7 @@ use archive::{
 
 use crate::event::{Event, EventKind};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::redactor::NoRedaction;
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -72,6 +73,8 @@ fn finish(
             &unended.recipients,
         )?,
         WriterOptions::default(),
+        // They were redacted when they were written.
+        Box::new(NoRedaction),
     )?;
     writer.info.recovered = true;
     // A kill while late runs were merged leaves events in two of them.

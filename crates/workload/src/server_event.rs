@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 
-use crate::fingerprint::Fingerprint;
+use crate::sql::Fingerprint;
 
 use ColumnType::{I64, Text, U32, U64};
 

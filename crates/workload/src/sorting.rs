@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
 
 use crate::event::{Event, EventKind};
-use crate::fingerprint::Fingerprint;
 use crate::packed::{Key, PackedEvents};
+use crate::sql::Fingerprint;
 use crate::statements::StatementWriter;
 use crate::table::{EVENT, EventRows, EventTable, event_columns};
 use window::Window;

@@ -8,7 +8,7 @@ use archive::{ArchiveError, FileEntry, TableWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::event_ref::EventRef;
-use crate::fingerprint::{Fingerprint, Fingerprinter, Shaper, classify};
+use crate::sql::{Fingerprint, Fingerprinter, Shaper, classify};
 use crate::table::StatementText;
 
 /// The fingerprints of texts seen lately are remembered, up to this many.

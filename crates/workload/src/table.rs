@@ -7,10 +7,10 @@ use archive::{ArchiveError, Batch, Column, ColumnType, FileEntry, TableWriter};
 
 use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
-use crate::fingerprint::{Fingerprint, StatementClass};
 use crate::parameter::{Parameter, ParameterRef};
 use crate::particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, Setting};
 use crate::session::Session;
+use crate::sql::{Fingerprint, StatementClass};
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
 

@@ -10,9 +10,10 @@ use archive::{
 };
 
 use crate::event_ref::{EventRef, KindRef};
-use crate::format::{FORMAT, KIND, MaskNote, Provenance, WorkloadInfo};
+use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::lineage::MaskNote;
 use crate::packed::PackedEvents;
-use crate::rewrite::{Harmless, event_without_secrets, without_secrets};
+use crate::redactor::Redactor;
 use crate::server_event::ServerEvent;
 use crate::server_order::ServerOrder;
 use crate::session::Session;
@@ -64,7 +65,7 @@ pub struct WorkloadWriter {
     chunk_bytes_max: usize,
     writing: Option<Writing>,
     sessions_open: u64,
-    harmless: Harmless,
+    redactor: Box<dyn Redactor>,
     keep_unfinished: bool,
     pub(crate) info: WorkloadInfo,
 }
@@ -99,8 +100,12 @@ impl WorkloadWriter {
     ///
     /// # Errors
     /// Where `path` or its partial exists, or cannot be made.
-    pub fn create(path: &Path, options: WriterOptions) -> Result<Self, ArchiveError> {
-        Self::create_for(path, options, &[])
+    pub fn create(
+        path: &Path,
+        options: WriterOptions,
+        redactor: impl Redactor + 'static,
+    ) -> Result<Self, ArchiveError> {
+        Self::create_for(path, options, &[], redactor)
     }
 
     /// As [`Self::create`], with every file encrypted to these recipients, if there are any; also
@@ -112,18 +117,20 @@ impl WorkloadWriter {
         path: &Path,
         options: WriterOptions,
         recipients: &[Recipient],
+        redactor: impl Redactor + 'static,
     ) -> Result<Self, ArchiveError> {
         let on_failure = match options.keep_unfinished {
             true => OnFailure::Keep,
             false => OnFailure::Remove,
         };
         let archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
-        Self::begin(archive, options)
+        Self::begin(archive, options, Box::new(redactor))
     }
 
     pub(crate) fn begin(
         archive: ArchiveWriter,
         options: WriterOptions,
+        redactor: Box<dyn Redactor>,
     ) -> Result<Self, ArchiveError> {
         let archive = Arc::new(archive);
         let sessions = archive.table("sessions", SESSION, ONE_FILE)?;
@@ -171,7 +178,7 @@ impl WorkloadWriter {
                 thread,
             }),
             sessions_open: 0,
-            harmless: Harmless::default(),
+            redactor,
             keep_unfinished: options.keep_unfinished,
             info: WorkloadInfo::default(),
         })
@@ -179,15 +186,15 @@ impl WorkloadWriter {
 
     /// Takes one event. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC. Events
     /// of different sessions may come in any order; within a session neither `sequence` nor
-    /// `due_us` may go back. Passwords in its text, its parameters and its settings are taken out.
+    /// `due_us` may go back. It is redacted first.
     ///
     /// # Errors
     /// Where the disk refused this or an earlier one.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
-        let mut harmless = std::mem::take(&mut self.harmless);
-        let taken = event_without_secrets(event, &mut harmless, |event| self.take(event));
-        self.harmless = harmless;
-        taken
+        match self.redactor.redact_event(event) {
+            Some(redacted) => self.take(&redacted.borrowed()),
+            None => self.take(event),
+        }
     }
 
     fn take(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
@@ -281,8 +288,8 @@ impl WorkloadWriter {
     /// Where the disk refuses.
     pub fn server_event(&mut self, event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
-        let cleaned = event.sql.as_deref().and_then(without_secrets);
-        let event = match cleaned {
+        let sql = event.sql.as_deref();
+        let event = match sql.and_then(|sql| self.redactor.redact_sql(sql)) {
             Some(sql) => ServerEvent {
                 sql: Some(sql.into()),
                 ..event

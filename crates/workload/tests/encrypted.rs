@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use workload::{
-    ArchiveError, Event, EventKind, Identity, Keyring, Outcome, Parameter, Provenance, Session,
-    WorkloadReader, WorkloadWriter, WriterOptions, recover_with,
+    ArchiveError, Event, EventKind, Identity, Keyring, NoRedaction, Outcome, Parameter, Provenance,
+    Session, WorkloadReader, WorkloadWriter, WriterOptions, recover_with,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -112,8 +112,8 @@ fn nothing_is_ever_on_disk_in_plain_text() {
     );
     let identity = Identity::generate();
     let mut writers = [
-        WorkloadWriter::create_for(&sealed, SMALL, &[identity.to_public()]).unwrap(),
-        WorkloadWriter::create(&plain, SMALL).unwrap(),
+        WorkloadWriter::create_for(&sealed, SMALL, &[identity.to_public()], NoRedaction).unwrap(),
+        WorkloadWriter::create(&plain, SMALL, NoRedaction).unwrap(),
     ];
     let mut files = 0;
     for (count, event) in events().iter().enumerate() {
@@ -155,7 +155,8 @@ fn without_its_key_it_says_which_one_is_needed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let identity = Identity::generate();
-    let writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
+    let writer =
+        WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()], NoRedaction).unwrap();
     writer.finish(Provenance::default()).unwrap();
     let other = Identity::generate();
     for (keyring, sentence) in [
@@ -186,7 +187,8 @@ fn an_altered_byte_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let identity = Identity::generate();
-    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
+    let mut writer =
+        WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()], NoRedaction).unwrap();
     for event in events() {
         writer.event(&event.borrowed()).unwrap();
     }
@@ -207,7 +209,8 @@ fn an_unfinished_one_is_recovered_with_its_key() {
     let path = directory.path().join("a.workload");
     let partial = directory.path().join("a.workload.partial");
     let identity = Identity::generate();
-    let mut writer = WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()]).unwrap();
+    let mut writer =
+        WorkloadWriter::create_for(&path, SMALL, &[identity.to_public()], NoRedaction).unwrap();
     let all = events();
     for (count, event) in all.iter().enumerate() {
         writer.event(&event.borrowed()).unwrap();

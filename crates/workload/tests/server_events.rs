@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use workload::{
-    Event, EventKind, Outcome, Provenance, ServerEvent, ServerEventKind, WorkloadReader,
-    WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Outcome, Provenance, ServerEvent, ServerEventKind,
+    WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
 fn server_event(at_us: i64, kind: ServerEventKind) -> ServerEvent {
@@ -53,7 +53,7 @@ fn connect(due_us: i64) -> Event {
 fn they_come_back_in_time_order_from_the_workloads_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+    let mut writer = WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
     writer.event(&connect(1_000).borrowed()).unwrap();
     let all = ServerEventKind::ALL;
     for (number, kind) in all.iter().enumerate().rev() {
@@ -96,7 +96,7 @@ fn they_come_back_in_time_order_from_the_workloads_start() {
 fn without_clients_time_begins_with_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+    let mut writer = WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
     for at_us in [7_000, 5_000] {
         let event = server_event(at_us, ServerEventKind::Checkpoint);
         writer.server_event(event).unwrap();
@@ -116,7 +116,7 @@ fn without_clients_time_begins_with_the_server() {
 fn an_earlier_workload_is_still_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+    let mut writer = WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
     writer.event(&connect(1_000).borrowed()).unwrap();
     writer.finish(Provenance::default()).unwrap();
     std::fs::remove_file(path.join("server-events.parquet")).unwrap();

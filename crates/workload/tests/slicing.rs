@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use session_model::Model;
-use workload::rewrite::{
-    Choice, Filter, LeftOut, Moment, Pattern, Slice, SliceAccount, SliceError, Slicer,
-};
-use workload::{Event, EventKind, Outcome, Session, Sqlstate};
+use workload::rewrite::{Choice, Filter, Moment, Slice, SliceError, Slicer};
+use workload::sql::Pattern;
+use workload::{Event, EventKind, LeftOut, Outcome, Session, SliceAccount, Sqlstate};
 
 const STEP_US: i64 = 10;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use workload::{
-    Event, EventKind, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Outcome, Provenance, Session, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 const NINE_O_CLOCK_US: i64 = 1_700_000_000_000_000;
@@ -38,6 +39,7 @@ fn write(path: &Path, events: &[Event], memory_bytes: usize) -> workload::Worklo
             memory_bytes,
             ..WriterOptions::default()
         },
+        NoRedaction,
     )
     .unwrap();
     for event in events {
@@ -164,6 +166,7 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
             memory_bytes: 100_000,
             ..WriterOptions::default()
         },
+        NoRedaction,
     )
     .unwrap();
     let total = (1u64 << 20) + 1_000;
@@ -193,7 +196,7 @@ fn more_than_one_part_stays_in_order_and_only_the_part_concerned_is_rewritten() 
 fn a_capture_that_is_dropped_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
-    let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+    let mut writer = WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
     writer
         .event(&statement(1, 0, 0, "select 1").borrowed())
         .unwrap();
@@ -211,6 +214,7 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
             memory_bytes: 100_000,
             ..WriterOptions::default()
         },
+        NoRedaction,
     )
     .unwrap();
     for n in 0..300_000u64 {
@@ -300,7 +304,7 @@ fn written_safely(path: &Path, events: &[Event], keep_unfinished: bool) -> Workl
         keep_unfinished,
         ..WriterOptions::default()
     };
-    let mut writer = WorkloadWriter::create(path, options).unwrap();
+    let mut writer = WorkloadWriter::create(path, options, NoRedaction).unwrap();
     for (n, event) in events.iter().enumerate() {
         writer.event(&event.borrowed()).unwrap();
         // Often enough that row groups are cut into files, and late runs merged.

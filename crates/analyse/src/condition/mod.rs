@@ -19,7 +19,7 @@ mod quantity;
 
 use std::fmt;
 
-use workload::rewrite::Pattern;
+use workload::sql::Pattern;
 
 pub use check::{Checked, Held, Reading};
 pub use error::ConditionError;

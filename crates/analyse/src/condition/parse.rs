@@ -1,7 +1,7 @@
 //! A text becomes a tree.
 
 use workload::StatementClass;
-use workload::rewrite::Pattern;
+use workload::sql::Pattern;
 
 use super::error::ConditionError;
 use super::lexer::{Piece, Token, pieces};

@@ -6,7 +6,7 @@ use pgwire::backend::TransactionStatus;
 use pgwire::frame::{BODY_BYTES_MAX, Frame, next_frame};
 use pgwire::frontend::startup::StartupMessage;
 use pgwire::{DecodeError, Scanned, Scanner, TagSet};
-use workload::rewrite::Held;
+use workload::SessionState;
 
 use super::account::{Account, Unreadable};
 use super::describe::Descriptions;
@@ -110,13 +110,12 @@ pub(super) struct Connection {
     /// The row that is passing.
     pub(super) row: super::server::Row,
     pub(super) transaction: TransactionStatus,
-    /// The transaction that ended last was committed.
-    pub(super) committed: bool,
     /// The server has said that it is ready, once.
     pub(super) ready: bool,
     /// It said so just now, and nothing that it said since was handed out.
     pub(super) ready_first: bool,
-    pub(super) held: Option<Box<Held>>,
+    /// State for a recording that begins later.
+    pub(super) state: SessionState,
     pub(super) recorded: Option<Recorded>,
     pub(super) ended_us: Option<i64>,
 }
@@ -144,10 +143,9 @@ impl Connection {
             columns: None,
             row: super::server::Row::default(),
             transaction: TransactionStatus::Idle,
-            committed: false,
             ready: false,
             ready_first: false,
-            held: None,
+            state: SessionState::default(),
             recorded: None,
             ended_us: None,
         }

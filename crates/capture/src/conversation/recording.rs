@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pgwire::backend::TransactionStatus;
-use workload::rewrite::Bearing;
+use workload::sql::SessionEffect;
 use workload::{EventKind, EventRef, KindRef, Outcome, Parameters, Particulars, Session};
 
 use super::connection::{Connection, Out};
@@ -60,8 +60,7 @@ impl Connection {
             })
         });
         self.event(connect, start_us, prelude, settings.as_ref(), out)?;
-        let held = self.held.as_ref().map(|held| held.statements());
-        for kind in held.unwrap_or_default() {
+        for kind in self.state.restoring_statements() {
             let usual = out.descriptions.usual.clone();
             if let EventKind::Simple { sql } = &kind {
                 let kind = KindRef::Simple { sql };
@@ -138,7 +137,7 @@ impl Connection {
         begun_us: i64,
         out: &mut Out<'_>,
     ) -> Result<(), SinkError> {
-        self.holds(pending);
+        self.record_state(pending);
         let is_statement = pending.asked.sql().is_some();
         let recorded = match &mut self.recorded {
             Some(recorded) if pending.recorded => recorded,
@@ -184,8 +183,8 @@ impl Connection {
         out.sink.event(&event)
     }
 
-    /// Notes what a statement leaves in its session, for a recording that begins later.
-    fn holds(&mut self, pending: &Pending) {
+    /// Records the effect of a statement on its session, for a recording that begins later.
+    fn record_state(&mut self, pending: &Pending) {
         let sql: Option<&str> = match &pending.asked {
             Asked::Simple { sql } => Some(sql),
             // Drivers set things with messages, too; those have texts without values.
@@ -197,19 +196,14 @@ impl Connection {
             _ => None,
         };
         if let Some(sql) = sql
-            && Bearing::of(sql).holds
+            && SessionEffect::of(sql).changes_state
         {
             let in_transaction = self.transaction != TransactionStatus::Idle;
             let kind = EventKind::Simple { sql: sql.into() };
-            self.held
-                .get_or_insert_default()
-                .take(kind, pending.sqlstate, in_transaction);
+            self.state.record(kind, pending.sqlstate, in_transaction);
         }
-        if let Some(held) = &mut self.held
-            && self.transaction == TransactionStatus::Idle
-            && held.waits_for_commit()
-        {
-            held.transaction_ended(self.committed);
+        if self.transaction == TransactionStatus::Idle {
+            self.state.idle();
         }
     }
 

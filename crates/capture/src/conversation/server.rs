@@ -202,11 +202,7 @@ impl Connection {
             _ if !self.ready => (),
             tag::COMMAND_COMPLETE => {
                 let complete = CommandComplete::decode(body)?;
-                match complete.tag {
-                    b"COMMIT" => self.committed = true,
-                    b"ROLLBACK" => self.committed = false,
-                    _ => (),
-                }
+                self.state.command_complete(complete.tag);
                 if let Some(pending) = self.exchange.answering() {
                     pending.add_rows(complete.rows());
                     if takes_names(complete.tag)

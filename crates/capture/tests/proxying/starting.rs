@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use pgwire::frontend::StartupPacket;
-use workload::{EventKind, WorkloadReader, WorkloadWriter, WriterOptions};
+use workload::rewrite::SecretRedactor;
+use workload::{
+    EventKind, EventRef, Provenance, ServerEvent, Session, WorkloadInfo, WorkloadReader,
+    WorkloadWriter, WriterOptions,
+};
 
 use capture::proxy::Recording;
 use capture::{EventSink, SinkError};
-use workload::{EventRef, Provenance, ServerEvent, Session, WorkloadInfo};
 
 use super::raw::Raw;
 use super::recordings::{Kept, Wish, server, until};
@@ -204,7 +207,8 @@ fn a_workload_holds_what_was_sent_and_what_came_of_it() {
     let made = path.clone();
     let proxy = Wish::to(&server(18).url("postgres")).start(Box::new(move |_| {
         let writer =
-            WorkloadWriter::create(&made, WriterOptions::default()).map_err(SinkError::new)?;
+            WorkloadWriter::create(&made, WriterOptions::default(), SecretRedactor::default())
+                .map_err(SinkError::new)?;
         Ok(Box::new(Written(name.clone(), writer)))
     }));
     proxy.record();

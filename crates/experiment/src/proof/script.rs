@@ -2,7 +2,7 @@
 
 use replay::Target;
 use target::login::{Dialer, Login};
-use workload::rewrite::statements_of;
+use workload::sql::statement_texts;
 
 use super::trial::TIME;
 use crate::error::ExperimentError;
@@ -30,7 +30,10 @@ impl ChangeScript {
                 line.trim()
             )));
         }
-        let statements: Vec<String> = statements_of(text).into_iter().map(str::to_owned).collect();
+        let statements: Vec<String> = statement_texts(text)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         match statements.is_empty() {
             true => Err(ExperimentError::Usage(format!(
                 "{path} has no statement in it; give a file with the SQL of the change"

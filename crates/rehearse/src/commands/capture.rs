@@ -17,9 +17,11 @@ use report::{
     CaptureView, FitnessView, MaskView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
     capture_text, fitness_text, to_json,
 };
+use workload::rewrite::Slicer;
 use workload::rewrite::mask::Masker;
-use workload::rewrite::{SliceAccount, Slicer};
-use workload::{EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceNote};
+use workload::{
+    EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
+};
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources, sources_view};

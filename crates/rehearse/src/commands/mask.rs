@@ -5,8 +5,9 @@ use std::path::Path;
 
 use capture::{EventSink, MaskSink};
 use report::{MaskView, mask_text, to_json};
-use workload::rewrite::mask::{CopyFormat, Mask, MaskedValues, Masker};
-use workload::{MaskNote, WorkloadReader, WorkloadWriter, WriterOptions};
+use workload::rewrite::SecretRedactor;
+use workload::rewrite::mask::{CopyFormat, Mask, Masker};
+use workload::{MaskNote, MaskedValues, WorkloadReader, WorkloadWriter, WriterOptions};
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
@@ -59,8 +60,12 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let recipients = keys::recipients(&options.encryption.encrypt)?;
-    let writer =
-        WorkloadWriter::create_for(&options.output, WriterOptions::default(), &recipients)?;
+    let writer = WorkloadWriter::create_for(
+        &options.output,
+        WriterOptions::default(),
+        &recipients,
+        SecretRedactor::default(),
+    )?;
     let note = whole(&reader, masker, writer, &interrupt)?;
     let view = MaskView {
         of: options.workload.display().to_string(),

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use report::{RewriteView, rewrite_text, to_json};
-use workload::rewrite::{RewriteNote, Rewriter, Rewriting};
-use workload::{Recipient, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions};
+use workload::rewrite::{Rewriter, Rewriting, SecretRedactor};
+use workload::{
+    Recipient, RewriteNote, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
+};
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
@@ -88,7 +90,12 @@ fn once(
 ) -> Result<WorkloadInfo, Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut rewriter = Rewriter::new(rewriting);
-    let mut writer = WorkloadWriter::create_for(output, WriterOptions::default(), recipients)?;
+    let mut writer = WorkloadWriter::create_for(
+        output,
+        WriterOptions::default(),
+        recipients,
+        SecretRedactor::default(),
+    )?;
     let go_on = || match interrupt.is_asked() {
         true => Err(Failure::could_not(
             "the rewriting was stopped; nothing of it is left, and the workload is as it was",

@@ -6,9 +6,9 @@ use std::path::Path;
 use ::capture::{EventSink, MaskSink, SinkError};
 use report::{MaskView, SliceView, slice_text, to_json};
 use workload::rewrite::mask::Masker;
-use workload::rewrite::{SessionRecords, Slice, SliceAccount, SliceError, Slicer};
+use workload::rewrite::{SecretRedactor, SessionRecords, Slice, SliceError, Slicer};
 use workload::{
-    EventKind, MaskNote, Recipient, Session, SliceNote, WorkloadInfo, WorkloadReader,
+    EventKind, MaskNote, Recipient, Session, SliceAccount, SliceNote, WorkloadInfo, WorkloadReader,
     WorkloadWriter,
 };
 
@@ -81,8 +81,12 @@ fn cut_masked(
 ) -> Result<(WorkloadInfo, SliceAccount, Option<MaskNote>), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut slicer = Slicer::new(slice, Some(start_us));
-    let writer =
-        WorkloadWriter::create_for(output, workload::WriterOptions::default(), recipients)?;
+    let writer = WorkloadWriter::create_for(
+        output,
+        workload::WriterOptions::default(),
+        recipients,
+        SecretRedactor::default(),
+    )?;
     let mut writer = MaskSink::new(writer, masker);
     let mut records = SessionRecords::new(reader.sessions()?);
     let mut server_events = reader.server_events()?.peekable();

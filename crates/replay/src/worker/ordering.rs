@@ -20,7 +20,7 @@ impl Worker {
         };
         let generation = self.slots[slot].generation;
         let session = &mut self.slots[slot].session;
-        let in_transaction = session.standing.in_transaction();
+        let in_transaction = session.server_state.in_transaction();
         let goes = match session.let_go {
             LetGo::No => false,
             LetGo::Once => true,
@@ -68,7 +68,7 @@ impl Worker {
             ..
         } = &mut self.slots[slot];
         if *current == generation && session.waits_for_commits {
-            session.let_go = match session.standing.in_transaction() {
+            session.let_go = match session.server_state.in_transaction() {
                 true => LetGo::ForItsTransaction,
                 false => LetGo::Once,
             };

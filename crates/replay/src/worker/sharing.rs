@@ -110,7 +110,7 @@ impl Worker {
                 let session = &self.slots[owner].session;
                 let free = session.phase == Phase::Idle
                     && !session.pipeline.group_is_open
-                    && session.standing.may_change_connection();
+                    && session.server_state.may_change_connection();
                 if !free {
                     continue;
                 }

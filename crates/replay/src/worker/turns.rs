@@ -9,8 +9,8 @@ use super::pipelining::{goes_behind, takes_behind};
 use super::{Slot, Worker, done};
 use crate::job::{Action, Job};
 use crate::plan::LITTLE_JOBS_MIN;
+use crate::server_state::ServerState;
 use crate::session::{Phase, Session};
-use crate::standing::Standing;
 
 impl Worker {
     pub(super) fn queue(&mut self, job: Job, now_ns: i64) {
@@ -24,7 +24,7 @@ impl Worker {
                 None => Phase::Lost,
                 Some(_) => Phase::Parked,
             };
-            session.standing = Standing::left(resumed.held, resumed.transaction_lost);
+            session.server_state = ServerState::resumed(resumed.state, resumed.transaction_lost);
             session.login = Some(Box::new(resumed.login));
             let waiting = &self.parts.counters.waiting;
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Worker {
                 return;
             }
             let session = &mut self.slots[slot].session;
-            let transaction_lost = session.standing.transaction_lost;
+            let transaction_lost = session.server_state.transaction_lost;
             let has_none = matches!(phase, Phase::Lost | Phase::Parked);
             if has_none && !transaction_lost && is_sent {
                 match &self.shared {
@@ -224,8 +224,9 @@ impl Worker {
                 Action::Send(_) | Action::Refuse(..)
                     if transaction_lost && phase != Phase::Gone =>
                 {
-                    let standing = &mut self.slots[slot].session.standing;
-                    standing.transaction_lost = !job.bearing.ends || job.bearing.begins;
+                    let state = &mut self.slots[slot].session.server_state;
+                    let effect = job.session_effect;
+                    state.transaction_lost = !effect.ends_transaction || effect.begins_transaction;
                     let outcome = Outcome::Skipped(SkipReason::TransactionLost);
                     self.record(now_ns, done(&job, outcome, None, None, 0));
                 }

@@ -42,7 +42,8 @@ impl Worker {
             return self.now_ns();
         };
         let copy = messages.copy.take();
-        let held: Option<Box<[u8]>> = (job.bearing.holds).then(|| messages.bytes[..].into());
+        let state_changing_bytes: Option<Box<[u8]>> =
+            (job.session_effect.changes_state).then(|| messages.bytes[..].into());
         let needed = session.needed(&messages);
         let mut from = messages.bytes.len() - needed.len();
         // A group that has begun is one transaction, and keeps to what that began with; a Query within
@@ -76,7 +77,7 @@ impl Worker {
         // The end of a group that has failed already.
         in_flight.aborted = session.pipeline.passes_over_next();
         in_flight.in_transaction = session.will_be_in_transaction();
-        in_flight.bearing_bytes = held;
+        in_flight.state_changing_bytes = state_changing_bytes;
         session.pipeline.group_is_open = !ends_group;
         session.pipeline.asked = in_flight.job.boundary == Boundary::Flush;
         if session.in_flight.is_none() {
@@ -306,9 +307,9 @@ impl Worker {
         if !connection_is_lost {
             session.tries = Tries::default();
             let sqlstate = failure.as_ref().map(|(sqlstate, _)| *sqlstate);
-            let bytes = flight.bearing_bytes.as_deref();
+            let bytes = flight.state_changing_bytes.as_deref();
             session
-                .standing
+                .server_state
                 .answered(bytes, sqlstate, flight.in_transaction);
         }
         let (outcome, message) = match failure {
@@ -349,9 +350,9 @@ impl Worker {
         let begun = session.in_flight.is_some() && session.will_be_in_transaction();
         if session.in_flight.is_some() {
             // What the server said last was before that.
-            session.standing.ready(TransactionStatus::Idle);
+            session.server_state.ready(TransactionStatus::Idle);
         }
-        session.standing.lost(begun);
+        session.server_state.lost(begun);
         self.parts.incidents.lost(said.0);
         self.close(slot, false);
         let session = &mut self.slots[slot].session;

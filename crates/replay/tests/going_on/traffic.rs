@@ -9,7 +9,8 @@ use replay::{Observer, Options, Snapshot, Target};
 use run::{Execution, Outcome, RunInfo, RunReader, SkipReason, StatementKind};
 use sandbox::{Auth, Endpoint, Places, Sandbox, Wanted};
 use workload::{
-    Event, EventKind, Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
+    Event, EventKind, NoRedaction, Provenance, Session, WorkloadReader, WorkloadWriter,
+    WriterOptions,
 };
 
 const START_US: i64 = 1_700_000_000_000_000;
@@ -150,7 +151,8 @@ impl Traffic {
         let path = self.path("traffic.workload");
         let _ = std::fs::remove_dir_all(&path);
         self.events.sort_by_key(|event| event.due_us);
-        let mut writer = WorkloadWriter::create(&path, WriterOptions::default()).unwrap();
+        let mut writer =
+            WorkloadWriter::create(&path, WriterOptions::default(), NoRedaction).unwrap();
         for event in &self.events {
             writer.event(&event.borrowed()).unwrap();
         }

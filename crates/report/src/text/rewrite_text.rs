@@ -1,6 +1,6 @@
 //! A rewritten workload, for people: what became of every statement, and what can no longer be compared.
 
-use workload::rewrite::RewriteNote;
+use workload::RewriteNote;
 
 use crate::text::amount::{count, counted, ratio};
 use crate::text::line::{one_line, wrapped};

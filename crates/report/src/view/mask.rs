@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use workload::MaskNote;
-use workload::rewrite::mask::MaskedValues;
+use workload::{MaskNote, MaskedValues};
 
 /// What became of every value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use workload::WorkloadInfo;
-use workload::rewrite::{RewriteAccount, RewriteNote};
+use workload::{RewriteAccount, RewriteNote, WorkloadInfo};
 
 /// A workload that was rewritten.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]

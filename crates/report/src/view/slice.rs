@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use workload::WorkloadInfo;
-use workload::rewrite::SliceAccount;
+use workload::{SliceAccount, WorkloadInfo};
 
 use crate::view::mask::MaskView;
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::pattern::Pattern;
-use crate::fingerprint::{Fingerprinter, StatementClass, classify};
+use crate::LeftOut;
+use crate::sql::{Fingerprinter, Pattern, StatementClass, classify};
 
 /// Names or patterns that are wanted, and those that are not. Nothing wanted is all wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,16 +100,6 @@ pub struct Filter {
     pub kinds_unwanted: Vec<StatementKind>,
 }
 
-/// What a filter left an event out by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeftOutBy {
-    Database,
-    User,
-    Application,
-    Statement,
-    Kind,
-}
-
 impl Filter {
     /// It takes every statement of a session that it takes.
     pub fn takes_all_statements(&self) -> bool {
@@ -121,11 +111,11 @@ impl Filter {
         database: &str,
         user: &str,
         application: &str,
-    ) -> Result<(), LeftOutBy> {
+    ) -> Result<(), LeftOut> {
         for (choice, name, by) in [
-            (&self.databases, database, LeftOutBy::Database),
-            (&self.users, user, LeftOutBy::User),
-            (&self.applications, application, LeftOutBy::Application),
+            (&self.databases, database, LeftOut::Database),
+            (&self.users, user, LeftOut::User),
+            (&self.applications, application, LeftOut::Application),
         ] {
             if !choice.takes(|pattern| pattern.matches_name(name)) {
                 return Err(by);
@@ -134,14 +124,14 @@ impl Filter {
         Ok(())
     }
 
-    fn statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOutBy> {
+    fn statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOut> {
         let by_kind = !self.kinds.is_empty() || !self.kinds_unwanted.is_empty();
         let class = by_kind.then(|| classify(sql));
         let of = |kind: &StatementKind| class.is_some_and(|class| kind.is_of(class));
         if !self.kinds.is_empty() && !self.kinds.iter().any(of)
             || self.kinds_unwanted.iter().any(of)
         {
-            return Err(LeftOutBy::Kind);
+            return Err(LeftOut::Kind);
         }
         if self.statements.is_all() {
             return Ok(());
@@ -151,7 +141,7 @@ impl Filter {
             .statements
             .takes(|pattern| pattern.matches_statement(normal))
         {
-            return Err(LeftOutBy::Statement);
+            return Err(LeftOut::Statement);
         }
         Ok(())
     }
@@ -164,7 +154,7 @@ const JUDGEMENTS_REMEMBERED_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct StatementJudge {
     fingerprinter: Fingerprinter,
-    known: HashMap<u64, Result<(), LeftOutBy>>,
+    known: HashMap<u64, Result<(), LeftOut>>,
 }
 
 impl StatementJudge {
@@ -175,7 +165,7 @@ impl StatementJudge {
         }
     }
 
-    pub(super) fn judge(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOutBy> {
+    pub(super) fn judge(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOut> {
         if filter.takes_all_statements() {
             return Ok(());
         }
@@ -213,13 +203,13 @@ mod tests {
         assert_eq!(filter.session("bank", "app", ""), Ok(()));
         assert_eq!(
             filter.session("shop_test", "app", ""),
-            Err(LeftOutBy::Database)
+            Err(LeftOut::Database)
         );
         assert_eq!(
             filter.session("other", "monitor", ""),
-            Err(LeftOutBy::Database)
+            Err(LeftOut::Database)
         );
-        assert_eq!(filter.session("shop", "monitor", ""), Err(LeftOutBy::User));
+        assert_eq!(filter.session("shop", "monitor", ""), Err(LeftOut::User));
     }
 
     #[test]
@@ -238,13 +228,10 @@ mod tests {
             for (sql, judged) in [
                 ("SELECT 1 FROM orders", Ok(())),
                 ("DELETE FROM Orders", Ok(())),
-                ("UPDATE orders SET a = 1", Err(LeftOutBy::Kind)),
-                ("SHOW a", Err(LeftOutBy::Kind)),
-                ("SELECT 1 FROM items", Err(LeftOutBy::Statement)),
-                (
-                    "SELECT 1 FROM orders WHERE id = 7",
-                    Err(LeftOutBy::Statement),
-                ),
+                ("UPDATE orders SET a = 1", Err(LeftOut::Kind)),
+                ("SHOW a", Err(LeftOut::Kind)),
+                ("SELECT 1 FROM items", Err(LeftOut::Statement)),
+                ("SELECT 1 FROM orders WHERE id = 7", Err(LeftOut::Statement)),
             ] {
                 assert_eq!(judge.judge(&filter, sql), judged, "{sql}");
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::session::Session;
+use crate::Session;
 
 /// The records of a workload's sessions, which come about in the order in which sessions ended,
 /// read as far as they are needed and held as long as their session goes on.

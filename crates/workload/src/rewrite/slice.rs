@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::account::{LeftOut, SliceAccount};
-use super::effects::{Effect, effects, may_have_effects};
 use super::filter::{Filter, StatementJudge};
 use super::moment::Moment;
-use super::parts::{Part, parts};
-use super::session_state::{SessionState, Step, joined, part_of};
-use crate::event::{Event, EventKind};
-use crate::session::Session;
+use crate::session_state::{
+    AnalyzedStatement, SessionStateTracker, analyze_statements, join_statements, with_statement,
+};
+use crate::sql::Effect;
+use crate::{Event, EventKind, LeftOut, Session, SliceAccount};
 
 mod error;
 
@@ -53,7 +52,7 @@ struct Live {
     /// Something of it is in the slice.
     kept: bool,
     connect: Option<Event>,
-    state: SessionState,
+    state: SessionStateTracker,
     /// What was taken into the state: events from before the slice, and from within.
     absorbed_before: u64,
     absorbed_within: u64,
@@ -137,11 +136,7 @@ impl Slicer {
         } = &event.kind
         {
             account.sessions += 1;
-            live.excluded = slice
-                .filter
-                .session(database, user, application)
-                .err()
-                .map(LeftOut::from);
+            live.excluded = slice.filter.session(database, user, application).err();
             met.session(database, user, application, live.excluded.is_none());
         }
         if let Some(reason) = live.excluded {
@@ -163,7 +158,7 @@ impl Slicer {
         match event.kind.sql().cloned() {
             Some(sql) => {
                 met.statements += u64::from(event.due_us >= from_us);
-                let judged = judge.judge(&slice.filter, &sql).map_err(LeftOut::from);
+                let judged = judge.judge(&slice.filter, &sql);
                 cut.statement(event, &sql, judged)
             }
             None => cut.other(event, slice.filter.takes_all_statements()),
@@ -192,7 +187,7 @@ impl Slicer {
     /// something of it was kept.
     pub fn session(&mut self, session: Session) -> Option<Session> {
         let mut live = self.sessions.remove(&session.id)?;
-        let ends_in_transaction = live.state.in_kept_transaction() && !live.end_seen && !live.over;
+        let ends_in_transaction = live.state.in_taken_transaction() && !live.end_seen && !live.over;
         if ends_in_transaction {
             self.account.transactions_open += 1;
         }
@@ -241,7 +236,7 @@ impl Live {
     /// The session's part of the slice is over; what is held is not needed any more.
     fn settle(&mut self, account: &mut SliceAccount) {
         if self.kept {
-            let empty = self.state.give_out_transaction().len() as u64;
+            let empty = self.state.take_transaction().len() as u64;
             account.leave_out(LeftOut::EmptyTransaction, empty);
         } else {
             account.leave_out(LeftOut::Before, self.absorbed_before);
@@ -256,11 +251,11 @@ impl Live {
             return;
         }
         self.over = true;
-        if self.state.in_kept_transaction() && !self.end_seen {
+        if self.state.in_taken_transaction() && !self.end_seen {
             account.transactions_open += 1;
         }
         self.settle(account);
-        self.state = SessionState::default();
+        self.state = SessionStateTracker::default();
     }
 }
 
@@ -278,109 +273,112 @@ where
 {
     fn statement(&mut self, event: Event, sql: &str, judged: Result<(), LeftOut>) -> Result<(), E> {
         let within = event.due_us >= self.from_us;
-        let steps = steps_of(&event.kind, sql);
+        let statements = analyze_statements(&event.kind, sql);
         if let EventKind::Execute { statement, .. } = &event.kind {
-            self.live.state.executed(statement);
+            self.live.state.forget_message_prepared(statement);
         }
         if judged.is_ok() && within {
             self.begin()?;
-            self.give_out_transaction()?;
-            self.live.state.take(&event, &steps, |_| false);
-            self.live.state.give_out_transaction();
+            self.keep_transaction()?;
+            self.live.state.record(&event, &statements, |_| false);
+            self.live.state.take_transaction();
             return self.kept(event, false);
         }
         let wanted = judged.is_ok();
         let state = &self.live.state;
-        let carrying: Vec<bool> = steps
+        let changing: Vec<bool> = statements
             .iter()
-            .map(|step| state.carries(&step.effects))
+            .map(|one| state.is_changed_by(&one.effects))
             .collect();
-        let carries = carrying.iter().any(|carries| *carries);
+        let changes = changing.iter().any(|changes| *changes);
         if !self.live.kept {
             self.live
                 .state
-                .take(&event, &steps, |place| wanted || carrying[place]);
+                .record(&event, &statements, |place| wanted || changing[place]);
             match judged {
-                Err(reason) if within && !carries => self.account.leave_out(reason, 1),
+                Err(reason) if within && !changes => self.account.leave_out(reason, 1),
                 _ if within => self.live.absorbed_within += 1,
                 _ => self.live.absorbed_before += 1,
             }
             return Ok(());
         }
-        let (Err(reason), true) = (judged, carries) else {
+        let (Err(reason), true) = (judged, changes) else {
             // What does nothing to the session can still fail its transaction: without it the
             // COMMIT behind would commit what was rolled back.
             if self.live.state.fails_transaction(&event) {
-                let kept = self.live.state.in_kept_transaction();
-                self.live.state.take(&event, &steps, |_| !kept);
+                let kept = self.live.state.in_taken_transaction();
+                self.live.state.record(&event, &statements, |_| !kept);
                 return match kept {
                     true => self.kept(event, true),
                     false => Ok(()),
                 };
             }
-            self.live.state.take(&event, &steps, |_| false);
+            self.live.state.record(&event, &statements, |_| false);
             if let Err(reason) = judged {
                 self.account.leave_out(reason, 1);
             }
             return Ok(());
         };
         debug_assert!(within, "{reason:?}");
-        self.state_of_kept(event, &steps, &carrying)
+        self.state_of_kept(event, &statements, &changing)
     }
 
     /// A statement that no filter asks for does something that a kept session holds.
     fn state_of_kept(
         &mut self,
         event: Event,
-        steps: &[Step<'_>],
-        carrying: &[bool],
+        statements: &[AnalyzedStatement<'_>],
+        changing: &[bool],
     ) -> Result<(), E> {
-        let several = steps.len() > 1;
+        let several = statements.len() > 1;
         let cut = match several {
             false => event.clone(),
             true => {
-                let parts = steps.iter().zip(carrying).filter(|(_, carries)| **carries);
-                let parts = parts.map(|(step, _)| part_of(&event, &step.part, true));
-                joined(parts.collect())
+                let parts = statements
+                    .iter()
+                    .zip(changing)
+                    .filter(|(_, changes)| **changes);
+                let parts = parts.map(|(one, _)| with_statement(&event, &one.statement));
+                join_statements(parts.collect())
                     .pop()
                     .unwrap_or_else(|| event.clone())
             }
         };
-        let lasting = steps.iter().any(|step| {
-            self.live.state.carries(&step.effects)
-                && !step.effects.iter().all(Effect::is_of_transaction)
+        let lasting = statements.iter().any(|one| {
+            self.live.state.is_changed_by(&one.effects)
+                && !one.effects.iter().all(Effect::is_of_transaction)
         });
         let was_open = self.live.state.in_transaction();
-        let may_wait = !several && !lasting && !self.live.state.holds_much();
-        if may_wait && was_open && !self.live.state.in_kept_transaction() {
+        let may_wait = !several && !lasting && !self.live.state.retains_much();
+        if may_wait && was_open && !self.live.state.in_taken_transaction() {
             let ends = matches!(
-                steps[0].effects[..],
+                statements[0].effects[..],
                 [Effect::Commit { chain: false } | Effect::Rollback { chain: false }]
             );
             if ends {
                 // Nothing that was asked for, and nothing that lasts, stood in it.
-                let empty = self.live.state.give_out_transaction().len() as u64 + 1;
+                let empty = self.live.state.take_transaction().len() as u64 + 1;
                 self.account.leave_out(LeftOut::EmptyTransaction, empty);
-                self.live.state.take(&event, steps, |_| false);
+                self.live.state.record(&event, statements, |_| false);
                 return Ok(());
             }
             let chains = matches!(
-                steps[0].effects[..],
+                statements[0].effects[..],
                 [Effect::Commit { .. } | Effect::Rollback { .. }]
             );
             if !chains {
-                self.live.state.take(&event, steps, |_| true);
+                self.live.state.record(&event, statements, |_| true);
                 return Ok(());
             }
         }
         let succeeded = event.outcome.sqlstate.is_none();
-        if may_wait && !was_open && succeeded && steps[0].effects == [Effect::Begin] {
-            self.live.state.take(&event, steps, |_| true);
+        if may_wait && !was_open && succeeded && statements[0].effects == [Effect::Begin] {
+            self.live.state.record(&event, statements, |_| true);
             return Ok(());
         }
-        self.give_out_transaction()?;
-        self.live.state.take(&event, steps, |_| false);
-        self.live.state.give_out_transaction();
+        self.keep_transaction()?;
+        self.live.state.record(&event, statements, |_| false);
+        self.live.state.take_transaction();
         self.kept(cut, true)
     }
 
@@ -399,7 +397,7 @@ where
             EventKind::Disconnect | EventKind::Cancel if self.live.kept => {
                 if event.kind == EventKind::Disconnect {
                     self.live.end_seen = true;
-                    let empty = self.live.state.give_out_transaction().len() as u64;
+                    let empty = self.live.state.take_transaction().len() as u64;
                     self.account.leave_out(LeftOut::EmptyTransaction, empty);
                 }
                 return self.kept(event, false);
@@ -420,24 +418,24 @@ where
         }
         self.live.kept = true;
         self.account.sessions_kept += 1;
-        let leading = self.live.state.give_out();
+        let restoring = self.live.state.take_statements();
         let connect = self.live.connect.take();
         let was_there = connect
             .as_ref()
             .is_some_and(|event| event.due_us < self.from_us);
         self.account.sessions_before += u64::from(was_there);
         self.account.transactions_resumed += u64::from(
-            leading.transaction
-                && leading
+            restoring.in_transaction
+                && restoring
                     .events
                     .last()
                     .is_some_and(|event| event.due_us < self.from_us),
         );
-        self.account.temporary_objects += leading.temporary_objects;
-        self.account.preludes_cut += u64::from(leading.cut);
-        self.live.prelude_cut = leading.cut;
+        self.account.temporary_objects += restoring.temporary_objects;
+        self.account.preludes_cut += u64::from(restoring.is_truncated);
+        self.live.prelude_cut = restoring.is_truncated;
         let (mut before, mut within) = (0, 0);
-        for event in connect.into_iter().chain(leading.events) {
+        for event in connect.into_iter().chain(restoring.events) {
             match event.due_us < self.from_us {
                 true => {
                     before += 1;
@@ -468,8 +466,8 @@ where
     }
 
     /// What was held of the open transaction is kept.
-    fn give_out_transaction(&mut self) -> Result<(), E> {
-        for event in self.live.state.give_out_transaction() {
+    fn keep_transaction(&mut self) -> Result<(), E> {
+        for event in self.live.state.take_transaction() {
             self.kept(event, true)?;
         }
         Ok(())
@@ -491,36 +489,4 @@ where
         live.sequence += 1;
         (self.keep)(event)
     }
-}
-
-/// The statements of an event, with what each does.
-pub(super) fn steps_of<'a>(kind: &EventKind, sql: &'a str) -> Vec<Step<'a>> {
-    if !matches!(kind, EventKind::Prepare { .. }) && !may_have_effects(sql) {
-        return vec![Step {
-            part: Part {
-                text: sql,
-                words: Vec::new(),
-            },
-            effects: Vec::new(),
-        }];
-    }
-    let mut steps: Vec<Step<'a>> = parts(sql)
-        .into_iter()
-        .map(|part| Step {
-            effects: match kind {
-                EventKind::Simple { .. } => effects(&part, &[]),
-                EventKind::Execute { parameters, .. } => effects(&part, parameters),
-                EventKind::Prepare { statement, .. } if !statement.is_empty() => {
-                    vec![Effect::MessagePrepared(statement.to_string())]
-                }
-                _ => Vec::new(),
-            },
-            part,
-        })
-        .collect();
-    if !matches!(kind, EventKind::Simple { .. }) {
-        // Messages prepare one statement; more of them is the server's error.
-        steps.truncate(1);
-    }
-    steps
 }

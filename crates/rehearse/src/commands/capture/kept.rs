@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use ::capture::{EventSink, SinkError};
+use workload::rewrite::SecretRedactor;
 use workload::{
     ArchiveError, EventRef, Recipient, ServerEvent, Session, WorkloadWriter, WriterOptions,
 };
@@ -33,7 +34,12 @@ impl Kept {
             ..WriterOptions::default()
         };
         Ok(Kept {
-            writer: WorkloadWriter::create_for(output, options, recipients)?,
+            writer: WorkloadWriter::create_for(
+                output,
+                options,
+                recipients,
+                SecretRedactor::default(),
+            )?,
             is_said_once,
             safe_us: 0,
         })

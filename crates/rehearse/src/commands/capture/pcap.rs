@@ -10,8 +10,8 @@ use ::capture::{Counted, EventSink, MaskSink, SliceSink};
 use clock::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{ConversationView, MaskView, PcapView, SliceView, pcap_text, to_json};
-use workload::rewrite::{SliceAccount, Slicer};
-use workload::{Provenance, SliceNote};
+use workload::rewrite::Slicer;
+use workload::{Provenance, SliceAccount, SliceNote};
 
 use super::kept::Kept;
 use super::must_be_a_workloads_name;

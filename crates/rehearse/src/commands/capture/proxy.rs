@@ -15,6 +15,7 @@ use ::capture::{EventSink, MaskSink, SinkError};
 use replay::Target;
 use report::{ProxyView, proxy_text, to_json};
 use signal_hook::consts::SIGUSR1;
+use workload::rewrite::SecretRedactor;
 use workload::rewrite::mask::{Mask, Masker};
 use workload::{
     EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
@@ -341,8 +342,13 @@ fn opening(output: PathBuf, sealing: Sealing) -> OpenRecording {
             keep_unfinished: true,
             ..WriterOptions::default()
         };
-        let writer = WorkloadWriter::create_for(&path, options, &sealing.recipients)
-            .map_err(SinkError::new)?;
+        let writer = WorkloadWriter::create_for(
+            &path,
+            options,
+            &sealing.recipients,
+            SecretRedactor::default(),
+        )
+        .map_err(SinkError::new)?;
         let sink = MaskSink::new(writer, sealing.mask.clone().map(Masker::new));
         Ok(Box::new(Written { path, sink }))
     })

@@ -343,7 +343,7 @@ mod tests {
             ]
         );
         // Each statement of it is sent by itself: VACUUM cannot be in a transaction with another.
-        assert_eq!(workload::rewrite::statements_of(text).len(), 2);
+        assert_eq!(workload::sql::statement_texts(text).len(), 2);
         let tried: Vec<(Change, String)> = made[1..]
             .iter()
             .map(|side| (side.changes[0].clone(), "first".to_owned()))

@@ -11,12 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::account::RewriteAccount;
 use super::copied::{self, Parameters};
 use super::insert::{OneRow, Why, counted_on, one_row};
-use super::standing::Standings;
-use crate::event::{Event, EventKind, Outcome};
-use crate::particulars::{Boundary, CopyIn, Particulars};
+use super::session_context::SessionContexts;
+use crate::{Boundary, CopyIn, Event, EventKind, Outcome, Particulars, RewriteAccount};
 
 /// Parameters of one statement (a number of 16 bits in the protocol).
 const PARAMETERS_MAX: usize = 65_535;
@@ -46,7 +44,7 @@ pub(super) struct Batches {
     window_us: i64,
     /// As COPYs.
     copies: bool,
-    standings: Standings,
+    contexts: SessionContexts,
     /// By their beginning.
     waiting: BTreeMap<u64, Batch>,
     by_shape: HashMap<Shape, u64>,
@@ -65,7 +63,7 @@ impl Batches {
             rows_max: rows as usize,
             window_us: i64::try_from(window.as_micros()).unwrap_or(i64::MAX),
             copies,
-            standings: Standings::default(),
+            contexts: SessionContexts::default(),
             waiting: BTreeMap::new(),
             by_shape: HashMap::new(),
             by_session: HashMap::new(),
@@ -104,7 +102,7 @@ impl Batches {
                 for number in self.of(session) {
                     self.send(number, session, due_us, account, give)?;
                 }
-                self.standings.follow(&event);
+                self.contexts.follow(&event);
                 account.unchanged += u64::from(event.kind.is_statement());
                 give(event)
             }
@@ -172,11 +170,10 @@ impl Batches {
             ),
             None => (sql.clone(), false),
         };
-        let standing = self.standings.of(event.session);
-        let has_own = standing.in_transaction || standing.is_alone;
+        let context = self.contexts.get(event.session);
         Some(Ok(Shape {
-            context: standing.context,
-            session: has_own.then_some(event.session),
+            context: context.hash,
+            session: context.is_exclusive().then_some(event.session),
             text,
             is_simple,
         }))

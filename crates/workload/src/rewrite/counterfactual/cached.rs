@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use super::standing::Standings;
-use crate::event::{Event, EventKind};
-use crate::fingerprint::{StatementClass, classify, holds_several};
+use super::session_context::SessionContexts;
+use crate::sql::{StatementClass, classify, holds_several};
+use crate::{Boundary, Event, EventKind};
 
 /// Words with which a read does more than read, or that make it another one each time.
 const NOT_READS: [&str; 7] = [
@@ -26,7 +26,7 @@ const SWEEP: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Cache {
     time_us: i64,
-    standings: Standings,
+    contexts: SessionContexts,
     /// When each read was sent last.
     sent_us: HashMap<(u64, u64), i64>,
     since_sweep: usize,
@@ -36,7 +36,7 @@ impl Cache {
     pub(super) fn new(time: Duration) -> Self {
         Cache {
             time_us: i64::try_from(time.as_micros()).unwrap_or(i64::MAX),
-            standings: Standings::default(),
+            contexts: SessionContexts::default(),
             sent_us: HashMap::new(),
             since_sweep: 0,
         }
@@ -44,14 +44,13 @@ impl Cache {
 
     /// Whether the cache has the answer, so that nothing is sent.
     pub(super) fn answers(&mut self, event: &Event) -> bool {
-        self.standings.follow(event);
-        let standing = self.standings.of(event.session);
+        self.contexts.follow(event);
+        let context = self.contexts.get(event.session);
         let usual = event
             .particulars
             .as_ref()
-            .is_none_or(|one| one.awaited && one.boundary == crate::Boundary::Sync);
-        if standing.in_transaction
-            || standing.is_alone
+            .is_none_or(|one| one.awaited && one.boundary == Boundary::Sync);
+        if context.is_exclusive()
             || !usual
             || event.prelude
             || event.outcome.sqlstate.is_some()
@@ -62,7 +61,7 @@ impl Cache {
         let Some(key) = key(&event.kind) else {
             return false;
         };
-        let key = (standing.context, key);
+        let key = (context.hash, key);
         let now_us = event.due_us;
         if let Some(&sent_us) = self.sent_us.get(&key)
             && now_us - sent_us < self.time_us

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use super::insert::{OneRow, Why};
-use crate::parameter::Parameter;
-use crate::rewrite::mask::{Spelling, escape_text};
-use crate::rewrite::parts::{Lexeme, parts};
+use crate::Parameter;
+use crate::rewrite::mask::escape_text;
+use crate::sql::{Lexeme, Spelling, split_statements};
 
 /// A type that a value is brought to before it comes to its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) fn statement(cut: &OneRow<'_>) -> Result<(String, usize), Why> {
     if !cut.tail.is_empty() {
         return Err("ON CONFLICT: a COPY has none");
     }
-    let all = parts(cut.head);
+    let all = split_statements(cut.head);
     let words = &all.first().ok_or(UNKNOWN)?.words;
     let open = words.iter().position(|word| word.is_symbol("("));
     let open = open.ok_or("no list of columns: a COPY would need all")?;
@@ -126,7 +126,7 @@ pub(super) fn line(
     parameters: Parameters<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Why> {
-    let all = parts(row);
+    let all = split_statements(row);
     let words = all.first().map_or(&[][..], |part| &part.words);
     let Some([_, within @ .., _]) = words.get(..) else {
         return Err(NO_VALUE);

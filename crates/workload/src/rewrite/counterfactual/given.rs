@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::Rewriting;
-use crate::rewrite::Pattern;
+use crate::sql::Pattern;
 
 /// The most rows of a batch.
 const ROWS_MAX: u32 = 10_000;

@@ -1,6 +1,6 @@
 //! Inserts of one row, as their words show them.
 
-use crate::rewrite::parts::{Lexeme, parts};
+use crate::sql::{Lexeme, split_statements};
 
 /// An insert of one row, cut at its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) type Why = &'static str;
 /// # Errors
 /// Where it is one that cannot be put together with others.
 pub(super) fn one_row(sql: &str) -> Option<Result<OneRow<'_>, Why>> {
-    let mut all = parts(sql);
+    let mut all = split_statements(sql);
     let first = all.first()?;
     if !first.words.first()?.is("insert") {
         return None;
@@ -109,7 +109,7 @@ fn cut<'a>(sql: &'a str, words: &[Lexeme<'a>]) -> Result<OneRow<'a>, Why> {
 pub(super) fn counted_on(row: &str, by: usize) -> String {
     let mut out = String::with_capacity(row.len() + 4);
     let mut from = 0;
-    let all = parts(row);
+    let all = split_statements(row);
     let words = all.iter().flat_map(|part| &part.words);
     for word in words {
         let Lexeme::Value(text) = word else { continue };

@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::fingerprint::lexer::{Lexer, Token};
-use crate::fingerprint::{StatementClass, classify};
+use crate::sql::{Lexer, StatementClass, Token, classify};
 
 use super::insert::Why;
 

@@ -10,9 +10,9 @@
 //! absent: a grammar of SQL; what its words do not say plainly is left alone, and counted with its
 //! reason.
 
-mod account;
 mod batch;
 mod cached;
+mod connection_state;
 mod copied;
 mod given;
 mod insert;
@@ -20,17 +20,13 @@ mod literals;
 mod numbering;
 mod pooled;
 mod prepared;
-mod standing;
+mod session_context;
 mod unprepared;
 
 use std::time::Duration;
 
-pub use account::{RewriteAccount, RewriteNote};
-
-use crate::event::Event;
-use crate::fingerprint::Fingerprinter;
-use crate::rewrite::Pattern;
-use crate::session::Session;
+use crate::sql::{Fingerprinter, Pattern};
+use crate::{Event, RewriteAccount, Session};
 use batch::Batches;
 use cached::Cache;
 use numbering::Numbering;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::Event;
+use crate::Event;
 
 /// Numbers each session's events anew.
 #[derive(Debug, Default)]

@@ -7,17 +7,14 @@
 //! temporary tables, LISTEN, cursors WITH HOLD, advisory locks of a session, PREPARE in SQL) keep a connection of
 //! their own.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::account::RewriteAccount;
+use super::connection_state::{is_only_set, reason_to_keep};
 use super::insert::Why;
-use super::standing::Standings;
-use crate::event::{Event, EventKind, Outcome};
-use crate::particulars::{Boundary, Particulars, Setting};
-use crate::rewrite::parts::parts;
-use crate::session::Session;
+use super::session_context::SessionContexts;
+use crate::{Boundary, Event, EventKind, Outcome, Particulars, RewriteAccount, Session, Setting};
 
 type Give<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
 
@@ -76,7 +73,7 @@ pub(super) struct Pooling {
     seen: BTreeMap<u64, Seen>,
     pools: Vec<Pool>,
     clients: HashMap<u64, Client>,
-    standings: Standings,
+    contexts: SessionContexts,
     /// The sessions that keep a connection of their own.
     kept: HashMap<u64, Why>,
     now_us: i64,
@@ -91,7 +88,7 @@ impl Pooling {
             seen: BTreeMap::new(),
             pools: Vec::new(),
             clients: HashMap::new(),
-            standings: Standings::default(),
+            contexts: SessionContexts::default(),
             kept: HashMap::new(),
             now_us: 0,
             is_surveyed: false,
@@ -109,13 +106,17 @@ impl Pooling {
                     seen.key.settings = particulars.settings.clone();
                 }
             }
-            EventKind::Simple { sql } if !seen.is_open && only_sets(sql) => {
+            EventKind::Simple { sql } if !seen.is_open && is_only_set(sql) => {
                 seen.key.opening.push(sql.clone());
             }
             EventKind::Simple { sql } | EventKind::Execute { sql, .. } => {
                 seen.is_open = true;
+                let parameters = match &event.kind {
+                    EventKind::Execute { parameters, .. } => &parameters[..],
+                    _ => &[],
+                };
                 if seen.keeps.is_none() {
-                    seen.keeps = leaves(sql);
+                    seen.keeps = reason_to_keep(sql, parameters);
                 }
             }
             EventKind::Prepare { .. } | EventKind::Fetch { .. } => seen.is_open = true,
@@ -239,7 +240,7 @@ impl Pooling {
             EventKind::Disconnect => {
                 if let Some(at) = client.holds.take() {
                     // A pooler would roll back what its client left open.
-                    if self.standings.of(session).in_transaction {
+                    if self.contexts.get(session).in_transaction {
                         account.added += 1;
                         let sql = "ROLLBACK".into();
                         give(made(
@@ -250,7 +251,7 @@ impl Pooling {
                     }
                     pool.busy[at] = false;
                 }
-                self.standings.follow(&event);
+                self.contexts.follow(&event);
                 return Ok(None);
             }
             EventKind::Cancel => {
@@ -279,8 +280,8 @@ impl Pooling {
             .particulars
             .as_ref()
             .is_some_and(|one| one.boundary != Boundary::Sync);
-        self.standings.follow(&event);
-        let goes_on = client.in_group || self.standings.of(session).in_transaction;
+        self.contexts.follow(&event);
+        let goes_on = client.in_group || self.contexts.get(session).in_transaction;
         client.holds = goes_on.then_some(at);
         pool.busy[at] = goes_on;
         let is_statement = event.kind.is_statement();
@@ -455,44 +456,4 @@ fn renamed(kind: EventKind) -> EventKind {
         },
         other => other,
     }
-}
-
-fn only_sets(sql: &str) -> bool {
-    let all = parts(sql);
-    !all.is_empty()
-        && all.iter().all(|part| {
-            let is = |at: usize, word: &str| part.words.get(at).is_some_and(|one| one.is(word));
-            is(0, "set") && !is(1, "local") && !is(1, "transaction")
-        })
-}
-
-/// What a statement leaves behind in its connection.
-fn leaves(sql: &str) -> Option<Why> {
-    let found: HashSet<Why> = parts(sql)
-        .iter()
-        .filter_map(|part| {
-            let is = |at: usize, word: &str| part.words.get(at).is_some_and(|one| one.is(word));
-            let any = |word: &str| part.words.iter().any(|one| one.is(word));
-            let sets = is(0, "set") && !is(1, "local") && !is(1, "transaction");
-            if sets || is(0, "reset") || any("set_config") {
-                Some("its session changes settings")
-            } else if is(0, "listen") {
-                Some("its session listens")
-            } else if is(0, "prepare") && !is(1, "transaction") {
-                Some("its session prepares in SQL")
-            } else if is(0, "declare") && any("hold") {
-                Some("its session holds a cursor")
-            } else if is(0, "create") && (any("temp") || any("temporary")) {
-                Some("its session has temporary tables")
-            } else if any("pg_advisory_lock")
-                || any("pg_try_advisory_lock")
-                || any("pg_advisory_lock_shared")
-            {
-                Some("its session takes advisory locks")
-            } else {
-                None
-            }
-        })
-        .collect();
-    found.into_iter().min()
 }

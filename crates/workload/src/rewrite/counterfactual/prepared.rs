@@ -11,10 +11,8 @@ use std::sync::Arc;
 
 use super::insert::Why;
 use super::literals::{Literal, literals, with_parameters};
-use crate::event::{Event, EventKind};
-use crate::parameter::Parameter;
-use crate::particulars::Particulars;
-use crate::rewrite::parts::parts;
+use crate::sql::split_statements;
+use crate::{Event, EventKind, Parameter, Particulars};
 
 /// Statements of more shapes than this are left alone, so that memory has a bound.
 const SHAPES_MAX: usize = 200_000;
@@ -140,7 +138,7 @@ fn read(event: &Event) -> Option<Result<Read<'_>, Why>> {
 /// Where rows are grouped by an expression, its parts have to be the same in the list of results; two parameters
 /// never are.
 fn is_grouped(sql: &str) -> bool {
-    let all = parts(sql);
+    let all = split_statements(sql);
     all.iter()
         .flat_map(|part| &part.words)
         .any(|word| word.is("group") || word.is("distinct"))

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{EventKind, Outcome, Sqlstate};
-use crate::parameter::Parameter;
-use crate::rewrite::statements_of;
+use crate::sql::statement_texts;
+use crate::{EventKind, Outcome, Parameter, Sqlstate};
 
 fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
     Event {
@@ -26,7 +25,7 @@ fn event(session: u64, due_us: i64, kind: EventKind) -> Event {
     }
 }
 
-fn connect(session: u64, due_us: i64) -> Event {
+pub(super) fn connect(session: u64, due_us: i64) -> Event {
     let text = |text: &str| Arc::<str>::from(text);
     event(
         session,
@@ -39,7 +38,7 @@ fn connect(session: u64, due_us: i64) -> Event {
     )
 }
 
-fn simple(session: u64, due_us: i64, sql: &str) -> Event {
+pub(super) fn simple(session: u64, due_us: i64, sql: &str) -> Event {
     event(session, due_us, EventKind::Simple { sql: sql.into() })
 }
 
@@ -570,7 +569,7 @@ proptest! {
         }
         for event in &out {
             let Some(sql) = event.kind.sql() else { continue };
-            prop_assert_eq!(statements_of(sql).len(), 1);
+            prop_assert_eq!(statement_texts(sql).len(), 1);
             prop_assert!(sql.matches("), (").count() < rows as usize);
             if sql.starts_with("COPY") {
                 let lines = copied(event).lines().count();

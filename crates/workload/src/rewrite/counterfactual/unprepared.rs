@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::insert::Why;
-use crate::event::{Event, EventKind};
-use crate::fingerprint::lexer::{Lexer, Token};
-use crate::parameter::Parameter;
-use crate::particulars::{Boundary, Particulars};
+use crate::sql::{Lexer, Token};
+use crate::{Boundary, Event, EventKind, Parameter, Particulars};
 
 /// The statement with its values in the text; `None` of what is no execution.
 ///

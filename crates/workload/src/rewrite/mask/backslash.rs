@@ -4,15 +4,16 @@
 //! It is told by what a session said when it connected, and by what the capture of the wire heard of its server then.
 //! What a session does about it later is not followed, through transactions, savepoints and functions: once it names the
 //! setting, nothing that is within a literal by either reading is left as it is.
+//!
+//! It does not use [`crate::SessionState`]. That model may miss a setting that a function makes, which costs a replay an
+//! error; here it would leave a value unmasked.
 
 use std::collections::HashMap;
 
 use aho_corasick::AhoCorasick;
 
-use super::Spelling;
-use crate::event_ref::{EventRef, KindRef};
-use crate::particulars::{REPORTED_STRINGS, STRINGS};
-use crate::rewrite::parts::{Lexeme, parts};
+use crate::sql::{Lexeme, Spelling, split_statements};
+use crate::{EventRef, KindRef, REPORTED_STRINGS, STRINGS};
 
 /// What a backslash in a plain literal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Backslashes {
         if !self.setting.is_match(sql) {
             return false;
         }
-        let says = match &parts(sql)[..] {
+        let says = match &split_statements(sql)[..] {
             [part] => said_of_it(&part.words),
             _ => None,
         };
@@ -153,9 +154,7 @@ mod tests {
 
     use super::Backslash::{Escapes, Plain, Unsure};
     use super::*;
-    use crate::event::{Event, EventKind, Outcome};
-    use crate::parameter::Parameter;
-    use crate::particulars::Particulars;
+    use crate::{Event, EventKind, Outcome, Parameter, Particulars};
 
     fn event(kind: EventKind, settings: &[(&str, &str)]) -> Event {
         Event {

@@ -5,9 +5,10 @@
 use std::net::IpAddr;
 
 use super::Mask;
-use super::account::{Became, Kept};
+use super::became::Became;
 use super::calendar::{mask_days, mask_time, mask_timestamp};
 use super::codes::{mask_bits, mask_bytes, mask_hex, mask_ip, uuid};
+use crate::Kept;
 
 /// 2000-01-01, from which PostgreSQL counts, in days from 1970-01-01.
 const EPOCH_DAYS: i64 = 10_957;

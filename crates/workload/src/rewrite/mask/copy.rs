@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::Mask;
-use super::account::{Became, MaskedValues};
+use super::became::Became;
 use super::copy_format::{CopyFormat, Kind};
+use crate::MaskedValues;
 
 /// What data in the binary format begins with.
 const BINARY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -104,7 +105,7 @@ impl Mask {
         };
         let mut masked = String::with_capacity(text.len());
         let became = self.value(&text, &mut masked);
-        counts.count(became);
+        became.count(counts);
         if matches!(became, Became::Kept(_)) {
             out.extend_from_slice(field);
             return;
@@ -158,7 +159,7 @@ impl Mask {
                 let value = data.get(at..at.checked_add(length)?)?;
                 at += length;
                 let (masked, became) = self.binary(0, value);
-                counts.count(became);
+                became.count(counts);
                 out.extend_from_slice(&(masked.len() as u32).to_be_bytes());
                 out.extend_from_slice(&masked);
             }
@@ -291,9 +292,9 @@ fn escape_for(delimiter: u8, value: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::account::Kept;
     use super::super::tests::mask;
     use super::*;
+    use crate::Kept;
 
     fn text(text: &str) -> String {
         let mut out = String::new();

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use crate::fingerprint::lexer::{Lexer, Token};
+use crate::sql::{Lexer, Token};
 
 use super::backslash::Backslash;
-use super::literal::Spelling;
+use crate::sql::Spelling;
 
 /// In which form COPY has its data.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,15 +14,14 @@
 //! tables, statements and portals keep theirs, since a replay needs them. What this does and does not
 //! hide is documented in `docs/masking.md`.
 
-mod account;
 mod backslash;
+mod became;
 mod binary;
 mod calendar;
 mod codes;
 mod copy;
 mod copy_format;
 mod key;
-mod literal;
 mod number;
 mod path;
 mod rules;
@@ -33,21 +32,18 @@ mod words;
 
 use std::sync::Arc;
 
-use super::pattern::Pattern;
-use crate::event_ref::{EventRef, KindRef, PackedParameters};
-use crate::fingerprint::Fingerprinter;
-use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::{CopyIn, FirstRow, Particulars, REPORTED_STRINGS};
-use crate::server_event::ServerEvent;
-use crate::session::Session;
+use crate::sql::{Fingerprinter, Pattern};
+use crate::{
+    CopyIn, EventRef, FirstRow, KindRef, PackedParameters, Parameter, ParameterRef, Particulars,
+    REPORTED_STRINGS, ServerEvent, Session,
+};
 
-use account::Became;
-pub use account::{Kept, MaskAccount, MaskedValues};
+use crate::{Kept, MaskAccount, MaskNote, MaskedValues};
 use backslash::{Backslash, Backslashes};
+use became::Became;
 pub(in crate::rewrite) use copy::escape_text;
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
-pub(in crate::rewrite) use literal::Spelling;
 use sql::{Role, Roles};
 use words::{Reading, mask_text};
 
@@ -130,6 +126,17 @@ impl Masker {
         &self.account
     }
 
+    /// Describes the masking so far for the manifest.
+    pub fn note(&self) -> MaskNote {
+        let (keep_values, keep_statements) = self.mask.kept();
+        MaskNote {
+            key: self.mask.key.fingerprint().to_owned(),
+            keep_values,
+            keep_statements,
+            account: self.account.clone(),
+        }
+    }
+
     /// Hands the masked event to `then`.
     pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
         let backslash = self.backslashes.of(event.session);
@@ -171,7 +178,7 @@ impl Masker {
                 application,
             } => {
                 let became = self.mask.value(application, &mut self.application);
-                account.names.count(became);
+                became.count(&mut account.names);
                 KindRef::Connect {
                     database,
                     user,
@@ -260,7 +267,7 @@ impl Masker {
             }
             let mut masked = String::with_capacity(text.len());
             let became = self.mask.value(text, &mut masked);
-            self.account.names.count(became);
+            became.count(&mut self.account.names);
             *text = masked.into();
         }
         session
@@ -322,7 +329,7 @@ fn push(
             became
         }
     };
-    counts.count(became);
+    became.count(counts);
 }
 
 fn text_masked(mask: &Mask, role: Role, oid: u32, text: &str) -> (String, Became) {
@@ -370,7 +377,7 @@ fn particulars_masked(
                 became
             }
         };
-        account.names.count(became);
+        became.count(&mut account.names);
     }
     if kept {
         return masked;
@@ -385,7 +392,7 @@ fn particulars_masked(
             .into(),
         failed: copy.failed.as_ref().map(|reason| {
             let mut text = String::with_capacity(reason.len());
-            account.names.count(mask.value(reason, &mut text));
+            mask.value(reason, &mut text).count(&mut account.names);
             text.into()
         }),
     });
@@ -405,7 +412,7 @@ fn particulars_masked(
                         (Parameter::from(&bytes[..]), became)
                     }
                 };
-                account.result_values.count(became);
+                became.count(&mut account.result_values);
                 Some(value)
             })
             .collect(),

@@ -4,8 +4,9 @@
 //! PostgreSQL documentation, 9.16.2 (SQL/JSON path language).
 
 use super::Mask;
-use super::account::{Became, Kept};
+use super::became::Became;
 use super::words::{Reading, mask_text};
+use crate::Kept;
 
 impl Mask {
     /// Masks the texts and numbers that a path compares with. A text becomes what it becomes in data.

@@ -5,16 +5,17 @@ mod backslashed;
 
 use std::ops::Range;
 
-use crate::fingerprint::lexer::{Lexer, Token};
+use crate::sql::{Lexer, Token};
 
 use super::Mask;
-use super::account::{Became, Kept, MaskAccount};
 use super::backslash::Backslash;
+use super::became::Became;
 use super::codes::mask_bits;
-use super::literal::Spelling;
 use super::number::Number;
 use super::rules::{self, Statement};
 use super::words::{Reading, mask_text};
+use crate::sql::Spelling;
+use crate::{Kept, MaskAccount};
 use backslashed::literals_otherwise;
 
 /// A factor, position or modifier has at most so many digits.
@@ -174,7 +175,7 @@ impl Mask {
                 Token::Value { .. } => self.literal(&scan, index, (backslash, depth), account, out),
                 _ if scan.is_literal_otherwise(token) => {
                     mask_text(&self.key, text, Reading::Plain, out);
-                    account.literals.count(Became::Masked);
+                    Became::Masked.count(&mut account.literals);
                 }
                 _ => out.push_str(text),
             }
@@ -236,7 +237,7 @@ impl Mask {
         };
         if let Some(reason) = reason {
             stays(out);
-            account.literals.count(Became::Kept(reason));
+            Became::Kept(reason).count(&mut account.literals);
             return;
         }
         let mut masked = String::with_capacity(value.len());
@@ -256,7 +257,7 @@ impl Mask {
             }
             _ => self.value(&value, &mut masked),
         };
-        account.literals.count(became);
+        became.count(&mut account.literals);
         match became {
             Became::Kept(_) => stays(out),
             _ => spelling.write(&masked, escape, out),

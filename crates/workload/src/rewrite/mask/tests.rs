@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Event, EventKind, Outcome};
+use crate::{Event, EventKind, Outcome};
 
 pub(super) fn mask() -> Mask {
     Mask::new(MaskKey::of(b"a key for the tests"))

@@ -2,12 +2,13 @@
 //! masked the same as a literal, as a parameter and in COPY data, where no type is known.
 
 use super::Mask;
-use super::account::{Became, Kept};
+use super::became::Became;
 use super::calendar::Moment;
 use super::codes::{mask_address, mask_bytea, mask_hex, mask_uuid};
 use super::number::Number;
 use super::structured::{mask_array, mask_json};
 use super::words::{Reading, mask_text};
+use crate::Kept;
 
 /// Words that are values of a type, and no data.
 const WORDS: [&str; 20] = [

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::account::{LeftOut, SliceAccount};
 use super::super::moment::time_text;
 use super::Slice;
+use crate::{LeftOut, SliceAccount};
 
 /// Names that are remembered, and names that are told.
 const NAMES_REMEMBERED_MAX: usize = 1_000;

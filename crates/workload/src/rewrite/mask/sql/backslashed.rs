@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::super::literal::Spelling;
 use super::Scan;
-use crate::fingerprint::lexer::{Lexer, Token};
+use crate::sql::{Lexer, Spelling, Token};
 
 /// Where the literals of a text are if backslashes escape, where that makes a difference.
 pub(super) fn literals_otherwise(sql: &str, tokens: &[Token]) -> Vec<Range<usize>> {

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::filter::LeftOutBy;
-
 /// Why an event is not in a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,18 +46,6 @@ impl LeftOut {
                 "settings and the like, undone or done anew before their session's first kept statement"
             }
             LeftOut::EmptyTransaction => "of transactions of which no statement was kept",
-        }
-    }
-}
-
-impl From<LeftOutBy> for LeftOut {
-    fn from(by: LeftOutBy) -> Self {
-        match by {
-            LeftOutBy::Database => LeftOut::Database,
-            LeftOutBy::User => LeftOut::User,
-            LeftOutBy::Application => LeftOut::Application,
-            LeftOutBy::Statement => LeftOut::Statement,
-            LeftOutBy::Kind => LeftOut::Kind,
         }
     }
 }
@@ -116,7 +102,8 @@ impl SliceAccount {
         self.events == self.kept + self.prelude + self.events_left_out()
     }
 
-    pub(super) fn leave_out(&mut self, reason: LeftOut, events: u64) {
+    /// Counts events that were left out.
+    pub fn leave_out(&mut self, reason: LeftOut, events: u64) {
         if events > 0 {
             *self.left_out.entry(reason).or_default() += events;
         }

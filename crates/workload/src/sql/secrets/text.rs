@@ -1,15 +1,15 @@
-//! Where secrets stand in one text of SQL.
+//! Finds the secrets of one text of SQL.
 //!
-//! A text is cut into tokens, not parsed: what is mistyped (`ALTER USER a PASSWORD = 'x'`) is sent, and
-//! logged, with its password all the same.
+//! A text is split into tokens, not parsed: a mistyped statement (`ALTER USER a PASSWORD = 'x'`) is sent, and
+//! logged, with its password as well.
 
 use std::ops::Range;
 
+use super::super::fingerprint::lexer::{Lexer, Token};
+use super::super::literal::Spelling;
 use super::literal::{holds_login, is_template, is_verifier, may_have_login};
 use super::names::names_a_secret;
-use super::{DEPTH_MAX, NOTHING, mentions};
-use crate::fingerprint::lexer::{Lexer, Token};
-use crate::rewrite::mask::Spelling;
+use super::{DEPTH_MAX, REDACTED_LITERAL, may_hold_secret};
 
 /// A setting's name has at most so many pieces, and `set_config`'s arguments.
 const NAME_PIECES_MAX: usize = 16;
@@ -152,7 +152,9 @@ fn read(sql: &str, lexer: Lexer<'_>, depth: usize) -> Found {
                 .map(|piece| piece.range.clone()),
         );
     }
-    found.secrets.retain(|range| &sql[range.clone()] != NOTHING);
+    found
+        .secrets
+        .retain(|range| &sql[range.clone()] != REDACTED_LITERAL);
     found
 }
 
@@ -166,7 +168,7 @@ fn pieces<'a>(sql: &'a str, lexer: Lexer<'a>, depth: usize, found: &mut Found) -
             Token::Comment { .. } => {
                 let inner = text.trim_start_matches(['-', '/', '*']);
                 let inner = inner.trim_end_matches(['*', '/']);
-                if mentions(inner) && holds_secret(inner, depth) {
+                if may_hold_secret(inner) && holds_secret(inner, depth) {
                     found.comments.push(range.clone());
                 }
                 found.beside.push(range);
@@ -233,12 +235,12 @@ fn holds_secret(value: &str, depth: usize) -> bool {
         return true;
     }
     // Beyond this nobody looks, and so nobody may see.
-    mentions(value) && (depth >= DEPTH_MAX || !find(value, depth + 1).is_empty())
+    may_hold_secret(value) && (depth >= DEPTH_MAX || !find(value, depth + 1).is_empty())
 }
 
-/// What a value is where no text says what it is for: a parameter.
+/// Whether a value is a secret or has one, when no text says what it is for.
 pub(super) fn value_holds_secret(value: &str) -> bool {
-    mentions(value) && holds_secret(value, 0)
+    may_hold_secret(value) && holds_secret(value, 0)
 }
 
 /// One statement of a text.

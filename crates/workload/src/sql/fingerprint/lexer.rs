@@ -2,7 +2,8 @@
 
 /// A token, as byte offsets into the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Token {
+#[expect(missing_docs, reason = "byte offsets")]
+pub enum Token {
     /// A keyword or a plain name.
     Word { start: usize, end: usize },
     /// A quoted name.
@@ -16,7 +17,8 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    pub(crate) fn start(self) -> usize {
+    /// Offset of its first byte.
+    pub fn start(self) -> usize {
         let (Token::Word { start, .. }
         | Token::Quoted { start, .. }
         | Token::Value { start, .. }
@@ -25,7 +27,8 @@ impl Token {
         start
     }
 
-    pub(crate) fn end(self) -> usize {
+    /// Offset after its last byte.
+    pub fn end(self) -> usize {
         let (Token::Word { end, .. }
         | Token::Quoted { end, .. }
         | Token::Value { end, .. }
@@ -37,7 +40,7 @@ impl Token {
 
 /// An iterator over the tokens of a text. Every byte outside of white space is in one token, and
 /// tokens end on character boundaries.
-pub(crate) struct Lexer<'a> {
+pub struct Lexer<'a> {
     bytes: &'a [u8],
     at: usize,
     /// A minus or plus before a number is its sign only where no operand stands before it.
@@ -47,7 +50,8 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(crate) fn new(sql: &'a str) -> Self {
+    /// Creates a lexer of a text.
+    pub fn new(sql: &'a str) -> Self {
         Lexer {
             bytes: sql.as_bytes(),
             at: 0,
@@ -58,7 +62,7 @@ impl<'a> Lexer<'a> {
 
     /// As [`Self::new`], but a backslash in a plain literal escapes, as it does with
     /// `standard_conforming_strings = off`.
-    pub(crate) fn with_escapes(sql: &'a str) -> Self {
+    pub fn with_escapes(sql: &'a str) -> Self {
         Lexer {
             backslash_escapes: true,
             ..Self::new(sql)

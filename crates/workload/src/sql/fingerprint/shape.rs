@@ -42,13 +42,13 @@ fn continues_name(byte: u8) -> bool {
 
 /// Makes shapes, in space that is used again.
 #[derive(Debug, Default)]
-pub(crate) struct Shaper {
+pub struct Shaper {
     shape: Vec<u8>,
 }
 
 impl Shaper {
     /// The shape; `None` where the text has none.
-    pub(crate) fn shape(&mut self, sql: &str) -> Option<&[u8]> {
+    pub fn shape(&mut self, sql: &str) -> Option<&[u8]> {
         self.shape.clear();
         let bytes = sql.as_bytes();
         if bytes.contains(&VALUE) {
@@ -151,8 +151,8 @@ fn quote_end(bytes: &[u8], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Fingerprinter;
     use super::*;
-    use crate::fingerprint::Fingerprinter;
     use proptest::prelude::*;
 
     fn shape(sql: &str) -> Option<String> {

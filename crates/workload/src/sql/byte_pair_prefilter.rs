@@ -1,19 +1,18 @@
-//! Whether a text may have one of a few words, told by pairs of letters that stand in them and seldom elsewhere.
+//! A substring prefilter: searches for pairs of letters that the words have and other text seldom has.
 //!
-//! Who drives: whoever looks for words in every text, of which nearly none has one. All of a text is compared without a
-//! branch, many bytes at once, where going through it for the words takes some cycles a byte. Deliberately absent: the
-//! words. Where a pair is found, they have to be looked for.
+//! It serves searches that nearly every text fails. It compares many bytes at once without a branch, which a search for
+//! the words themselves cannot do. A text that passes must still be searched for the words.
 
-/// So many pairs are compared at once: a processor's register of bytes.
+/// Number of pairs compared at once, the bytes of a vector register.
 const BLOCK: usize = 16;
-/// So many blocks are compared before it is asked whether a pair was among them.
+/// Number of blocks compared between two checks for a match.
 const BLOCKS: usize = 8;
 
-/// Whether one of these pairs stands in a text, letters in any case. Pairs are given in lower case. It may say so of a
-/// text that has none of them, never the other way round.
+/// Returns whether a text may contain one of these pairs of lower-case letters, in any case. False positives are
+/// possible, false negatives are not.
 #[inline]
 pub fn may_have_pair<const N: usize>(text: &[u8], pairs: [[u8; 2]; N]) -> bool {
-    // As of upper and lower case letters, one bit of some other characters is passed over.
+    // Ignoring the case bit of letters ignores the same bit of some other characters.
     let pairs = pairs.map(|pair| pair.map(|byte| byte | 0x20));
     let Some(last) = text.len().checked_sub(BLOCK + 1) else {
         return text.windows(2).any(|found| {
@@ -25,7 +24,7 @@ pub fn may_have_pair<const N: usize>(text: &[u8], pairs: [[u8; 2]; N]) -> bool {
     while from < last {
         let mut found = 0;
         for _ in 0..BLOCKS {
-            // What is left is compared with some of what was before it.
+            // The last block overlaps the one before it.
             found |= in_block(text, from.min(last), &pairs);
             from += BLOCK;
             if from >= last {
@@ -39,7 +38,7 @@ pub fn may_have_pair<const N: usize>(text: &[u8], pairs: [[u8; 2]; N]) -> bool {
     in_block(text, last, &pairs) != 0
 }
 
-/// Whether one begins within a block. Without a branch, so that its bytes are compared together.
+/// Returns non-zero if a pair begins within a block. It has no branch, so that the bytes are compared together.
 #[inline]
 fn in_block<const N: usize>(text: &[u8], from: usize, pairs: &[[u8; 2]; N]) -> u8 {
     let (mut firsts, mut seconds) = ([0; BLOCK], [0; BLOCK]);

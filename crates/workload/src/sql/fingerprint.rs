@@ -12,7 +12,7 @@
 //! known from a text, so a backslash in a plain literal does not escape.
 
 mod class;
-pub(crate) mod lexer;
+pub mod lexer;
 mod shape;
 
 use std::fmt;
@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use class::{StatementClass, classify};
 use lexer::{Lexer, Token};
-pub(crate) use shape::Shaper;
+pub use shape::Shaper;
 
 /// What statements that differ only in their values have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

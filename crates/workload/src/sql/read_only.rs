@@ -1,4 +1,4 @@
-//! What may be sent in a replay that must not write.
+//! Texts that may be sent in a replay that must not write.
 //!
 //! The server forbids writing: `default_transaction_read_only` is on for each session, and is set
 //! again where a session has it off. What is left to this file is what a server cannot forbid: a
@@ -11,10 +11,9 @@
 //! in `variable.c`; `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be
 //! written in read-only transactions before 16 (release notes of 16).
 
-use super::parts::{Lexeme, Part, parts};
-use crate::parameter::Parameter;
+use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
-/// What becomes of a text in a replay that must not write.
+/// Treatment of a text in a replay that must not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadOnly {
     /// It is sent as it is: what it writes the server refuses.
@@ -47,24 +46,25 @@ const UNBOUND: [&str; 14] = [
     "pg_file_write",
 ];
 
-/// What becomes of a text with its parameters.
-pub fn read_only(sql: &str, parameters: &[Option<Parameter>]) -> ReadOnly {
-    let parts = parts(sql);
-    // Behind an end within one text the next transaction begins before anything can be set again.
-    let goes_on_behind_an_end = parts.iter().take(parts.len().saturating_sub(1)).any(ends);
-    if goes_on_behind_an_end {
+/// Returns the treatment of a text with its readable parameters.
+pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clone) -> ReadOnly {
+    let statements = split_statements(sql);
+    let before_last = statements.len().saturating_sub(1);
+    // After an end within one text the next transaction begins before anything can be set again.
+    if statements.iter().take(before_last).any(ends) {
         return ReadOnly::Withheld;
     }
-    if parts.iter().any(|part| is_withheld(part, parameters)) {
+    let sets_by_parameter = || parameters.clone().any(names_setting);
+    if (statements.iter()).any(|statement| is_withheld(statement, sets_by_parameter)) {
         return ReadOnly::Withheld;
     }
-    let opens = |part: &&Part<'_>| {
+    let opens = |statement: &&SqlStatement<'_>| {
         let begins = ["begin", "start", "set"]
             .iter()
-            .any(|word| first(part, word));
-        begins && part.words.windows(2).any(is_read_write)
+            .any(|word| first(statement, word));
+        begins && statement.words.windows(2).any(is_read_write)
     };
-    match (parts.iter().filter(opens).count(), &parts[..]) {
+    match (statements.iter().filter(opens).count(), &statements[..]) {
         (0, _) => ReadOnly::AsItIs,
         (_, [only]) => ReadOnly::Rewritten(closed(only)),
         // Among others: those would run in another transaction than they did.
@@ -74,24 +74,24 @@ pub fn read_only(sql: &str, parameters: &[Option<Parameter>]) -> ReadOnly {
 
 /// Whether a text has a statement that ends a transaction.
 pub fn ends_transaction(sql: &str) -> bool {
-    parts(sql).iter().any(ends)
+    split_statements(sql).iter().any(ends)
 }
 
-fn ends(part: &Part<'_>) -> bool {
-    let prepares = first(part, "prepare") && second(part, "transaction");
+fn ends(statement: &SqlStatement<'_>) -> bool {
+    let prepares = first(statement, "prepare") && second(statement, "transaction");
     let ends = ["commit", "end", "rollback", "abort"]
         .iter()
-        .any(|word| first(part, word));
+        .any(|word| first(statement, word));
     // Back to a savepoint is no end.
-    prepares || ends && !part.words.iter().any(|word| word.is("to"))
+    prepares || ends && !statement.words.iter().any(|word| word.is("to"))
 }
 
-fn first(part: &Part<'_>, word: &str) -> bool {
-    part.words.first().is_some_and(|first| first.is(word))
+fn first(statement: &SqlStatement<'_>, word: &str) -> bool {
+    statement.words.first().is_some_and(|first| first.is(word))
 }
 
-fn second(part: &Part<'_>, word: &str) -> bool {
-    part.words.get(1).is_some_and(|second| second.is(word))
+fn second(statement: &SqlStatement<'_>, word: &str) -> bool {
+    statement.words.get(1).is_some_and(|second| second.is(word))
 }
 
 fn is_read_write(pair: &[Lexeme<'_>]) -> bool {
@@ -102,42 +102,38 @@ fn names_setting(text: &str) -> bool {
     text.to_ascii_lowercase().contains(SETTING)
 }
 
-fn is_withheld(part: &Part<'_>, parameters: &[Option<Parameter>]) -> bool {
+fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> bool) -> bool {
     // A procedure or block may end the transaction, and begin one that is read-write.
-    if first(part, "call") || first(part, "do") {
+    if first(statement, "call") || first(statement, "do") {
         return true;
     }
-    let follows = |before: &str, after: &str| first(part, before) && second(part, after);
+    let follows = |before: &str, after: &str| first(statement, before) && second(statement, after);
     if follows("commit", "prepared")
         || follows("rollback", "prepared")
         || follows("alter", "system")
     {
         return true;
     }
-    if first(part, "copy") && writes_a_file(part) {
+    if first(statement, "copy") && writes_a_file(statement) {
         return true;
     }
     let calls = |word: &Lexeme<'_>| {
         let name = word.name();
         name.is_some_and(|name| UNBOUND.contains(&name.as_str()))
     };
-    if part.words.iter().any(calls) {
+    if statement.words.iter().any(calls) {
         return true;
     }
-    let sets_by_name = part.words.iter().any(|word| {
+    let sets_by_name = statement.words.iter().any(|word| {
         let name = word.name();
         name.is_some_and(|name| name == "set_config" || name == "pg_settings")
     });
-    let named_by_parameter = || {
-        let mut texts = parameters.iter().flatten().filter_map(Parameter::readable);
-        texts.any(names_setting)
-    };
-    if sets_by_name && (names_setting(part.text) || named_by_parameter()) {
+    if sets_by_name && (names_setting(statement.text) || sets_by_parameter()) {
         return true;
     }
     // Asking for it is no harm; a query's own functions cannot undo it for this transaction.
-    let asks = ["show", "select"].iter().any(|word| first(part, word));
-    if names_setting(part.text) && !asks {
+    let asks = ["show", "select"].iter().any(|word| first(statement, word));
+    if names_setting(statement.text) && !asks {
         return true;
     }
     // Names in escapes: nobody writes settings so but to hide them.
@@ -146,16 +142,16 @@ fn is_withheld(part: &Part<'_>, parameters: &[Option<Parameter>]) -> bool {
             || matches!(pair[0], Lexeme::Value(text) | Lexeme::Quoted(text)
                 if text.len() > 1 && text[..2].eq_ignore_ascii_case("u&"))
     };
-    let has_escapes =
-        part.words.windows(2).any(escaped) || part.text.to_ascii_lowercase().contains("u&\"");
-    let changes_settings = ["set", "reset"].iter().any(|word| first(part, word));
+    let has_escapes = statement.words.windows(2).any(escaped)
+        || statement.text.to_ascii_lowercase().contains("u&\"");
+    let changes_settings = ["set", "reset"].iter().any(|word| first(statement, word));
     changes_settings && has_escapes
 }
 
 /// `COPY … TO` of anything but the client.
-fn writes_a_file(part: &Part<'_>) -> bool {
+fn writes_a_file(statement: &SqlStatement<'_>) -> bool {
     let mut brackets = 0_u32;
-    for pair in part.words.windows(2) {
+    for pair in statement.words.windows(2) {
         if pair[0].is_symbol("(") {
             brackets += 1;
         } else if pair[0].is_symbol(")") {
@@ -168,9 +164,9 @@ fn writes_a_file(part: &Part<'_>) -> bool {
 }
 
 /// The statement with each `READ WRITE` made `READ ONLY`.
-fn closed(part: &Part<'_>) -> String {
-    let mut words: Vec<&str> = part.words.iter().map(Lexeme::text).collect();
-    for (second, pair) in words.iter_mut().skip(1).zip(part.words.windows(2)) {
+fn closed(statement: &SqlStatement<'_>) -> String {
+    let mut words: Vec<&str> = statement.words.iter().map(Lexeme::text).collect();
+    for (second, pair) in words.iter_mut().skip(1).zip(statement.words.windows(2)) {
         if is_read_write(pair) {
             *second = "ONLY";
         }
@@ -183,7 +179,7 @@ mod tests {
     use super::*;
 
     fn alone(sql: &str) -> ReadOnly {
-        read_only(sql, &[])
+        read_only(sql, std::iter::empty())
     }
 
     #[test]
@@ -254,9 +250,9 @@ mod tests {
         ] {
             assert_eq!(alone(sql), ReadOnly::Withheld, "{sql}");
         }
-        let name: Option<Parameter> = Some("Default_Transaction_Read_Only".into());
-        let parameters = [name, Some("off".into()), None];
-        let by_parameter = read_only("SELECT set_config($1, $2, false)", &parameters);
+        let parameters = ["Default_Transaction_Read_Only", "off"];
+        let sql = "SELECT set_config($1, $2, false)";
+        let by_parameter = read_only(sql, parameters.into_iter());
         assert_eq!(by_parameter, ReadOnly::Withheld);
     }
 }

@@ -55,16 +55,3 @@ impl RewriteAccount {
         self.statements == self.unchanged + self.touched()
     }
 }
-
-/// One rewriting that a workload went through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RewriteNote {
-    /// The workload that was rewritten.
-    pub workload: String,
-    /// Its id.
-    pub workload_id: String,
-    /// How, as it was given: `batch-inserts=50,window=1s`.
-    pub rewriting: String,
-    /// What became of every statement.
-    pub account: RewriteAccount,
-}

@@ -1,37 +1,42 @@
-//! Cuts a text into its statements, and a statement into words.
+//! Splits a text into its statements, and a statement into words.
 
-use crate::fingerprint::lexer::{Lexer, Token};
+use super::fingerprint::lexer::{Lexer, Token};
 
 /// One statement of a text.
 #[derive(Debug, Clone)]
-pub(super) struct Part<'a> {
-    /// As it stands in the text, without the semicolon.
-    pub(super) text: &'a str,
-    /// Without comments.
-    pub(super) words: Vec<Lexeme<'a>>,
+pub struct SqlStatement<'a> {
+    /// The statement as written, without the semicolon.
+    pub text: &'a str,
+    /// Its words, without comments.
+    pub words: Vec<Lexeme<'a>>,
 }
 
-/// A word, name, value or symbol, as it stands in the text.
+/// A word, name, value or symbol, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lexeme<'a> {
+pub enum Lexeme<'a> {
+    /// A keyword or a plain name.
     Word(&'a str),
+    /// A quoted name.
     Quoted(&'a str),
+    /// A literal or a parameter (`$1`).
     Value(&'a str),
+    /// An operator or a bracket.
     Symbol(&'a str),
 }
 
 impl<'a> Lexeme<'a> {
     /// Whether it is this keyword, given in lower case.
-    pub(super) fn is(&self, keyword: &str) -> bool {
+    pub fn is(&self, keyword: &str) -> bool {
         matches!(self, Lexeme::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
-    pub(super) fn is_symbol(&self, symbol: &str) -> bool {
+    /// Whether it is this symbol.
+    pub fn is_symbol(&self, symbol: &str) -> bool {
         matches!(self, Lexeme::Symbol(this) if *this == symbol)
     }
 
-    /// The name that it is: folded to lower case, or what stands between quotes.
-    pub(super) fn name(&self) -> Option<String> {
+    /// Its name, folded to lower case or without its quotes; `None` for a value or a symbol.
+    pub fn name(&self) -> Option<String> {
         match self {
             Lexeme::Word(word) => Some(word.to_lowercase()),
             Lexeme::Quoted(text) => {
@@ -43,7 +48,8 @@ impl<'a> Lexeme<'a> {
         }
     }
 
-    pub(super) fn text(&self) -> &'a str {
+    /// The text as written.
+    pub fn text(&self) -> &'a str {
         match self {
             Lexeme::Word(text)
             | Lexeme::Quoted(text)
@@ -53,10 +59,10 @@ impl<'a> Lexeme<'a> {
     }
 }
 
-/// The statements of a text, without empty ones. Semicolons in brackets (`CREATE RULE`) and in the
-/// bodies of SQL-standard functions (`BEGIN ATOMIC … END`) do not end a statement.
-pub(super) fn parts(sql: &str) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
+/// Splits a text into its statements, without empty ones. Semicolons in brackets (`CREATE RULE`) and in
+/// the bodies of SQL-standard functions (`BEGIN ATOMIC … END`) do not end a statement.
+pub fn split_statements(sql: &str) -> Vec<SqlStatement<'_>> {
+    let mut statements = Vec::new();
     let mut words: Vec<Lexeme<'_>> = Vec::new();
     let mut span: Option<(usize, usize)> = None;
     let (mut brackets, mut atomic) = (0_u32, 0_u32);
@@ -74,7 +80,7 @@ pub(super) fn parts(sql: &str) -> Vec<Part<'_>> {
             Lexeme::Symbol(")") => brackets = brackets.saturating_sub(1),
             Lexeme::Symbol(";") if brackets == 0 && atomic == 0 => {
                 if let Some((start, end)) = span.take() {
-                    parts.push(Part {
+                    statements.push(SqlStatement {
                         text: &sql[start..end],
                         words: std::mem::take(&mut words),
                     });
@@ -97,41 +103,44 @@ pub(super) fn parts(sql: &str) -> Vec<Part<'_>> {
         words.push(lexeme);
     }
     if let Some((start, end)) = span {
-        parts.push(Part {
+        statements.push(SqlStatement {
             text: &sql[start..end],
             words,
         });
     }
-    parts
+    statements
 }
 
-/// The statements of a text as they stand in it, without their semicolons and without empty ones.
-pub fn statements_of(sql: &str) -> Vec<&str> {
-    parts(sql).into_iter().map(|part| part.text).collect()
+/// Returns the texts of the statements of a text, without their semicolons and without empty ones.
+pub fn statement_texts(sql: &str) -> Vec<&str> {
+    let statements = split_statements(sql).into_iter();
+    statements.map(|statement| statement.text).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn texts(sql: &str) -> Vec<&str> {
-        parts(sql).into_iter().map(|part| part.text).collect()
-    }
-
     #[test]
-    fn statements_are_told_apart() {
-        assert_eq!(texts(""), Vec::<&str>::new());
-        assert_eq!(texts(" ;; /* x; */ ; -- y"), Vec::<&str>::new());
+    fn statements_end_at_semicolons_outside_of_literals_brackets_and_bodies() {
+        assert_eq!(statement_texts(""), Vec::<&str>::new());
+        assert_eq!(statement_texts(" ;; /* x; */ ; -- y"), Vec::<&str>::new());
         assert_eq!(
-            texts("BEGIN; select ';' ; -- ;\n set a = \";\" ;"),
+            statement_texts("BEGIN; select ';' ; -- ;\n set a = \";\" ;"),
             ["BEGIN", "select ';'", "set a = \";\""]
         );
         let rule = "create rule r as on insert to t do also (delete from a; delete from b)";
-        assert_eq!(texts(&format!("{rule}; select 1")), [rule, "select 1"]);
-        let function = "create function f() returns int begin atomic select case when true then 1 end; select 2; end";
-        assert_eq!(texts(&format!("{function}; commit")), [function, "commit"]);
         assert_eq!(
-            texts("begin; select $$;$$; end"),
+            statement_texts(&format!("{rule}; select 1")),
+            [rule, "select 1"]
+        );
+        let function = "create function f() returns int begin atomic select case when true then 1 end; select 2; end";
+        assert_eq!(
+            statement_texts(&format!("{function}; commit")),
+            [function, "commit"]
+        );
+        assert_eq!(
+            statement_texts("begin; select $$;$$; end"),
             ["begin", "select $$;$$", "end"]
         );
     }

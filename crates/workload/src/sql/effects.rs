@@ -1,69 +1,89 @@
-//! What a statement does to its session, read from its words.
+//! Effects of a statement on its session, read from its words.
 //!
-//! Only what is written in the text is seen: settings that a function or a `DO` block makes are
-//! not. Sources: PostgreSQL documentation, SQL commands; `RESET ALL` and the settings that it
-//! leaves alone: `GUC_NO_RESET_ALL` in `guc_tables.c`; `DISCARD ALL`: its page.
+//! Settings made by a function or a `DO` block are not seen. Sources: PostgreSQL documentation, SQL
+//! commands; `RESET ALL` and the settings that it leaves alone: `GUC_NO_RESET_ALL` in `guc_tables.c`;
+//! `DISCARD ALL`: its page.
 
-use super::parts::{Lexeme, Part};
-use crate::fingerprint::{StatementClass, classify};
-use crate::glance::may_have_pair;
-use crate::parameter::Parameter;
+use super::byte_pair_prefilter::may_have_pair;
+use super::fingerprint::{StatementClass, classify};
+use super::statement_splitter::{Lexeme, SqlStatement};
 
-/// One thing that a statement does to its session.
+/// One effect of a statement on its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
+pub enum Effect {
+    /// Begins a transaction.
     Begin,
+    /// Commits the transaction, or prepares it for a two-phase commit.
     Commit {
+        /// It begins the next one at once.
         chain: bool,
     },
+    /// Rolls the transaction back.
     Rollback {
+        /// It begins the next one at once.
         chain: bool,
     },
+    /// Defines a savepoint.
     Savepoint(String),
+    /// Releases a savepoint.
     Release(String),
+    /// Rolls back to a savepoint.
     RollbackTo(String),
-    /// Lasts to the end of the transaction, and outside of one not at all.
+    /// Lasts to the end of the transaction, and has no effect outside of one.
     Local,
-    /// Gives these settings other values.
+    /// Sets these settings.
     Set(Vec<String>),
-    /// Gives these settings the values that they had when the session began.
+    /// Resets these settings to their values at the start of the session.
     Reset(Vec<String>),
+    /// Resets all settings.
     ResetAll,
+    /// Prepares a statement by SQL.
     Prepare(String),
-    /// `None` is all.
+    /// Deallocates a prepared statement, or all (`None`).
     Deallocate(Option<String>),
+    /// Listens to a channel.
     Listen(String),
-    /// `None` is all.
+    /// Stops listening to a channel, or to all (`None`).
     Unlisten(Option<String>),
-    /// `WITH HOLD`: it outlives its transaction.
+    /// Declares a cursor `WITH HOLD`, which outlives its transaction.
     HoldCursor(String),
-    /// `None` is all.
+    /// Closes a cursor, or all (`None`).
     CloseCursor(Option<String>),
-    /// Makes a temporary object, unless `IF NOT EXISTS` finds it.
+    /// Creates a temporary object, unless `IF NOT EXISTS` finds it.
     Temporary {
+        /// Its name.
         name: String,
+        /// `IF NOT EXISTS`.
         if_missing: bool,
     },
-    /// Changes something that may be temporary; with its new name.
+    /// Changes an object that may be temporary.
     Alter {
+        /// Its name.
         name: String,
+        /// Its new name, if it is renamed.
         renamed: Option<String>,
     },
+    /// Drops these objects.
     Drop(Vec<String>),
-    /// Takes an advisory lock of the session, known by its arguments' text.
+    /// Takes a session-level advisory lock, identified by the text of its arguments.
     Lock(String),
+    /// Releases an advisory lock.
     Unlock(String),
+    /// Releases all advisory locks.
     UnlockAll,
+    /// Loads a library.
     Load(String),
+    /// Discards all state of the session.
     DiscardAll,
+    /// Drops all temporary objects.
     DiscardTemporary,
-    /// A message prepared this name.
+    /// Prepares a statement of this name by message.
     MessagePrepared(String),
 }
 
 impl Effect {
-    /// A rollback undoes it. Prepared statements and advisory locks of the session stay.
-    pub(super) fn is_transactional(&self) -> bool {
+    /// Whether a rollback undoes it. Prepared statements and advisory locks of the session stay.
+    pub fn is_transactional(&self) -> bool {
         !matches!(
             self,
             Effect::Prepare(_)
@@ -75,8 +95,8 @@ impl Effect {
         )
     }
 
-    /// It is about the transaction that it stands in, and about nothing after it.
-    pub(super) fn is_of_transaction(&self) -> bool {
+    /// Whether it affects its own transaction only.
+    pub fn is_of_transaction(&self) -> bool {
         matches!(
             self,
             Effect::Begin
@@ -94,18 +114,18 @@ const ROLE: &str = "role";
 const AUTHORIZATION: &str = "session_authorization";
 
 /// Whether `RESET ALL` leaves the setting alone.
-pub(super) fn survives_reset_all(setting: &str) -> bool {
+pub fn survives_reset_all(setting: &str) -> bool {
     is_identity(setting) || setting == "seed"
 }
 
-/// Whether the setting says who acts.
-pub(super) fn is_identity(setting: &str) -> bool {
+/// Whether the setting is the current role.
+pub fn is_identity(setting: &str) -> bool {
     setting == ROLE || setting == AUTHORIZATION
 }
 
-/// Whether a text may have effects, told by a glance: most texts have none, and need not be cut
-/// into words.
-pub(super) fn may_have_effects(sql: &str) -> bool {
+/// Returns whether a text may have effects. It is a quick test by the first word and a search for a few substrings;
+/// most texts have none, and need not be split.
+pub fn may_have_effects(sql: &str) -> bool {
     let text = sql.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
     if text
         .trim_end()
@@ -142,10 +162,10 @@ pub(super) fn may_have_effects(sql: &str) -> bool {
         })
 }
 
-/// The effects of one statement with these parameters, in their order.
-pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Parameter>]) -> Vec<Effect> {
-    let words = Words(&part.words);
-    let Some(Lexeme::Word(first)) = part.words.first() else {
+/// Reads the effects of one statement, in their order. `parameters` are its readable values.
+pub fn read_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -> Vec<Effect> {
+    let words = Words(&statement.words);
+    let Some(Lexeme::Word(first)) = statement.words.first() else {
         return Vec::new();
     };
     let one = |effect: Option<Effect>| effect.into_iter().collect();
@@ -183,7 +203,7 @@ pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Parameter>]) -> Vec<
         })),
         "close" if words.at(1, "all") => vec![Effect::CloseCursor(None)],
         "close" => one(words.name(1).map(|name| Effect::CloseCursor(Some(name)))),
-        "load" => one(part
+        "load" => one(statement
             .words
             .get(1)
             .map(|file| Effect::Load(file.text().to_owned()))),
@@ -194,9 +214,9 @@ pub(super) fn effects(part: &Part<'_>, parameters: &[Option<Parameter>]) -> Vec<
         "create" => one(create(&words)),
         "alter" => one(alter(&words)),
         "drop" => one(dropped(&words)),
-        "select" | "values" | "with" if classify(part.text) == StatementClass::Select => {
+        "select" | "values" | "with" if classify(statement.text) == StatementClass::Select => {
             let mut effects: Vec<Effect> = into_temporary(&words).into_iter().collect();
-            effects.extend(calls(&part.words, parameters));
+            effects.extend(read_call_effects(statement, parameters));
             effects
         }
         _ => Vec::new(),
@@ -411,8 +431,10 @@ fn into_temporary(words: &Words<'_>) -> Option<Effect> {
     })
 }
 
-/// What the functions do that a query calls.
-fn calls(words: &[Lexeme<'_>], parameters: &[Option<Parameter>]) -> Vec<Effect> {
+/// Reads the effects of the functions that any statement calls. [`read_effects`] has only those of queries: to restore
+/// a session, a statement that writes is not executed again.
+pub fn read_call_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -> Vec<Effect> {
+    let words = &statement.words;
     let mut effects = Vec::new();
     for (place, word) in words.iter().enumerate() {
         let opens = words.get(place + 1).is_some_and(|next| next.is_symbol("("));
@@ -469,7 +491,7 @@ fn unquoted(text: &str) -> &str {
 const CALL_WORDS_MAX: usize = 200;
 
 /// The arguments of a call, from behind its bracket, as texts; parameters are put in as literals.
-fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Parameter>]) -> Vec<String> {
+fn arguments(words: &[Lexeme<'_>], parameters: &[Option<&str>]) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut one = String::new();
     let mut depth = 0_u32;
@@ -488,7 +510,7 @@ fn arguments(words: &[Lexeme<'_>], parameters: &[Option<Parameter>]) -> Vec<Stri
             Lexeme::Value(text) => text
                 .strip_prefix('$')
                 .and_then(|number| number.parse::<usize>().ok())
-                .and_then(|number| parameters.get(number.checked_sub(1)?)?.as_ref()?.readable()),
+                .and_then(|number| *parameters.get(number.checked_sub(1)?)?),
             _ => None,
         };
         let after_word = one.ends_with(|c: char| c.is_alphanumeric() || c == '\'');

@@ -61,35 +61,10 @@ pub struct MaskedValues {
 }
 
 impl MaskedValues {
-    pub(super) fn count(&mut self, what: Became) {
-        self.values += 1;
-        match what {
-            Became::Masked => self.masked += 1,
-            Became::Guessed => {
-                self.masked += 1;
-                self.guessed += 1;
-            }
-            Became::Opaque => {
-                self.masked += 1;
-                self.opaque += 1;
-            }
-            Became::Kept(reason) => *self.kept.entry(reason).or_default() += 1,
-        }
-    }
-
     /// Whether every value is accounted for. It must be; the caller may assert it.
     pub fn adds_up(&self) -> bool {
         self.values == self.masked + self.kept.values().sum::<u64>()
     }
-}
-
-/// What became of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Became {
-    Masked,
-    Guessed,
-    Opaque,
-    Kept(Kept),
 }
 
 /// What became of every value that a masking met.

@@ -1,4 +1,4 @@
-use super::super::parts::parts;
+use super::super::statement_splitter::split_statements;
 use super::*;
 
 fn of(sql: &str) -> Vec<Effect> {
@@ -6,10 +6,10 @@ fn of(sql: &str) -> Vec<Effect> {
 }
 
 fn of_bound(sql: &str, values: &[&str]) -> Vec<Effect> {
-    let values: Vec<Option<Parameter>> = values.iter().map(|value| Some((*value).into())).collect();
-    let found: Vec<Effect> = parts(sql)
+    let values: Vec<Option<&str>> = values.iter().copied().map(Some).collect();
+    let found: Vec<Effect> = split_statements(sql)
         .iter()
-        .flat_map(|part| effects(part, &values))
+        .flat_map(|statement| read_effects(statement, &values))
         .collect();
     assert!(found.is_empty() || may_have_effects(sql), "{sql}");
     found

@@ -1,13 +1,13 @@
-//! Literals in all their spellings: what value stands there, and how to write another in its place.
+//! Literals in all their spellings: reads the value of one, and writes another value in the same spelling.
 //!
-//! PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal is itself;
-//! where a session reads it otherwise, `sql.rs` takes such a literal for one with an E.
+//! Source: PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal stands for
+//! itself. For a session that reads it as an escape, callers take a plain literal for one with an E.
 
 use std::borrow::Cow;
 
 /// A literal's spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::rewrite) enum Spelling<'a> {
+pub enum Spelling<'a> {
     /// `$1`: no literal.
     Placeholder,
     /// `42`, `-1.5e3`, `0x1F`, `1_000`.
@@ -27,8 +27,8 @@ pub(in crate::rewrite) enum Spelling<'a> {
 }
 
 impl<'a> Spelling<'a> {
-    /// The spelling of a token, and what stands within.
-    pub(in crate::rewrite) fn of(token: &'a str) -> (Self, &'a str) {
+    /// Returns the spelling of a token, and the text inside its quotes.
+    pub fn of(token: &'a str) -> (Self, &'a str) {
         let bytes = token.as_bytes();
         if let Some(at) = token.find('\'').filter(|at| *at <= 2) {
             let (prefix, quoted) = token.split_at(at);
@@ -59,8 +59,8 @@ impl<'a> Spelling<'a> {
         }
     }
 
-    /// The value of what stands within. `escape` is the character of `UESCAPE`.
-    pub(in crate::rewrite) fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
+    /// Decodes the text inside the quotes. `escape` is the character of `UESCAPE`.
+    pub fn read(self, inner: &'a str, escape: char) -> Cow<'a, str> {
         match self {
             Spelling::Plain(_) if inner.contains("''") => Cow::Owned(inner.replace("''", "'")),
             Spelling::Escapes(_) => unescape(inner),
@@ -71,7 +71,7 @@ impl<'a> Spelling<'a> {
     }
 
     /// Writes another value in the same spelling.
-    pub(super) fn write(self, value: &str, escape: char, out: &mut String) {
+    pub fn write(self, value: &str, escape: char, out: &mut String) {
         match self {
             Spelling::Placeholder | Spelling::Number => out.push_str(value),
             Spelling::Dollars(tag) => dollars(tag, value, out),

@@ -1,125 +1,102 @@
-//! Where a session stands at the server: its transaction, and what it holds outside of one. A new
-//! connection is brought there by [`Standing::messages`].
+//! State of a session at the server: its transaction, and the state that a new connection must be given.
 //!
-//! Sessions that hold nothing keep nothing: what a statement bears on was read when it was planned.
+//! It wraps the workload's [`SessionState`], and the server decides instead of the workload: the status of the
+//! transaction comes from ReadyForQuery, COMMIT or ROLLBACK from the command tag, and the statements from the messages
+//! that were sent. A statement may fail here that succeeded in the capture, and values may be remapped.
 
 use pgwire::backend::TransactionStatus;
 use pgwire::frontend::{Bind, Parse, Query, tag};
 use pgwire::{Format, next_frame};
-use workload::rewrite::Held;
-use workload::{EventKind, Parameter, Sqlstate};
+use workload::{EventKind, Parameter, SessionState, Sqlstate};
 
 use crate::encode;
 use crate::job::Messages;
 
-/// Where one session stands.
+/// State of one session at the server.
 #[derive(Debug)]
-pub(crate) struct Standing {
-    /// As the server said last.
+pub(crate) struct ServerState {
+    /// The status that the server reported last.
     pub(crate) transaction: TransactionStatus,
-    /// The transaction that the capture has open here went with the connection: what belongs to it
-    /// is not sent.
+    /// The captured transaction that is open here was lost with the connection: its statements are not sent.
     pub(crate) transaction_lost: bool,
-    held: Option<Box<Held>>,
-    committed: bool,
+    state: SessionState,
 }
 
-impl Default for Standing {
+impl Default for ServerState {
     fn default() -> Self {
-        Standing {
+        ServerState {
             transaction: TransactionStatus::Idle,
             transaction_lost: false,
-            held: None,
-            committed: false,
+            state: SessionState::default(),
         }
     }
 }
 
-impl Standing {
-    /// Of a session that goes on where another replay left it.
-    pub(crate) fn left(held: Option<Box<Held>>, transaction_lost: bool) -> Self {
-        let mut standing = Standing {
+impl ServerState {
+    /// Creates the state of a session that continues where another replay left it.
+    pub(crate) fn resumed(mut state: SessionState, transaction_lost: bool) -> Self {
+        state.roll_back();
+        ServerState {
             transaction_lost,
-            held,
-            ..Standing::default()
-        };
-        if let Some(held) = &mut standing.held {
-            held.transaction_ended(false);
+            state,
+            ..ServerState::default()
         }
-        standing
     }
 
     pub(crate) fn in_transaction(&self) -> bool {
         self.transaction != TransactionStatus::Idle
     }
 
-    /// A statement was done; its tag.
+    /// Takes the tag of a completed command.
     #[inline]
-    pub(crate) fn command(&mut self, command_tag: &[u8]) {
-        if self.held.is_some() {
-            match command_tag {
-                b"COMMIT" => self.committed = true,
-                b"ROLLBACK" => self.committed = false,
-                _ => {}
-            }
-        }
+    pub(crate) fn command_complete(&mut self, command_tag: &[u8]) {
+        self.state.command_complete(command_tag);
     }
 
-    /// The server is ready for the next one.
+    /// Takes the status of the transaction when the server is ready for the next statement.
     #[inline]
     pub(crate) fn ready(&mut self, transaction: TransactionStatus) {
         self.transaction = transaction;
     }
 
-    /// What was sent has been answered. `bytes` are its messages if it bears on what the session
-    /// holds.
+    /// Records an answered statement. `messages` are its bytes, if its effect changes the session's state.
     pub(crate) fn answered(
         &mut self,
-        bytes: Option<&[u8]>,
+        messages: Option<&[u8]>,
         sqlstate: Option<Sqlstate>,
         in_transaction_before: bool,
     ) {
-        if let Some(kind) = bytes.and_then(statement) {
-            let held = self.held.get_or_insert_default();
-            held.take(kind, sqlstate, in_transaction_before);
+        if let Some(kind) = messages.and_then(decode_statement) {
+            self.state.record(kind, sqlstate, in_transaction_before);
         }
-        if let Some(held) = &mut self.held
-            && self.transaction == TransactionStatus::Idle
-            && held.waits_for_commit()
-        {
-            held.transaction_ended(self.committed);
+        if self.transaction == TransactionStatus::Idle {
+            self.state.idle();
         }
     }
 
-    /// The connection is gone. `begun`: what was in flight would have left a transaction open.
+    /// The connection was lost. `begun`: the statements in flight would have left a transaction open.
     pub(crate) fn lost(&mut self, begun: bool) {
         self.transaction_lost |= begun || self.in_transaction();
         self.transaction = TransactionStatus::Idle;
-        if let Some(held) = &mut self.held {
-            held.transaction_ended(false);
-        }
+        self.state.roll_back();
     }
 
-    /// Whether its connection can be another session's now, and another connection its.
+    /// Whether the session can continue on another connection.
     pub(crate) fn may_change_connection(&self) -> bool {
-        !self.in_transaction()
-            && !self
-                .held
-                .as_ref()
-                .is_some_and(|held| held.hangs_on_connection())
+        !self.in_transaction() && !self.state.is_bound_to_connection()
     }
 
-    /// What a new connection is to be sent, one statement after the other.
-    pub(crate) fn messages(&self) -> Vec<Messages> {
-        let held = self.held.iter();
-        held.flat_map(|held| held.statements())
+    /// Encodes the statements that restore the state on a new connection.
+    pub(crate) fn restoring_messages(&self) -> Vec<Messages> {
+        let statements = self.state.restoring_statements().into_iter();
+        statements
             .filter_map(|kind| encode::messages(&kind))
             .collect()
     }
 }
 
-/// The statement that messages are of.
-fn statement(mut bytes: &[u8]) -> Option<EventKind> {
+/// Decodes messages into the statement that they were encoded from.
+fn decode_statement(mut bytes: &[u8]) -> Option<EventKind> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut parsed = None;
     while let Ok(Some(frame)) = next_frame(bytes, bytes.len()) {
@@ -166,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_back_as_the_statement_that_they_are_of() {
+    fn decode_statement_returns_the_statement_that_was_encoded() {
         let kinds = [
             EventKind::Simple {
                 sql: "set a.b = 'ü'".into(),
@@ -180,29 +157,29 @@ mod tests {
         ];
         for kind in kinds {
             let messages = encode::messages(&kind).unwrap();
-            assert_eq!(statement(&messages.bytes), Some(kind));
+            assert_eq!(decode_statement(&messages.bytes), Some(kind));
         }
-        assert_eq!(statement(b"not messages"), None);
+        assert_eq!(decode_statement(b"not messages"), None);
     }
 
     #[test]
-    fn a_session_that_set_something_in_a_committed_transaction_holds_it() {
-        let mut standing = Standing::default();
+    fn server_state_keeps_a_setting_of_a_committed_transaction_only() {
+        let mut state = ServerState::default();
         let set = encode::messages(&EventKind::Simple {
             sql: "set a.b = 1".into(),
         })
         .unwrap();
         for (end, holds) in [(&b"ROLLBACK"[..], 0), (b"COMMIT", 1)] {
-            standing.ready(TransactionStatus::InTransaction);
-            standing.answered(Some(&set.bytes), None, true);
-            standing.command(end);
-            standing.ready(TransactionStatus::Idle);
-            standing.answered(None, None, true);
-            assert_eq!(standing.messages().len(), holds);
+            state.ready(TransactionStatus::InTransaction);
+            state.answered(Some(&set.bytes), None, true);
+            state.command_complete(end);
+            state.ready(TransactionStatus::Idle);
+            state.answered(None, None, true);
+            assert_eq!(state.restoring_messages().len(), holds);
         }
-        standing.ready(TransactionStatus::InTransaction);
-        standing.lost(false);
-        assert!(standing.transaction_lost && !standing.in_transaction());
-        assert_eq!(standing.messages(), [set]);
+        state.ready(TransactionStatus::InTransaction);
+        state.lost(false);
+        assert!(state.transaction_lost && !state.in_transaction());
+        assert_eq!(state.restoring_messages(), [set]);
     }
 }

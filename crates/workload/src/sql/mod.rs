@@ -1,0 +1,30 @@
+//! SQL as text: PostgreSQL's lexical rules, statement splitting, fingerprints, effects on a session, and secrets.
+//!
+//! It knows nothing of events and files, and has no grammar: it works on words. Sources: PostgreSQL
+//! documentation, 4.1 (lexical structure) and `scan.l`.
+
+mod byte_pair_prefilter;
+mod effects;
+mod fingerprint;
+mod literal;
+mod pattern;
+mod read_only;
+pub mod secrets;
+mod session_effect;
+mod statement_splitter;
+mod two_phase_commit;
+
+pub use byte_pair_prefilter::may_have_pair;
+pub use effects::{
+    Effect, is_identity, may_have_effects, read_call_effects, read_effects, survives_reset_all,
+};
+pub use fingerprint::lexer::{Lexer, Token};
+pub use fingerprint::{
+    Fingerprint, Fingerprinter, Shaper, StatementClass, classify, holds_several,
+};
+pub use literal::Spelling;
+pub use pattern::Pattern;
+pub use read_only::{ReadOnly, ends_transaction, read_only};
+pub use session_effect::SessionEffect;
+pub use statement_splitter::{Lexeme, SqlStatement, split_statements, statement_texts};
+pub use two_phase_commit::TwoPhaseCommit;

@@ -1,0 +1,79 @@
+//! Secrets outside of a statement's text: parameters, and settings of a connection.
+
+use super::REDACTED;
+use super::literal::holds_login;
+use super::names::names_a_secret;
+use super::text::{Found, find, value_holds_secret};
+
+/// Returns whether a text may call `set_config` with the setting's name in a parameter.
+pub fn may_name_settings_by_parameter(sql: &str) -> bool {
+    memchr::memmem::find(sql.as_bytes(), b"et_config").is_some()
+}
+
+/// Returns the indices of the parameters that are secrets. `sql` is given if it may say which ones are:
+/// [`super::may_hold_secret`] or [`may_name_settings_by_parameter`] is true for it. `values` iterates over the
+/// parameters; `None` stands for NULL and for a value that cannot be read.
+pub fn secret_parameters<'v, I>(sql: Option<&str>, values: impl Fn() -> I) -> Vec<usize>
+where
+    I: Iterator<Item = Option<&'v str>>,
+{
+    // Most values are numbers.
+    let is_number = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_secret = |value: &str| !is_number(value) && value_holds_secret(value);
+    if sql.is_none() && !values().flatten().any(is_secret) {
+        return Vec::new();
+    }
+    let found = sql.map_or_else(Found::default, |sql| find(sql, 0));
+    let named = found.settings_by_place && values().flatten().any(names_a_secret);
+    let secrets = values().enumerate().filter(|(index, value)| {
+        let secret = found.template
+            || found.places.contains(&(index + 1))
+            || named && !value.is_some_and(names_a_secret)
+            || value.is_some_and(is_secret);
+        secret && *value != Some(REDACTED)
+    });
+    secrets.map(|(index, _)| index).collect()
+}
+
+/// Returns the value of a connection's setting without secrets, or `None` if it has none.
+pub fn redact_setting(name: &str, value: &str) -> Option<Box<str>> {
+    let redacted = if name == "options" {
+        redact_options(value)
+    } else if names_a_secret(name) || holds_login(value) {
+        REDACTED.into()
+    } else {
+        return None;
+    };
+    (*redacted != *value).then_some(redacted)
+}
+
+/// Redacts `-c name=value` and `--name=value`, where a backslash escapes a blank (PostgreSQL documentation,
+/// 55.2.1).
+fn redact_options(options: &str) -> Box<str> {
+    let mut written = String::with_capacity(options.len());
+    let mut rest = options;
+    while !rest.is_empty() {
+        let mut escaped = false;
+        let end = rest.find(|character: char| {
+            let ends = character.is_whitespace() && !escaped;
+            escaped = character == '\\' && !escaped;
+            ends
+        });
+        let end = end.unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        match word.split_once('=') {
+            Some((name, value))
+                if names_a_secret(name) || holds_login(&value.replace('\\', "")) =>
+            {
+                written.push_str(name);
+                written.push('=');
+                written.push_str(REDACTED);
+            }
+            _ => written.push_str(word),
+        }
+        let blank = behind.len() - behind.trim_start().len();
+        written.push_str(&behind[..blank]);
+        rest = &behind[blank..];
+    }
+    written.into()
+}

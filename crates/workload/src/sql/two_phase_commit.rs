@@ -1,0 +1,63 @@
+//! Two-phase commit: `PREPARE TRANSACTION`, and the command that ends the prepared transaction, possibly in another session.
+//!
+//! Source: PostgreSQL documentation, SQL commands `PREPARE TRANSACTION`, `COMMIT PREPARED`, `ROLLBACK PREPARED`.
+
+use super::statement_splitter::{SqlStatement, split_statements};
+
+/// Effect of a text on a prepared transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TwoPhaseCommit {
+    /// `PREPARE TRANSACTION`: it leaves its session, and its writes are not visible yet.
+    Prepares,
+    /// `COMMIT PREPARED` or `ROLLBACK PREPARED`, by any session.
+    Ends,
+}
+
+impl TwoPhaseCommit {
+    /// Reads it from the words of a text; `None` if the text has no such command.
+    pub fn of(sql: &str) -> Option<Self> {
+        // All three commands have this word.
+        let named = |word: &[u8]| word.eq_ignore_ascii_case(b"prepare");
+        if !sql.as_bytes().windows(b"prepare".len()).any(named) {
+            return None;
+        }
+        split_statements(sql).iter().find_map(Self::of_statement)
+    }
+
+    fn of_statement(statement: &SqlStatement<'_>) -> Option<Self> {
+        let [first, second, ..] = &statement.words[..] else {
+            return None;
+        };
+        if first.is("prepare") && second.is("transaction") {
+            return Some(TwoPhaseCommit::Prepares);
+        }
+        let ends = (first.is("commit") || first.is("rollback")) && second.is("prepared");
+        ends.then_some(TwoPhaseCommit::Ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_phase_commands_are_recognised_by_their_first_words() {
+        for (sql, expected) in [
+            ("PREPARE TRANSACTION 'x'", Some(TwoPhaseCommit::Prepares)),
+            (
+                "begin; select 1; prepare transaction 'x'",
+                Some(TwoPhaseCommit::Prepares),
+            ),
+            (
+                "/* ours */ Commit -- so\n Prepared 'x';",
+                Some(TwoPhaseCommit::Ends),
+            ),
+            ("ROLLBACK PREPARED 'x'", Some(TwoPhaseCommit::Ends)),
+            ("PREPARE transaction_of AS SELECT 1", None),
+            ("SELECT 'commit prepared'", None),
+            ("COMMIT", None),
+        ] {
+            assert_eq!(TwoPhaseCommit::of(sql), expected, "{sql}");
+        }
+    }
+}
