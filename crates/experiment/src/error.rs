@@ -1,39 +1,42 @@
-//! Why an experiment could not go on.
+//! Errors of experiments.
 
 use std::path::PathBuf;
 
-/// Why an experiment could not go on.
+/// An error that ends an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// What was asked for makes no sense; a sentence for who asked.
+    /// The options make no sense; a sentence for the user.
     #[error("{0}")]
     Usage(String),
-    /// It made sense and could not be done; a sentence.
+    /// It could not be done; a sentence for the user.
     #[error("{0}")]
     Failed(String),
-    /// The replay of a trial.
+    /// The replay of a trial failed.
     #[error(transparent)]
     Replay(#[from] replay::ReplayError),
-    /// The private server.
+    /// The target cannot be used.
+    #[error(transparent)]
+    Target(#[from] replay::TargetError),
+    /// The private server failed.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
-    /// A workload or run.
+    /// A workload or run cannot be read or written.
     #[error(transparent)]
     Archive(#[from] workload::ArchiveError),
-    /// A file of the experiment's own.
+    /// A file of the experiment cannot be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
     File {
-        /// What was to be done with it.
+        /// The action, as a verb.
         doing: &'static str,
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
 }
 
 impl ExperimentError {
-    /// Something with a file, as `map_err` takes it.
+    /// Builds the error of an action on a file, for `map_err`.
     pub(crate) fn file(
         doing: &'static str,
         path: &std::path::Path,

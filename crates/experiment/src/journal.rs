@@ -1,194 +1,225 @@
-//! What an experiment keeps: a directory with a manifest and a file for each trial that was done.
-//! Each is written whole or not at all, when its trial is done; so a killed experiment goes on
-//! behind the last of them.
+//! The directory of an experiment: a manifest, and a file for each trial that was performed. Each file is complete or
+//! absent, and is written when its trial is over. An experiment that was killed is resumed after the last of them.
 //!
 //! ```text
-//! NAME.sweep/manifest.json          the plan
-//! NAME.sweep/trials/0001.json …     each trial's numbers, by its place in the order
-//! NAME.sweep/runs/0001.run …        the runs, where they are kept
+//! NAME/manifest.json            the plan
+//! NAME/decision.json            what was decided after the first trials, if the plan decides anything
+//! NAME/trials/0001.json …       each trial's numbers, by its place in the order
+//! NAME/runs/0001.run …          the runs, if they are kept
+//! NAME/rewritten/1.workload …   rewritten workloads of a proof, by their side
 //! ```
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::design::{Design, Trial};
 use crate::error::ExperimentError;
-use crate::measure::Numbers;
 
-/// The manifest's name.
-pub const MANIFEST: &str = "manifest.json";
-const KIND: &str = "sweep";
-/// The version of the format that this build writes.
+const MANIFEST: &str = "manifest.json";
+const DECISION: &str = "decision.json";
+/// Version of the format that this build writes.
 const FORMAT: u32 = 1;
 
-/// What an experiment is: written before its first trial.
+/// A kind of experiment, as its directory keeps it.
+pub trait Plan: Serialize + DeserializeOwned {
+    /// Name of the kind, in the manifest and in messages.
+    const KIND: &'static str;
+    /// The command that makes the directory.
+    const COMMAND: &'static str;
+    /// Directories in addition to those of trials and runs.
+    const DIRECTORIES: &'static [&'static str] = &[];
+
+    /// The result of a trial.
+    type Record: Serialize + DeserializeOwned;
+    /// What is decided after the first trials, and holds for all others.
+    type Decision: Serialize + DeserializeOwned + Copy;
+
+    /// The number of a record's trial, from 1.
+    fn number(record: &Self::Record) -> u32;
+
+    /// Reports whether a trial has failed, so that resuming repeats it.
+    fn has_failed(_record: &Self::Record) -> bool {
+        false
+    }
+
+    /// Names the options that differ from those of another plan.
+    fn differences(&self, other: &Self) -> Vec<&'static str>;
+}
+
+/// Everything that is known before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// `sweep`.
-    pub kind: String,
-    /// The version of the format.
-    pub format: u32,
-    /// The program's version.
-    pub rehearse: String,
-    /// What is varied, and the seed of the order.
-    pub design: Design,
-    /// Everything else that shapes trials, by name. What goes on must have the same.
+pub struct Manifest<P> {
+    kind: String,
+    format: u32,
+    rehearse: String,
+    /// What is done.
+    #[serde(flatten)]
+    pub plan: P,
+    /// All other options that shape trials, by name. A resumed experiment must have the same.
     pub options: BTreeMap<String, String>,
-    /// What the server has been set besides, where it is a sandbox.
+    /// The settings of a sandbox, apart from those that are varied.
     #[serde(default)]
     pub settings: Vec<(String, String)>,
-    /// When it was begun, in microseconds since 1970-01-01 UTC.
+    /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_wall_us: i64,
 }
 
-impl Manifest {
-    /// Of a plan.
+impl<P: Plan> Manifest<P> {
+    /// Describes an experiment that begins.
     pub fn new(
-        design: Design,
+        plan: P,
         options: BTreeMap<String, String>,
         settings: Vec<(String, String)>,
         started_wall_us: i64,
     ) -> Self {
         Manifest {
-            kind: KIND.to_owned(),
+            kind: P::KIND.to_owned(),
             format: FORMAT,
             rehearse: env!("CARGO_PKG_VERSION").to_owned(),
-            design,
+            plan,
             options,
             settings,
             started_wall_us,
         }
     }
 
-    /// What is different in another one, as names; nothing if trials of both belong together.
-    fn differences(&self, other: &Manifest) -> Vec<String> {
-        let mut names = Vec::new();
-        let (a, b) = (&self.design, &other.design);
-        let of_design = [
-            ("--clients", a.clients != b.clients),
-            ("--speed or --rate", a.paces != b.paces),
-            ("--mode", a.modes != b.modes),
-            ("--set or --variant", a.variants != b.variants),
-            ("--repeat", a.repeat != b.repeat),
-            ("--seed", a.seed != b.seed),
-        ];
-        let different = of_design.into_iter().filter(|(_, differs)| *differs);
-        names.extend(different.map(|(name, _)| name.to_owned()));
-        let mut all: Vec<&String> = self.options.keys().chain(other.options.keys()).collect();
-        all.sort_unstable();
-        all.dedup();
-        let differs = |name: &&&String| self.options.get(**name) != other.options.get(**name);
-        names.extend(all.iter().filter(differs).map(|name| format!("--{name}")));
+    /// Names the options that differ. Trials of both belong together if there are none.
+    fn differences(&self, other: &Manifest<P>) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .plan
+            .differences(&other.plan)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let mut options: Vec<&String> = self.options.keys().chain(other.options.keys()).collect();
+        options.sort_unstable();
+        options.dedup();
+        options.retain(|name| self.options.get(*name) != other.options.get(*name));
+        names.extend(options.iter().map(|name| format!("--{name}")));
         names
     }
 }
 
-/// What became of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// Which one.
-    pub trial: Trial,
-    /// When it began, in microseconds since 1970-01-01 UTC; its server's restoring belongs to it.
-    pub started_wall_us: i64,
-    /// How long it took, with all that, in seconds.
-    pub took_s: f64,
-    /// What was measured.
-    pub numbers: Option<Numbers>,
-    /// Why nothing was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
-}
-
-/// An experiment's directory.
+/// The directory of an experiment.
 #[derive(Debug)]
-pub struct Journal {
+pub struct Journal<P: Plan> {
     path: PathBuf,
-    manifest: Manifest,
-    records: BTreeMap<u32, Record>,
+    manifest: Manifest<P>,
+    decision: Option<P::Decision>,
+    records: BTreeMap<u32, P::Record>,
 }
 
-impl Journal {
-    /// Begins one in a directory that is not there yet.
-    ///
-    /// # Errors
-    /// Where something is there, or it cannot be made.
-    pub fn create(path: &Path, manifest: Manifest) -> Result<Self, ExperimentError> {
-        if path.exists() {
-            return Err(ExperimentError::Usage(format!(
-                "{} is there already; give another name with -o, or --resume to go on with it",
-                path.display()
-            )));
-        }
-        for directory in [path.to_owned(), path.join("trials"), path.join("runs")] {
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .recursive(true)
-                .create(&directory)
-                .map_err(ExperimentError::file("make the directory", &directory))?;
+impl<P: Plan> Journal<P> {
+    /// Reports whether a directory is one of this kind.
+    pub fn is_at(path: &Path) -> bool {
+        let text = fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
+        let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
+        manifest["kind"] == P::KIND
+    }
+
+    fn create(path: &Path, manifest: Manifest<P>) -> Result<Self, ExperimentError> {
+        refuse_taken(path)?;
+        for name in [&["trials", "runs"], P::DIRECTORIES].concat() {
+            let directory = path.join(name);
+            let mut builder = fs::DirBuilder::new();
+            let created = builder.mode(0o700).recursive(true).create(&directory);
+            created.map_err(ExperimentError::file("make the directory", &directory))?;
         }
         write(&path.join(MANIFEST), &manifest)?;
         Ok(Journal {
             path: path.to_owned(),
             manifest,
+            decision: None,
             records: BTreeMap::new(),
         })
     }
 
-    /// Opens one, to read it.
+    /// Opens one to read it.
     ///
     /// # Errors
-    /// Where it is none, or damaged.
+    /// If it is of another kind, or damaged.
     pub fn open(path: &Path) -> Result<Self, ExperimentError> {
-        let file = path.join(MANIFEST);
-        let text = fs::read_to_string(&file).map_err(|error| {
+        let refused = |why: String| {
+            let (path, kind, command) = (path.display(), P::KIND, P::COMMAND);
             ExperimentError::Usage(format!(
-                "{} is no sweep ({error}); give the directory that `rehearse sweep -o` made",
-                path.display()
+                "{path} is no {kind} ({why}); give the directory that `rehearse {command} -o` made"
             ))
-        })?;
-        let manifest: Manifest = read(&file, &text)?;
-        if manifest.kind != KIND || manifest.format > FORMAT {
+        };
+        let file = path.join(MANIFEST);
+        let text = fs::read_to_string(&file).map_err(|error| refused(error.to_string()))?;
+        let value: serde_json::Value = parse(&file, &text)?;
+        let (kind, format) = (&value["kind"], &value["format"]);
+        if kind != P::KIND {
+            return Err(refused(format!("its kind is {kind}")));
+        }
+        if format
+            .as_u64()
+            .is_none_or(|format| format > u64::from(FORMAT))
+        {
             return Err(ExperimentError::Usage(format!(
-                "{} is a {} of format {}, and this program reads sweeps up to format {FORMAT}; use a newer one",
+                "{} is a {} of format {format}, and this program reads them up to format {FORMAT}; use a newer one",
                 path.display(),
-                manifest.kind,
-                manifest.format
+                P::KIND
             )));
         }
+        let manifest = parse(&file, &text)?;
+        let file = path.join(DECISION);
+        let decision = match fs::read_to_string(&file) {
+            Ok(text) => Some(parse(&file, &text)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(ExperimentError::file("read", &file)(error)),
+        };
         let trials = path.join("trials");
         let mut records = BTreeMap::new();
-        let entries = fs::read_dir(&trials).map_err(ExperimentError::file("read", &trials))?;
-        for entry in entries.flatten() {
-            let file = entry.path();
-            if file
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
+        for entry in fs::read_dir(&trials).map_err(ExperimentError::file("read", &trials))? {
+            let file = entry
+                .map_err(ExperimentError::file("read", &trials))?
+                .path();
+            if file.extension().is_some_and(|one| one == "json") {
                 let text =
                     fs::read_to_string(&file).map_err(ExperimentError::file("read", &file))?;
-                let record: Record = read(&file, &text)?;
-                records.insert(record.trial.number, record);
+                let record: P::Record = parse(&file, &text)?;
+                records.insert(P::number(&record), record);
             }
         }
         Ok(Journal {
             path: path.to_owned(),
             manifest,
+            decision,
             records,
         })
     }
 
-    /// Goes on with one that has the same plan; what failed there is tried again.
+    /// Opens the directory of an experiment that is resumed; otherwise refuses a path that is taken.
     ///
     /// # Errors
-    /// Where it has another plan; names what differs.
-    pub fn resume(path: &Path, wanted: &Manifest) -> Result<Self, ExperimentError> {
-        let mut journal = Journal::open(path)?;
-        let differences = journal.manifest.differences(wanted);
+    /// As [`Self::open`], and with what to do about a taken path.
+    pub fn previous(path: &Path, resume: bool) -> Result<Option<Self>, ExperimentError> {
+        if !resume {
+            refuse_taken(path)?;
+            return Ok(None);
+        }
+        Self::open(path).map(Some)
+    }
+
+    /// Resumes the previous experiment, in which trials that failed are repeated; or else creates the directory.
+    ///
+    /// # Errors
+    /// If the previous plan or options are others; names them. If the directory is taken, or cannot be created.
+    pub fn begin(
+        path: &Path,
+        previous: Option<Self>,
+        manifest: Manifest<P>,
+    ) -> Result<Self, ExperimentError> {
+        let Some(mut journal) = previous else {
+            return Self::create(path, manifest);
+        };
+        let differences = journal.manifest.differences(&manifest);
         if !differences.is_empty() {
             return Err(ExperimentError::Usage(format!(
                 "{} was begun with other options ({}); give the same ones to go on with it, or another name with -o",
@@ -196,49 +227,83 @@ impl Journal {
                 differences.join(", ")
             )));
         }
-        journal.records.retain(|_, record| record.failed.is_none());
+        journal.records.retain(|_, record| !P::has_failed(record));
         Ok(journal)
     }
 
-    /// Where it lies.
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The plan.
-    pub fn manifest(&self) -> &Manifest {
+    /// Everything that is known before the first trial.
+    pub fn manifest(&self) -> &Manifest<P> {
         &self.manifest
     }
 
-    /// What was done, by the trials' places in the order.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
+    /// What is done.
+    pub fn plan(&self) -> &P {
+        &self.manifest.plan
+    }
+
+    /// What was decided, if the first trials are over.
+    pub fn decision(&self) -> Option<P::Decision> {
+        self.decision
+    }
+
+    /// The results, in the order of trials.
+    pub fn records(&self) -> impl Iterator<Item = &P::Record> {
         self.records.values()
     }
 
-    /// Whether a trial was done.
-    pub fn has(&self, trial: &Trial) -> bool {
-        self.records.contains_key(&trial.number)
+    /// The result of a trial, if it was performed.
+    pub fn record(&self, number: u32) -> Option<&P::Record> {
+        self.records.get(&number)
     }
 
-    /// Where the run of a trial goes.
-    pub fn run_path(&self, trial: &Trial) -> PathBuf {
-        self.path.join(format!("runs/{:04}.run", trial.number))
+    /// The path of a trial's run.
+    pub fn run_path(&self, number: u32) -> PathBuf {
+        self.path.join(format!("runs/{number:04}.run"))
     }
 
-    /// Keeps what became of a trial.
+    /// Writes a decision.
     ///
     /// # Errors
-    /// Where it cannot be written.
-    pub fn keep(&mut self, record: Record) -> Result<&Record, ExperimentError> {
-        let number = record.trial.number;
+    /// If it cannot be written.
+    pub(crate) fn decide(&mut self, decision: P::Decision) -> Result<(), ExperimentError> {
+        write(&self.path.join(DECISION), &decision)?;
+        self.decision = Some(decision);
+        Ok(())
+    }
+
+    /// Writes the result of a trial.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn add(&mut self, record: P::Record) -> Result<(), ExperimentError> {
+        let number = P::number(&record);
         write(&self.path.join(format!("trials/{number:04}.json")), &record)?;
         self.records.insert(number, record);
-        Ok(&self.records[&number])
+        Ok(())
     }
 }
 
-/// Whole or not at all.
-pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
+/// Refuses a path that is taken.
+///
+/// # Errors
+/// With what to do about it.
+pub fn refuse_taken(path: &Path) -> Result<(), ExperimentError> {
+    match path.exists() {
+        true => Err(ExperimentError::Usage(format!(
+            "{} is there already; give another name with -o, or --resume to go on with it",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Writes a file, complete or not at all.
+fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ExperimentError> {
     let partial = path.with_extension("partial");
     let text = serde_json::to_string_pretty(value).expect("plain data") + "\n";
     let written = || -> std::io::Result<()> {
@@ -256,10 +321,7 @@ pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), Experime
     written().map_err(ExperimentError::file("write", path))
 }
 
-pub(crate) fn read<T: for<'de> Deserialize<'de>>(
-    path: &Path,
-    text: &str,
-) -> Result<T, ExperimentError> {
+fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ExperimentError> {
     serde_json::from_str(text)
         .map_err(|error| ExperimentError::Failed(format!("{} is damaged: {error}", path.display())))
 }
@@ -267,9 +329,9 @@ pub(crate) fn read<T: for<'de> Deserialize<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::design::{Mode, Pace, Variant};
+    use crate::sweep::{Design, Mode, Numbers, Pace, Record, SweepPlan, Trial, Variant};
 
-    fn manifest() -> Manifest {
+    fn manifest() -> Manifest<SweepPlan> {
         let design = Design {
             clients: vec![1, 2],
             paces: vec![Pace::Closed],
@@ -279,7 +341,7 @@ mod tests {
             seed: 4,
         };
         let options = [("time".to_owned(), "1s".to_owned())].into();
-        Manifest::new(design, options, Vec::new(), 5)
+        Manifest::new(SweepPlan { design }, options, Vec::new(), 5)
     }
 
     fn record(trial: &Trial, failed: Option<&str>) -> Record {
@@ -296,22 +358,25 @@ mod tests {
     fn what_was_done_is_known_again_and_what_failed_is_tried_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.sweep");
-        let mut journal = Journal::create(&path, manifest()).unwrap();
-        let trials = journal.manifest().design.trials();
-        journal.keep(record(&trials[0], None)).unwrap();
-        journal.keep(record(&trials[1], Some("gone"))).unwrap();
+        let mut journal = Journal::begin(&path, None, manifest()).unwrap();
+        let trials = journal.plan().design.trials();
+        journal.add(record(&trials[0], None)).unwrap();
+        journal.add(record(&trials[1], Some("gone"))).unwrap();
         // Cut off while it was written.
         fs::write(path.join("trials/0003.partial"), "{").unwrap();
-        assert!(Journal::create(&path, manifest()).is_err());
+        assert!(Journal::begin(&path, None, manifest()).is_err());
 
-        let whole = Journal::open(&path).unwrap();
+        let whole = Journal::<SweepPlan>::open(&path).unwrap();
         assert_eq!(whole.records().count(), 2);
         let later = Manifest {
             started_wall_us: 9,
             ..manifest()
         };
-        let journal = Journal::resume(&path, &later).unwrap();
-        let done: Vec<bool> = trials.iter().map(|trial| journal.has(trial)).collect();
+        let journal = Journal::begin(&path, Some(whole), later).unwrap();
+        let done: Vec<bool> = trials
+            .iter()
+            .map(|trial| journal.record(trial.number).is_some())
+            .collect();
         assert_eq!(done, [true, false, false, false]);
         assert_eq!(journal.manifest().started_wall_us, 5);
     }
@@ -320,14 +385,17 @@ mod tests {
     fn another_plan_does_not_go_on_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.sweep");
-        Journal::create(&path, manifest()).unwrap();
+        Journal::begin(&path, None, manifest()).unwrap();
         let mut other = manifest();
-        other.design.clients.push(4);
+        other.plan.design.clients.push(4);
         other.options.insert("time".to_owned(), "2s".to_owned());
         other.options.insert("warm-up".to_owned(), "1s".to_owned());
-        let error = Journal::resume(&path, &other).unwrap_err().to_string();
+        let previous = Journal::previous(&path, true).unwrap();
+        let error = Journal::begin(&path, previous, other)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("(--clients, --time, --warm-up)"), "{error}");
-        let error = Journal::open(directory.path()).unwrap_err();
+        let error = Journal::<SweepPlan>::open(directory.path()).unwrap_err();
         assert!(matches!(error, ExperimentError::Usage(_)), "{error}");
     }
 }

@@ -1,41 +1,42 @@
-//! In which order trials are done, by chance and yet the same for the same seed.
+//! Random orders of trials, reproducible by their seed.
 //!
-//! What drifts while an experiment runs (a machine that warms up, a neighbour that comes and goes)
-//! must not fall on one level of a factor alone: each repetition is a block in which every
-//! combination comes once, in an order of its own (a randomised complete block design; Fisher, "The
-//! Design of Experiments", 1935).
+//! Drift during an experiment (a machine that warms up, a neighbour that comes and goes) must not fall on one level of
+//! a factor alone. So each repetition is a block in which every combination comes once, in its own order (a randomised
+//! complete block design; Fisher, "The Design of Experiments", 1935).
 
 use analyse::SplitMix64;
 
-/// For each block, the numbers below `count` in an order of chance.
-pub fn in_blocks(count: usize, blocks: u32, seed: u64) -> Vec<Vec<usize>> {
+/// The numbers below `count` in a random order for each block.
+pub(crate) fn randomised_blocks(count: usize, blocks: u32, seed: u64) -> Vec<Vec<usize>> {
     let mut random = SplitMix64::new(seed);
     (0..blocks).map(|_| shuffled(count, &mut random)).collect()
 }
 
-/// Blocks of two conditions for a comparison, each `[A, B, B, A]` or `[B, A, A, B]` by chance, where
-/// `false` is A: what drifts evenly within a block falls on both alike. Of each two blocks one is the one and one
-/// the other.
-pub fn pairs(blocks: u32, seed: u64) -> Vec<[bool; 4]> {
-    let mut random = SplitMix64::new(seed);
-    let mut all = Vec::new();
-    while all.len() < blocks as usize {
-        let first = random.below(2) == 1;
-        for second in [first, !first] {
-            all.push([second, !second, !second, second]);
-        }
-    }
-    all.truncate(blocks as usize);
-    all
-}
-
-/// By Fisher and Yates, in the form of Durstenfeld (1964).
-pub(crate) fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
+/// Shuffles the numbers below `count` (Fisher and Yates, in the form of Durstenfeld, 1964).
+fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
     let mut all: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
         all.swap(last, random.below(last as u64 + 1) as usize);
     }
     all
+}
+
+/// The active sides of a block (numbered from 1), in a random order and then in the reverse order. Of each two blocks,
+/// the second begins with the side that the first has in its middle.
+pub(crate) fn mirrored_block(sides: usize, active: &[usize], number: u32, seed: u64) -> Vec<usize> {
+    let couple = u64::from((number.max(1) - 1) / 2);
+    // Seeded separately, so that the order does not depend on how many sides earlier blocks had.
+    let mut random = SplitMix64::new(seed ^ couple.wrapping_mul(0xd129_0d3b_3a2c_1f65));
+    let mut order: Vec<usize> = shuffled(sides, &mut random)
+        .into_iter()
+        .filter(|side| active.contains(side))
+        .collect();
+    if number.is_multiple_of(2) {
+        order.reverse();
+    }
+    let back: Vec<usize> = order.iter().rev().copied().collect();
+    order.extend(back);
+    order
 }
 
 #[cfg(test)]
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn each_block_has_everything_once_and_an_order_of_its_own() {
-        let blocks = in_blocks(8, 50, 7);
+        let blocks = randomised_blocks(8, 50, 7);
         let all: Vec<usize> = (0..8).collect();
         for block in &blocks {
             let mut sorted = block.clone();
@@ -55,14 +56,14 @@ mod tests {
         }
         let different: BTreeSet<_> = blocks.iter().collect();
         assert!(different.len() > 45);
-        assert_eq!(blocks, in_blocks(8, 50, 7));
-        assert_ne!(blocks, in_blocks(8, 50, 8));
+        assert_eq!(blocks, randomised_blocks(8, 50, 7));
+        assert_ne!(blocks, randomised_blocks(8, 50, 8));
     }
 
     #[test]
     fn every_order_comes_about_equally_often() {
         let mut seen = std::collections::BTreeMap::new();
-        for block in in_blocks(3, 12_000, 1) {
+        for block in randomised_blocks(3, 12_000, 1) {
             *seen.entry(block).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), 6);
@@ -73,14 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_balanced_within_and_over_blocks() {
-        let blocks = pairs(40, 3);
-        assert_eq!(blocks.len(), 40);
-        for [a, b, c, d] in &blocks {
-            assert_eq!((a, b), (d, c));
-            assert_ne!(a, b);
+    fn each_block_is_its_own_mirror_and_each_second_one_turned_round() {
+        let mut first = [0; 2];
+        for seed in 0..200 {
+            let one = mirrored_block(2, &[0, 1], 1, seed);
+            assert!(one == [0, 1, 1, 0] || one == [1, 0, 0, 1], "{one:?}");
+            let other = mirrored_block(2, &[0, 1], 2, seed);
+            assert_eq!(other, one.iter().map(|side| 1 - side).collect::<Vec<_>>());
+            first[one[0]] += 1;
         }
-        assert_eq!(blocks.iter().filter(|block| block[0]).count(), 20);
-        assert_eq!(pairs(3, 3), blocks[..3]);
+        assert!(first.iter().all(|&count| count > 70), "{first:?}");
+        let four = mirrored_block(4, &[0, 1, 3], 5, 9);
+        assert_eq!(four.len(), 6);
+        assert!(!four.contains(&2));
+        let mirror: Vec<usize> = four.iter().rev().copied().collect();
+        assert_eq!(four, mirror);
+        assert_eq!(four, mirrored_block(4, &[0, 1, 3], 5, 9));
     }
 }

@@ -1,170 +1,237 @@
-//! Does what is left of a plan.
+//! The engine that performs the trials of an experiment: `next trial → set up → perform → record`, until none is left.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
 
-use crate::budget::Budget;
-use crate::design::Trial;
+use crate::environment::Environment;
 use crate::error::ExperimentError;
-use crate::ground::Ground;
-use crate::journal::{Journal, Record};
-use crate::load::Load;
-use crate::trial::{Place, perform};
+use crate::journal::{Journal, Plan};
+use crate::trial::TrialContext;
 
-/// After so many trials in a row that failed, the rest is not tried.
-const FAILURES_MAX: usize = 3;
-
-/// What is to be done, beside the plan that the journal has.
-#[derive(Debug)]
-pub struct Experiment {
-    /// What clients do.
-    pub load: Load,
-    /// How long all may take.
-    pub budget: Budget,
-    /// Data are restored before each trial.
-    pub restore: bool,
-    /// Runs are kept, with what the target is.
-    pub keep_runs: bool,
+/// Why an experiment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All trials are over, or no more are needed.
+    Complete,
+    /// The user interrupted it.
+    Interrupted,
+    /// There is no time for another trial.
+    TimeOver,
+    /// Several trials in a row failed.
+    Failing,
 }
 
-/// What is told while it goes on.
-#[derive(Debug)]
-pub enum Told<'a> {
-    /// A trial begins; `done` of `of` were done before it.
-    Begins {
-        /// Which one.
-        trial: &'a Trial,
-        /// Trials done before.
-        done: usize,
-        /// All trials.
-        of: usize,
-        /// How long the rest is likely to take, as far as trials so far tell.
-        left: Option<Duration>,
+/// How far this run of the engine is. Trials before a resumption are not part of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Progress {
+    /// Time since the engine started.
+    pub elapsed: Duration,
+    /// Time that preparing the environment took.
+    pub preparation: Duration,
+    /// Time of the longest trial, including its set-up.
+    pub longest: Option<Duration>,
+    /// Number of trials that failed since the last that did not.
+    pub failures: usize,
+}
+
+/// The next step of an experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step<T> {
+    /// A trial, with its number in the order (from 1) and the index of its condition.
+    Trial {
+        /// What is performed.
+        trial: T,
+        /// From 1.
+        number: u32,
+        /// The environment's condition.
+        condition: usize,
     },
+    /// The end.
+    End(End),
+}
+
+/// An event of a running experiment.
+pub enum Event<'a, E: Experiment> {
+    /// The environment is prepared.
+    Preparing,
+    /// A trial begins.
+    Begin(&'a E::Trial, &'a Progress),
     /// A trial is over.
-    Over(&'a Record),
+    Over(&'a <E::Plan as Plan>::Record),
 }
 
-/// How it ended.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ended {
-    /// Trials that were not done, in their order.
-    pub not_done: Vec<Trial>,
-    /// Why not.
-    pub why: Option<&'static str>,
+/// A function that is called at each event, with the journal as it is then.
+pub type Listener<'l, E> = dyn FnMut(&Journal<<E as Experiment>::Plan>, Event<'_, E>) + 'l;
+
+/// A design of trials and how each is performed. All state is in the journal, so that a killed experiment can be resumed.
+pub trait Experiment {
+    /// What the journal keeps.
+    type Plan: Plan;
+    /// One trial.
+    type Trial;
+    /// What is measured in a trial.
+    type Numbers;
+
+    /// The first step that the journal lacks. It depends on the plan and on earlier results alone.
+    ///
+    /// # Errors
+    /// If the results so far show that the experiment cannot succeed.
+    fn next(
+        &self,
+        journal: &mut Journal<Self::Plan>,
+        progress: &Progress,
+    ) -> Result<Step<Self::Trial>, ExperimentError>;
+
+    /// Prepares the environment before the first trial.
+    ///
+    /// # Errors
+    /// If a condition cannot be set up.
+    fn prepare(&self, environment: &mut dyn Environment) -> Result<(), ExperimentError>;
+
+    /// Performs a trial. Returns `None` if the user interrupted it.
+    ///
+    /// # Errors
+    /// If it fails.
+    fn perform(
+        &self,
+        plan: &Self::Plan,
+        trial: &Self::Trial,
+        context: &TrialContext<'_>,
+    ) -> Result<Option<Self::Numbers>, ExperimentError>;
+
+    /// The record of a trial: when it started, in microseconds since 1970-01-01 UTC, and how long it took in seconds.
+    ///
+    /// # Errors
+    /// If a failed trial fails the whole experiment.
+    fn record(
+        &self,
+        trial: Self::Trial,
+        started_wall_us: i64,
+        took_s: f64,
+        result: Result<Self::Numbers, ExperimentError>,
+    ) -> Result<<Self::Plan as Plan>::Record, ExperimentError>;
+
+    /// Reports whether the runs of trials are kept.
+    fn keeps_runs(&self) -> bool {
+        true
+    }
 }
 
-/// Does the trials of the journal's plan that it does not have, in their order.
-///
-/// # Errors
-/// Where the server cannot be brought to the state that trials begin from, or the journal not be
-/// written. A trial that fails is a record.
-pub fn run(
-    experiment: &Experiment,
-    ground: &mut dyn Ground,
-    journal: &mut Journal,
-    clock: &Arc<dyn Clock>,
-    tell: &mut dyn FnMut(Told<'_>),
-    stop: &dyn Fn() -> bool,
-) -> Result<Ended, ExperimentError> {
-    let design = journal.manifest().design.clone();
-    ground.check(&design.variants)?;
-    let trials = design.trials();
-    let begun_ns = clock.now_ns();
-    let since = |from_ns: i64| Duration::from_nanos((clock.now_ns() - from_ns).max(0) as u64);
-    let (mut longest, mut failures) = (None::<Duration>, 0);
-    let mut ended = Ended::default();
-    for trial in &trials {
-        if journal.has(trial) {
-            continue;
-        }
-        if ended.why.is_none() {
-            ended.why = if stop() {
-                Some("it was stopped")
-            } else if failures >= FAILURES_MAX {
-                Some("three trials in a row failed")
-            } else if !experiment.budget.allows_another(since(begun_ns), longest) {
-                Some("the time that it was given (--within) was over")
-            } else {
-                None
+/// Surroundings of an experiment.
+pub struct Engine<'a> {
+    /// The server.
+    pub environment: &'a mut dyn Environment,
+    /// The time.
+    pub clock: &'a Arc<dyn Clock>,
+    /// Reports whether the user wants to interrupt it.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+impl Engine<'_> {
+    /// Performs the trials that the journal lacks, in their order. The environment is released in any case.
+    ///
+    /// # Errors
+    /// If the environment cannot be prepared, the journal cannot be written, or the experiment fails.
+    pub fn run<E: Experiment>(
+        &mut self,
+        experiment: &E,
+        journal: &mut Journal<E::Plan>,
+        tell: &mut Listener<'_, E>,
+    ) -> Result<End, ExperimentError> {
+        let ended = self.trials(experiment, journal, tell);
+        let released = self.environment.release();
+        let ended = ended?;
+        released?;
+        Ok(ended)
+    }
+
+    fn trials<E: Experiment>(
+        &mut self,
+        experiment: &E,
+        journal: &mut Journal<E::Plan>,
+        tell: &mut Listener<'_, E>,
+    ) -> Result<End, ExperimentError> {
+        let mut progress = Progress::default();
+        let mut is_prepared = false;
+        let begun_ns = self.clock.now_ns();
+        loop {
+            progress.elapsed = self.since(begun_ns);
+            let (trial, number, condition) = match experiment.next(journal, &progress)? {
+                Step::End(end) => return Ok(end),
+                Step::Trial { .. } if (self.stop)() => return Ok(End::Interrupted),
+                Step::Trial {
+                    trial,
+                    number,
+                    condition,
+                } => (trial, number, condition),
             };
-        }
-        if ended.why.is_some() {
-            ended.not_done.push(trial.clone());
-            continue;
-        }
-        let done = journal.records().count();
-        let left = longest.map(|time| time * (trials.len() - done) as u32);
-        tell(Told::Begins {
-            trial,
-            done,
-            of: trials.len(),
-            left,
-        });
-        let (started_ns, started_wall_us) = (clock.now_ns(), clock.wall_us());
-        let result = one(experiment, ground, journal, trial, clock, stop);
-        let took = since(started_ns);
-        let (numbers, failed) = match result {
-            Ok(Some(numbers)) => (Some(numbers), None),
-            // Nothing of it counts.
-            Ok(None) => {
-                ended.why = Some("it was stopped");
-                ended.not_done.push(trial.clone());
-                continue;
+            if !is_prepared {
+                tell(journal, Event::Preparing);
+                experiment.prepare(self.environment)?;
+                progress.preparation = self.since(begun_ns);
+                is_prepared = true;
             }
-            Err(error) => (None, Some(error.to_string())),
-        };
-        failures = if failed.is_some() { failures + 1 } else { 0 };
-        longest = longest.max(Some(took));
-        let record = journal.keep(Record {
-            trial: trial.clone(),
-            started_wall_us,
-            took_s: took.as_secs_f64(),
-            numbers,
-            failed,
-        })?;
-        tell(Told::Over(record));
+            tell(journal, Event::Begin(&trial, &progress));
+            let (started_ns, started_wall_us) = (self.clock.now_ns(), self.clock.wall_us());
+            let run = journal.run_path(number);
+            let result = self.perform(experiment, journal.plan(), &trial, condition, &run);
+            let Some(result) = result.transpose() else {
+                return Ok(End::Interrupted);
+            };
+            let took = self.since(started_ns);
+            progress.longest = progress.longest.max(Some(took));
+            progress.failures = match result {
+                Ok(_) => 0,
+                Err(_) => progress.failures + 1,
+            };
+            let took_s = took.as_secs_f64();
+            journal.add(experiment.record(trial, started_wall_us, took_s, result)?)?;
+            if let Some(record) = journal.record(number) {
+                tell(journal, Event::Over(record));
+            }
+        }
     }
-    ground.leave()?;
-    Ok(ended)
+
+    fn perform<E: Experiment>(
+        &mut self,
+        experiment: &E,
+        plan: &E::Plan,
+        trial: &E::Trial,
+        condition: usize,
+        run: &Path,
+    ) -> Result<Option<E::Numbers>, ExperimentError> {
+        let (target, postmaster) = self.environment.set_up(condition)?;
+        let mut partial = run.to_owned().into_os_string();
+        partial.push(".partial");
+        // A killed engine left them.
+        for left in [run, partial.as_ref()] {
+            remove_directory(left)?;
+        }
+        let context = TrialContext {
+            target,
+            postmaster,
+            run,
+            clock: self.clock,
+            stop: self.stop,
+        };
+        let numbers = experiment.perform(plan, trial, &context)?;
+        if numbers.is_none() || !experiment.keeps_runs() {
+            remove_directory(run)?;
+        }
+        Ok(numbers)
+    }
+
+    fn since(&self, from_ns: i64) -> Duration {
+        Duration::from_nanos((self.clock.now_ns() - from_ns).max(0) as u64)
+    }
 }
 
-fn one(
-    experiment: &Experiment,
-    ground: &mut dyn Ground,
-    journal: &Journal,
-    trial: &Trial,
-    clock: &Arc<dyn Clock>,
-    stop: &dyn Fn() -> bool,
-) -> Result<Option<crate::Numbers>, ExperimentError> {
-    let design = &journal.manifest().design;
-    let variant = &design.variants[trial.cell.variant];
-    let target = ground.ready(variant, experiment.restore)?;
-    let run = journal.run_path(trial);
-    let mut partial = run.clone().into_os_string();
-    partial.push(".partial");
-    // Of a sweep that was killed within this very trial.
-    for left in [run.as_path(), partial.as_ref()] {
-        if left.exists() {
-            std::fs::remove_dir_all(left).map_err(ExperimentError::file("remove", left))?;
-        }
+fn remove_directory(path: &Path) -> Result<(), ExperimentError> {
+    match path.exists() {
+        true => std::fs::remove_dir_all(path).map_err(ExperimentError::file("remove", path)),
+        false => Ok(()),
     }
-    let place = Place {
-        target: &target,
-        is_ours: ground.is_ours(),
-        postmaster: ground.postmaster(),
-        run: &run,
-        facts: experiment.keep_runs,
-        clock,
-        stop,
-    };
-    // Trials of a block do the same, so that they differ in what is varied only.
-    let seed = design.seed.wrapping_add(u64::from(trial.block));
-    let numbers = perform(&experiment.load, &trial.cell, seed, &place)?;
-    if !experiment.keep_runs || numbers.is_none() {
-        std::fs::remove_dir_all(&run).map_err(ExperimentError::file("remove", &run))?;
-    }
-    Ok(numbers)
 }

@@ -1,9 +1,8 @@
-//! Which of many indexes the planner would take, and what it then expects: hypothetical ones where the server has
-//! HypoPG, else each is built for a moment.
+//! Screening of index candidates by the planner: hypothetical indexes if the server has HypoPG, else each is built and
+//! dropped, in a leased sandbox ([`crate::SandboxLease`]).
 //!
-//! Who drives: the program, on a sandbox whose contents it borrowed ([`crate::LentSandbox`]): indexes are really built
-//! there. Costs are the planner's beliefs; they say which candidates are worth a replay, and no more. What writes pay is
-//! not among them.
+//! Costs are the planner's estimates. They only say which candidates are worth a replay, and do not include what an index
+//! costs writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,26 +14,27 @@ use replay::{LoginMap, Target};
 use target::login::{Dialer, Login, LoginError, Questions, Value};
 use workload::{Fingerprint, Parameter};
 
+use crate::environment::{quote_identifier, quote_literal};
 use crate::error::ExperimentError;
 
-/// How long all questions over a connection may take.
+/// Time limit of all questions on a connection.
 const TIME: Duration = Duration::from_secs(3_600);
-/// Indexes that are built for the planner, where it cannot be told of hypothetical ones.
+/// Limit of indexes that are built if there is no HypoPG.
 pub const BUILT_MAX: usize = 60;
 /// The name of an index while it is built.
 const BUILT: &str = "rehearse_candidate";
 
-/// How the planner was told of an index that is not there.
+/// How a candidate was shown to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// By the extension HypoPG.
+    /// As a hypothetical index of the extension HypoPG.
     Hypothetical,
-    /// It was built, and dropped.
+    /// As an index that was built, and dropped.
     Built,
 }
 
 impl Way {
-    /// The name under which it is written.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Way::Hypothetical => "hypopg",
@@ -43,58 +43,58 @@ impl Way {
     }
 }
 
-/// What the planner expects of a statement.
+/// The planner's estimate of a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
-    /// Which statement.
+    /// The statement.
     pub fingerprint: Fingerprint,
-    /// Its cost without the candidate, in the planner's units.
+    /// Cost without the candidate, in the planner's units.
     pub before: f64,
-    /// With it.
+    /// Cost with the candidate.
     pub after: f64,
-    /// Its plan uses the candidate.
+    /// The plan uses the candidate.
     pub uses: bool,
 }
 
-/// What became of a candidate.
+/// The planner's estimates of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Screened {
-    /// How the planner was told.
+    /// How it was shown to the planner.
     pub way: Way,
-    /// Its size in bytes: estimated of a hypothetical one.
+    /// Size in bytes; estimated, if it is hypothetical.
     pub bytes: Option<u64>,
-    /// Of each statement for which there is a plan.
+    /// The estimate of each statement that has a plan.
     pub expected: Vec<Expected>,
     /// Why the planner could not be asked.
     pub refused: Option<String>,
 }
 
 impl Screened {
-    /// Some plan uses it.
+    /// Reports whether any plan uses it.
     pub fn is_used(&self) -> bool {
         self.expected.iter().any(|one| one.uses)
     }
 }
 
-/// What the planner is asked with.
+/// The surroundings of a screening.
 #[derive(Debug, Clone, Copy)]
 pub struct Screening<'a> {
-    /// Where; indexes are made as its own user.
+    /// The server. Indexes are created as its user.
     pub target: &'a Target,
-    /// Statements are sent as the sessions of their examples log in.
+    /// How the sessions of examples log in.
     pub logins: &'a LoginMap,
-    /// An execution of each statement.
+    /// An execution of each statement, by which it is planned.
     pub examples: &'a HashMap<Fingerprint, Example>,
     /// Candidates are built although the server has HypoPG.
     pub built: bool,
 }
 
 impl Screening<'_> {
-    /// Asks of each of these candidates, in their order; `None` behind the last that is built ([`BUILT_MAX`]), and where
-    /// the user stopped.
+    /// Shows each candidate to the planner, in their order. `None` after the last that is built ([`BUILT_MAX`]), and if
+    /// the user interrupted it.
     ///
     /// # Errors
-    /// Where no connection can be had.
+    /// If the server cannot be reached.
     pub fn screen(
         &self,
         candidates: &[IndexCandidate],
@@ -109,7 +109,7 @@ impl Screening<'_> {
         for (database, places) in by_database {
             let mut target = self.target.clone();
             target.database = Some(database.to_owned());
-            let dialer = Dialer::new(&target).map_err(replay::ReplayError::Target)?;
+            let dialer = Dialer::new(&target)?;
             let login = LoginMap::default().login(&target, "", database, "rehearse");
             let mut owner = connect(&dialer, &login)?;
             let hypothetical = match self.built {
@@ -159,7 +159,7 @@ fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, Exper
     Ok(questions)
 }
 
-/// The schema of HypoPG, which is made where its files are there.
+/// The schema of HypoPG. The extension is created if it is available.
 fn hypothetical(owner: &mut Questions<'_>) -> Option<String> {
     let _ = owner.ask("CREATE EXTENSION IF NOT EXISTS hypopg");
     let place = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace \
@@ -217,7 +217,7 @@ impl<'a> Planner<'a> {
         Ok(cost)
     }
 
-    /// With HypoPG, whose indexes are those of one session.
+    /// Asks with HypoPG, whose indexes belong to one session.
     fn suppose(
         &mut self,
         candidate: &IndexCandidate,
@@ -238,7 +238,7 @@ impl<'a> Planner<'a> {
             let make = format!(
                 "SELECT indexrelid, indexname, {schema}.hypopg_relation_size(indexrelid) \
                  FROM {schema}.hypopg_create_index({})",
-                literal(&candidate.sql())
+                quote_literal(&candidate.sql())
             );
             let made = questions.ask(&make).and_then(|rows| {
                 let row = rows.into_iter().next().unwrap_or_default();
@@ -261,8 +261,8 @@ impl<'a> Planner<'a> {
         Ok(screened)
     }
 
-    /// Built and dropped: each statement commits, since an index over rows that were updated within pages may be used
-    /// only by transactions that begin behind it (`indcheckxmin`).
+    /// Asks with an index that is built and dropped. Each statement commits, since an index over rows with HOT updates may
+    /// be used only by later transactions (`indcheckxmin`).
     fn build(
         &mut self,
         owner: &mut Questions<'_>,
@@ -288,10 +288,10 @@ impl<'a> Planner<'a> {
             screened.refused = Some(error.message);
             return Ok(screened);
         }
-        let place = format!("{}.{BUILT}", schema_of(candidate));
+        let place = format!("{}.{BUILT}", quote_identifier(&candidate.schema));
         let size = owner.ask(&format!(
-            "SELECT pg_relation_size('{}')",
-            place.replace('\'', "''")
+            "SELECT pg_relation_size({})",
+            quote_literal(&place)
         ));
         let size = size
             .ok()
@@ -317,10 +317,6 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn schema_of(candidate: &IndexCandidate) -> String {
-    format!("\"{}\"", candidate.schema.replace('"', "\"\""))
-}
-
 fn expected(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> Expected {
     let mut uses = false;
     plan.root.each(&mut |node, _| {
@@ -334,11 +330,7 @@ fn expected(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> E
     }
 }
 
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A statement's plan, in a transaction that only reads; nothing is carried out.
+/// Plans a statement in a read-only transaction, without executing it.
 fn explain(questions: &mut Questions<'_>, example: &Example) -> Result<Plan, LoginError> {
     let values: Vec<Option<Value<'_>>> = example
         .parameters

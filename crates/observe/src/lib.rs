@@ -16,6 +16,7 @@
 
 mod asker;
 mod catalogue;
+mod cpu_usage;
 mod evidence;
 mod examples;
 mod facts;
@@ -27,6 +28,7 @@ pub mod profile;
 mod secrets;
 mod watch;
 
+pub use cpu_usage::{CpuUsage, postmaster_of};
 pub use evidence::evidence;
 pub use examples::{Example, examples};
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_within};

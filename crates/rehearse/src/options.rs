@@ -21,6 +21,7 @@ pub mod prove;
 pub mod proxy;
 pub mod rewrite;
 pub mod sending;
+pub mod session;
 pub mod slice;
 pub mod sweep;
 pub mod watching;

@@ -1,4 +1,4 @@
-//! The numbers of a run of a proof.
+//! The numbers of a proof's run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,10 @@ use run::{Execution, Outcome, RunInfo};
 use serde::{Deserialize, Serialize};
 use workload::{Fingerprint, StatementClass};
 
-/// How large a table or index is.
+/// The size of a table or index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSize {
-    /// With its schema.
+    /// Name, with its schema.
     pub name: String,
     /// It is an index.
     pub is_index: bool,
@@ -22,9 +22,9 @@ pub struct RelationSize {
 /// What was measured of a run, from its first connection to its last answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProofNumbers {
-    /// How long it was, in seconds.
+    /// Duration in seconds.
     pub elapsed_s: f64,
-    /// Statements that the server did.
+    /// Statements that succeeded.
     pub done: u64,
     /// Statements that failed, by SQLSTATE.
     #[serde(default)]
@@ -35,13 +35,13 @@ pub struct ProofNumbers {
     /// Sessions whose connection could not be opened.
     #[serde(default)]
     pub connections_failed: u64,
-    /// Response times (due → done) of what was done, summed, in seconds.
+    /// Sum of response times (due → done) of statements that succeeded, in seconds.
     pub response_s: f64,
     /// Their median, in microseconds.
     pub p50_us: f64,
     /// Their 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// Our own delay of statements: 99 % had no more, in microseconds.
+    /// 99th percentile of the delay by this program, in microseconds.
     pub tool_lag_p99_us: f64,
     /// CPU time of the server's processes, in seconds.
     pub server_cpu_s: Option<f64>,
@@ -49,23 +49,23 @@ pub struct ProofNumbers {
     pub client_cpu_s: Option<f64>,
     /// WAL that was written, in bytes.
     pub wal_bytes: Option<u64>,
-    /// Service times (sent → done) of statements that only read (`SELECT`), summed, in seconds.
+    /// Sum of service times (sent → done) of statements that only read (`SELECT`), in seconds.
     #[serde(default)]
     pub reads_s: f64,
-    /// Service times of statements that write rows (`INSERT`, `UPDATE`, `DELETE`, `MERGE`, `COPY`), summed, in seconds.
+    /// Sum of service times of statements that write rows (`INSERT`, `UPDATE`, `DELETE`, `MERGE`, `COPY`), in seconds.
     #[serde(default)]
     pub writes_s: f64,
-    /// Blocks of tables and indexes that were read, from the server's buffers or not; of the user's tables in the
+    /// Blocks of tables and indexes that were read, from shared buffers or not; of the user's tables in the
     /// database of most sessions.
     #[serde(default)]
     pub blocks: Option<u64>,
     /// Rows of these tables that were updated.
     #[serde(default)]
     pub updates: Option<u64>,
-    /// Those of them that left all indexes alone (HOT).
+    /// HOT updates among them.
     #[serde(default)]
     pub hot_updates: Option<u64>,
-    /// How large tables and indexes were behind it, the largest first; the database of most sessions.
+    /// Sizes of tables and indexes after the run, the largest first; in the database of most sessions.
     #[serde(default)]
     pub sizes: Vec<RelationSize>,
     /// What could not be measured, and why.
@@ -74,8 +74,8 @@ pub struct ProofNumbers {
 }
 
 impl ProofNumbers {
-    /// The number that a goal is of; `None` where it was not measured. `statements` are those that the
-    /// unchanged workload has: the work that was done, in however many statements it was sent.
+    /// The number of a goal; `None` if it was not measured. `statements` is the size of the unchanged workload: a
+    /// rewritten one does the same work in another number of statements.
     pub fn of(&self, goal: Goal, statements: u64) -> Option<f64> {
         let found = match goal {
             Goal::Total => self.response_s,
@@ -88,12 +88,12 @@ impl ProofNumbers {
         (found.is_finite() && found > 0.0).then_some(found)
     }
 
-    /// Service times of what only reads, in seconds; `None` where nothing did.
+    /// Service times of reads, in seconds; `None` without reads.
     pub fn reads(&self) -> Option<f64> {
         (self.reads_s > 0.0).then_some(self.reads_s)
     }
 
-    /// Service times of what writes rows, in seconds; `None` where nothing did.
+    /// Service times of writes, in seconds; `None` without writes.
     pub fn writes(&self) -> Option<f64> {
         (self.writes_s > 0.0).then_some(self.writes_s)
     }
@@ -104,19 +104,19 @@ impl ProofNumbers {
         (all > 0).then(|| hot as f64 / all as f64)
     }
 
-    /// What indexes (or else tables) are large together, in bytes; `None` where it was not asked.
+    /// Size of all indexes (or else tables), in bytes; `None` if sizes are not known.
     pub fn bytes(&self, indexes: bool) -> Option<u64> {
         let of = self.sizes.iter().filter(|one| one.is_index == indexes);
         (!self.sizes.is_empty()).then(|| of.map(|one| one.bytes).sum())
     }
 
-    /// Statements that failed.
+    /// Number of statements that failed.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 }
 
-/// Sums up executions as they are read.
+/// Sums of executions.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     classes: HashMap<Fingerprint, StatementClass>,
@@ -128,7 +128,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of a run with these kinds of statements.
+    /// Starts sums of a run whose statements have these classes.
     pub(super) fn new(classes: HashMap<Fingerprint, StatementClass>) -> Self {
         Sums {
             classes,

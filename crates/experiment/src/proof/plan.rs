@@ -1,46 +1,41 @@
-//! What a proof is of.
-
-use std::collections::BTreeMap;
+//! The plan of a proof, and what its directory keeps of each run.
 
 use serde::{Deserialize, Serialize};
 
-use crate::design::Setting;
+use super::numbers::ProofNumbers;
+use crate::change_script::ChangeScript;
+use crate::environment::{Condition, merge_settings};
+use crate::error::ExperimentError;
+use crate::journal::Plan;
+use crate::sweep::Setting;
 
-/// The manifest's kind.
-pub const PROOF_KIND: &str = "proof";
-/// The version of the format that this build writes.
-pub(super) const FORMAT: u32 = 1;
-
-/// One thing that is changed.
+/// A single change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// A script of SQL, carried out on the restored state.
+    /// A script of SQL, applied to the initial data.
     Sql {
-        /// As it was given.
+        /// The path as it was given.
         path: String,
-        /// What was in it.
+        /// The content of the file.
         text: String,
     },
-    /// Settings of the server, or of its sessions where the server is not ours.
+    /// Settings of a private server, or of the sessions at any other.
     Settings(Vec<Setting>),
-    /// The workload is rewritten; as it was given, such as `batch-inserts=50`.
+    /// A rewriting of the workload, as it was given, such as `batch-inserts=50`.
     Rewrite(String),
     /// Another major version.
     Server(u16),
 }
 
 impl Change {
-    /// In few words, as it was given.
+    /// A short name, as the change was given.
     pub fn name(&self) -> String {
         match self {
             Change::Sql { path, .. } => path.clone(),
             Change::Settings(settings) => {
-                let pairs: Vec<String> = settings
-                    .iter()
-                    .map(|one| format!("{}={}", one.name, one.value))
-                    .collect();
-                pairs.join("; ")
+                let pair = |one: &Setting| format!("{}={}", one.name, one.value);
+                settings.iter().map(pair).collect::<Vec<_>>().join("; ")
             }
             Change::Rewrite(given) => given.clone(),
             Change::Server(major) => format!("PostgreSQL {major}"),
@@ -48,88 +43,116 @@ impl Change {
     }
 }
 
-/// What is set beside the unchanged: a change by itself, or all together.
+/// A side of the comparison: no change, a single change, or all together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofSide {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What is changed; nothing for the unchanged.
+    /// The changes; none on the unchanged side.
     pub changes: Vec<Change>,
 }
 
 impl ProofSide {
-    /// Settings of all its changes; of one that is named twice, the last.
-    pub fn settings(&self) -> Vec<(String, String)> {
-        let mut all: Vec<(String, String)> = Vec::new();
+    /// The state of the server that the side is replayed on.
+    ///
+    /// # Errors
+    /// If a script has nothing to send.
+    pub fn condition(&self) -> Result<Condition, ExperimentError> {
+        let (mut settings, mut condition) = (Vec::new(), Condition::default());
         for change in &self.changes {
-            let Change::Settings(settings) = change else {
-                continue;
-            };
-            for one in settings {
-                all.retain(|(name, _)| !name.eq_ignore_ascii_case(&one.name));
-                all.push((one.name.clone(), one.value.clone()));
+            match change {
+                Change::Sql { path, text } => {
+                    condition.scripts.push(ChangeScript::new(path, text)?);
+                }
+                Change::Settings(all) => settings.extend(all.iter().map(Setting::pair)),
+                Change::Rewrite(_) => {}
+                Change::Server(major) => condition.server = Some(*major),
             }
         }
-        all
+        condition.settings = merge_settings(&settings);
+        Ok(condition)
     }
 
-    /// The major version that it is on, where that is another one.
-    pub fn server(&self) -> Option<u16> {
-        self.changes.iter().find_map(|change| match change {
-            Change::Server(major) => Some(*major),
+    /// The rewritings of the workload, in the order in which they were given.
+    pub fn rewrites(&self) -> impl Iterator<Item = &str> {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Rewrite(given) => Some(given.as_str()),
             _ => None,
         })
     }
-
-    /// How its workload is rewritten, in the order in which it was given.
-    pub fn rewrites(&self) -> Vec<&str> {
-        let of = |change: &'_ Change| matches!(change, Change::Rewrite(_));
-        let rewrites = self.changes.iter().filter(|change| of(change));
-        rewrites
-            .map(|change| match change {
-                Change::Rewrite(given) => given.as_str(),
-                _ => "",
-            })
-            .collect()
-    }
 }
 
-/// Everything that is settled before the first run, and by which a killed proof is known again.
+/// Everything that is fixed before the first run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProofPlan {
-    /// [`PROOF_KIND`].
-    pub kind: String,
-    /// The version of the format.
-    pub format: u32,
-    /// The program's version.
-    pub rehearse: String,
-    /// The unchanged first, then what is changed.
+    /// The unchanged side first.
     pub sides: Vec<ProofSide>,
-    /// Which number is to get better.
+    /// The number that is to get better.
     pub goal: String,
     /// Differences up to this share count as none.
     pub margin: f64,
-    /// How long all may take, in seconds.
+    /// Time limit of all runs, in seconds.
     pub within_s: f64,
-    /// No more blocks than that, whatever the time.
+    /// Limit of blocks, whatever the time.
     pub blocks_max: u32,
-    /// Runs of the unchanged before the first block.
+    /// Number of runs of the unchanged side before the first block.
     pub noise_runs: u32,
-    /// What the order is made of.
+    /// Seed of the order.
     pub seed: u64,
-    /// Everything else that shapes runs, by option.
-    pub options: BTreeMap<String, String>,
-    /// What a sandbox has been set besides.
-    #[serde(default)]
-    pub settings: Vec<(String, String)>,
-    /// When it was begun, in microseconds since 1970-01-01 UTC.
-    pub started_wall_us: i64,
 }
 
-impl ProofPlan {
-    /// What is different in another one, as options; nothing if runs of both belong together.
-    pub(super) fn differences(&self, other: &ProofPlan) -> Vec<String> {
-        let mut names: Vec<String> = [
+/// A run of a proof.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofTrial {
+    /// Number in the order, from 1.
+    pub number: u32,
+    /// Block, from 1; 0 for a run of the unchanged side before the first block.
+    pub block: u32,
+    /// Side; 0 is the unchanged one.
+    pub side: usize,
+}
+
+/// What is decided once the duration of a run and the noise between runs are known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Limit of blocks.
+    pub blocks: u32,
+    /// Standard deviation of the goal's logarithm between unchanged runs; `None` of one run.
+    pub deviation: Option<f64>,
+    /// Duration of a run, including the set-up, in seconds.
+    pub run_s: f64,
+    /// Number of blocks after which there was no time for another.
+    #[serde(default)]
+    pub ended: Option<u32>,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProofRecord {
+    /// Which run.
+    #[serde(rename = "place")]
+    pub trial: ProofTrial,
+    /// Start time, in microseconds since 1970-01-01 UTC. Setting up the server is part of the run.
+    pub started_wall_us: i64,
+    /// Duration in seconds, including the set-up.
+    pub took_s: f64,
+    /// What was measured.
+    pub numbers: ProofNumbers,
+}
+
+impl Plan for ProofPlan {
+    const KIND: &'static str = "proof";
+    const COMMAND: &'static str = "prove";
+    const DIRECTORIES: &'static [&'static str] = &["rewritten"];
+    type Record = ProofRecord;
+    type Decision = Decision;
+
+    fn number(record: &ProofRecord) -> u32 {
+        record.trial.number
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let options = [
             ("the changes", self.sides != other.sides),
             ("--goal", self.goal != other.goal),
             ("--margin", self.margin != other.margin),
@@ -137,16 +160,8 @@ impl ProofPlan {
             ("--blocks", self.blocks_max != other.blocks_max),
             ("--noise-runs", self.noise_runs != other.noise_runs),
             ("--seed", self.seed != other.seed),
-        ]
-        .into_iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(name, _)| name.to_owned())
-        .collect();
-        let mut all: Vec<&String> = self.options.keys().chain(other.options.keys()).collect();
-        all.sort_unstable();
-        all.dedup();
-        let differs = |name: &&&String| self.options.get(**name) != other.options.get(**name);
-        names.extend(all.iter().filter(differs).map(|name| format!("--{name}")));
-        names
+        ];
+        let differing = options.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(name, _)| name).collect()
     }
 }

@@ -1,79 +1,50 @@
-//! One replay of a proof, and what was used meanwhile.
+//! One run of a proof: a replay with warm caches, and what was used meanwhile.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
-use clock::Clock;
-use replay::{Observer, Options, Snapshot, Target};
+use observe::CpuUsage;
+use replay::{Observer, Options, Snapshot};
 use run::{ArchiveError, RunReader, RunStatus, RunWriter};
-use target::login::{Dialer, Login, Questions};
+use target::login::{Login, Questions};
 use workload::WorkloadReader;
 
-use super::counters::{Counters, settled};
+use super::cache_warming::warm_caches;
 use super::numbers::{ProofNumbers, RelationSize, Sums};
-use super::warm::warm;
+use super::table_counters::{TableCounters, read_settled};
+use crate::environment::STATEMENTS_TIME_MAX;
 use crate::error::ExperimentError;
-use crate::machine::{Used, postmaster_of};
-use crate::statements::login_of;
+use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
 
-/// How long our own statements may take together: an index may be built by them.
-pub(super) const TIME: Duration = Duration::from_secs(24 * 3_600);
-/// Tables and indexes whose sizes are kept.
+/// Limit of tables and indexes whose sizes are kept.
 const SIZES_MAX: usize = 300;
 
-/// What a run of a proof is given.
-pub(super) struct Place<'a> {
-    pub(super) reader: &'a WorkloadReader,
-    pub(super) options: &'a Options,
-    pub(super) target: &'a Target,
-    pub(super) is_ours: bool,
-    pub(super) postmaster: Option<i32>,
-    /// Where its run goes.
-    pub(super) run: &'a Path,
-    pub(super) clock: &'a Arc<dyn Clock>,
-    pub(super) stop: &'a dyn Fn() -> bool,
-}
-
-/// Warms, replays, and measures. `None` where it was stopped by the user.
-pub(super) fn perform(place: &Place<'_>) -> Result<Option<ProofNumbers>, ExperimentError> {
-    let (reader, options) = (place.reader, place.options);
-    let target = options.prepared(place.target);
-    let info = replay::check_target(reader, &target, &options.logins)?;
-    let dialer = Dialer::new(&target).map_err(replay::ReplayError::Target)?;
-    let first = reader.sessions()?.next().transpose()?;
-    let first = first.as_ref().map(|one| (&*one.user, &*one.database));
-    let facts = login_of(&target, first, options);
+/// Warms caches, replays, and measures. Returns `None` if the user interrupted it.
+pub(super) fn perform(
+    workload: &WorkloadReader,
+    options: &Options,
+    context: &TrialContext<'_>,
+) -> Result<Option<ProofNumbers>, ExperimentError> {
+    let replay = TrialReplay::new(workload, options, context)?;
+    // The user that the target names may see more than that of the first session.
+    let mut login = replay.session.clone();
+    if let Some(user) = &replay.target.user {
+        login.user = user.as_str().into();
+        login.role = None;
+    }
     let mut watch = Watch {
-        place,
-        own: own_login(&target, &facts),
-        facts,
-        dialer: &dialer,
-        postmaster: place.postmaster,
+        login,
+        replay: &replay,
+        postmaster: context.postmaster,
         begun: None,
         ended: None,
         sizes: Vec::new(),
     };
-    let met = watch.ask().map(|mut questions| {
-        warm(&mut questions, place.is_ours);
-        postmaster(&mut questions, &watch.own)
+    let warmed = watch.connect().map(|mut questions| {
+        warm_caches(&mut questions, context.is_private());
+        replay.postmaster(&mut questions, &watch.login)
     });
-    let unseen = match met {
-        Ok(found) => {
-            watch.postmaster = watch.postmaster.or(found);
-            None
-        }
-        Err(error) => Some(error),
-    };
-    let info = replay::replay(
-        reader,
-        &target,
-        info,
-        options,
-        place.run,
-        place.clock,
-        &mut watch,
-    )?;
+    if let Ok(postmaster) = warmed {
+        watch.postmaster = postmaster;
+    }
+    let info = replay.run(&mut watch)?;
     if info.status == RunStatus::Stopped {
         return match &info.given_up {
             Some(why) => Err(ExperimentError::Failed(format!(
@@ -88,87 +59,68 @@ pub(super) fn perform(place: &Place<'_>) -> Result<Option<ProofNumbers>, Experim
             info.statements,
             info.failed.values().sum::<u64>(),
             info.connections_failed.values().sum::<u64>(),
-            place.run.display()
+            context.run.display()
         )));
     }
-    let made = RunReader::open(place.run)?;
-    let classes = made.statements()?.map(|text| {
+    let run = RunReader::open(context.run)?;
+    let classes = run.statements()?.map(|text| {
         let text = text?;
         Ok::<_, ArchiveError>((text.fingerprint, text.class))
     });
     let mut sums = Sums::new(classes.collect::<Result<_, _>>()?);
-    for execution in made.executions()? {
+    for execution in run.executions()? {
         sums.take(&execution?);
     }
     let mut numbers = sums.finish(&info);
-    numbers.sizes = std::mem::take(&mut watch.sizes);
+    numbers.sizes = watch.sizes;
     if let (Some(begun), Some(ended)) = (&watch.begun, &watch.ended) {
-        spent(&mut numbers, begun, ended);
+        add_usage(&mut numbers, begun, ended);
     }
-    if let Some(error) = unseen {
+    if let Err(error) = warmed {
         numbers.missing.insert("warming".to_owned(), error);
     }
     Ok(Some(numbers))
 }
 
-/// What was used between two readings.
-fn spent(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
+/// Adds what was used between two readings.
+fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
     let seconds =
         |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?) as f64 / 1e6);
+    let mut missing = |what: &str, why: &str| {
+        numbers.missing.insert(what.to_owned(), why.to_owned());
+    };
     numbers.server_cpu_s = seconds(begun.used.server_us, ended.used.server_us);
     numbers.client_cpu_s = seconds(begun.used.client_us, ended.used.client_us);
     if numbers.server_cpu_s.is_none() {
-        let why = "the server's processes are not of this machine, or not to be seen";
-        numbers.missing.insert("cpu".to_owned(), why.to_owned());
+        missing("cpu", SERVER_UNSEEN);
     }
-    match (&begun.counters, &ended.counters) {
+    match (&begun.tables, &ended.tables) {
         (Ok(before), Ok(now)) => {
             numbers.blocks = Some(now.blocks.saturating_sub(before.blocks));
             numbers.updates = Some(now.updates.saturating_sub(before.updates));
             numbers.hot_updates = Some(now.hot.saturating_sub(before.hot));
         }
-        (Err(why), _) | (_, Err(why)) => {
-            numbers.missing.insert("blocks".to_owned(), why.clone());
-        }
+        (Err(why), _) | (_, Err(why)) => missing("blocks", why),
     }
-    match (&begun.wal, &ended.wal) {
+    match (&begun.wal_bytes, &ended.wal_bytes) {
         (Ok(before), Ok(now)) => numbers.wal_bytes = Some(now.saturating_sub(*before)),
-        (Err(why), _) | (_, Err(why)) => {
-            numbers.missing.insert("wal".to_owned(), why.clone());
-        }
+        (Err(why), _) | (_, Err(why)) => missing("wal", why),
     }
 }
 
-/// Who asks: the user that the target itself names, since that one may see more; else as the first session.
-pub(super) fn own_login(target: &Target, session: &Login) -> Login {
-    let mut own = session.clone();
-    if let Some(user) = &target.user {
-        own.user = user.as_str().into();
-        own.role = None;
-    }
-    own
-}
-
-fn postmaster(questions: &mut Questions<'_>, login: &Login) -> Option<i32> {
-    let rows = questions.ask("SELECT pg_backend_pid()").ok()?;
-    let backend = rows.first()?.first()?.as_deref()?.parse().ok()?;
-    postmaster_of(backend, &login.user, &login.database)
-}
-
-/// What is known at a moment.
+/// Counters at a moment.
 struct Reading {
-    used: Used,
-    /// Bytes of WAL since the cluster was made.
-    wal: Result<u64, String>,
-    counters: Result<Counters, String>,
+    used: CpuUsage,
+    /// WAL written since the cluster was created.
+    wal_bytes: Result<u64, String>,
+    tables: Result<TableCounters, String>,
 }
 
+/// Reads counters before the first connection and after the last.
 struct Watch<'a> {
-    place: &'a Place<'a>,
-    /// As the sessions log in.
-    facts: Login,
-    own: Login,
-    dialer: &'a Dialer,
+    replay: &'a TrialReplay<'a>,
+    /// The login of our own connections.
+    login: Login,
     postmaster: Option<i32>,
     begun: Option<Reading>,
     ended: Option<Reading>,
@@ -176,32 +128,24 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn ask(&self) -> Result<Questions<'_>, String> {
-        let questions = self.dialer.questions(&self.own);
+    fn connect(&self) -> Result<Questions<'_>, String> {
+        let questions = self.replay.dialer.questions(&self.login);
         let mut questions = questions.map_err(|error| error.to_string())?;
-        questions.limit(TIME);
+        questions.limit(STATEMENTS_TIME_MAX);
         Ok(questions)
     }
 
-    fn counters(&self) -> Result<Counters, String> {
-        settled(&mut self.ask()?)
+    fn tables(&self) -> Result<TableCounters, String> {
+        read_settled(&mut self.connect()?)
     }
 
-    fn read(&self, counters: Result<Counters, String>) -> Reading {
-        let used = Used::now(self.postmaster);
-        let wal = self.ask().and_then(|mut questions| {
-            let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
-            let rows = questions.ask(question).map_err(|error| error.to_string())?;
-            let found = rows
-                .first()
-                .and_then(|row| row.first()?.as_deref()?.parse().ok());
-            found.ok_or_else(|| "the server gave no answer".to_owned())
-        });
-        Reading {
-            used,
-            wal,
-            counters,
-        }
+    fn wal_bytes(&self) -> Result<u64, String> {
+        let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
+        let rows = self.connect()?.ask(question);
+        let rows = rows.map_err(|error| error.to_string())?;
+        let found = rows.first().and_then(|row| row.first()?.as_deref());
+        let bytes = found.and_then(|text| text.parse().ok());
+        bytes.ok_or_else(|| "the server gave no answer".to_owned())
     }
 
     fn sizes(&self) -> Option<Vec<RelationSize>> {
@@ -212,7 +156,7 @@ impl Watch<'_> {
              AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
              ORDER BY 3 DESC, 1 LIMIT {SIZES_MAX}"
         );
-        let rows = self.ask().ok()?.ask(&question).ok()?;
+        let rows = self.connect().ok()?.ask(&question).ok()?;
         let size = |row: &Vec<Option<String>>| {
             Some(RelationSize {
                 name: row.first()?.clone()?,
@@ -226,20 +170,24 @@ impl Watch<'_> {
 
 impl Observer for Watch<'_> {
     fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        let logins = [self.facts.clone()];
-        let facts = observe::facts(self.place.target, &logins, &**self.place.clock);
-        run.facts(&facts)?;
-        // What warming read is told by then.
-        let counters = self.counters();
-        self.begun = Some(self.read(counters));
+        self.replay.write_facts(run)?;
+        // By then the backend that warmed caches has reported what it read.
+        let tables = self.tables();
+        self.begun = Some(Reading {
+            used: CpuUsage::now(self.postmaster),
+            wal_bytes: self.wal_bytes(),
+            tables,
+        });
         Ok(())
     }
 
     fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
-        // Waiting for counts to settle is no work of the server's: the rest is read first.
-        let mut ended = self.read(Ok(Counters::default()));
-        ended.counters = self.counters();
-        self.ended = Some(ended);
+        // Counters of tables come last: waiting until they settle is not the workload's doing.
+        self.ended = Some(Reading {
+            used: CpuUsage::now(self.postmaster),
+            wal_bytes: self.wal_bytes(),
+            tables: self.tables(),
+        });
         self.sizes = self.sizes().unwrap_or_default();
         Ok(())
     }
@@ -247,6 +195,6 @@ impl Observer for Watch<'_> {
     fn progress(&mut self, _: &Snapshot) {}
 
     fn should_stop(&mut self) -> bool {
-        (self.place.stop)()
+        (self.replay.context.stop)()
     }
 }

@@ -9,11 +9,13 @@ const SECTOR_BYTES: f64 = 512.0;
 /// A name, and what it is.
 pub(crate) type Series = Vec<(&'static str, f64)>;
 
-/// Seconds of all processors by mode, from `/proc/stat`. Time of guests is in `user` already.
+/// Modes of processors, in the order of `/proc/stat`. Time of guests is in `user` already.
+pub(crate) const MODES: [&str; 8] = [
+    "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
+];
+
+/// Seconds of all processors by mode, from `/proc/stat`.
 pub(crate) fn processors(stat: &str) -> Series {
-    const MODES: [&str; 8] = [
-        "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
-    ];
     let mut series: Series = Vec::new();
     for line in stat.lines() {
         let mut fields = line.split_ascii_whitespace();

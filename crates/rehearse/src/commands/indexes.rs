@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use analyse::diagnose::{Evidence, IndexCandidate, IndexCandidates, Thresholds, index_candidates};
 use archive::ArchiveError;
 use experiment::proof::{Change, ProofJournal, ProofSide};
-use experiment::{LentSandbox, Screened, Screening, promising, saved_ns};
+use experiment::{End, SandboxLease, Screened, Screening, expected_saving_ns, rank_candidates};
 use report::{ExpectedCostView, IndexCandidateView, to_json};
 use run::RunReader;
 use workload::{Fingerprint, WorkloadReader};
 
 use crate::commands::symptoms::{self, Asked};
-use crate::commands::{diagnose, looking, prove};
+use crate::commands::{diagnose, experiments, looking, prove};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -36,7 +36,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
     proof.json = options.json;
     proof.html.clone_from(&options.html);
     proof.show_literals = options.show_literals;
-    if prove::is_proof(&options.of) {
+    if ProofJournal::is_at(&options.of) {
         return prove::run(&proof);
     }
     prove::check(&proof)?;
@@ -55,7 +55,8 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
         true => {
             let output = options.output.clone().unwrap_or_default();
             let sides = ProofJournal::open(&output)?.plan().sides.clone();
-            let database = looking::database_of(&workload, options.place.database.as_deref())?;
+            let database =
+                looking::database_of(&workload, options.place.session.database.as_deref())?;
             proof.place.changed_database = Some(database);
             prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
         }
@@ -97,7 +98,7 @@ pub struct Wanted<'a> {
 /// What came of it.
 pub enum Advice {
     /// The best were measured.
-    Measured(Box<ProofJournal>, prove::view::Ended),
+    Measured(Box<ProofJournal>, End),
     /// There is nothing to measure, and why.
     Nothing(String),
 }
@@ -114,12 +115,7 @@ pub fn advise(
     interrupt: &Interrupt,
 ) -> Result<Advice, Failure> {
     let output = wanted.proof.output.clone().unwrap_or_default();
-    if output.exists() {
-        return Err(Failure::usage(format!(
-            "{} is there already; give another name with -o, or --resume to go on with it",
-            output.display()
-        )));
-    }
+    experiment::refuse_taken(&output)?;
     let beside = match output.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
@@ -128,17 +124,17 @@ pub fn advise(
         Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
     })?;
     let look = place.path().join(LOOK);
-    let database = looking::database_of(workload, wanted.place.database.as_deref())?;
-    let mut lent = looking::lent(wanted.place, &database)?;
+    let database = looking::database_of(workload, wanted.place.session.database.as_deref())?;
+    let mut lease = looking::lease(wanted.place, &database)?;
     let found = found(
-        (&mut lent, &database),
+        (&mut lease, &database),
         wanted,
         workload,
         evidence,
         &look,
         interrupt,
     );
-    lent.give_back()?;
+    lease.release()?;
     let found = found?;
     let (sides, views) = match found {
         Found::Sides(sides, views) => (sides, views),
@@ -146,9 +142,7 @@ pub fn advise(
     };
     let begun = |directory: &Path| {
         let file = directory.join(prove::view::CANDIDATES);
-        std::fs::write(&file, to_json(&views) + "\n").map_err(|error| {
-            Failure::could_not(format!("cannot write {}: {error}", file.display()))
-        })?;
+        experiments::write(&file, &to_json(&views))?;
         if look.exists() {
             std::fs::rename(&look, directory.join(LOOK)).map_err(Failure::could_not)?;
         }
@@ -166,18 +160,18 @@ enum Found {
 }
 
 fn found(
-    (lent, database): (&mut LentSandbox, &str),
+    (lease, database): (&mut SandboxLease, &str),
     wanted: &Wanted<'_>,
     workload: &WorkloadReader,
     evidence: Option<Evidence>,
     look: &Path,
     interrupt: &Interrupt,
 ) -> Result<Found, Failure> {
-    let engine = prove::base(wanted.proof);
+    let engine = prove::replay_options(wanted.proof);
     let evidence = match evidence {
         Some(evidence) => evidence,
         None => {
-            let run = looking::look(lent, workload, &engine, look, interrupt)?;
+            let run = looking::look(lease, workload, &engine, look, interrupt)?;
             symptoms::of_run(&run, Asked::default())?
         }
     };
@@ -208,7 +202,7 @@ fn found(
         )));
     }
     // As it was, and not as the replay left it: a queue may be empty by now.
-    let target = engine.prepared(&lent.afresh(&[])?);
+    let target = engine.prepared(&lease.restart_clean(&[])?);
     let ids: HashSet<Fingerprint> = made
         .candidates
         .iter()
@@ -238,7 +232,7 @@ fn found(
         .iter()
         .map(|one| (one.fingerprint, one.ns))
         .collect();
-    let chosen = promising(&made.candidates, &screened, &ns, wanted.most);
+    let chosen = rank_candidates(&made.candidates, &screened, &ns, wanted.most);
     let views = views(&evidence, &made, &screened, &ns, &chosen);
     if chosen.is_empty() {
         let refused = screened
@@ -292,7 +286,7 @@ fn views(
                 bytes: screened.as_ref().and_then(|one| one.bytes),
                 believed_share: screened
                     .as_ref()
-                    .map_or(0.0, |one| evidence.share(saved_ns(one, ns))),
+                    .map_or(0.0, |one| evidence.share(expected_saving_ns(one, ns))),
                 expected: expected
                     .map(|one| ExpectedCostView {
                         fingerprint: one.fingerprint.to_string(),

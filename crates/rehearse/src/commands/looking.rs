@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::sandbox::Places;
-use experiment::LentSandbox;
+use experiment::{LeasePurpose, SandboxLease};
 use observe::WatchOptions;
 use replay::Options;
 use run::{RunReader, RunStatus};
@@ -22,43 +22,34 @@ use crate::terminal;
 /// Statements whose plans are asked for.
 const PLANS_MAX: usize = 200;
 
-/// The sandbox that the user named, to be changed for a while.
+/// Leases the sandbox that the user named.
 ///
 /// # Errors
-/// Where none was named, or it cannot be had.
-pub fn lent(place: &SandboxPlaceArgs, database: &str) -> Result<LentSandbox, Failure> {
+/// If none was named, or it cannot be had.
+pub fn lease(place: &SandboxPlaceArgs, database: &str) -> Result<SandboxLease, Failure> {
     let Some(name) = &place.sandbox else {
         return Err(Failure::usage(
             "nothing says where it is measured; give --sandbox NAME, a private server of yours with the data (`rehearse sandbox up`)",
         ));
     };
     let sandbox = ::sandbox::open(name, None, &Places::from_environment()?)?;
-    Ok(LentSandbox::borrow(sandbox, database)?)
+    let purpose = LeasePurpose::Exploration;
+    Ok(SandboxLease::acquire(sandbox, database, purpose, None)?)
 }
 
 /// Replays it once with facts, plans, statistics and samples.
 ///
 /// # Errors
-/// Where it cannot be replayed, or was stopped.
+/// If it cannot be replayed, or was stopped.
 pub fn look(
-    lent: &mut LentSandbox,
+    lease: &mut SandboxLease,
     workload: &WorkloadReader,
     engine: &Options,
     output: &Path,
     interrupt: &Interrupt,
 ) -> Result<RunReader, Failure> {
     terminal::note("One replay to look at it, before anything is changed.");
-    let counting = lent.counting()?;
-    let target = lent.afresh(&counting)?;
-    if !counting.is_empty() {
-        // Without it the server's counts of statements are not to be had, which is said where they are missing.
-        let login = replay::LoginMap::default().login(&target, "", "", "rehearse");
-        if let Ok(dialer) = target::login::Dialer::new(&target)
-            && let Ok(mut questions) = dialer.questions(&login)
-        {
-            let _ = questions.ask("CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
-        }
-    }
+    let target = lease.restart_counting()?;
     let asked = Asked {
         facts: true,
         plans: Some(PLANS_MAX),

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod diagnose;
 mod drawing;
 mod encodings;
+pub mod experiments;
 pub mod flame;
 pub mod indexes;
 pub mod inspect;

@@ -7,44 +7,43 @@ pub mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use analyse::proof::Goal;
 use clock::{Clock, SystemClock};
-use experiment::MANIFEST;
-use experiment::proof::{
-    PROOF_KIND, ProofGround, ProofJournal, ProofPlan, ProofSide, Proving, SideLoad, prove,
-};
-use replay::{LoginMap, Options};
+use experiment::proof::{Proof, ProofJournal, ProofPlan, ProofSide};
+use experiment::{End, Environment, Manifest};
+use replay::Options;
 use report::{ProofView, proof_page, proof_text, to_json};
 use workload::WorkloadReader;
 
-use crate::commands::{looking, outputs, rewrite};
+use crate::commands::{experiments, looking, outputs, rewrite};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::options::Prove;
 use crate::terminal;
+use narration::Narrator;
 
-/// What is kept beside the journal.
+/// The result, in the proof's directory.
 const RESULT: &str = "proof.json";
-const PAGE: &str = "report.html";
 
 /// Proves, or shows a proof again.
 pub fn run(options: &Prove) -> Result<Ending, Failure> {
-    if is_proof(&options.workload) {
+    if ProofJournal::is_at(&options.workload) {
         let journal = ProofJournal::open(&options.workload)?;
-        return show(&journal, view::Ended::Unknown, options);
+        return show(&journal, End::Complete, options);
     }
     check(options)?;
     let sides = sides::sides(&options.changes)?;
-    sides::scripts(&sides)?;
+    sides::conditions(&sides)?;
     let whole = keys::open(&options.workload)?;
     let mut options = options.clone();
     let place = &mut options.place;
     if place.sandbox.is_some() {
-        place.changed_database = Some(looking::database_of(&whole, place.database.as_deref())?);
+        place.changed_database = Some(looking::database_of(
+            &whole,
+            place.session.database.as_deref(),
+        )?);
     }
     let options = &options;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
@@ -71,189 +70,129 @@ pub fn check(options: &Prove) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets each side beside the first, which is unchanged, until all is clear or the time is over. `begun` is told of the
-/// proof's directory as soon as it is there.
+/// Compares each side with the first, which is unchanged, until all verdicts are clear or the time is over. `begun` is
+/// called with the proof's directory once it is created.
 ///
 /// # Errors
-/// Where the options make no sense, or it cannot be done. What is refused leaves nothing behind.
+/// If the options make no sense, or it cannot be done. What is refused leaves nothing behind.
 pub fn perform(
     options: &Prove,
     sides: Vec<ProofSide>,
     whole: &WorkloadReader,
     interrupt: &Interrupt,
     begun: &dyn Fn(&Path) -> Result<(), Failure>,
-) -> Result<(ProofJournal, view::Ended), Failure> {
+) -> Result<(ProofJournal, End), Failure> {
     check(options)?;
     let output = options.output.clone().unwrap_or_default();
-    let scripts = sides::scripts(&sides)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let kept = options
-        .resume
-        .then(|| ProofJournal::open(&output))
-        .transpose()?;
-    if kept.is_none() && output.exists() {
-        return Err(Failure::usage(format!(
-            "{} is there already; give another name with -o, or --resume to go on with it",
-            output.display()
-        )));
-    }
-    let base = base(options);
-    let known = kept.as_ref().map(|journal| journal.plan().settings.clone());
-    let mut place = place::make(options, whole, &base, (sides.clone(), scripts), known)?;
-    let seed = match (&kept, options.goal.seed) {
-        (_, Some(seed)) => seed,
-        (Some(kept), None) => kept.plan().seed,
-        (None, None) => u64::from(rand::random::<u32>()),
-    };
+    let conditions = sides::conditions(&sides)?;
+    let previous = ProofJournal::previous(&output, options.resume)?;
+    let known = previous.as_ref().map(|one| one.manifest().settings.clone());
+    let mut place = place::make(options, whole, conditions, known)?;
+    let seed = options.goal.seed;
+    let seed = seed.or(previous.as_ref().map(|journal| journal.plan().seed));
     let plan = ProofPlan {
-        kind: PROOF_KIND.to_owned(),
-        format: 1,
-        rehearse: env!("CARGO_PKG_VERSION").to_owned(),
         sides,
         goal: options.goal.goal.name().to_owned(),
         margin: options.goal.margin / 100.0,
         within_s: options.goal.within.as_secs_f64(),
         blocks_max: options.goal.blocks,
         noise_runs: options.goal.noise_runs,
-        seed,
-        options: described(options, &place.name, whole),
-        settings: place.settings.clone(),
-        started_wall_us: clock.wall_us(),
+        seed: seed.unwrap_or_else(|| rand::random::<u32>().into()),
     };
-    let mut journal = match kept {
-        Some(_) => ProofJournal::resume(&output, &plan)?,
-        None => {
-            let journal = ProofJournal::create(&output, plan)?;
-            begun(&output)?;
-            journal
-        }
-    };
-    let base = place.options.clone();
-    let restores = place.restores;
-    let proving = (whole, &base, options.goal.goal, restores);
-    let ended = go_on(&mut journal, proving, &mut *place.ground, interrupt)?;
+    let described = described(options, &place.name, whole);
+    let started = SystemClock::start().wall_us();
+    let manifest = Manifest::new(plan, described, place.settings.clone(), started);
+    let is_new = previous.is_none();
+    let mut journal = ProofJournal::begin(&output, previous, manifest)?;
+    if is_new {
+        begun(&output)?;
+    }
+    let replays = (whole, &place.options, options.goal.goal, place.restores);
+    let environment = &mut *place.environment;
+    let ended = perform_runs(&mut journal, replays, environment, interrupt)?;
     Ok((journal, ended))
 }
 
-/// Does what the journal's proof still lacks, rewriting workloads where a side wants that. `proving` is the whole workload,
-/// how it is replayed, the goal, and whether data are restored before each run.
+/// Performs the runs that the journal lacks, and rewrites workloads for the sides that want that. `replays` is the whole
+/// workload, how it is replayed, the goal, and whether data are restored before each run.
 ///
 /// # Errors
-/// Where a replay cannot be done; what is refused before the first leaves nothing behind.
-pub fn go_on(
+/// If a replay cannot be done. What is refused before the first leaves nothing behind.
+pub fn perform_runs(
     journal: &mut ProofJournal,
-    (whole, base, goal, restores): (&WorkloadReader, &Options, Goal, bool),
-    ground: &mut dyn ProofGround,
+    (whole, options, goal, restores): (&WorkloadReader, &Options, Goal, bool),
+    environment: &mut dyn Environment,
     interrupt: &Interrupt,
-) -> Result<view::Ended, Failure> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let loads = match loads(journal, (whole, base), interrupt) {
-        Ok(loads) => loads,
-        Err(failure) => {
-            if journal.records().next().is_none() {
-                let _ = std::fs::remove_dir_all(journal.path());
-            }
-            return Err(failure);
-        }
-    };
-    let proving = Proving {
-        loads,
-        goal,
-        statements: whole.info().statements,
-    };
-    narration::plan(journal, whole, restores);
-    let names: Vec<String> = journal
-        .plan()
-        .sides
-        .iter()
-        .map(|side| side.name.clone())
-        .collect();
-    let statements = proving.statements;
-    let mut tell = |told: experiment::proof::ProofTold<'_>| {
-        narration::tell(&told, &names, goal, statements);
-    };
-    let stop = || interrupt.is_asked();
-    let ended = prove(&proving, ground, journal, &clock, &mut tell, &stop);
+) -> Result<End, Failure> {
+    let ended = workloads(journal, whole, interrupt).and_then(|workloads| {
+        let statements = whole.info().statements;
+        let proof = Proof {
+            workloads,
+            options: options.clone(),
+            goal,
+            statements,
+        };
+        narration::tell_plan(journal, whole, restores);
+        let mut narrator = Narrator::new(journal, goal, statements);
+        let ended = experiments::run(
+            &proof,
+            environment,
+            journal,
+            interrupt,
+            &mut |journal, event| {
+                narrator.tell(journal, &event);
+            },
+        );
+        narrator.tell_results(journal);
+        ended
+    });
     if ended.is_err() && journal.records().next().is_none() {
-        // What is refused leaves nothing behind.
         let _ = std::fs::remove_dir_all(journal.path());
     }
-    let ended = ended?;
-    Ok(match (ended.stopped, ended.time_over) {
-        (true, _) => view::Ended::Stopped,
-        (_, true) => view::Ended::TimeOver,
-        _ => view::Ended::Unknown,
-    })
+    ended
 }
 
-/// What each side's clients do; workloads that are not rewritten yet are.
-fn loads(
+/// The workload of each side. Those that are not rewritten yet are.
+fn workloads(
     journal: &ProofJournal,
-    (whole, base): (&WorkloadReader, &Options),
+    whole: &WorkloadReader,
     interrupt: &Interrupt,
-) -> Result<Vec<SideLoad>, Failure> {
-    let mut loads = Vec::new();
+) -> Result<Vec<WorkloadReader>, Failure> {
+    let mut workloads = Vec::new();
     for (number, side) in journal.plan().sides.iter().enumerate() {
         let rewrites = sides::rewritings(side)?;
-        let reader = match rewrites.is_empty() {
-            true => whole.clone(),
-            false => {
-                let path = journal.rewritten_path(number);
-                if !path.exists() {
-                    // What a kill left of it.
-                    for at in 0..rewrites.len() {
-                        let between = path.with_extension(format!("{at}.workload"));
-                        let _ = std::fs::remove_dir_all(between.with_extension("workload.partial"));
-                        let _ = std::fs::remove_dir_all(between);
-                    }
-                    let _ = std::fs::remove_dir_all(path.with_extension("workload.partial"));
-                    let to = whole.recipients();
-                    rewrite::rewrite(whole, &rewrites, (&path, &to), interrupt)?;
-                }
-                keys::open(&path)?
+        if rewrites.is_empty() {
+            workloads.push(whole.clone());
+            continue;
+        }
+        let path = journal.rewritten_path(number);
+        if !path.exists() {
+            // A killed process left them.
+            for at in 0..rewrites.len() {
+                let between = path.with_extension(format!("{at}.workload"));
+                let _ = std::fs::remove_dir_all(between.with_extension("workload.partial"));
+                let _ = std::fs::remove_dir_all(between);
             }
-        };
-        loads.push(SideLoad {
-            reader,
-            options: base.clone(),
-        });
+            let _ = std::fs::remove_dir_all(path.with_extension("workload.partial"));
+            rewrite::rewrite(whole, &rewrites, (&path, &whole.recipients()), interrupt)?;
+        }
+        workloads.push(keys::open(&path)?);
     }
-    Ok(loads)
+    Ok(workloads)
 }
 
-/// Whether it is the directory of a proof.
-pub fn is_proof(path: &Path) -> bool {
-    let text = std::fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
-    let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
-    manifest["kind"] == PROOF_KIND
-}
-
-/// What every replay has.
-pub fn base(options: &Prove) -> Options {
-    let mut base = Options {
+/// The options of every replay.
+pub fn replay_options(options: &Prove) -> Options {
+    Options {
         speed: options.goal.speed,
-        statement_timeout: options.place.statement_timeout,
         connections_max: options.place.max_connections,
-        logins: LoginMap {
-            user: options.place.user.clone(),
-            database: options.place.database.clone(),
-            ..LoginMap::default()
-        },
-        ..Options::default()
-    };
-    if let Some(workers) = options.place.workers {
-        base.workers = workers.into();
+        ..options.place.session.replay_options()
     }
-    base
 }
 
 /// What shapes every run, by option, for the manifest.
-fn described(
-    options: &Prove,
-    place: &str,
-    whole: &workload::WorkloadReader,
-) -> BTreeMap<String, String> {
-    let span = |time: Duration| clock::duration_text(time.as_nanos() as i64);
+fn described(options: &Prove, place: &str, whole: &WorkloadReader) -> BTreeMap<String, String> {
+    let place_options = &options.place;
     let given = [
         ("workload", Some(whole.id().to_owned())),
         (
@@ -262,30 +201,21 @@ fn described(
         ),
         ("place-name", Some(place.to_owned())),
         ("speed", Some(options.goal.speed.to_string())),
-        ("user", options.place.user.clone()),
-        ("database", options.place.database.clone()),
-        ("restore", options.place.restore.clone()),
-        ("template", options.place.template.clone()),
+        ("restore", place_options.restore.clone()),
+        ("template", place_options.template.clone()),
         ("load", options.changes.load.clone()),
         (
             "no-restore",
-            options.place.no_restore.then(|| "true".to_owned()),
+            place_options.no_restore.then(|| "true".to_owned()),
         ),
         (
             "max-connections",
-            options.place.max_connections.map(|count| count.to_string()),
-        ),
-        (
-            "statement-timeout",
-            options.place.statement_timeout.map(span),
-        ),
-        (
-            "workers",
-            options.place.workers.map(|count| count.to_string()),
+            place_options.max_connections.map(|count| count.to_string()),
         ),
     ];
     given
         .into_iter()
+        .chain(place_options.session.described())
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect()
 }
@@ -294,11 +224,7 @@ fn described(
 ///
 /// # Errors
 /// Where a run cannot be read, or something cannot be written.
-pub fn show(
-    journal: &ProofJournal,
-    ended: view::Ended,
-    options: &Prove,
-) -> Result<Ending, Failure> {
+pub fn show(journal: &ProofJournal, ended: End, options: &Prove) -> Result<Ending, Failure> {
     let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
     let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
     let (view, html) = written(journal, ended, options.show_literals)?;
@@ -319,16 +245,12 @@ pub fn show(
 /// As [`show`].
 pub fn written(
     journal: &ProofJournal,
-    ended: view::Ended,
+    ended: End,
     show_literals: bool,
 ) -> Result<(ProofView, String), Failure> {
     let view = view::view(journal, ended, show_literals)?;
     let html = proof_page::render_html(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
+    experiments::write_results(journal.path(), RESULT, &to_json(&view), &html)?;
     Ok((view, html))
 }
 

@@ -1,23 +1,21 @@
 //! `rehearse sweep`: the same load at many levels, in an order of chance, from the same state.
 
-mod levels;
+pub mod levels;
 mod place;
 mod view;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use clock::{Clock, Speed, SystemClock};
-use experiment::{
-    Budget, Design, Ended, Experiment, ExperimentError, Ground, Journal, Length, Load, MANIFEST,
-    Manifest, Mode, Pace, Told, Variant, Work,
+use experiment::sweep::{
+    Design, Length, Load, Mode, Pace, Sweep as Trials, SweepJournal, SweepPlan, Work,
 };
-use replay::{LoginMap, Options};
-use report::{SweepTrialNameView, SweepView, sweep_page, sweep_text, to_json};
+use experiment::{End, Environment, Event, Manifest};
+use report::{SweepView, sweep_page, sweep_text, to_json};
 
-use crate::commands::outputs;
+use crate::commands::{experiments, outputs};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -26,17 +24,20 @@ use crate::terminal;
 
 /// How long a trial is measured where nothing says so.
 const TIME: Duration = Duration::from_secs(10);
-/// What is kept beside the journal.
-const PAGE: &str = "report.html";
+/// The result, in the sweep's directory.
 const RESULT: &str = "sweep.json";
 /// The statements of a script, as a workload, for its runs.
 pub const SCRIPT: &str = "script.workload";
 
 /// Sweeps, or shows a sweep again.
 pub fn run(options: &Sweep) -> Result<Ending, Failure> {
-    if let Some(path) = options.workload.as_ref().filter(|path| is_sweep(path)) {
+    if let Some(path) = options
+        .workload
+        .as_ref()
+        .filter(|path| SweepJournal::is_at(path))
+    {
         let page = outputs::begin(&wanted(options))?;
-        let journal = Journal::open(path)?;
+        let journal = SweepJournal::open(path)?;
         return show(&journal, None, options, page);
     }
     let Some(output) = &options.output else {
@@ -49,67 +50,57 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
             "nothing says what clients do; give a NAME.workload, or --script select-only, simple-update or tpcb-like",
         ));
     }
-    let design = design(options, output)?;
+    let previous = SweepJournal::previous(output, options.resume)?;
+    let design = design(options, previous.as_ref())?;
     let page = outputs::begin(&wanted(options))?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let kept = options.resume.then(|| Journal::open(output)).transpose()?;
-    let known = kept
-        .as_ref()
-        .map(|journal| journal.manifest().settings.clone());
-    if kept.is_none() && output.exists() {
-        return Err(Failure::usage(format!(
-            "{} is there already; give another name with -o, or --resume to go on with it",
-            output.display()
-        )));
-    }
-
-    let restore = place::restores(options, writes(options)?)?;
-    let base = base(options);
-    let mut place = place::make(options, &design, &base, known)?;
+    let known = previous.as_ref().map(|one| one.manifest().settings.clone());
+    let restores = place::restores(options, writes(options)?)?;
+    let mut place = place::make(options, &design, restores, known)?;
     // What is refused leaves nothing behind.
-    place.ground.check(&design.variants)?;
-    let described = described(options, &place)?;
-    let manifest = Manifest::new(design, described, place.settings.clone(), clock.wall_us());
-    let mut journal = match kept {
-        Some(_) => Journal::resume(output, &manifest)?,
-        None => Journal::create(output, manifest)?,
-    };
-    let load = load(options, &journal, &place, base)?;
-    let experiment = Experiment {
-        load,
-        budget: Budget {
-            within: options.length.within,
-        },
-        restore,
+    place.environment.check()?;
+    let manifest = Manifest::new(
+        SweepPlan { design },
+        described(options, &place)?,
+        place.settings.clone(),
+        SystemClock::start().wall_us(),
+    );
+    let mut journal = SweepJournal::begin(output, previous, manifest)?;
+    let sweep = Trials {
+        load: load(options, &journal, place.scale)?,
+        within: options.length.within,
         keep_runs: options.keep_runs,
     };
-    let ended = go_on(&experiment, &mut *place.ground, &mut journal, &interrupt)?;
-    show(&journal, ended.why, options, page)
+    let environment = &mut *place.environment;
+    let ended = perform(&sweep, environment, restores, &mut journal, &interrupt)?;
+    show(&journal, Some(ended), options, page)
 }
 
-/// Does the trials that the journal lacks, and tells of each.
+/// Performs the trials that the journal lacks, and reports each on standard error.
 ///
 /// # Errors
-/// Where the server cannot be brought to where trials begin, or the journal not be written.
-pub fn go_on(
-    experiment: &Experiment,
-    ground: &mut dyn Ground,
-    journal: &mut Journal,
+/// If the server cannot be set up, or the journal cannot be written.
+pub fn perform(
+    sweep: &Trials,
+    environment: &mut dyn Environment,
+    restores: bool,
+    journal: &mut SweepJournal,
     interrupt: &Interrupt,
-) -> Result<Ended, Failure> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    tell_plan(journal, &experiment.load, experiment.restore);
-    let unit = match experiment.load.work() {
+) -> Result<End, Failure> {
+    tell_plan(journal, &sweep.load, restores);
+    let unit = match sweep.load.work {
         Work::Script(..) => "transactions",
-        Work::Workload => "statements",
+        Work::Workload(_) => "statements",
     };
-    let variants = journal.manifest().design.variants.clone();
-    let mut tell = |told: Told<'_>| tell(&told, unit, &variants);
-    let stop = || interrupt.is_asked();
-    Ok(experiment::run(
-        experiment, ground, journal, &clock, &mut tell, &stop,
-    )?)
+    experiments::run(
+        sweep,
+        environment,
+        journal,
+        interrupt,
+        &mut |journal, event| {
+            tell(journal, &event, unit);
+        },
+    )
 }
 
 /// Whether the load changes what is on the server.
@@ -121,25 +112,19 @@ fn writes(options: &Sweep) -> Result<bool, Failure> {
     }
 }
 
-fn is_sweep(path: &Path) -> bool {
-    let text = std::fs::read_to_string(path.join(MANIFEST)).unwrap_or_default();
-    let manifest = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
-    manifest["kind"] == "sweep"
-}
-
 fn wanted(options: &Sweep) -> Vec<(outputs::Form, &Path)> {
     let page = options.html.as_deref().map(|path| (outputs::PAGE, path));
     page.into_iter().collect()
 }
 
-/// Prints the result, and writes the page and the JSON beside the journal.
+/// Prints the result, and writes the page and the JSON into the sweep's directory.
 fn show(
-    journal: &Journal,
-    why: Option<&str>,
+    journal: &SweepJournal,
+    ended: Option<End>,
     options: &Sweep,
     page: Vec<outputs::Output>,
 ) -> Result<Ending, Failure> {
-    let (view, html) = leave(journal, why)?;
+    let (view, html) = write(journal, ended)?;
     for output in page {
         output.finish(&html)?;
     }
@@ -149,36 +134,38 @@ fn show(
         terminal::say(&sweep_text::render_text(&view, &terminal::style()));
     }
     if view.trials_done == 0 {
-        return Err(Failure::could_not(
-            match view.trials.iter().find_map(|trial| trial.failed.as_ref()) {
-                Some(reason) => format!("no trial was done: {reason}"),
-                None => "no trial was done".to_owned(),
-            },
-        ));
+        let reason = view.trials.iter().find_map(|trial| trial.failed.as_ref());
+        return Err(Failure::could_not(match reason {
+            Some(reason) => format!("no trial was done: {reason}"),
+            None => "no trial was done".to_owned(),
+        }));
     }
-    let was_stopped = why.is_some_and(|why| why.contains("stopped"));
-    Ok(match view.trials_failed > 0 || was_stopped {
-        true => Ending::Found,
-        false => Ending::Done,
-    })
+    Ok(
+        match view.trials_failed > 0 || ended == Some(End::Interrupted) {
+            true => Ending::Found,
+            false => Ending::Done,
+        },
+    )
 }
 
-/// Writes the result and its page beside the journal. Returns both.
+/// Writes the result and its page into the sweep's directory. Returns both.
 ///
 /// # Errors
-/// Where a file cannot be written.
-pub fn leave(journal: &Journal, why: Option<&str>) -> Result<(SweepView, String), Failure> {
-    let view = view::view(journal, why);
+/// If a file cannot be written.
+pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<(SweepView, String), Failure> {
+    let reason = ended.and_then(|ended| match ended {
+        End::Complete => None,
+        End::Interrupted => Some("it was stopped"),
+        End::Failing => Some("three trials in a row failed"),
+        End::TimeOver => Some("the time that it was given (--within) was over"),
+    });
+    let view = view::view(journal, reason);
     let html = sweep_page::render_html(&view);
-    outputs::write(outputs::PAGE, &journal.path().join(PAGE), &html)?;
-    let result = journal.path().join(RESULT);
-    std::fs::write(&result, format!("{}\n", to_json(&view))).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
+    experiments::write_results(journal.path(), RESULT, &to_json(&view), &html)?;
     Ok((view, html))
 }
 
-fn design(options: &Sweep, output: &Path) -> Result<Design, Failure> {
+fn design(options: &Sweep, previous: Option<&SweepJournal>) -> Result<Design, Failure> {
     let factors = &options.factors;
     let is_script = options.script.is_some();
     if !is_script && !factors.rate.is_empty() {
@@ -231,11 +218,10 @@ fn design(options: &Sweep, output: &Path) -> Result<Design, Failure> {
             "a level is named twice; name each once, and give --repeat for more trials of each",
         ));
     }
-    let seed = match (factors.seed, options.resume) {
-        (Some(seed), _) => seed,
-        (None, true) => Journal::open(output)?.manifest().design.seed,
-        (None, false) => u64::from(rand::random::<u32>()),
-    };
+    let seed = factors
+        .seed
+        .or(previous.map(|journal| journal.plan().design.seed))
+        .unwrap_or_else(|| rand::random::<u32>().into());
     Ok(Design {
         clients,
         paces,
@@ -258,23 +244,6 @@ fn length(options: &Sweep) -> Length {
         (None, None) if !options.factors.speed.is_empty() => Length::Whole,
         (None, None) => Length::Time(TIME),
     }
-}
-
-/// What every replay has.
-fn base(options: &Sweep) -> Options {
-    let mut base = Options {
-        statement_timeout: options.place.statement_timeout,
-        logins: LoginMap {
-            user: options.place.user.clone(),
-            database: options.place.database.clone(),
-            ..LoginMap::default()
-        },
-        ..Options::default()
-    };
-    if let Some(workers) = options.place.workers {
-        base.workers = workers.into();
-    }
-    base
 }
 
 /// What shapes every trial, by option, for the manifest.
@@ -304,24 +273,14 @@ fn described(options: &Sweep, place: &place::Place) -> Result<BTreeMap<String, S
         (None, None) => {}
     }
     let given = [
-        ("user", options.place.user.clone()),
-        ("database", options.place.database.clone()),
         ("load", options.place.load.clone()),
         ("restore", options.place.restore.clone()),
         (
             "no-restore",
             options.place.no_restore.then(|| "true".to_owned()),
         ),
-        (
-            "statement-timeout",
-            options.place.statement_timeout.map(span),
-        ),
-        (
-            "workers",
-            options.place.workers.map(|count| count.to_string()),
-        ),
     ];
-    for (name, value) in given {
+    for (name, value) in given.into_iter().chain(options.place.session.described()) {
         if let Some(value) = value {
             note(name, value);
         }
@@ -331,49 +290,48 @@ fn described(options: &Sweep, place: &place::Place) -> Result<BTreeMap<String, S
     Ok(described)
 }
 
-fn load(
-    options: &Sweep,
-    journal: &Journal,
-    place: &place::Place,
-    base: Options,
-) -> Result<Load, Failure> {
-    let (warm_up, length) = (options.length.warm_up, length(options));
-    if let Some(script) = options.script {
-        let path: PathBuf = journal.path().join(SCRIPT);
-        return Ok(Load::of_script(
-            script,
-            place.scale,
-            &path,
-            base,
-            warm_up,
-            length,
-        )?);
-    }
-    let path = options.workload.as_ref().expect("one of the two is given");
-    let reader = keys::open(path)?;
-    let design = &journal.manifest().design;
-    let deals = !design.clients.is_empty() && design.paces == [Pace::Closed];
-    let modes = if deals { design.modes.as_slice() } else { &[] };
-    let load = Load::of_workload(reader, modes, base, warm_up, length)?;
-    for mode in modes {
-        if let Some(dealt) = load.dealt(*mode)
-            && *mode != Mode::Captured
-        {
-            terminal::note(&format!(
-                "In the mode {} {} statements are sent in another form than they were captured in, and {} as they were: simple queries, and those in that form already.",
-                mode.name(),
-                dealt.changed,
-                dealt.unchanged
-            ));
+fn load(options: &Sweep, journal: &SweepJournal, scale: u32) -> Result<Load, Failure> {
+    let (reader, work) = match (options.script, &options.workload) {
+        (None, Some(path)) => {
+            let reader = keys::open(path)?;
+            let design = &journal.plan().design;
+            let deals = !design.clients.is_empty() && design.paces == [Pace::Closed];
+            let modes = if deals { design.modes.as_slice() } else { &[] };
+            let work = Work::workload(&reader, modes)?;
+            tell_modes(&work);
+            (reader, work)
         }
-    }
-    Ok(load)
+        (script, _) => {
+            let script = script.expect("one of the two is given");
+            let reader = script.workload(&journal.path().join(SCRIPT))?;
+            (reader, Work::Script(script, scale))
+        }
+    };
+    Ok(Load {
+        reader,
+        work,
+        options: options.place.session.replay_options(),
+        warm_up: options.length.warm_up,
+        length: length(options),
+    })
 }
 
-fn tell_plan(journal: &Journal, load: &Load, restore: bool) {
-    let design = &journal.manifest().design;
+fn tell_modes(work: &Work) {
+    let Work::Workload(pools) = work else { return };
+    for (mode, pool) in pools.iter().filter(|(mode, _)| **mode != Mode::Captured) {
+        terminal::note(&format!(
+            "In the mode {} {} statements are sent in another form than they were captured in, and {} as they were: simple queries, and those in that form already.",
+            mode.name(),
+            pool.changed,
+            pool.unchanged
+        ));
+    }
+}
+
+fn tell_plan(journal: &SweepJournal, load: &Load, restores: bool) {
+    let design = &journal.plan().design;
     let (all, done) = (design.trials().len(), journal.records().count());
-    let writes = match (load.writes(), restore) {
+    let writes = match (load.writes(), restores) {
         (false, _) => "nothing of it writes, as far as its first words tell",
         (true, true) => "it writes, and data are restored before each trial",
         (true, false) => "it writes, and each trial finds what the one before it left",
@@ -390,35 +348,28 @@ fn tell_plan(journal: &Journal, load: &Load, restore: bool) {
     ));
 }
 
-fn tell(told: &Told<'_>, unit: &str, variants: &[Variant]) {
-    match told {
-        Told::Begins {
-            trial,
-            done,
-            of,
-            left,
-        } => {
-            let name = SweepTrialNameView {
-                number: trial.number,
-                block: trial.block,
-                clients: trial.cell.clients,
-                pace: trial.cell.pace.to_string(),
-                mode: trial.cell.mode.name().to_owned(),
-                variant: variants[trial.cell.variant].name.clone(),
-            };
-            let left = left.map_or_else(String::new, |left| {
+fn tell(journal: &SweepJournal, event: &Event<'_, Trials>, unit: &str) {
+    match event {
+        Event::Preparing => {}
+        Event::Begin(trial, progress) => {
+            let (all, done) = (
+                journal.plan().design.trials().len(),
+                journal.records().count(),
+            );
+            let left = progress.longest.map_or_else(String::new, |longest| {
+                let left = longest * (all - done) as u32;
                 format!(
                     "; about {} left",
                     clock::duration_text(left.as_nanos() as i64)
                 )
             });
             terminal::note(&format!(
-                "Trial {} of {of}: {}{left}.",
+                "Trial {} of {all}: {}{left}.",
                 done + 1,
-                sweep_text::trial_text(&name)
+                sweep_text::trial_text(&view::name(journal, trial))
             ));
         }
-        Told::Over(record) => {
+        Event::Over(record) => {
             let text = match (&record.numbers, &record.failed) {
                 (Some(numbers), _) => sweep_text::numbers_text(&view::numbers(numbers), unit),
                 (None, failed) => format!(
@@ -427,18 +378,6 @@ fn tell(told: &Told<'_>, unit: &str, variants: &[Variant]) {
                 ),
             };
             terminal::note(&format!("  {text}"));
-        }
-    }
-}
-
-impl From<ExperimentError> for Failure {
-    fn from(error: ExperimentError) -> Self {
-        match error {
-            ExperimentError::Usage(sentence) => Failure::usage(sentence),
-            ExperimentError::Replay(error) => error.into(),
-            ExperimentError::Sandbox(error) => error.into(),
-            ExperimentError::Archive(error) => error.into(),
-            error => Failure::could_not(error),
         }
     }
 }

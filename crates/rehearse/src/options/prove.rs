@@ -8,6 +8,8 @@ use clap::Args;
 use clock::Speed;
 use workload::rewrite::Rewriting;
 
+use super::session::SessionArgs;
+
 /// `rehearse prove`
 #[derive(Debug, Clone, Args)]
 pub struct Prove {
@@ -119,24 +121,15 @@ pub struct ProofPlaceArgs {
     /// Leave data as the run before left them, although the workload writes.
     #[arg(long, requires = "target", conflicts_with_all = ["restore", "template"])]
     pub no_restore: bool,
-    /// Connect every session as this role.
-    #[arg(long)]
-    pub user: Option<String>,
-    /// Connect every session to this database.
-    #[arg(long)]
-    pub database: Option<String>,
+    /// How sessions connect.
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// Where changes of a sandbox are carried out, if not in --database; known where they are not typed.
     #[arg(skip)]
     pub changed_database: Option<String>,
     /// Let up to this many sessions at once share connections.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
-    /// Let the server end statements that take longer.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
-    pub statement_timeout: Option<Duration>,
-    /// Threads that send and receive [default: a quarter of the cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: Option<u16>,
 }
 
 /// A private server, and how a workload's sessions go there.
@@ -146,21 +139,12 @@ pub struct SandboxPlaceArgs {
     /// A private server of yours (`rehearse sandbox`) with the data, left as it was found.
     #[arg(long, value_name = "NAME")]
     pub sandbox: Option<String>,
-    /// Connect every session as this role.
-    #[arg(long)]
-    pub user: Option<String>,
-    /// Connect every session to this database.
-    #[arg(long)]
-    pub database: Option<String>,
+    /// How sessions connect.
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// Let up to this many sessions at once share connections.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
-    /// Let the server end statements that take longer.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
-    pub statement_timeout: Option<Duration>,
-    /// Threads that send and receive [default: a quarter of the cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: Option<u16>,
 }
 
 impl Prove {
@@ -186,12 +170,9 @@ impl Prove {
                 restore: None,
                 template: None,
                 no_restore: false,
-                user: place.user.clone(),
-                database: place.database.clone(),
+                session: place.session.clone(),
                 changed_database: None,
                 max_connections: place.max_connections,
-                statement_timeout: place.statement_timeout,
-                workers: place.workers,
             },
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use clock::Speed;
-use experiment::{Mode, Script};
+use experiment::sweep::{Mode, Script};
+
+use super::session::SessionArgs;
 
 /// `rehearse sweep`
 #[derive(Debug, Clone, Args)]
@@ -74,18 +76,9 @@ pub struct PlaceArgs {
     /// Leave data as the trial before left them, although the workload writes.
     #[arg(long, conflicts_with = "restore")]
     pub no_restore: bool,
-    /// Connect every session as this role.
-    #[arg(long)]
-    pub user: Option<String>,
-    /// Connect every session to this database.
-    #[arg(long)]
-    pub database: Option<String>,
-    /// Let the server end statements that take longer.
-    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
-    pub statement_timeout: Option<Duration>,
-    /// Threads that send and receive [default: a quarter of the cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: Option<u16>,
+    /// How sessions connect.
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 /// What is varied: every combination of the levels is tried.

@@ -8,15 +8,16 @@ use ::sandbox::Places;
 use analyse::diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds, diagnose};
 use archive::ArchiveError;
 use clock::{Clock, SystemClock};
-use experiment::Setting;
-use experiment::proof::{Change, ChangeScript, ProofSide};
+use experiment::ChangeScript;
+use experiment::proof::{Change, ProofSide};
+use experiment::sweep::Setting;
 use report::{FindingChangeView, FindingProofView, ProofView, one_line, to_json};
 use run::RunReader;
 use workload::WorkloadReader;
 use workload::rewrite::Rewriting;
 
 use super::{Met, of_run, of_target, show, view, workload};
-use crate::commands::{looking, prove};
+use crate::commands::{experiments, looking, prove};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -57,16 +58,14 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         directory: &directory,
         clock: &clock,
         interrupt: &interrupt,
-        database: looking::database_of(&workload, options.place.database.as_deref())?,
+        database: looking::database_of(&workload, options.place.session.database.as_deref())?,
         proofs: 0,
         tried: Vec::new(),
     };
     let proofs = round.all(&diagnosis.findings)?;
     let result = directory.join(RESULT);
     let text = to_json(&view(&met, &diagnosis, thresholds, proofs.clone()));
-    std::fs::write(&result, text).map_err(|error| {
-        Failure::could_not(format!("cannot write {}: {error}", result.display()))
-    })?;
+    experiments::write(&result, &text)?;
     Ok(show(options, &met, &diagnosis, thresholds, proofs))
 }
 
@@ -110,13 +109,14 @@ fn met(
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
             make(directory)?;
-            let database = looking::database_of(&workload, options.place.database.as_deref())?;
+            let database =
+                looking::database_of(&workload, options.place.session.database.as_deref())?;
             let proof = proof(options, &workload, PathBuf::new());
-            let engine = prove::base(&proof);
+            let engine = prove::replay_options(&proof);
             let output = directory.join(LOOK);
-            let mut lent = looking::lent(&options.place, &database)?;
-            let run = looking::look(&mut lent, &workload, &engine, &output, interrupt);
-            lent.give_back()?;
+            let mut lease = looking::lease(&options.place, &database)?;
+            let run = looking::look(&mut lease, &workload, &engine, &output, interrupt);
+            lease.release()?;
             Ok((of_run(options, name, &run?, thresholds)?, workload))
         }
         Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use analyse::diagnose::{Diagnosis, Thresholds, diagnose};
-use experiment::{Design, Mode, Pace, Record, Script, Setting, Variant};
+use experiment::sweep::{Design, Mode, Pace, Record, Script, Setting, Variant};
 use lab::planning::{self, COUNTINGS, Counting, Headroom, Plans, Protocol, Statistics};
 use lab::{LabError, Scale};
 use replay::Target;

@@ -1,12 +1,12 @@
 //! A proof, as `rehearse prove` makes it, on a case's stage.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::sandbox::{Places, Stop};
+use ::sandbox::Stop;
 use analyse::proof::Goal;
 use clock::{Clock, Speed, SystemClock};
-use experiment::proof::{Change, PROOF_KIND, ProofJournal, ProofPlan, ProofSandbox, ProofSide};
+use experiment::proof::{Change, ProofJournal, ProofPlan, ProofSide};
+use experiment::{LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 use replay::Options;
 use report::{ProofSideView, ProofView};
 use workload::WorkloadReader;
@@ -117,45 +117,35 @@ impl Stage {
     ) -> Result<(Self, ProofView), Failure> {
         self.server.stop(Stop::Fast)?;
         self.server.restore(LOADED)?;
-        let settings = self.server.settings().to_vec();
         let version = self.version();
-        let sides = wanted.sides.clone();
-        let scripts = sides::scripts(&sides)?;
+        let conditions = sides::conditions(&wanted.sides)?;
+        let lease = SandboxLease::acquire(self.server, DATABASE, LeasePurpose::Proof, None)?;
         let plan = ProofPlan {
-            kind: PROOF_KIND.to_owned(),
-            format: 1,
-            rehearse: env!("CARGO_PKG_VERSION").to_owned(),
-            sides: sides.clone(),
+            sides: wanted.sides.clone(),
             goal: wanted.goal.name().to_owned(),
             margin: wanted.margin,
             within_s: wanted.within.as_secs_f64(),
             blocks_max: wanted.blocks,
             noise_runs: wanted.noise_runs,
-            seed: u64::from(rand::random::<u32>()),
-            options: [
-                ("workload", workload.id().to_owned()),
-                ("workload-name", workload.path().display().to_string()),
-                ("place-name", format!("a private PostgreSQL {version}")),
-                ("speed", wanted.options.speed.to_string()),
-            ]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into(),
-            settings: settings.clone(),
-            started_wall_us: SystemClock::start().wall_us(),
+            seed: rand::random::<u32>().into(),
         };
-        let mut journal = ProofJournal::create(&self.directory.join(wanted.name), plan)?;
-        let mut ground = ProofSandbox::new(
-            self.server,
-            DATABASE,
-            settings,
-            (sides, scripts),
-            (BTreeMap::new(), Places::from_environment()?),
-            false,
-        )?;
-        let proving = (workload, &wanted.options, wanted.goal, true);
-        let ended = prove::go_on(&mut journal, proving, &mut ground, &self.interrupt)?;
+        let described = [
+            ("workload", workload.id().to_owned()),
+            ("workload-name", workload.path().display().to_string()),
+            ("place-name", format!("a private PostgreSQL {version}")),
+            ("speed", wanted.options.speed.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value));
+        let started = SystemClock::start().wall_us();
+        let settings = lease.settings().to_vec();
+        let manifest = Manifest::new(plan, described.into(), settings, started);
+        let mut journal = ProofJournal::begin(&self.directory.join(wanted.name), None, manifest)?;
+        let mut environment = SandboxEnvironment::new(lease, conditions, None);
+        let replays = (workload, &wanted.options, wanted.goal, true);
+        let interrupt = &self.interrupt;
+        let ended = prove::perform_runs(&mut journal, replays, &mut environment, interrupt)?;
         let (view, _) = prove::written(&journal, ended, false)?;
-        self.server = ground.into_sandbox();
+        self.server = environment.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, view))
     }

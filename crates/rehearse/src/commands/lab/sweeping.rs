@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use experiment::{
-    Budget, Design, Experiment, Journal, Length, Load, Manifest, Record, Sandboxed, Script,
+use experiment::sweep::{
+    Design, Length, Load, Record, Script, Sweep, SweepJournal, SweepPlan, Variant, Work,
 };
+use experiment::{AtEnd, LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 use replay::Options;
 use sandbox::Stop;
 
@@ -48,31 +49,43 @@ impl Stage {
             ("statements-of-one", wanted.script.statements().to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value));
+        let lease = SandboxLease::acquire(self.server, DATABASE, LeasePurpose::Sweep, None)?;
+        let conditions = wanted.design.variants.iter().map(Variant::condition);
+        let conditions = conditions.collect();
         let manifest = Manifest::new(
-            wanted.design,
+            SweepPlan {
+                design: wanted.design,
+            },
             BTreeMap::from(described),
-            wanted.settings.clone(),
+            wanted.settings,
             SystemClock::start().wall_us(),
         );
-        let mut journal = Journal::create(&self.directory.join(wanted.name), manifest)?;
-        let load = Load::of_script(
-            wanted.script,
-            wanted.scale,
-            &journal.path().join(sweep::SCRIPT),
-            Options::default(),
-            wanted.warm_up,
-            Length::Time(wanted.time),
-        )?;
-        let experiment = Experiment {
-            restore: load.writes(),
-            load,
-            budget: Budget { within: None },
+        let mut journal = SweepJournal::begin(&self.directory.join(wanted.name), None, manifest)?;
+        let sweep = Sweep {
+            load: Load {
+                reader: wanted
+                    .script
+                    .workload(&journal.path().join(sweep::SCRIPT))?,
+                work: Work::Script(wanted.script, wanted.scale),
+                options: Options::default(),
+                warm_up: wanted.warm_up,
+                length: Length::Time(wanted.time),
+            },
+            within: None,
             keep_runs: false,
         };
-        let mut ground = Sandboxed::new(self.server, DATABASE, wanted.settings, true, false)?;
-        let ended = sweep::go_on(&experiment, &mut ground, &mut journal, &self.interrupt)?;
-        sweep::leave(&journal, ended.why)?;
-        self.server = ground.into_sandbox();
+        let restores = sweep.load.writes();
+        let environment = SandboxEnvironment::new(lease, conditions, None);
+        let mut environment = environment.restoring(restores, AtEnd::Restore);
+        let ended = sweep::perform(
+            &sweep,
+            &mut environment,
+            restores,
+            &mut journal,
+            &self.interrupt,
+        )?;
+        sweep::write(&journal, Some(ended))?;
+        self.server = environment.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, journal.records().cloned().collect()))
     }

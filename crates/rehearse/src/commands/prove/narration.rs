@@ -1,14 +1,15 @@
 //! What is told while a proof goes on.
 
 use analyse::proof::Goal;
-use experiment::proof::{ProofJournal, ProofTold, RunPlace};
+use experiment::Event;
+use experiment::proof::{Proof, ProofJournal, ProofTrial, SideResult};
 use report::proof_text;
 use workload::WorkloadReader;
 
 use crate::terminal;
 
 /// The plan, before anything is done.
-pub fn plan(journal: &ProofJournal, whole: &WorkloadReader, restores: bool) {
+pub fn tell_plan(journal: &ProofJournal, whole: &WorkloadReader, restores: bool) {
     let plan = journal.plan();
     let done = journal.records().count();
     let before = match done {
@@ -30,44 +31,65 @@ pub fn plan(journal: &ProofJournal, whole: &WorkloadReader, restores: bool) {
     ));
 }
 
-fn named(place: &RunPlace, names: &[String]) -> String {
-    let side = match place.side {
-        0 => "unchanged",
-        side => &names[side],
-    };
-    match place.block {
-        0 => format!("Run {}: {side}, to know the noise.", place.number),
-        block => format!("Run {}: block {block}, {side}.", place.number),
-    }
+/// Reports a running proof on standard error.
+pub struct Narrator {
+    goal: Goal,
+    statements: u64,
+    /// Results that were reported.
+    results: Vec<SideResult>,
+    /// The decision was reported.
+    decided: bool,
 }
 
-/// What goes on.
-pub fn tell(told: &ProofTold<'_>, names: &[String], goal: Goal, statements: u64) {
-    match told {
-        ProofTold::Preparing => {
-            terminal::note("Keeping the state, and carrying out each change once.");
+impl Narrator {
+    /// Reports what comes after the present state of the journal.
+    pub fn new(journal: &ProofJournal, goal: Goal, statements: u64) -> Self {
+        Narrator {
+            goal,
+            statements,
+            results: journal.side_results(goal, statements),
+            decided: false,
         }
-        ProofTold::Begins(place) => terminal::note(&named(place, names)),
-        ProofTold::Over(record) => {
-            let numbers = &record.numbers;
-            let value = numbers.of(goal, statements).map_or_else(
-                || "not measured".to_owned(),
-                |value| {
-                    proof_text::amount(super::view::unit(goal), super::view::in_unit(goal, value))
-                },
-            );
-            let failed = match numbers.failures() {
-                0 => String::new(),
-                failed => format!(", {failed} failed"),
-            };
-            terminal::note(&format!(
-                "  {} {value}; {} statements done{failed}; {} with all that belongs to it",
-                goal.words(),
-                numbers.done,
-                clock::duration_text((record.took_s * 1e9) as i64),
-            ));
+    }
+
+    /// Reports an event.
+    pub fn tell(&mut self, journal: &ProofJournal, event: &Event<'_, Proof>) {
+        match event {
+            Event::Preparing => {
+                terminal::note("Keeping the state, and carrying out each change once.");
+            }
+            Event::Begin(trial, _) => {
+                self.tell_results(journal);
+                terminal::note(&named(journal, trial));
+            }
+            Event::Over(record) => {
+                let (numbers, goal) = (&record.numbers, self.goal);
+                let value = numbers.of(goal, self.statements);
+                let value = value.map_or_else(
+                    || "not measured".to_owned(),
+                    |value| {
+                        let unit = super::view::unit(goal);
+                        proof_text::amount(unit, super::view::in_unit(goal, value))
+                    },
+                );
+                let failed = match numbers.failures() {
+                    0 => String::new(),
+                    failed => format!(", {failed} failed"),
+                };
+                terminal::note(&format!(
+                    "  {} {value}; {} statements done{failed}; {} with all that belongs to it",
+                    goal.words(),
+                    numbers.done,
+                    clock::duration_text((record.took_s * 1e9) as i64),
+                ));
+            }
         }
-        ProofTold::Decided(decision) => {
+    }
+
+    /// Reports the decision and verdicts that were not reported before.
+    pub fn tell_results(&mut self, journal: &ProofJournal) {
+        if let (Some(decision), false) = (journal.decision(), self.decided) {
+            self.decided = true;
             let noise = decision.deviation.map_or_else(String::new, |deviation| {
                 format!(" Unchanged runs differ by {:.1} %.", 100.0 * deviation)
             });
@@ -76,14 +98,32 @@ pub fn tell(told: &ProofTold<'_>, names: &[String], goal: Goal, statements: u64)
                 decision.blocks
             ));
         }
-        ProofTold::Judged(side, effect, verdict) => terminal::note(&format!(
-            "After {} blocks {} is {}: × {:.3} ({:.3} – {:.3}).",
-            effect.blocks,
-            names[*side],
-            verdict.name(),
-            effect.ratio,
-            effect.low,
-            effect.high
-        )),
+        let results = journal.side_results(self.goal, self.statements);
+        let sides = &journal.plan().sides[1..];
+        for ((side, before), now) in sides.iter().zip(&self.results).zip(&results) {
+            for (effect, verdict) in now.looks.iter().skip(before.looks.len()) {
+                terminal::note(&format!(
+                    "After {} blocks {} is {}: × {:.3} ({:.3} – {:.3}).",
+                    effect.blocks,
+                    side.name,
+                    verdict.name(),
+                    effect.ratio,
+                    effect.low,
+                    effect.high
+                ));
+            }
+        }
+        self.results = results;
+    }
+}
+
+fn named(journal: &ProofJournal, trial: &ProofTrial) -> String {
+    let side = match trial.side {
+        0 => "unchanged",
+        side => &journal.plan().sides[side].name,
+    };
+    match trial.block {
+        0 => format!("Run {}: {side}, to know the noise.", trial.number),
+        block => format!("Run {}: block {block}, {side}.", trial.number),
     }
 }

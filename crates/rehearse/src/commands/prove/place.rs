@@ -1,9 +1,8 @@
 //! Where a proof's replays happen: one of the user's sandboxes, or any other server.
 
-use std::collections::BTreeMap;
-
-use experiment::proof::{
-    ChangeScript, Contents, ProofGround, ProofSandbox, ProofSide, ProofTarget, ServerOf,
+use experiment::{
+    AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
+    SandboxLease, TargetEnvironment,
 };
 use replay::{Options, Target};
 use sandbox::Places;
@@ -15,32 +14,30 @@ use crate::options::{Prove, Server};
 
 /// Where runs happen.
 pub struct Place {
-    pub ground: Box<dyn ProofGround>,
+    pub environment: Box<dyn Environment>,
     /// What it is called.
     pub name: String,
-    /// What the server has been set besides the changes, where it is a sandbox.
+    /// The settings of a sandbox, apart from the changes.
     pub settings: Vec<(String, String)>,
     /// How the workload is replayed there.
     pub options: Options,
-    /// Data are the same before each run.
+    /// Data are restored before each run.
     pub restores: bool,
 }
 
-/// Makes it ready, and touches nothing yet. `known`: the settings of a sandbox that the proof was begun with, where
-/// it goes on.
+/// Prepares it, and touches nothing yet. `known`: the settings of a sandbox when the proof began that is resumed.
 ///
 /// # Errors
-/// Where it cannot be had, or is not fit for what is to be done.
+/// If it cannot be had, or does not fit what is to be done.
 pub fn make(
     options: &Prove,
     whole: &WorkloadReader,
-    base: &Options,
-    sides: (Vec<ProofSide>, Vec<Vec<ChangeScript>>),
+    conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
 ) -> Result<Place, Failure> {
     match (&options.place.sandbox, &options.place.target) {
-        (Some(name), _) => kept(options, name, base, sides, known),
-        (_, Some(url)) => foreign(options, url, whole, base, sides),
+        (Some(name), _) => kept(options, name, conditions, known),
+        (_, Some(url)) => foreign(options, url, whole, conditions),
         _ => Err(Failure::usage(
             "nothing says where; give --sandbox NAME for a private server of yours (`rehearse sandbox up`), or --target URL with --restore 'COMMAND' or --template DATABASE",
         )),
@@ -50,43 +47,36 @@ pub fn make(
 fn kept(
     options: &Prove,
     name: &str,
-    base: &Options,
-    sides: (Vec<ProofSide>, Vec<Vec<ChangeScript>>),
+    conditions: Vec<Condition>,
     known: Option<Vec<(String, String)>>,
 ) -> Result<Place, Failure> {
     let places = Places::from_environment()?;
     let sandbox = sandbox::open(name, None, &places)?;
     let version = sandbox.installation().version.clone();
-    let mut servers = BTreeMap::new();
-    if let (Some(major), Some(load)) = (options.changes.server, &options.changes.load) {
-        let server = Server {
-            version: Some(major),
-            directory: options.changes.postgres.clone(),
-        };
-        let of = ServerOf {
-            installation: sandboxes::find(&server, &places)?,
-            load: load.clone(),
-        };
-        servers.insert(major, of);
-    }
+    let new_server = match (options.changes.server, &options.changes.load) {
+        (Some(major), Some(load)) => {
+            let server = Server {
+                version: Some(major),
+                directory: options.changes.postgres.clone(),
+            };
+            Some(NewServer {
+                installation: sandboxes::find(&server, &places)?,
+                load: load.clone(),
+                places,
+            })
+        }
+        _ => None,
+    };
     let place = &options.place;
-    let database = place.changed_database.as_ref().or(place.database.as_ref());
+    let database = place.changed_database.as_ref();
+    let database = database.or(place.session.database.as_ref());
     let database = database.map_or("postgres", String::as_str);
-    let goes_on = known.is_some();
-    let settings = known.unwrap_or_else(|| sandbox.settings().to_vec());
-    let ground = ProofSandbox::new(
-        sandbox,
-        database,
-        settings.clone(),
-        sides,
-        (servers, places),
-        goes_on,
-    )?;
+    let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Proof, known)?;
     Ok(Place {
-        ground: Box::new(ground),
         name: format!("the sandbox {name} (PostgreSQL {version})"),
-        settings,
-        options: base.clone(),
+        settings: lease.settings().to_vec(),
+        environment: Box::new(SandboxEnvironment::new(lease, conditions, new_server)),
+        options: super::replay_options(options),
         restores: true,
     })
 }
@@ -95,37 +85,37 @@ fn foreign(
     options: &Prove,
     url: &str,
     whole: &WorkloadReader,
-    base: &Options,
-    (sides, scripts): (Vec<ProofSide>, Vec<Vec<ChangeScript>>),
+    conditions: Vec<Condition>,
 ) -> Result<Place, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    let mut base = base.clone();
+    let mut base = super::replay_options(options);
     let place = &options.place;
-    let changes_data = whole.info().writes > 0 || scripts.iter().any(|one| !one.is_empty());
-    let contents = match (&place.restore, &place.template) {
-        (Some(command), _) => Contents::Restored(command.clone()),
+    let has_scripts = conditions.iter().any(|one| !one.scripts.is_empty());
+    let changes_data = whole.info().writes > 0 || has_scripts;
+    let data = match (&place.restore, &place.template) {
+        (Some(command), _) => DataSource::Command(command.clone()),
         (_, Some(template)) => {
             // Sessions go to the database that is made for them, whatever they were captured on.
             base.logins.database = base.logins.database.or_else(|| target.database.clone());
-            Contents::Template(template.clone())
+            DataSource::Template(template.clone())
         }
-        _ if place.no_restore || !changes_data => Contents::Left,
+        _ if place.no_restore || !changes_data => DataSource::Unrestored,
         _ => {
             return Err(Failure::usage(
                 "this proof writes, and nothing says how the target's data are restored before each run; give --restore 'COMMAND' or --template DATABASE, or --no-restore to let each run find what the one before it left",
             ));
         }
     };
-    if contents == Contents::Left && scripts.iter().any(|one| !one.is_empty()) {
+    if data == DataSource::Unrestored && has_scripts {
         return Err(Failure::usage(
             "with --no-restore a --change would stay where the unchanged is replayed next; give --restore 'COMMAND' or --template DATABASE",
         ));
     }
-    let mut met = target.clone();
-    if let Contents::Template(_) = contents {
-        met.database = Some("postgres".to_owned());
+    let mut known = target.clone();
+    if let DataSource::Template(_) = data {
+        known.database = Some("postgres".to_owned());
     }
-    if let Some(how) = replay::captured_on(whole, &met, &base.logins) {
+    if let Some(how) = replay::captured_on(whole, &known, &base.logins) {
         return Err(Failure::usage(format!(
             "the target {} is the server that the workload was captured on ({how}); prove on a copy of it",
             target.address()
@@ -139,7 +129,13 @@ fn foreign(
         name: target.address(),
         settings: Vec::new(),
         options: base,
-        restores: contents != Contents::Left,
-        ground: Box::new(ProofTarget::new(target, login, contents, sides, scripts)),
+        restores: data != DataSource::Unrestored,
+        environment: Box::new(TargetEnvironment::new(
+            target,
+            login,
+            data,
+            conditions,
+            AtEnd::Restore,
+        )),
     })
 }

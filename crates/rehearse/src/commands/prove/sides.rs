@@ -1,9 +1,10 @@
 //! What is set beside the unchanged: each change by itself, then all together.
 
-use experiment::Setting;
-use experiment::proof::{Change, ChangeScript, ProofSide};
+use experiment::Condition;
+use experiment::proof::{Change, ProofSide};
 use workload::rewrite::Rewriting;
 
+use crate::commands::sweep::levels;
 use crate::ending::Failure;
 use crate::options::prove::ChangeArgs;
 
@@ -29,7 +30,12 @@ pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
         });
     }
     for text in &args.set {
-        changes.push(Change::Settings(settings(text)?));
+        let settings = levels::settings(text).filter(|all| !all.is_empty());
+        changes.push(Change::Settings(settings.ok_or_else(|| {
+            Failure::usage(format!(
+                "--set '{text}' is no setting; give NAME=VALUE, such as --set work_mem=64MB, or several as one change: 'work_mem=64MB; jit=off'"
+            ))
+        })?));
     }
     let rewrites = args.rewrite.iter();
     changes.extend(rewrites.map(|one| Change::Rewrite(one.to_string())));
@@ -69,44 +75,13 @@ pub fn of_changes(changes: Vec<Change>) -> Result<Vec<ProofSide>, Failure> {
     Ok(sides)
 }
 
-fn settings(text: &str) -> Result<Vec<Setting>, Failure> {
-    let parts = text
-        .split(';')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let all: Option<Vec<Setting>> = parts
-        .map(|part| {
-            let (name, value) = part.split_once('=')?;
-            let (name, value) = (name.trim(), value.trim());
-            let inner = value
-                .strip_prefix('\'')
-                .and_then(|one| one.strip_suffix('\''));
-            (!name.is_empty()).then(|| Setting {
-                name: name.to_owned(),
-                value: inner.map_or_else(|| value.to_owned(), |inner| inner.replace("''", "'")),
-            })
-        })
-        .collect();
-    all.filter(|all| !all.is_empty()).ok_or_else(|| {
-        Failure::usage(format!(
-            "--set '{text}' is no setting; give NAME=VALUE, such as --set work_mem=64MB, or several as one change: 'work_mem=64MB; jit=off'"
-        ))
-    })
-}
-
-/// The scripts of each side.
+/// The condition of each side.
 ///
 /// # Errors
-/// Where one has nothing to send.
-pub fn scripts(sides: &[ProofSide]) -> Result<Vec<Vec<ChangeScript>>, Failure> {
-    let of = |side: &ProofSide| {
-        let scripts = side.changes.iter().filter_map(|change| match change {
-            Change::Sql { path, text } => Some(ChangeScript::new(path, text)),
-            _ => None,
-        });
-        Ok(scripts.collect::<Result<Vec<_>, _>>()?)
-    };
-    sides.iter().map(of).collect()
+/// If a script has nothing to send.
+pub fn conditions(sides: &[ProofSide]) -> Result<Vec<Condition>, Failure> {
+    let conditions = sides.iter().map(ProofSide::condition);
+    Ok(conditions.collect::<Result<_, _>>()?)
 }
 
 /// How the workload of a side is rewritten.
@@ -115,5 +90,5 @@ pub fn scripts(sides: &[ProofSide]) -> Result<Vec<Vec<ChangeScript>>, Failure> {
 /// Where the manifest names what this program does not know.
 pub fn rewritings(side: &ProofSide) -> Result<Vec<Rewriting>, Failure> {
     let parse = |given: &str| given.parse::<Rewriting>().map_err(Failure::usage);
-    side.rewrites().into_iter().map(parse).collect()
+    side.rewrites().map(parse).collect()
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use analyse::CompareOptions;
 use analyse::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
-use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideStanding};
+use experiment::End;
+use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 use report::{
     CompareView, IndexCandidateView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView,
     ProofSizeView, ProofView, StatementCompareView, compare_page,
@@ -24,15 +25,6 @@ const SIZE_BYTES: u64 = 256 << 10;
 
 /// The indexes that the planner was asked of, in a proof's directory.
 pub const CANDIDATES: &str = "candidates.json";
-
-/// How it came to an end, as far as the one who ran it knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// By itself, or nobody knows.
-    Unknown,
-    Stopped,
-    TimeOver,
-}
 
 /// In which unit a goal's number is shown.
 pub fn unit(goal: Goal) -> &'static str {
@@ -55,15 +47,11 @@ pub fn in_unit(goal: Goal, value: f64) -> f64 {
 ///
 /// # Errors
 /// Where a run cannot be read.
-pub fn view(
-    journal: &ProofJournal,
-    ended: Ended,
-    show_literals: bool,
-) -> Result<ProofView, Failure> {
+pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<ProofView, Failure> {
     let plan = journal.plan();
     let goal: Goal = plan.goal.parse().map_err(Failure::could_not)?;
     let statements = statements(journal)?;
-    let standings = journal.standings(goal, statements);
+    let results = journal.side_results(goal, statements);
     let decision = journal.decision();
     let noise = decision.and_then(|one| one.deviation);
     let planned = decision.map_or(0, |one| one.blocks);
@@ -71,25 +59,20 @@ pub fn view(
     let shows = noise
         .zip(last)
         .map(|(noise, error)| (half_width(noise, planned, error) + plan.margin.ln_1p()).exp_m1());
-    let is_clear = standings.iter().all(|one| one.verdict().is_clear());
-    let done = journal.records().map(|one| one.place.block).max();
+    let is_clear = results.iter().all(|one| one.verdict().is_clear());
+    let done = journal.records().map(|one| one.trial.block).max();
     let ended = match (ended, decision.and_then(|one| one.ended)) {
         _ if is_clear => "clear",
-        (Ended::TimeOver, _) | (_, Some(_)) => "time_over",
-        (Ended::Stopped, _) => "stopped",
+        (End::TimeOver, _) | (_, Some(_)) => "time_over",
+        (End::Interrupted, _) => "stopped",
         _ if done == Some(planned) => "all_blocks",
         _ => "stopped",
     };
     let mut sides = Vec::new();
-    for (number, standing) in (1..).zip(&standings) {
-        sides.push(side(
-            journal,
-            statements,
-            (number, standing),
-            show_literals,
-        )?);
+    for (number, result) in (1..).zip(&results) {
+        sides.push(side(journal, statements, (number, result), show_literals)?);
     }
-    let mut options = plan.options.clone();
+    let mut options = journal.manifest().options.clone();
     let name = |name: &str| options.get(name).cloned().unwrap_or_default();
     let (workload, place) = (name("workload-name"), name("place-name"));
     options.retain(|name, _| !name.ends_with("-name"));
@@ -99,7 +82,7 @@ pub fn view(
         workload,
         statements,
         place,
-        started_wall_us: plan.started_wall_us,
+        started_wall_us: journal.manifest().started_wall_us,
         seed: plan.seed,
         goal: plan.goal.clone(),
         goal_words: goal.words(),
@@ -134,9 +117,9 @@ fn candidates(journal: &ProofJournal) -> Result<Vec<IndexCandidateView>, Failure
 
 /// Statements of the unchanged workload, as its runs know it.
 fn statements(journal: &ProofJournal) -> Result<u64, Failure> {
-    match journal.records().find(|one| one.place.side == 0) {
+    match journal.records().find(|one| one.trial.side == 0) {
         Some(first) => {
-            let reader = run::RunReader::open(&journal.run_path(first.place))?;
+            let reader = run::RunReader::open(&journal.run_path(first.trial.number))?;
             Ok(reader.info().workload.statements)
         }
         None => Ok(0),
@@ -146,9 +129,9 @@ fn statements(journal: &ProofJournal) -> Result<u64, Failure> {
 fn run(journal: &ProofJournal, record: &ProofRecord, goal: Goal, statements: u64) -> ProofRunView {
     let numbers = &record.numbers;
     ProofRunView {
-        number: record.place.number,
-        block: record.place.block,
-        side: journal.plan().sides[record.place.side].name.clone(),
+        number: record.trial.number,
+        block: record.trial.block,
+        side: journal.plan().sides[record.trial.side].name.clone(),
         started_wall_us: record.started_wall_us,
         took_s: record.took_s,
         elapsed_s: numbers.elapsed_s,
@@ -192,7 +175,7 @@ fn notes(journal: &ProofJournal) -> Vec<String> {
 /// Runs of a side, or of the unchanged in the blocks that the side has whole.
 fn records(journal: &ProofJournal, side: usize, blocks: u32) -> Vec<&ProofRecord> {
     let is_in = |record: &&ProofRecord| {
-        record.place.side == side && (1..=blocks).contains(&record.place.block)
+        record.trial.side == side && (1..=blocks).contains(&record.trial.block)
     };
     journal.records().filter(is_in).collect()
 }
@@ -200,15 +183,15 @@ fn records(journal: &ProofJournal, side: usize, blocks: u32) -> Vec<&ProofRecord
 fn side(
     journal: &ProofJournal,
     statements: u64,
-    (number, standing): (usize, &SideStanding),
+    (number, result): (usize, &SideResult),
     show_literals: bool,
 ) -> Result<ProofSideView, Failure> {
     let plan = &journal.plan().sides[number];
     let (before, after) = (
-        records(journal, 0, standing.blocks),
-        records(journal, number, standing.blocks),
+        records(journal, 0, result.blocks),
+        records(journal, number, result.blocks),
     );
-    let looks: Vec<ProofEffectView> = standing
+    let looks: Vec<ProofEffectView> = result
         .looks
         .iter()
         .map(|(effect, verdict)| ProofEffectView::new(effect, Some(*verdict)))
@@ -216,12 +199,12 @@ fn side(
     let mut side = ProofSideView {
         name: plan.name.clone(),
         changes: plan.changes.iter().map(|one| one.name()).collect(),
-        verdict: standing.verdict().name(),
+        verdict: result.verdict().name(),
         effect: looks.last().copied(),
         looks,
-        blocks: standing.blocks,
+        blocks: result.blocks,
         numbers: numbers(journal, statements, number, (&before, &after)),
-        worse: standing.verdict() == Verdict::Lost,
+        worse: result.verdict() == Verdict::Lost,
         slower: Vec::new(),
         suspected: Vec::new(),
         faster: Vec::new(),
@@ -258,7 +241,7 @@ fn compared(
     show_literals: bool,
 ) -> Result<(), Failure> {
     let paths = |records: &[&ProofRecord]| -> Vec<PathBuf> {
-        let path = |record: &&ProofRecord| journal.run_path(record.place);
+        let path = |record: &&ProofRecord| journal.run_path(record.trial.number);
         records.iter().map(path).collect()
     };
     let request = Request {

@@ -1,6 +1,6 @@
 //! The levels of settings, as they are typed.
 
-use experiment::{Setting, Variant};
+use experiment::sweep::{Setting, Variant};
 
 use crate::ending::Failure;
 
@@ -82,22 +82,25 @@ fn named(text: &str) -> Result<Variant, Failure> {
     if name.trim().is_empty() {
         return Err(fail());
     }
-    let parts = split(rest, ';');
-    let parts = parts
-        .iter()
-        .map(|part| part.trim())
-        .filter(|part| !part.is_empty());
-    let settings = parts.map(|part| {
-        let (name, value) = pair(part).ok_or_else(fail)?;
-        Ok(Setting {
-            name: name.trim().to_owned(),
-            value: unquoted(value.trim()),
-        })
-    });
     Ok(Variant {
         name: name.trim().to_owned(),
-        settings: settings.collect::<Result<_, Failure>>()?,
+        settings: settings(rest).ok_or_else(fail)?,
     })
+}
+
+/// Parses settings with semicolons between them. `None` if one is no setting.
+pub fn settings(text: &str) -> Option<Vec<Setting>> {
+    let parts = split(text, ';').into_iter().map(str::trim);
+    parts
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (name, value) = pair(part)?;
+            Some(Setting {
+                name: name.trim().to_owned(),
+                value: unquoted(value.trim()),
+            })
+        })
+        .collect()
 }
 
 fn pair(text: &str) -> Option<(&str, &str)> {

@@ -1,9 +1,12 @@
 //! Where trials happen: a server that is made for them, one of the user's sandboxes, or any other.
 
-use experiment::{Design, Foreign, Ground, Sandboxed, Script, command_at};
-use postgres::{Client, NoTls};
-use replay::{Options, Target};
-use sandbox::{Options as SandboxOptions, Places, Sandbox};
+use experiment::sweep::{Design, Script, Variant};
+use experiment::{
+    AtEnd, ChangeScript, Condition, DataSource, Environment, LeasePurpose, SandboxEnvironment,
+    SandboxLease, TargetEnvironment, create_server, run_shell_command,
+};
+use replay::Target;
+use sandbox::Places;
 use target::login::{Dialer, Login};
 
 use crate::commands::sandbox as sandboxes;
@@ -19,7 +22,7 @@ const CONNECTIONS: u32 = 100;
 
 /// Where trials happen.
 pub struct Place {
-    pub ground: Box<dyn Ground>,
+    pub environment: Box<dyn Environment>,
     /// What it is called.
     pub name: String,
     /// The scale of a script's tables.
@@ -28,24 +31,21 @@ pub struct Place {
     pub settings: Vec<(String, String)>,
 }
 
-/// Makes it ready. `known`: the settings of a sandbox that the sweep was begun with, where it goes on.
+/// Makes it ready. `known`: the settings of a sandbox when the sweep began that is resumed.
 ///
 /// # Errors
-/// Where it cannot be had, or is not fit for what is to be done.
+/// If it cannot be had, or does not fit what is to be done.
 pub fn make(
     options: &Sweep,
     design: &Design,
-    base: &Options,
+    restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<Place, Failure> {
-    match (
-        &options.place.server,
-        &options.place.sandbox,
-        &options.place.target,
-    ) {
-        (Some(major), _, _) => own(options, *major, design),
-        (_, Some(name), _) => kept(options, name, base, known),
-        (_, _, Some(url)) => foreign(options, url, base),
+    let place = &options.place;
+    match (place.server, &place.sandbox, &place.target) {
+        (Some(major), _, _) => own(options, major, design, restores),
+        (_, Some(name), _) => kept(options, name, design, restores, known),
+        (_, _, Some(url)) => foreign(options, url, design),
         _ => Err(Failure::usage(
             "nothing says where; give --server MAJOR for a private server that is made for the sweep, --sandbox NAME for one of yours, or --target URL",
         )),
@@ -68,7 +68,7 @@ pub fn restores(options: &Sweep, writes: bool) -> Result<bool, Failure> {
     }
 }
 
-fn own(options: &Sweep, major: u16, design: &Design) -> Result<Place, Failure> {
+fn own(options: &Sweep, major: u16, design: &Design, restores: bool) -> Result<Place, Failure> {
     if options.script.is_none() && options.place.load.is_none() {
         return Err(Failure::usage(
             "a server that is made for the sweep is empty, and a workload needs its tables; give --load 'COMMAND' that fills it, --sandbox NAME or --target URL",
@@ -81,115 +81,109 @@ fn own(options: &Sweep, major: u16, design: &Design) -> Result<Place, Failure> {
     };
     let found = sandboxes::find(&server, &places)?;
     let most = design.clients.iter().copied().max().unwrap_or(0);
-    let settings = vec![(
-        "max_connections".to_owned(),
-        CONNECTIONS.max(most + CONNECTIONS_BESIDE).to_string(),
-    )];
-    let made = SandboxOptions {
-        settings: settings.clone(),
-        ..SandboxOptions::default()
-    };
-    let mut sandbox = Sandbox::create(&found, made, &places)?;
-    let endpoint = sandbox.start()?;
-    let database = options.place.database.as_deref().unwrap_or("postgres");
-    if database != "postgres" {
-        let name = database.replace('"', "\"\"");
-        statements(
-            &endpoint.url("postgres"),
-            &[format!("CREATE DATABASE \"{name}\"")],
-        )?;
-    }
-    let url = endpoint.url(database);
+    let connections = CONNECTIONS.max(most + CONNECTIONS_BESIDE).to_string();
+    let settings = vec![("max_connections".to_owned(), connections)];
+    let database = database(options);
+    let (sandbox, target) = create_server(&found, settings, database, &places)?;
+    let name = format!("a private PostgreSQL {}", found.version);
     if options.script.is_some() {
+        let scale = options.pgbench_scale;
         terminal::note(&format!(
-            "Making the tables of pgbench at scale {} in a private PostgreSQL {}.",
-            options.pgbench_scale, found.version
+            "Making the tables of pgbench at scale {scale} in {name}."
         ));
-        statements(&url, &Script::tables(options.pgbench_scale))?;
+        ChangeScript::new("pgbench's tables", &Script::tables(scale).join(";"))?.apply(&target)?;
     }
     if let Some(command) = &options.place.load {
-        let target = Target::parse(&url, |_| None)?;
-        command_at(command, &target, "--load")?;
+        run_shell_command(command, &target, "--load")?;
     }
-    let name = format!("a private PostgreSQL {}", found.version);
-    let ground = Sandboxed::new(sandbox, database, settings.clone(), false, false)?;
+    let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, None)?;
     Ok(Place {
-        ground: Box::new(ground),
+        settings: lease.settings().to_vec(),
+        // The server is deleted.
+        environment: environment(lease, design, restores, AtEnd::Leave),
         name,
         scale: options.pgbench_scale,
-        settings,
     })
 }
 
-fn statements(url: &str, statements: &[String]) -> Result<(), Failure> {
-    let failed = |error: postgres::Error| {
-        Failure::could_not(match error.as_db_error() {
-            Some(said) => format!("the private server could not be filled: {}", said.message()),
-            None => format!("the private server could not be filled: {error}"),
-        })
-    };
-    let mut client = Client::connect(url, NoTls).map_err(failed)?;
-    statements
-        .iter()
-        .try_for_each(|one| client.batch_execute(one))
-        .map_err(failed)
+fn database(options: &Sweep) -> &str {
+    let given = options.place.session.database.as_deref();
+    given.unwrap_or("postgres")
+}
+
+fn environment(
+    lease: SandboxLease,
+    design: &Design,
+    restores: bool,
+    at_end: AtEnd,
+) -> Box<dyn Environment> {
+    let environment = SandboxEnvironment::new(lease, conditions(design), None);
+    Box::new(environment.restoring(restores, at_end))
+}
+
+fn conditions(design: &Design) -> Vec<Condition> {
+    design.variants.iter().map(Variant::condition).collect()
 }
 
 fn kept(
     options: &Sweep,
     name: &str,
-    base: &Options,
+    design: &Design,
+    restores: bool,
     known: Option<Vec<(String, String)>>,
 ) -> Result<Place, Failure> {
-    let places = Places::from_environment()?;
-    let mut sandbox = sandbox::open(name, None, &places)?;
+    let sandbox = sandbox::open(name, None, &Places::from_environment()?)?;
     let version = sandbox.installation().version.clone();
-    let database = options.place.database.as_deref().unwrap_or("postgres");
+    let database = database(options);
+    let mut lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, known)?;
     let scale = match options.script {
         None => 1,
         Some(_) => {
-            let url = sandbox.start()?.url(database);
-            let target = Target::parse(&url, |_| None)?;
-            scale_of(&target, &login(&target, base), name)?
+            let target = lease.start()?;
+            scale_of(&target, &login(&target, options), name)?
         }
     };
-    let goes_on = known.is_some();
-    let settings = known.unwrap_or_else(|| sandbox.settings().to_vec());
-    let ground = Sandboxed::new(sandbox, database, settings.clone(), true, goes_on)?;
     Ok(Place {
-        ground: Box::new(ground),
+        settings: lease.settings().to_vec(),
+        environment: environment(lease, design, restores, AtEnd::Restore),
         name: format!("the sandbox {name} (PostgreSQL {version})"),
         scale,
-        settings,
     })
 }
 
-fn foreign(options: &Sweep, url: &str, base: &Options) -> Result<Place, Failure> {
+fn foreign(options: &Sweep, url: &str, design: &Design) -> Result<Place, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    let login = login(&target, base);
+    let login = login(&target, options);
     let address = target.address();
     let scale = match options.script {
         None => 1,
         Some(_) => scale_of(&target, &login, &address)?,
     };
     if let Some(path) = &options.workload {
-        let reader = keys::open(path)?;
-        if let Some(how) = replay::captured_on(&reader, &target, &base.logins) {
+        let logins = options.place.session.replay_options().logins;
+        if let Some(how) = replay::captured_on(&keys::open(path)?, &target, &logins) {
             return Err(Failure::usage(format!(
                 "the target {address} is the server that the workload was captured on ({how}); sweep on a copy of it"
             )));
         }
     }
+    let data = match &options.place.restore {
+        Some(command) => DataSource::Command(command.clone()),
+        None => DataSource::Unrestored,
+    };
+    let conditions = conditions(design);
+    let environment = TargetEnvironment::new(target, login, data, conditions, AtEnd::Leave);
     Ok(Place {
-        ground: Box::new(Foreign::new(target, login, options.place.restore.clone())),
+        environment: Box::new(environment),
         name: address,
         scale,
         settings: Vec::new(),
     })
 }
 
-fn login(target: &Target, base: &Options) -> Login {
-    base.logins.login(target, "", "", "rehearse")
+fn login(target: &Target, options: &Sweep) -> Login {
+    let logins = options.place.session.replay_options().logins;
+    logins.login(target, "", "", "rehearse")
 }
 
 /// The scale of the script's tables, as pgbench finds it: by its branches.

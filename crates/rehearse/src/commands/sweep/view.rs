@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyse::sweep::{GROWTH_MIN, bend, estimates};
-use experiment::{Cell, Journal, Numbers, Pace, Record, Trial};
+use experiment::sweep::{Cell, Numbers, Pace, Record, SweepJournal, Trial};
 use report::{
     SweepCurveView, SweepEstimateView, SweepNumbersView, SweepPointView, SweepTrialNameView,
     SweepTrialView, SweepVariantView, SweepView,
@@ -29,14 +29,14 @@ enum Axis {
 }
 
 /// The view of a journal; `why` is why trials were not done.
-pub fn view(journal: &Journal, why: Option<&str>) -> SweepView {
+pub fn view(journal: &SweepJournal, why: Option<&str>) -> SweepView {
     let manifest = journal.manifest();
-    let design = &manifest.design;
+    let design = &manifest.plan.design;
     let records: Vec<&Record> = journal.records().collect();
     let not_done: Vec<SweepTrialNameView> = design
         .trials()
         .iter()
-        .filter(|trial| !journal.has(trial))
+        .filter(|trial| journal.record(trial.number).is_none())
         .map(|trial| name(journal, trial))
         .collect();
     let axis = match (design.clients.len(), design.paces.len()) {
@@ -108,7 +108,8 @@ pub fn view(journal: &Journal, why: Option<&str>) -> SweepView {
     view
 }
 
-fn name(journal: &Journal, trial: &Trial) -> SweepTrialNameView {
+/// The name of a trial.
+pub fn name(journal: &SweepJournal, trial: &Trial) -> SweepTrialNameView {
     let cell = &trial.cell;
     SweepTrialNameView {
         number: trial.number,
@@ -120,8 +121,8 @@ fn name(journal: &Journal, trial: &Trial) -> SweepTrialNameView {
     }
 }
 
-fn variant(journal: &Journal, cell: &Cell) -> String {
-    let variants = &journal.manifest().design.variants;
+fn variant(journal: &SweepJournal, cell: &Cell) -> String {
+    let variants = &journal.plan().design.variants;
     variants
         .get(cell.variant)
         .map_or_else(String::new, |one| one.name.clone())
@@ -137,8 +138,8 @@ fn level(cell: &Cell, axis: Axis) -> f64 {
     }
 }
 
-fn curves(journal: &Journal, records: &[&Record], axis: Axis) -> Vec<SweepCurveView> {
-    let design = &journal.manifest().design;
+fn curves(journal: &SweepJournal, records: &[&Record], axis: Axis) -> Vec<SweepCurveView> {
+    let design = &journal.plan().design;
     let several = (
         design.variants.len() > 1,
         design.modes.len() > 1,
@@ -281,7 +282,7 @@ fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPointView> {
     levels.iter().enumerate().map(point).collect()
 }
 
-fn trial(journal: &Journal, record: &Record) -> SweepTrialView {
+fn trial(journal: &SweepJournal, record: &Record) -> SweepTrialView {
     SweepTrialView {
         name: name(journal, &record.trial),
         started_wall_us: record.started_wall_us,

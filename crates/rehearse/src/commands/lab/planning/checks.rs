@@ -1,7 +1,7 @@
 //! What had to be seen.
 
 use analyse::diagnose::Finding;
-use experiment::{Mode, Numbers, Record};
+use experiment::sweep::{Mode, Numbers, Record};
 use lab::planning::{self, COUNTINGS};
 use report::CaseCheckView;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use analyse::diagnose::{Diagnosis, Finding, Thresholds, diagnose};
 use clock::Speed;
-use experiment::Setting;
 use experiment::proof::{Change, ProofSide};
+use experiment::sweep::Setting;
 use lab::LabError;
 use lab::planning::{self, COUNTINGS};
 use observe::WatchOptions;

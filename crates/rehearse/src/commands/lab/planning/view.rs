@@ -1,6 +1,6 @@
 //! What is told of the case *planning*.
 
-use experiment::{Mode, Record};
+use experiment::sweep::{Mode, Record};
 use lab::Scale;
 use lab::planning::{self, COUNTINGS};
 use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};

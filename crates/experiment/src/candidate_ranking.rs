@@ -1,9 +1,7 @@
-//! Which candidates are worth a proof: those that the planner expects the most of, of each kind of cost to writes one
-//! first.
+//! Ranking of the index candidates that a proof measures, by the planner's estimates.
 //!
-//! The planner knows nothing of what an index costs writes. An update of a column that an index has cannot be HOT, so
-//! candidates that lose different updates are different bargains, and the best of each kind is measured before a second
-//! one of the same.
+//! The planner does not know what an index costs writes. An update of a column that an index has cannot be HOT. So candidates
+//! differ in kind by the updates that they slow down, and the best of each kind comes before a second one of the same kind.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,16 +10,15 @@ use workload::Fingerprint;
 
 use crate::screening::Screened;
 
-/// A plan whose cost falls by less is no reason for an index.
+/// Least gain of a plan's cost that counts.
 const LEAST_GAIN: f64 = 0.05;
-/// A candidate that is expected to save less of all time is not worth a proof: margins are wider.
+/// Least share of all time that a candidate must be expected to save, since margins of proofs are wider.
 const LEAST_SHARE: f64 = 0.02;
-/// Two expectations that differ by less are the same.
+/// Relative difference below which two estimates are the same.
 const ALIKE: f64 = 0.01;
 
-/// How much of the statements' time (in nanoseconds, by statement) a candidate saves if time goes as the planner's
-/// costs do.
-pub fn saved_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -> f64 {
+/// The time that a candidate saves, if times (in nanoseconds, by statement) change as the planner's costs do.
+pub fn expected_saving_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -> f64 {
     let of = screened.expected.iter().filter(|one| one.uses);
     let saved = of.map(|one| {
         let gain = match one.before > 0.0 {
@@ -37,8 +34,8 @@ pub fn saved_ns(screened: &Screened, ns: &HashMap<Fingerprint, f64>) -> f64 {
     saved.fold(0.0, |all, one| all + one)
 }
 
-/// The places of up to `most` candidates, the one first that is expected to save the most.
-pub fn promising(
+/// The indexes of up to `most` candidates, the one with the greatest expected saving first.
+pub fn rank_candidates(
     candidates: &[IndexCandidate],
     screened: &[Option<Screened>],
     ns: &HashMap<Fingerprint, f64>,
@@ -48,7 +45,7 @@ pub fn promising(
     let mut all: Vec<(usize, f64)> = screened
         .iter()
         .enumerate()
-        .filter_map(|(at, one)| Some((at, saved_ns(one.as_ref()?, ns))))
+        .filter_map(|(at, one)| Some((at, expected_saving_ns(one.as_ref()?, ns))))
         .filter(|(_, saved)| *saved > least_ns)
         .collect();
     let bytes = |at: usize| screened[at].as_ref().and_then(|one| one.bytes);
@@ -94,7 +91,7 @@ pub fn promising(
     chosen
 }
 
-/// The planner expects the same of both, for every statement.
+/// Reports whether the planner estimates the same for both, for each statement.
 fn is_alike(one: &Option<Screened>, other: &Option<Screened>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
@@ -162,10 +159,10 @@ mod tests {
             screened(990.0, 5, true),
         ];
         let ns = HashMap::from([(Fingerprint(1), 1e9)]);
-        assert_eq!(promising(&candidates, &all, &ns, 1), [0]);
-        assert_eq!(promising(&candidates, &all, &ns, 2), [0, 2]);
-        assert_eq!(promising(&candidates, &all, &ns, 5), [0, 1, 2]);
-        assert!((saved_ns(all[0].as_ref().unwrap(), &ns) - 0.99e9).abs() < 1.0);
+        assert_eq!(rank_candidates(&candidates, &all, &ns, 1), [0]);
+        assert_eq!(rank_candidates(&candidates, &all, &ns, 2), [0, 2]);
+        assert_eq!(rank_candidates(&candidates, &all, &ns, 5), [0, 1, 2]);
+        assert!((expected_saving_ns(all[0].as_ref().unwrap(), &ns) - 0.99e9).abs() < 1.0);
     }
 
     #[test]
@@ -173,6 +170,6 @@ mod tests {
         let candidates = [candidate(&["a", "b"], &[]), candidate(&["a"], &[])];
         let all = [screened(10.0, 900, true), screened(10.0, 500, true)];
         let ns = HashMap::from([(Fingerprint(1), 1e9)]);
-        assert_eq!(promising(&candidates, &all, &ns, 3), [1]);
+        assert_eq!(rank_candidates(&candidates, &all, &ns, 3), [1]);
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers of a trial: what its run says of the time that counts.
+//! The numbers of a sweep's trial, from its run.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use analyse::{Histogram, Landmarks};
 use run::{Execution, Outcome};
 use serde::{Deserialize, Serialize};
 
-use crate::statements::Counted;
+use super::statement_counts::Counted;
 
 /// Times, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -37,38 +37,38 @@ impl From<Landmarks> for Times {
 /// What was measured in a trial, between the end of its warm-up and its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
-    /// How long that was, in seconds.
+    /// Duration of that time, in seconds.
     pub window_s: f64,
-    /// Statements that ended in it, done.
+    /// Statements that succeeded in it.
     pub statements: u64,
-    /// Statements that ended in it, failed, by SQLSTATE.
+    /// Statements that failed in it, by SQLSTATE.
     #[serde(default)]
     pub failed: BTreeMap<String, u64>,
-    /// Statements of the whole trial that were never sent, by reason, but for those that the end of
-    /// the trial came before.
+    /// Statements of the whole trial that were never sent, by reason. Those that were due after the end of the trial
+    /// are not among them.
     #[serde(default)]
     pub skipped: BTreeMap<String, u64>,
-    /// Transactions that ended in it; of a workload, statements.
+    /// Transactions that ended in it; statements, if the load is a workload.
     pub transactions: u64,
     /// Transactions a second.
     pub per_s: f64,
     /// Transactions that ended in each second of it; the last may be cut.
     #[serde(default)]
     pub each_second: Vec<u64>,
-    /// From when a transaction was due to its end.
+    /// Response times of transactions, from when one was due to its end.
     pub response: Option<Times>,
-    /// How many clients were waiting for the server, on average: below their number, it is we who
-    /// did not keep them busy, or they had nothing to do.
+    /// Average number of clients that waited for the server. If it is below the number of clients, this program did
+    /// not keep them busy, or they had nothing to do.
     pub busy: f64,
-    /// Our own delay of statements: 99 % had no more. Microseconds.
+    /// 99th percentile of the delay by this program, in microseconds.
     pub tool_lag_p99_us: Option<f64>,
     /// CPU time of this process for each statement, in microseconds.
     pub client_cpu_us: Option<f64>,
     /// CPU time of the server's processes for each statement, in microseconds.
     pub server_cpu_us: Option<f64>,
-    /// The share of the machine's CPU time that was used, by whomever.
+    /// Share of the machine's CPU time that was used by any process.
     pub machine_busy: Option<f64>,
-    /// What `pg_stat_statements` counted.
+    /// Counts of `pg_stat_statements`.
     pub counted: Option<Counted>,
     /// What could not be measured, and why.
     #[serde(default)]
@@ -78,11 +78,11 @@ pub struct Numbers {
     pub connections_failed: u64,
 }
 
-/// Sums up executions as they are read.
-pub(crate) struct Sums {
+/// Sums of executions.
+pub(super) struct Sums {
     window: (i64, i64),
     of_one: u64,
-    /// Of sessions within a transaction: when it was due, and whether something of it failed.
+    /// Open transactions, by session: when each was due, and whether a statement of it failed.
     open: BTreeMap<u64, (i64, bool)>,
     response: Histogram,
     tool_lag: Histogram,
@@ -91,9 +91,8 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Of what happens from the one moment to the other, in nanoseconds from the replay's start;
-    /// `of_one` statements make a transaction.
-    pub(crate) fn new(window: (i64, i64), of_one: u64) -> Self {
+    /// Starts sums over a window, in nanoseconds from the replay's start. A transaction has `of_one` statements.
+    pub(super) fn new(window: (i64, i64), of_one: u64) -> Self {
         let seconds = (window.1 - window.0).max(1) as f64 / 1e9;
         Sums {
             window,
@@ -110,8 +109,8 @@ impl Sums {
         }
     }
 
-    /// Takes one execution; of each session in its order.
-    pub(crate) fn take(&mut self, execution: &Execution) {
+    /// Adds an execution. Those of a session come in their order.
+    pub(super) fn take(&mut self, execution: &Execution) {
         let (from_ns, to_ns) = self.window;
         if let Outcome::Skipped(reason) = execution.outcome {
             if execution.is_statement() && reason != run::SkipReason::Stopped {
@@ -167,8 +166,8 @@ impl Sums {
         }
     }
 
-    /// The numbers, as far as executions tell them.
-    pub(crate) fn finish(mut self) -> Numbers {
+    /// The numbers that are known from executions.
+    pub(super) fn finish(mut self) -> Numbers {
         let window_ns = (self.window.1 - self.window.0).max(1) as f64;
         self.numbers.per_s = self.numbers.transactions as f64 * 1e9 / window_ns;
         self.numbers.busy = self.busy_ns as f64 / window_ns;

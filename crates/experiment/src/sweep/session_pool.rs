@@ -1,39 +1,37 @@
-//! A workload dealt to a number of clients: each does one session after the other, as fast as the
-//! server lets it, and takes the next that nobody has taken.
+//! A pool of sessions that any number of clients share: each client performs one session after the other, as fast as the
+//! server answers, and takes the next one from the pool.
 //!
-//! Sessions keep their order, their connections and what they hold; the times between them and
-//! within them do not count. That is a closed loop with as many clients as are wanted, whatever the
-//! capture had at once. A workload is held in memory for it, up to [`STATEMENTS_MAX`] statements: a
-//! trial of some seconds does not come further, and more can be sliced.
+//! Sessions keep their order and their connections; captured times do not count. So the load is a closed loop whose number
+//! of clients does not depend on the capture. The workload is kept in memory, up to [`STATEMENTS_MAX`] statements.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use replay::{ClientEvents, Feed};
 use workload::{Event, EventKind, Fingerprint, Outcome, WorkloadReader};
 
-use crate::design::Mode;
+use super::design::Mode;
 use crate::error::ExperimentError;
 
-/// The most statements that are held.
+/// Limit of statements that are kept in memory.
 pub const STATEMENTS_MAX: u64 = 2_000_000;
 
 type Whole = Arc<[(Event, Option<Fingerprint>)]>;
 
-/// A workload's sessions, in memory.
+/// The sessions of a workload, in memory.
 #[derive(Debug, Clone)]
-pub struct Dealt {
+pub struct SessionPool {
     sessions: Arc<[Whole]>,
-    /// Executions whose form the mode changed.
+    /// Number of executions that the mode changed.
     pub changed: u64,
-    /// Statements that stay in the form that they were captured in.
+    /// Number of statements that stay as they were captured.
     pub unchanged: u64,
 }
 
-impl Dealt {
-    /// Reads a workload, with its executions in the form of `mode`.
+impl SessionPool {
+    /// Reads a workload, with its executions in a mode.
     ///
     /// # Errors
-    /// Where it cannot be read, or is too large.
+    /// If it cannot be read, or is too large.
     pub fn read(reader: &WorkloadReader, mode: Mode) -> Result<Self, ExperimentError> {
         let statements = reader.info().statements;
         if statements > STATEMENTS_MAX {
@@ -72,16 +70,15 @@ impl Dealt {
                 reader.path().display()
             )));
         }
-        Ok(Dealt {
+        Ok(SessionPool {
             sessions: sessions.into(),
             changed,
             unchanged,
         })
     }
 
-    /// What `clients` clients do, without end: behind the last session comes the first again; or up
-    /// to one round through all of them.
-    pub(crate) fn feed(&self, clients: u32, rounds: Option<u64>) -> Feed {
+    /// The events of clients. After the last session comes the first again, without end or for a number of rounds.
+    pub(super) fn feed(&self, clients: u32, rounds: Option<u64>) -> Feed {
         let next = Arc::new(Mutex::new(0u64));
         let sessions = self.sessions.clone();
         let most = rounds.map(|rounds| rounds.saturating_mul(sessions.len() as u64));
@@ -99,7 +96,7 @@ impl Dealt {
     }
 }
 
-/// A session that the workload leaves open is closed: the next one of its client is another.
+/// Closes a session that the workload leaves open, since the client performs another one next.
 fn closed(mut events: Vec<(Event, Option<Fingerprint>)>) -> Whole {
     if let Some((last, _)) = events.last()
         && last.kind != EventKind::Disconnect
@@ -117,7 +114,7 @@ fn closed(mut events: Vec<(Event, Option<Fingerprint>)>) -> Whole {
     events.into()
 }
 
-/// Whether the form was changed.
+/// Changes an execution to a mode. Returns false if it stays as it was captured.
 fn change(kind: &mut EventKind, mode: Mode) -> bool {
     let EventKind::Execute {
         statement,
@@ -140,22 +137,22 @@ fn change(kind: &mut EventKind, mode: Mode) -> bool {
     true
 }
 
-/// FNV-1a (Fowler, Noll, Vo): one name for one text.
+/// Hashes a text to a name (FNV-1a of Fowler, Noll and Vo).
 fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// One client, session by session.
+/// The events of one client, session by session.
 struct Client {
     sessions: Arc<[Whole]>,
     next: Arc<Mutex<u64>>,
     most: Option<u64>,
     client: u64,
     clients: u64,
-    /// How many sessions it has taken.
+    /// Number of sessions that it has taken.
     taken: u64,
-    /// The session that it is at, its number here, and the place in it.
+    /// The present session, its number, and the position in it.
     now: Option<(Whole, u64, usize)>,
 }
 
@@ -202,7 +199,7 @@ mod tests {
     use super::*;
     use workload::Parameter;
 
-    fn dealt(sessions: u64, statements: u64) -> Dealt {
+    fn dealt(sessions: u64, statements: u64) -> SessionPool {
         let whole = |session: u64| {
             let event = |sequence, kind| Event {
                 session,
@@ -228,15 +225,15 @@ mod tests {
             }
             closed(events)
         };
-        Dealt {
+        SessionPool {
             sessions: (0..sessions).map(whole).collect(),
             changed: 0,
             unchanged: 0,
         }
     }
 
-    /// What all clients do, one event each by turns.
-    fn all(feed: &Dealt, clients: u32, rounds: Option<u64>) -> Vec<Vec<Event>> {
+    /// Collects the events of all clients, which advance in turn.
+    fn all(feed: &SessionPool, clients: u32, rounds: Option<u64>) -> Vec<Vec<Event>> {
         let sessions = feed.sessions.clone();
         let next = Arc::new(Mutex::new(0));
         let most = rounds.map(|rounds| rounds * sessions.len() as u64);

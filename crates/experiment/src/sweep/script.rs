@@ -1,6 +1,5 @@
-//! pgbench's built-in scripts and tables, made by ourselves: statements as its documentation has
-//! them (PostgreSQL documentation, pgbench, "What is the transaction actually performed in pgbench?"),
-//! so that nothing has to be installed, in the three modes of the protocol.
+//! pgbench's built-in scripts and tables, in three protocol modes, without an installed pgbench. The statements are those of
+//! its documentation (PostgreSQL documentation, pgbench, "What is the transaction actually performed in pgbench?").
 
 use std::fmt;
 use std::path::Path;
@@ -15,13 +14,13 @@ use workload::{
     Provenance, Session, WorkloadReader, WorkloadWriter, WriterOptions,
 };
 
-use crate::design::{Mode, Pace};
+use super::design::Mode;
 
-/// Rows of `pgbench_accounts` for one of scale.
+/// Rows of `pgbench_accounts` at scale 1.
 const ACCOUNTS: u64 = 100_000;
-/// Rows of `pgbench_tellers` for one of scale.
+/// Rows of `pgbench_tellers` at scale 1.
 const TELLERS: u64 = 10;
-/// Amounts lie within this of 0.
+/// Limit of the absolute value of amounts.
 const DELTA: u64 = 5_000;
 /// `application_name` of its sessions.
 const APPLICATION: &str = "rehearse sweep";
@@ -30,15 +29,15 @@ const APPLICATION: &str = "rehearse sweep";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Script {
-    /// One row by its key.
+    /// Reads one row by its key.
     SelectOnly,
-    /// A transaction that does not touch the tables with few rows.
+    /// A transaction that does not update the small tables.
     SimpleUpdate,
-    /// About what TPC-B has: five statements in a transaction.
+    /// A transaction of five statements, similar to TPC-B.
     TpcbLike,
 }
 
-/// A value that a script makes up for each transaction.
+/// A value that is drawn for each transaction.
 #[derive(Debug, Clone, Copy)]
 enum Value {
     Account,
@@ -82,10 +81,10 @@ const TPCB_LIKE: [Template; 7] = [
 ];
 
 impl Script {
-    /// All of them.
+    /// All scripts.
     pub const ALL: [Script; 3] = [Script::SelectOnly, Script::SimpleUpdate, Script::TpcbLike];
 
-    /// Its name, as pgbench has it.
+    /// The name that pgbench has for it.
     pub fn name(self) -> &'static str {
         match self {
             Script::SelectOnly => "select-only",
@@ -94,7 +93,7 @@ impl Script {
         }
     }
 
-    /// Whether it changes tables.
+    /// Reports whether it changes tables.
     pub fn writes(self) -> bool {
         self != Script::SelectOnly
     }
@@ -107,13 +106,12 @@ impl Script {
         }
     }
 
-    /// How many statements one transaction has.
+    /// Number of statements of a transaction.
     pub fn statements(self) -> u64 {
         self.templates().len() as u64
     }
 
-    /// What makes and fills the tables at a scale, statement by statement, none of them in a
-    /// transaction with another.
+    /// The statements that create and fill the tables at a scale. Each is a transaction.
     pub fn tables(scale: u32) -> Vec<String> {
         let scale = u64::from(scale);
         let (accounts, tellers) = (scale * ACCOUNTS, scale * TELLERS);
@@ -136,12 +134,15 @@ impl Script {
         ]
     }
 
-    /// Writes a workload with one session that does one transaction: it says which statements the
-    /// script has, so that runs can name them.
+    /// Opens a workload with one session that does one transaction, and writes it first if it is not there. Runs name it
+    /// as theirs, since it has the script's statements.
     ///
     /// # Errors
-    /// Where it cannot be written or read back.
-    pub(crate) fn write(self, path: &Path) -> Result<WorkloadReader, ArchiveError> {
+    /// If it cannot be written or read back.
+    pub fn workload(self, path: &Path) -> Result<WorkloadReader, ArchiveError> {
+        if path.exists() {
+            return WorkloadReader::open(path);
+        }
         let mut writer = WorkloadWriter::create(path, WriterOptions::default(), NoRedaction)?;
         let stream = self.stream(Sending {
             mode: Mode::Prepared,
@@ -178,8 +179,8 @@ impl Script {
         WorkloadReader::open(path)
     }
 
-    /// What clients do, without end, or up to so many transactions for each of them.
-    pub(crate) fn feed(self, sending: Sending, transactions: Option<u64>) -> Feed {
+    /// The events of clients, without end or for a number of transactions of each.
+    pub(super) fn feed(self, sending: Sending, transactions: Option<u64>) -> Feed {
         let stream = self.stream(sending);
         let most = transactions.map(|count| (count * self.statements()).saturating_add(1));
         Feed::new(sending.clients, move |client| match most {
@@ -239,25 +240,15 @@ impl FromStr for Script {
     }
 }
 
-/// How a script is sent.
+/// How clients send a script.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sending {
-    pub(crate) mode: Mode,
-    pub(crate) clients: u32,
-    pub(crate) scale: u32,
-    pub(crate) seed: u64,
+pub(super) struct Sending {
+    pub(super) mode: Mode,
+    pub(super) clients: u32,
+    pub(super) scale: u32,
+    pub(super) seed: u64,
     /// Transactions a second of all clients; `None`: a closed loop.
-    pub(crate) rate: Option<f64>,
-}
-
-impl Sending {
-    pub(crate) fn at(self, pace: Pace) -> Self {
-        let rate = match pace {
-            Pace::Rate(rate) => Some(rate),
-            Pace::Closed | Pace::Speed(_) => None,
-        };
-        Sending { rate, ..self }
-    }
+    pub(super) rate: Option<f64>,
 }
 
 struct Statement {
@@ -287,7 +278,7 @@ impl Made {
     }
 }
 
-/// What one client does.
+/// The events of one client.
 struct Stream {
     sending: Sending,
     statements: Arc<[Statement]>,
@@ -344,7 +335,7 @@ impl Stream {
     }
 }
 
-/// The text with values in the place of parameters, of which there are fewer than ten.
+/// Replaces parameters, of which there are fewer than ten, by their values.
 fn with_values(statement: &Statement, made: &Made) -> String {
     let mut text = String::with_capacity(statement.sql.len() + 16);
     let mut rest = &*statement.sql;
@@ -492,7 +483,7 @@ mod tests {
     fn it_is_a_workload_too() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.workload");
-        let reader = Script::TpcbLike.write(&path).unwrap();
+        let reader = Script::TpcbLike.workload(&path).unwrap();
         assert_eq!(reader.info().statements, 7);
         let known: Vec<Fingerprint> = reader
             .statements()

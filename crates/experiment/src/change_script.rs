@@ -1,17 +1,16 @@
-//! A change that is a script of SQL.
+//! Changes that are scripts of SQL.
 
-use replay::Target;
+use replay::{LoginMap, Target};
 use target::login::{Dialer, Login};
 use workload::sql::statement_texts;
 
-use super::trial::TIME;
+use crate::environment::STATEMENTS_TIME_MAX;
 use crate::error::ExperimentError;
 
-/// How much of a statement an error shows.
+/// Number of characters of a statement that an error shows.
 const SHOWN: usize = 80;
 
-/// A script of SQL, cut into its statements: each is sent by itself, so that `CREATE INDEX CONCURRENTLY`
-/// and `VACUUM` can be among them.
+/// A script of SQL. Each statement is sent separately, so that `CREATE INDEX CONCURRENTLY` and `VACUUM` can be among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeScript {
     path: String,
@@ -19,10 +18,10 @@ pub struct ChangeScript {
 }
 
 impl ChangeScript {
-    /// Of a file's text.
+    /// Splits a file's text into statements.
     ///
     /// # Errors
-    /// Where there is no statement in it, or a command of psql's.
+    /// If it has no statement, or a command of psql.
     pub fn new(path: &str, text: &str) -> Result<Self, ExperimentError> {
         if let Some(line) = text.lines().find(|line| line.starts_with('\\')) {
             return Err(ExperimentError::Usage(format!(
@@ -45,12 +44,23 @@ impl ChangeScript {
         }
     }
 
-    /// Carries it out.
+    /// Sends the statements to a private server, as its superuser.
+    ///
+    /// # Errors
+    /// As [`Self::apply_as`].
+    pub fn apply(&self, target: &Target) -> Result<(), ExperimentError> {
+        self.apply_as(
+            target,
+            &LoginMap::default().login(target, "", "", "rehearse"),
+        )
+    }
+
+    /// Sends the statements.
     ///
     /// # Errors
     /// With the server's message and the statement that it refused.
-    pub(super) fn carry_out(&self, target: &Target, login: &Login) -> Result<(), ExperimentError> {
-        let dialer = Dialer::new(target).map_err(replay::ReplayError::Target)?;
+    pub(crate) fn apply_as(&self, target: &Target, login: &Login) -> Result<(), ExperimentError> {
+        let dialer = Dialer::new(target)?;
         let mut questions = dialer.questions(login).map_err(|error| {
             ExperimentError::Failed(format!(
                 "cannot connect to the database {} of {} to carry out {}: {error}; --database NAME takes another one",
@@ -59,7 +69,7 @@ impl ChangeScript {
                 self.path
             ))
         })?;
-        questions.limit(TIME);
+        questions.limit(STATEMENTS_TIME_MAX);
         for (number, statement) in (1..).zip(&self.statements) {
             questions.ask(statement).map_err(|error| {
                 let text: String = statement.split_whitespace().collect::<Vec<_>>().join(" ");

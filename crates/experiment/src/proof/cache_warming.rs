@@ -1,16 +1,18 @@
-//! Caches, alike before each run: what fits the server's buffers is read into them.
+//! Caches, made alike before each run.
 
 use target::login::Questions;
 
-/// Reads tables and indexes into the server's buffers, the smallest first, as long as they fit. `may_create`:
-/// the server is ours, and the extension pg_prewarm is made where it is to be had. Without it tables
-/// are read by a scan. What cannot be read is left as it is: that is alike for all sides.
-pub(super) fn warm(questions: &mut Questions<'_>, may_create: bool) {
-    if may_create {
+use crate::environment::quote_literal;
+
+/// Reads tables and indexes into shared buffers, the smallest first, as long as they fit. At a private server the
+/// extension pg_prewarm is created if it is available. Without it tables are read by a scan. Relations that cannot be
+/// read are skipped, alike on all sides.
+pub(super) fn warm_caches(questions: &mut Questions<'_>, is_private: bool) {
+    if is_private {
         let _ = questions.ask("CREATE EXTENSION IF NOT EXISTS pg_prewarm");
     }
-    let way = questions.ask("SELECT 1 FROM pg_extension WHERE extname = 'pg_prewarm'");
-    let has_extension = way.is_ok_and(|rows| !rows.is_empty());
+    let found = questions.ask("SELECT 1 FROM pg_extension WHERE extname = 'pg_prewarm'");
+    let has_extension = found.is_ok_and(|rows| !rows.is_empty());
     let fitting = "SELECT c.oid::regclass::text, c.relkind FROM (\
           SELECT oid, relkind, sum(pg_relation_size(oid)) OVER (ORDER BY pg_relation_size(oid), oid) AS so_far \
           FROM pg_class WHERE relkind IN ('r', 'm', 'i') AND relpersistence <> 't' \
@@ -26,10 +28,7 @@ pub(super) fn warm(questions: &mut Questions<'_>, may_create: bool) {
             continue;
         };
         let question = match (has_extension, kind.as_str()) {
-            (true, _) => format!(
-                "SELECT pg_prewarm('{}'::regclass)",
-                name.replace('\'', "''")
-            ),
+            (true, _) => format!("SELECT pg_prewarm({}::regclass)", quote_literal(name)),
             (false, "i") => continue,
             (false, _) => format!("SELECT count(*) FROM {name}"),
         };

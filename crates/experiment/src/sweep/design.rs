@@ -1,4 +1,4 @@
-//! What is varied.
+//! The design of a sweep: what is varied, and the order of trials.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,27 +6,28 @@ use std::str::FromStr;
 use clock::Speed;
 use serde::{Deserialize, Serialize};
 
-use crate::order::in_blocks;
+use crate::environment::{Condition, merge_settings};
+use crate::order::randomised_blocks;
 
-/// In which of the protocol's forms statements are sent.
+/// Protocol mode in which statements are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// As they were captured.
+    /// The mode that was captured.
     Captured,
-    /// A text with its values in it: a Query message.
+    /// A Query message, whose text has the values.
     Simple,
-    /// Parse, Bind and Execute each time, without a name.
+    /// Parse, Bind and Execute each time, of an unnamed statement.
     Extended,
-    /// Prepared once a session by name; then Bind and Execute.
+    /// A named statement is prepared once a session; then Bind and Execute.
     Prepared,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Captured, Mode::Simple, Mode::Extended, Mode::Prepared];
 
-    /// Its name.
+    /// The name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Captured => "captured",
@@ -52,11 +53,11 @@ impl FromStr for Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// A closed loop: when the client's previous one is done.
+    /// A closed loop: each statement is due when the client's previous one is done.
     Closed,
-    /// An open loop of a script: so many transactions a second in all, at moments of chance.
+    /// An open loop of a script: transactions a second of all clients, as a Poisson process.
     Rate(f64),
-    /// An open loop of a workload: its captured times, so many times as fast.
+    /// An open loop of a workload: its captured times, divided by this factor.
     Speed(#[serde(with = "as_text")] Speed),
 }
 
@@ -92,6 +93,13 @@ pub struct Setting {
     pub value: String,
 }
 
+impl Setting {
+    /// Name and value.
+    pub fn pair(&self) -> (String, String) {
+        (self.name.clone(), self.value.clone())
+    }
+}
+
 /// A level of the settings: several that are set together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
@@ -99,6 +107,17 @@ pub struct Variant {
     pub name: String,
     /// What is set.
     pub settings: Vec<Setting>,
+}
+
+impl Variant {
+    /// The state of the server in which the variant is tried.
+    pub fn condition(&self) -> Condition {
+        let settings: Vec<_> = self.settings.iter().map(Setting::pair).collect();
+        Condition {
+            settings: merge_settings(&settings),
+            ..Condition::default()
+        }
+    }
 }
 
 /// One combination of levels.
@@ -117,9 +136,9 @@ pub struct Cell {
 /// One trial of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Its place in the order, from 1.
+    /// Number in the order, from 1.
     pub number: u32,
-    /// Which repetition it belongs to, from 1.
+    /// Repetition, from 1.
     pub block: u32,
     /// What is done.
     pub cell: Cell,
@@ -136,14 +155,14 @@ pub struct Design {
     pub modes: Vec<Mode>,
     /// Levels of settings; at least one.
     pub variants: Vec<Variant>,
-    /// How many trials each combination has.
+    /// Number of trials of each combination.
     pub repeat: u32,
-    /// What the order, and the values of scripts, are made of.
+    /// Seed of the order and of the values of scripts.
     pub seed: u64,
 }
 
 impl Design {
-    /// Every combination of levels, in their order.
+    /// All combinations of levels, in their order.
     pub fn cells(&self) -> Vec<Cell> {
         let clients: Vec<Option<u32>> = match self.clients.is_empty() {
             true => vec![None],
@@ -167,10 +186,10 @@ impl Design {
         cells
     }
 
-    /// Every trial, in the order in which it is to be done.
+    /// All trials, in the order in which they are performed.
     pub fn trials(&self) -> Vec<Trial> {
         let cells = self.cells();
-        let blocks = in_blocks(cells.len(), self.repeat, self.seed);
+        let blocks = randomised_blocks(cells.len(), self.repeat, self.seed);
         let of_blocks = (1..).zip(blocks);
         let in_order = of_blocks.flat_map(|(block, places)| {
             let cells = &cells;

@@ -1,0 +1,103 @@
+//! Servers that are brought to a named state before each trial.
+//!
+//! - [`Condition`]: a state, as settings, SQL and major version;
+//! - [`Environment`]: a server that can be set up in each of its conditions;
+//! - [`SandboxEnvironment`]: a private server, restored from snapshots and restarted;
+//! - [`TargetEnvironment`]: any other server, whose owner says how its data are restored;
+//! - [`SandboxLease`]: a private server that is changed and given back as it was.
+
+mod lease;
+mod sandbox;
+mod shell;
+mod target;
+
+use std::time::Duration;
+
+use replay::Target;
+
+use crate::change_script::ChangeScript;
+use crate::error::ExperimentError;
+
+pub use lease::{LeasePurpose, SandboxLease, refuse_leased};
+pub use sandbox::{NewServer, SandboxEnvironment, create_server};
+pub use shell::run_shell_command;
+pub use target::{DataSource, TargetEnvironment};
+
+/// Time limit of all statements on one administrative connection. An index may be built there.
+pub(crate) const STATEMENTS_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// A state of the server that trials run in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Settings in addition to the server's own.
+    pub settings: Vec<(String, String)>,
+    /// SQL that is applied to the initial data.
+    pub scripts: Vec<ChangeScript>,
+    /// The major version, if it differs from the sandbox's.
+    pub server: Option<u16>,
+}
+
+/// What becomes of the server after the last trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It is left as it was found.
+    Restore,
+    /// It is left as the last trial left it.
+    Leave,
+}
+
+/// A server that can be set up in several conditions, which are known by their index.
+pub trait Environment {
+    /// Refuses conditions that cannot be set up. Changes nothing.
+    ///
+    /// # Errors
+    /// With the first such condition.
+    fn check(&mut self) -> Result<(), ExperimentError> {
+        Ok(())
+    }
+
+    /// Sets up each condition once, so that one that fails is known before the first trial.
+    ///
+    /// # Errors
+    /// With the server's message to the first that fails.
+    fn prepare(&mut self) -> Result<(), ExperimentError>;
+
+    /// Brings the server to the state of a condition. Returns how to connect, and the first process of a private server.
+    ///
+    /// # Errors
+    /// If that fails.
+    fn set_up(&mut self, condition: usize) -> Result<(Target, Option<i32>), ExperimentError>;
+
+    /// Leaves the server as [`AtEnd`] says. Does nothing if the server was not touched.
+    ///
+    /// # Errors
+    /// If that fails.
+    fn release(&mut self) -> Result<(), ExperimentError>;
+}
+
+/// Merges settings: a later one replaces an earlier one of the same name.
+pub(crate) fn merge_settings<'s>(
+    all: impl IntoIterator<Item = &'s (String, String)>,
+) -> Vec<(String, String)> {
+    let mut merged: Vec<(String, String)> = Vec::new();
+    for (name, value) in all {
+        merged.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+        merged.push((name.clone(), value.clone()));
+    }
+    merged
+}
+
+/// Parses the URL of a server that was started here.
+pub(crate) fn parse_url(url: &str) -> Result<Target, ExperimentError> {
+    Ok(Target::parse(url, |_| None)?)
+}
+
+/// Quotes a name for SQL.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Quotes a text for SQL.
+pub(crate) fn quote_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

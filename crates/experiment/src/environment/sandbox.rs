@@ -1,0 +1,172 @@
+//! Conditions set up in private servers.
+
+use replay::Target;
+use sandbox::{Installation, Places, Sandbox, Stop};
+
+use super::{
+    AtEnd, Condition, Environment, LeasePurpose, SandboxLease, parse_url, quote_identifier,
+    run_shell_command,
+};
+use crate::change_script::ChangeScript;
+use crate::error::ExperimentError;
+
+/// A server of another major version, which is created for the experiment.
+#[derive(Debug, Clone)]
+pub struct NewServer {
+    /// Its programs.
+    pub installation: Installation,
+    /// The command that fills it.
+    pub load: String,
+    /// Where it is created.
+    pub places: Places,
+}
+
+/// A private server that is restarted before each trial, with restored data.
+#[derive(Debug)]
+pub struct SandboxEnvironment {
+    lease: SandboxLease,
+    conditions: Vec<Condition>,
+    restores: bool,
+    at_end: AtEnd,
+    new_server: Option<NewServer>,
+    /// The new server, once it is created.
+    other: Option<SandboxLease>,
+}
+
+impl SandboxEnvironment {
+    /// Sets up conditions in a leased sandbox, with data restored before each trial and at the end. `new_server` is the
+    /// one of another major version that conditions name.
+    pub fn new(
+        lease: SandboxLease,
+        conditions: Vec<Condition>,
+        new_server: Option<NewServer>,
+    ) -> Self {
+        SandboxEnvironment {
+            lease,
+            conditions,
+            restores: true,
+            at_end: AtEnd::Restore,
+            new_server,
+            other: None,
+        }
+    }
+
+    /// Sets whether data are restored before each trial, and what becomes of the server at the end.
+    pub fn restoring(self, restores: bool, at_end: AtEnd) -> Self {
+        SandboxEnvironment {
+            restores,
+            at_end,
+            ..self
+        }
+    }
+
+    /// Gives the sandbox back, as [`Environment::release`] left it.
+    pub fn into_sandbox(self) -> Sandbox {
+        self.lease.sandbox
+    }
+
+    fn create_other(&mut self) -> Result<(), ExperimentError> {
+        if let (Some(new), None) = (&self.new_server, &self.other) {
+            let (database, settings) = (&self.lease.database, self.lease.settings().to_vec());
+            let (made, target) = create_server(&new.installation, settings, database, &new.places)?;
+            run_shell_command(&new.load, &target, "--load")?;
+            let mut lease = SandboxLease::acquire(made, database, LeasePurpose::Proof, None)?;
+            lease.save()?;
+            lease.sandbox.stop(Stop::Fast)?;
+            self.other = Some(lease);
+        }
+        Ok(())
+    }
+
+    /// The server of a condition.
+    fn server(&mut self, condition: usize) -> &mut SandboxLease {
+        match (self.conditions[condition].server, &mut self.other) {
+            (Some(_), Some(other)) => other,
+            _ => &mut self.lease,
+        }
+    }
+
+    /// Restarts the server of a condition, initially or from the state that its scripts left. No other one runs then.
+    fn restart(&mut self, condition: usize, is_changed: bool) -> Result<Target, ExperimentError> {
+        let settings = self.conditions[condition].settings.clone();
+        if self.conditions[condition].server.is_some() {
+            self.lease.sandbox.stop(Stop::Immediate)?;
+        } else if let Some(other) = &mut self.other {
+            other.sandbox.stop(Stop::Immediate)?;
+        }
+        let restores = self.restores;
+        let server = self.server(condition);
+        match (restores, is_changed) {
+            (false, _) => server.restart(None, &settings),
+            (true, false) => server.restart_clean(&settings),
+            (true, true) => server.restart(Some(&server.state(condition)), &settings),
+        }
+    }
+}
+
+impl Environment for SandboxEnvironment {
+    fn prepare(&mut self) -> Result<(), ExperimentError> {
+        self.lease.save()?;
+        self.create_other()?;
+        for condition in 0..self.conditions.len() {
+            let server = self.server(condition);
+            if server.has(&server.state(condition)) {
+                continue;
+            }
+            // A setting that the server does not know keeps it from starting, and is named then.
+            let target = self.restart(condition, false)?;
+            let scripts = &self.conditions[condition].scripts;
+            scripts
+                .iter()
+                .try_for_each(|script| script.apply(&target))?;
+            if !scripts.is_empty() {
+                // Stopped in order, so that no trial begins with a recovery.
+                let server = self.server(condition);
+                server.sandbox.stop(Stop::Fast)?;
+                server.sandbox.snapshot(&server.state(condition))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, condition: usize) -> Result<(Target, Option<i32>), ExperimentError> {
+        let is_changed = !self.conditions[condition].scripts.is_empty();
+        let target = self.restart(condition, is_changed)?;
+        Ok((target, self.server(condition).sandbox.pid()))
+    }
+
+    fn release(&mut self) -> Result<(), ExperimentError> {
+        if let Some(other) = &mut self.other {
+            other.sandbox.stop(Stop::Immediate)?;
+        }
+        match self.at_end {
+            AtEnd::Restore => self.lease.restore(),
+            AtEnd::Leave => Ok(()),
+        }
+    }
+}
+
+/// Creates a private server with a database of this name, and starts it.
+///
+/// # Errors
+/// If it does not start, or the database cannot be created.
+pub fn create_server(
+    installation: &Installation,
+    settings: Vec<(String, String)>,
+    database: &str,
+    places: &Places,
+) -> Result<(Sandbox, Target), ExperimentError> {
+    let options = sandbox::Options {
+        settings,
+        ..sandbox::Options::default()
+    };
+    let mut made = Sandbox::create(installation, options, places)?;
+    let endpoint = made.start()?;
+    if database != "postgres" {
+        let sql = format!("CREATE DATABASE {}", quote_identifier(database));
+        let script = ChangeScript::new("CREATE DATABASE", &sql)?;
+        script.apply(&parse_url(&endpoint.url("postgres"))?)?;
+    }
+    let target = parse_url(&endpoint.url(database))?;
+    Ok((made, target))
+}

@@ -1,0 +1,189 @@
+//! A sweep: every combination of clients, pace, protocol mode and settings, several times, in a random order.
+//!
+//! - [`Design`]: what is varied, and the order of trials;
+//! - [`Load`]: what clients do: pgbench's built-in scripts, a workload dealt to clients, or a workload at its own times;
+//! - [`Sweep`]: the experiment. A trial that fails is a record, and the others are performed.
+
+mod design;
+mod load;
+mod numbers;
+mod script;
+mod session_pool;
+mod statement_counts;
+mod trial;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::error::ExperimentError;
+use crate::journal::{Journal, Plan};
+use crate::runner::{End, Experiment, Progress, Step};
+use crate::trial::TrialContext;
+
+pub use design::{Cell, Design, Mode, Pace, Setting, Trial, Variant};
+pub use load::{Length, Load, Work};
+pub use numbers::{Numbers, Times};
+pub use script::Script;
+pub use session_pool::{STATEMENTS_MAX, SessionPool};
+pub use statement_counts::Counted;
+
+/// Number of failed trials in a row after which the rest is not tried.
+const FAILURES_MAX: usize = 3;
+
+/// The directory of a sweep.
+pub type SweepJournal = Journal<SweepPlan>;
+
+/// What a sweep's directory keeps of its design.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepPlan {
+    /// What is varied, and the seed of the order.
+    pub design: Design,
+}
+
+/// The result of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What was performed.
+    pub trial: Trial,
+    /// Start time, in microseconds since 1970-01-01 UTC. Setting up the server is part of the trial.
+    pub started_wall_us: i64,
+    /// Duration in seconds, including the set-up.
+    pub took_s: f64,
+    /// What was measured.
+    pub numbers: Option<Numbers>,
+    /// Why nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl Plan for SweepPlan {
+    const KIND: &'static str = "sweep";
+    const COMMAND: &'static str = "sweep";
+    type Record = Record;
+    type Decision = ();
+
+    fn number(record: &Record) -> u32 {
+        record.trial.number
+    }
+
+    fn has_failed(record: &Record) -> bool {
+        record.failed.is_some()
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let (a, b) = (&self.design, &other.design);
+        let options = [
+            ("--clients", a.clients != b.clients),
+            ("--speed or --rate", a.paces != b.paces),
+            ("--mode", a.modes != b.modes),
+            ("--set or --variant", a.variants != b.variants),
+            ("--repeat", a.repeat != b.repeat),
+            ("--seed", a.seed != b.seed),
+        ];
+        let differing = options.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(name, _)| name).collect()
+    }
+}
+
+/// The trials of a design.
+#[derive(Debug)]
+pub struct Sweep {
+    /// What clients do.
+    pub load: Load,
+    /// Time limit of all trials, with everything that belongs to them.
+    pub within: Option<Duration>,
+    /// Runs are kept, with the target's settings and schema.
+    pub keep_runs: bool,
+}
+
+impl Experiment for Sweep {
+    type Plan = SweepPlan;
+    type Trial = Trial;
+    type Numbers = Numbers;
+
+    fn next(
+        &self,
+        journal: &mut SweepJournal,
+        progress: &Progress,
+    ) -> Result<Step<Trial>, ExperimentError> {
+        let mut trials = journal.plan().design.trials().into_iter();
+        Ok(
+            match trials.find(|one| journal.record(one.number).is_none()) {
+                None => Step::End(End::Complete),
+                Some(_) if progress.failures >= FAILURES_MAX => Step::End(End::Failing),
+                Some(_) if !has_time(self.within, progress.elapsed, progress.longest) => {
+                    Step::End(End::TimeOver)
+                }
+                Some(trial) => Step::Trial {
+                    number: trial.number,
+                    condition: trial.cell.variant,
+                    trial,
+                },
+            },
+        )
+    }
+
+    fn prepare(&self, environment: &mut dyn Environment) -> Result<(), ExperimentError> {
+        environment.check()
+    }
+
+    fn perform(
+        &self,
+        plan: &SweepPlan,
+        trial: &Trial,
+        context: &TrialContext<'_>,
+    ) -> Result<Option<Numbers>, ExperimentError> {
+        // Trials of a block send the same values, so that they differ only in what is varied.
+        let seed = plan.design.seed.wrapping_add(u64::from(trial.block));
+        trial::perform(&self.load, &trial.cell, seed, self.keep_runs, context)
+    }
+
+    fn record(
+        &self,
+        trial: Trial,
+        started_wall_us: i64,
+        took_s: f64,
+        result: Result<Numbers, ExperimentError>,
+    ) -> Result<Record, ExperimentError> {
+        let (numbers, failed) = match result {
+            Ok(numbers) => (Some(numbers), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Ok(Record {
+            trial,
+            started_wall_us,
+            took_s,
+            numbers,
+            failed,
+        })
+    }
+
+    fn keeps_runs(&self) -> bool {
+        self.keep_runs
+    }
+}
+
+/// Reports whether there is time for a trial that takes as long as the longest so far. The first may always begin.
+fn has_time(within: Option<Duration>, spent: Duration, longest: Option<Duration>) -> bool {
+    match (within, longest) {
+        (Some(within), Some(longest)) => spent.saturating_add(longest) <= within,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trial_begins_if_it_can_also_end() {
+        let seconds = Duration::from_secs;
+        let within = Some(seconds(60));
+        assert!(has_time(within, seconds(40), Some(seconds(20))));
+        assert!(!has_time(within, seconds(41), Some(seconds(20))));
+        assert!(has_time(within, seconds(0), None));
+        assert!(has_time(None, seconds(1_000_000), Some(seconds(9))));
+    }
+}
