@@ -96,10 +96,6 @@ impl Connections {
                 return Ok(true);
             }
             self.begins(key, &said, heard)?;
-        } else if self.asked_for(key, &said) {
-            self.begins_again(key, said.sequence, said.at_us, heard)?;
-        } else if !self.open.contains_key(&key) && !self.joins(key, &said) {
-            return Ok(true);
         }
         self.said(key, &said, heard)?;
         if self.counts.bytes.held > self.held_max {
@@ -112,8 +108,15 @@ impl Connections {
 
     fn said(&mut self, key: Key, said: &Said<'_>, heard: &mut impl Heard) -> Result<(), SinkError> {
         let Some(connection) = self.open.get_mut(&key) else {
-            return Ok(());
+            return match self.joins(key, said) {
+                true => self.said(key, said, heard),
+                false => Ok(()),
+            };
         };
+        if was_asked_for(connection, said) {
+            self.begins_again(key, said.sequence, said.at_us, heard)?;
+            return self.said(key, said, heard);
+        }
         let after = connection.segment(said, &mut self.counts.bytes, heard)?;
         match after {
             After::GoesOn => Ok(()),
@@ -173,12 +176,6 @@ impl Connections {
             connection.asked_again = Some(said.sequence);
         }
         is_one
-    }
-
-    /// Whether a segment is the first of a connection that was asked for while another one lived.
-    fn asked_for(&self, key: Key, said: &Said<'_>) -> bool {
-        let asked = self.open.get(&key).and_then(|open| open.asked_again);
-        said.side == Side::Client && !said.reset && asked == Some(said.sequence)
     }
 
     fn begins_again(
@@ -293,6 +290,11 @@ impl Connections {
         }
         Ok(())
     }
+}
+
+/// Whether a segment is the first of a connection that was asked for while another one lived.
+fn was_asked_for(open: &Connection, said: &Said<'_>) -> bool {
+    said.side == Side::Client && !said.reset && open.asked_again == Some(said.sequence)
 }
 
 fn count(counts: &mut Counts, connection: &Connection) {
