@@ -36,7 +36,7 @@ use masking::{MaskArgs, MaskCommand};
 use observing::{LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
-use pcap::{CaptureLive, CapturePcap};
+use pcap::CapturePcap;
 use profiling::{Flame, Phases, Profile, ProfilingArgs};
 pub use prove::Prove;
 use proxy::CaptureProxy;
@@ -133,11 +133,9 @@ pub enum Source {
     Log(Box<CaptureLog>),
     /// What passes through a proxy between clients and their server.
     Proxy(Box<CaptureProxy>),
-    /// Packet files, pcap or pcapng, as tcpdump and Wireshark write them; plain, .gz, .zst, .bz2 or
-    /// .xz.
+    /// Packets in pcap or pcapng, as tcpdump and Wireshark write them: files (plain, .gz, .zst, .bz2 or .xz), or
+    /// a stream on standard input.
     Pcap(Box<CapturePcap>),
-    /// The packets of an interface as they come; needs the right CAP_NET_RAW (Linux).
-    Live(Box<CaptureLive>),
     /// Print the settings with which a server writes the best log for a replay.
     Settings(CaptureSettings),
 }
@@ -483,7 +481,7 @@ pub struct Schema {
 pub enum SchemaOf {
     /// `capture log --json`.
     CaptureLog,
-    /// `capture pcap --json` and `capture live --json`.
+    /// `capture pcap --json`.
     CapturePcap,
     /// `capture proxy --json`.
     CaptureProxy,

@@ -1,16 +1,17 @@
-//! The same traffic from tcpdump's file, from the interface itself and from the server's log: the
+//! The same traffic from tcpdump's file, from a running tcpdump's stream and from the server's log: the
 //! same statements, in the same order within each session.
 //!
-//! Capturing packets needs rights that not everybody who runs tests has. Where REHEARSE_TEST_PACKETS
-//! is set, as in CI, having none is a failure; elsewhere what needs them is left out, and said.
+//! Capturing packets needs rights that not everybody who runs tests has. If REHEARSE_TEST_PACKETS is set, as in CI,
+//! having none is a failure; otherwise the test that needs them is skipped.
 
 #[path = "../../capture/tests/packets/mod.rs"]
 #[allow(dead_code)]
 mod made;
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
@@ -152,9 +153,9 @@ fn what_cannot_be_captured_is_one_sentence() {
         &["/nowhere"],
     );
     refused(
-        &["capture", "live", "--interface", "nosuch0", "-o", output],
-        3,
-        &["nosuch0", "ip link"],
+        &["capture", "pcap", "-", "-", "-o", output],
+        2,
+        &["given twice"],
     );
     assert!(!Path::new(output).exists());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -223,11 +224,19 @@ fn where_nothing_can_be_read_nothing_is_captured() {
 struct Running(Child);
 
 impl Running {
-    fn interrupt(mut self) -> i32 {
+    fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(sent.success());
+    }
+
+    fn end(mut self) -> i32 {
         self.0.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    fn interrupt(self) -> i32 {
+        self.signal("-INT");
+        self.end()
     }
 }
 
@@ -238,12 +247,148 @@ impl Drop for Running {
     }
 }
 
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
+/// Starts `rehearse capture pcap -` and waits until it reads.
+fn start_stream(arguments: &[&str]) -> (Running, ChildStdin) {
+    let mut child = program(&["capture", "pcap", "-", "--port", "24839"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.contains("reading standard input"), "{line}");
+    // What it prints later must have somewhere to go.
+    std::thread::spawn(move || said.for_each(drop));
+    (Running(child), input)
+}
+
+/// What a stream printed after its end, as JSON, and its exit code.
+fn account(mut running: Running) -> (Value, i32) {
+    let mut said = String::new();
+    let stdout = running.0.stdout.as_mut().unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    (serde_json::from_str(&said).unwrap(), running.end())
+}
+
+#[test]
+fn capture_pcap_stream_that_ends_gives_the_same_workload_as_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let file = recorded("psql-and-pgbench-lo.pcap");
+    let bytes = std::fs::read(&file).unwrap();
+    let from_file = path("file.workload");
+    let arguments = [
+        "capture", "pcap", &file, "--port", "24839", "-o", &from_file, "--json",
+    ];
+    let of_file: Value = serde_json::from_str(&done(&arguments, 0)).unwrap();
+
+    let from_stream = path("stream.workload");
+    let (running, mut input) = start_stream(&["-o", &from_stream, "--json"]);
+    // Neither the header nor a packet comes as a whole.
+    for piece in bytes.chunks(1_009).flat_map(|piece| {
+        piece
+            .chunks(10)
+            .take(2)
+            .chain([&piece[piece.len().min(20)..]])
+    }) {
+        input.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
     }
+    drop(input);
+    let (of_stream, code) = account(running);
+    assert_eq!(code, 0, "{of_stream}");
+    for field in [
+        "packets",
+        "delivered_bytes",
+        "statements",
+        "events",
+        "open_at_the_end",
+    ] {
+        assert_eq!(of_stream[field], of_file[field], "{field}");
+    }
+    assert_eq!(of_stream["sources"][0]["name"], "-");
+    assert_eq!(sessions(&from_stream), sessions(&from_file));
+}
+
+#[test]
+fn capture_pcap_stream_that_is_interrupted_keeps_every_packet() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("x.workload");
+    let output = output.to_str().unwrap();
+    let bytes = std::fs::read(recorded("psql-and-pgbench-lo.pcap")).unwrap();
+    for (left_out, packets) in [(0, 92), (7, 91)] {
+        let (running, mut input) = start_stream(&["-o", output, "--json"]);
+        input.write_all(&bytes[..bytes.len() - left_out]).unwrap();
+        running.signal("-INT");
+        // The writer stays: the capture ends without it, and a packet that it has not finished is no damage.
+        let (account, code) = account(running);
+        assert_eq!(code, 0, "{account}");
+        assert_eq!(account["packets"], packets);
+        assert_eq!(account["sources"][0]["damage"], Value::Null);
+        assert_eq!(account["statements"], 18);
+        // Two of them are only prepared.
+        assert_eq!(sessions(output).concat().len(), 16);
+        std::fs::remove_dir_all(output).unwrap();
+        drop(input);
+    }
+}
+
+#[test]
+fn capture_pcap_stream_that_is_interrupted_ends_although_its_writer_goes_on() {
+    let bytes = std::fs::read(recorded("psql-and-pgbench-lo.pcap")).unwrap();
+    let (running, mut input) = start_stream(&["--check", "--json"]);
+    input.write_all(&bytes).unwrap();
+    running.signal("-INT");
+    let writer = std::thread::spawn(move || {
+        // The packets again, without the file's header, until nobody reads them.
+        while input.write_all(&bytes[24..]).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let (account, code) = account(running);
+    assert_eq!(code, 0, "{account}");
+    assert!(account["packets"].as_u64() > Some(92), "{account}");
+    writer.join().unwrap();
+}
+
+#[test]
+fn capture_pcap_stream_that_is_killed_can_be_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let question = (true, &b"Q\0\0\0\x0dSELECT 1\0"[..]);
+    let answer = (false, &b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I"[..]);
+    let mut turns = vec![
+        (true, &b"\0\0\0\x11\0\x03\0\0user\0me\0\0"[..]),
+        (false, &b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I"[..]),
+    ];
+    turns.extend([question, answer].repeat(20));
+    let (client, server) = ("10.0.0.1:40001", "10.0.0.2:24839");
+    let packets = made::talk(
+        client.parse().unwrap(),
+        server.parse().unwrap(),
+        [7, 9],
+        &turns,
+        1_400,
+    );
+    let mut records = made::records(&packets, 1_700_000_000_000_000);
+    for (at, record) in records.iter_mut().enumerate() {
+        record.at_us += 500_000 * at as i64;
+    }
+    let bytes = made::file(made::CONTAINERS[0], 1, &records);
+    let (running, mut input) = start_stream(&["-o", &path("x.workload")]);
+    // A checkpoint is due with the first packet that comes a second after the last one.
+    for piece in bytes.chunks(bytes.len() / 3) {
+        input.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(1_500));
+    }
+    running.signal("-KILL");
+    running.end();
+    done(&["recover", &path("x.workload.partial")], 0);
+    let recovered = sessions(&path("x.workload")).concat().len();
+    assert!((5..=20).contains(&recovered), "{recovered}");
 }
 
 /// A server that logs every statement, and its log.
@@ -311,11 +456,11 @@ fn packets_and_log_tell_the_same() {
     let (sandbox, endpoint, log) = server();
     let port = endpoint.port.to_string();
     let (pcap, live) = (path("lo.pcap"), path("live.workload"));
+    let filter = ["tcp", "port", &port];
     // Its own user could not write where we may.
     let dumping = Command::new("tcpdump")
-        .args([
-            "-i", "lo", "-s", "0", "-U", "-Z", "root", "-w", &pcap, "tcp", "port", &port,
-        ])
+        .args(["-i", "lo", "-s", "0", "-U", "-Z", "root", "-w", &pcap])
+        .args(filter)
         .stderr(Stdio::null())
         .spawn();
     let begun = Instant::now();
@@ -334,34 +479,34 @@ fn packets_and_log_tell_the_same() {
         assert!(!needed, "tcpdump is missing, or may not listen to lo");
         return;
     };
-    let said = std::fs::File::create(path("live.said")).unwrap();
-    let arguments = [
-        "capture",
-        "live",
-        "--interface",
-        "lo",
-        "--port",
-        &port,
-        "-o",
-        &live,
-    ];
-    let listening = Running(
-        program(&arguments)
+    let mut streaming = Command::new("tcpdump")
+        .args(["-i", "lo", "-s", "0", "-U", "-w", "-"])
+        .args(filter)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stream = streaming.stdout.take().unwrap();
+    let mut said = BufReader::new(streaming.stderr.take().unwrap()).lines();
+    let streaming = Running(streaming);
+    let reading = Running(
+        program(&["capture", "pcap", "-", "--port", &port, "-o", &live])
+            .stdin(stream)
             .stdout(Stdio::null())
-            .stderr(said)
+            .stderr(Stdio::null())
             .spawn()
             .unwrap(),
     );
-    until("it listens", || {
-        std::fs::read_to_string(path("live.said"))
-            .unwrap()
-            .contains("listening")
-    });
+    let listens = said.any(|line| line.unwrap().contains("listening on lo"));
+    assert!(listens, "tcpdump may not listen to lo");
     drive(&endpoint);
-    // Both are given packets by the second or sooner.
+    // The kernel hands packets on within a second.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(dumping.interrupt(), 0);
-    assert_eq!(listening.interrupt(), 0);
+    // As Ctrl-C in a terminal: both get it.
+    reading.signal("-INT");
+    assert_eq!(streaming.interrupt(), 0);
+    assert_eq!(reading.end(), 0);
 
     let (from_packets, from_log) = (path("packets.workload"), path("log.workload"));
     let arguments = [

@@ -40,7 +40,7 @@ impl Unsaid {
 /// Where it cannot be read.
 pub fn is_from_wire(reader: &WorkloadReader) -> Result<bool, ArchiveError> {
     match &*reader.info().provenance.source_kind {
-        "proxy" | "pcap" | "interface" => return Ok(true),
+        "proxy" | "pcap" => return Ok(true),
         "log" | "script" => return Ok(false),
         // A recovered one does not say.
         _ => {}

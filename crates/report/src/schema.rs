@@ -28,7 +28,7 @@ use crate::view::sweep::SweepView;
 pub enum Described {
     /// `rehearse capture log --json`
     CaptureLog,
-    /// `rehearse capture pcap --json` and `capture live --json`
+    /// `rehearse capture pcap --json`
     CapturePcap,
     /// `rehearse capture proxy --json`
     CaptureProxy,

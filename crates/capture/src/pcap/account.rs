@@ -29,7 +29,7 @@ pub struct PcapAccount {
     pub passed: BTreeMap<Passed, u64>,
     /// What could not be read.
     pub malformed: BTreeMap<Malformed, u64>,
-    /// What the capturing program said that it had dropped, where the source knows.
+    /// Packets dropped before they reached the file, as far as the file says (pcapng).
     pub dropped: u64,
     /// Connections that said something.
     pub connections: u64,
@@ -107,7 +107,7 @@ impl PcapAccount {
     }
 }
 
-/// One file, or one interface.
+/// One packet file or stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PcapSource {
     /// Its name, its format and its bytes.

@@ -53,9 +53,6 @@ pub enum PcapError {
         "the capture was stopped; nothing of it is left, and the packet files are as they were"
     )]
     Stopped,
-    /// An interface cannot be listened to.
-    #[error("{0}")]
-    Interface(String),
     /// The events could not be kept.
     #[error(transparent)]
     Sink(#[from] SinkError),

@@ -9,13 +9,14 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use workload::SourceFile;
 
 use super::account::PcapSource;
 use super::error::PcapError;
 use super::file::{NoPackets, Packet, PacketFile};
+use super::stream::{PacketStream, Stop};
 use crate::log::compression::{Compression, MAGIC_BYTES, Told, tell};
 use crate::watched::{Raw, Watched};
 
@@ -25,6 +26,8 @@ struct Opened {
     file: PacketFile,
     raw: Arc<Raw>,
     compression: Option<Compression>,
+    /// Whether the user stopped it, so that its end is none of the file's faults.
+    is_stopped: Arc<AtomicBool>,
 }
 
 /// One input whose turn has not come.
@@ -43,17 +46,18 @@ pub(super) struct Inputs {
     dropped: u64,
     without_time: u64,
     raw_bytes_done: u64,
+    has_stream: bool,
 }
 
 impl Inputs {
-    /// Looks at all; `-` is standard input.
-    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, PcapError> {
+    /// Looks at all; `-` is standard input, which `stop` ends.
+    pub(super) fn open(paths: &[PathBuf], stop: Option<&Stop>) -> Result<Self, PcapError> {
         if paths.is_empty() {
             return Err(PcapError::NoInput);
         }
         let mut waiting = Vec::new();
         for path in paths {
-            let opened = Opened::open(path)?;
+            let opened = Opened::open(path, stop)?;
             waiting.push(Waiting {
                 path: path.clone(),
                 first_us: opened.file.packet().map(|packet| packet.at_us),
@@ -67,7 +71,7 @@ impl Inputs {
 
     /// One that is there already.
     pub(super) fn on(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
-        let opened = Opened::on(reader, name)?;
+        let opened = Opened::on(reader, name, Arc::default())?;
         Ok(Self::of(vec![Waiting {
             path: PathBuf::from("-"),
             first_us: opened.file.packet().map(|packet| packet.at_us),
@@ -76,6 +80,7 @@ impl Inputs {
     }
 
     fn of(waiting: Vec<Waiting>) -> Self {
+        let has_stream = waiting.iter().any(|waiting| waiting.opened.is_some());
         Inputs {
             waiting: waiting.into(),
             open: Vec::new(),
@@ -83,6 +88,7 @@ impl Inputs {
             dropped: 0,
             without_time: 0,
             raw_bytes_done: 0,
+            has_stream,
         }
     }
 
@@ -127,7 +133,7 @@ impl Inputs {
         };
         let opened = match waiting.opened {
             Some(opened) => opened,
-            None => Opened::open(&waiting.path)?,
+            None => Opened::open(&waiting.path, None)?,
         };
         self.sources.push(PcapSource {
             file: SourceFile {
@@ -149,10 +155,18 @@ impl Inputs {
         let source = &mut self.sources[source];
         source.file.bytes = opened.file.bytes();
         source.packets = packets + without_time;
-        source.damage = opened.file.damage().map(str::to_owned);
+        source.damage = match opened.is_stopped.load(Ordering::Relaxed) {
+            true => None,
+            false => opened.file.damage().map(str::to_owned),
+        };
         self.dropped += opened.file.dropped();
         self.without_time += without_time;
         self.raw_bytes_done += opened.raw.bytes.load(Ordering::Relaxed);
+    }
+
+    /// Whether one of them cannot be read again.
+    pub(super) fn has_stream(&self) -> bool {
+        self.has_stream
     }
 
     /// Bytes read so far, before decompression.
@@ -171,23 +185,33 @@ impl Inputs {
 }
 
 impl Opened {
-    fn open(path: &Path) -> Result<Self, PcapError> {
-        if path == Path::new("-") {
-            return Self::on(Box::new(io::stdin()), "standard input");
-        }
-        let name = path.display().to_string();
+    fn open(path: &Path, stop: Option<&Stop>) -> Result<Self, PcapError> {
+        let is_stream = path == Path::new("-");
+        let name = match is_stream {
+            true => "standard input".to_owned(),
+            false => path.display().to_string(),
+        };
         let failed = |error| PcapError::Read {
             name: name.clone(),
             error,
         };
+        if is_stream {
+            let is_stopped = Arc::new(AtomicBool::new(false));
+            let stream = PacketStream::open(stop.cloned(), is_stopped.clone()).map_err(failed)?;
+            return Self::on(Box::new(stream), &name, is_stopped);
+        }
         let file = File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
         }
-        Self::on(Box::new(file), &name)
+        Self::on(Box::new(file), &name, Arc::default())
     }
 
-    fn on(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
+    fn on(
+        reader: Box<dyn Read + Send>,
+        name: &str,
+        is_stopped: Arc<AtomicBool>,
+    ) -> Result<Self, PcapError> {
         let failed = |error| PcapError::Read {
             name: name.to_owned(),
             error,
@@ -218,6 +242,7 @@ impl Opened {
                 file,
                 raw,
                 compression,
+                is_stopped,
             }),
             Err(NoPackets::Foreign(advice)) => Err(PcapError::Foreign {
                 name: name.to_owned(),

@@ -32,8 +32,6 @@ pub enum Link {
     Loopback,
     /// IPv4 or IPv6 without anything before it.
     Raw,
-    /// What a packet socket says that it is, without a header: an EtherType.
-    Typed(u16),
     /// One that is not read.
     Other(u16),
 }
@@ -155,7 +153,6 @@ pub(super) fn look(link: Link, bytes: &[u8], original: u64) -> Found<'_> {
                 6 => (IPV6, 0),
                 _ => return Some(Found::Passed(Passed::NotIp)),
             },
-            Link::Typed(protocol) => (protocol, 0),
             Link::Other(_) => return Some(Found::Passed(Passed::UnknownLink)),
         };
         let (mut protocol, mut at) = (protocol, at);

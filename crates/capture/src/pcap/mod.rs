@@ -1,10 +1,9 @@
-//! Files of packets, and an interface's packets, become a workload.
+//! Packet files, and a stream of packets on standard input, become a workload.
 //!
-//! [`capture()`] reads files: `inputs` merges them by time, `file` takes packets out of pcap and
-//! pcapng, `link` finds the TCP segments in them, `connections` knows which connection a segment
-//! belongs to, `connection` puts its bytes in order or says which are lost, and
-//! [`crate::conversation`] makes events of what the two sides say. [`live`] has the same from an
-//! interface. Every packet and every byte is in the [`PcapAccount`].
+//! `inputs` merges the files by time, `file` takes packets out of them, `link` finds the TCP segments in
+//! these, `connections` knows which connection a segment belongs to, `connection` puts its bytes in order or says which
+//! are lost, and [`crate::conversation`] makes events of what the two sides say. `stream` reads standard input. Every
+//! packet and every byte is in the [`PcapAccount`].
 //!
 //! Memory is bounded by the connections that are open: what waits for packets that come late is at
 //! most 8 MiB a connection and 256 MiB in all.
@@ -19,20 +18,21 @@ mod error;
 mod file;
 mod inputs;
 mod link;
-pub mod live;
 #[cfg(test)]
 #[path = "../../tests/packets/mod.rs"]
 #[allow(dead_code, missing_docs)]
 mod packets;
+mod stream;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use account::{PcapAccount, PcapReport, PcapSource};
 pub use error::PcapError;
 pub use link::{Malformed, Passed};
+pub use stream::Stop;
 
 use crate::conversation::{ConversationOptions, Conversations, Side};
 use crate::sink::{EventSink, SinkError};
@@ -46,8 +46,11 @@ use link::{Found, look};
 /// Of so many ports that are not asked for it is counted how busy they are.
 const OTHER_PORTS_MAX: usize = 4_096;
 
-/// After so many packets it is asked whether to stop, and progress is told.
-const PACKETS_A_LOOK: u64 = 4_096;
+/// Number of packets between two reports of progress.
+const PACKETS_PER_PROGRESS: u64 = 4_096;
+
+/// Time of capture between two reports of progress of a stream, in microseconds: its packets may be few.
+const STREAM_PROGRESS_US: i64 = 1_000_000;
 
 /// How far a capture has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,7 +66,7 @@ pub struct Progress {
 /// What to read.
 #[derive(Default)]
 pub struct PcapOptions<'a> {
-    /// Files; `-` is standard input.
+    /// Files; `-` is standard input, which may be a capture that is still running.
     pub files: Vec<PathBuf>,
     /// The ports of the servers.
     pub ports: Vec<u16>,
@@ -71,11 +74,12 @@ pub struct PcapOptions<'a> {
     pub conversation: ConversationOptions,
     /// Is told from time to time.
     pub on_progress: Option<Box<dyn FnMut(Progress) + 'a>>,
-    /// Is asked from time to time whether to give up.
-    pub stop: Option<Box<dyn Fn() -> bool + 'a>>,
+    /// Returns true once the user has asked to stop. A capture with standard input then ends there in order; one of
+    /// files alone fails, since these can be read again.
+    pub stop: Option<Stop>,
 }
 
-/// Captures files of packets.
+/// Captures packet files.
 ///
 /// # Errors
 /// Where there is nothing to capture, a file cannot be read, or the sink takes no more.
@@ -83,7 +87,12 @@ pub fn capture(
     mut options: PcapOptions<'_>,
     sink: &mut dyn EventSink,
 ) -> Result<PcapReport, PcapError> {
-    let inputs = Inputs::open(&std::mem::take(&mut options.files))?;
+    let files = std::mem::take(&mut options.files);
+    let inputs = Inputs::open(&files, options.stop.as_ref())?;
+    if files.iter().any(|file| file == Path::new("-")) {
+        // The stream has taken it.
+        options.stop = None;
+    }
     read(inputs, options, sink)
 }
 
@@ -106,18 +115,20 @@ fn read(
     sink: &mut dyn EventSink,
 ) -> Result<PcapReport, PcapError> {
     let mut reading = Reading::new(&options.ports, options.conversation);
-    loop {
-        let more = inputs.next(|packet| Ok(reading.packet(packet, sink)?))?;
-        if !more {
-            break;
+    let mut reported_us = i64::MIN;
+    while inputs.next(|packet| Ok(reading.packet(packet, sink)?))? {
+        let last_us = reading.last_us.unwrap_or(reported_us);
+        let is_due = reading.account.packets.is_multiple_of(PACKETS_PER_PROGRESS)
+            || inputs.has_stream() && last_us.saturating_sub(reported_us) >= STREAM_PROGRESS_US;
+        if !is_due {
+            continue;
         }
-        if reading.account.packets.is_multiple_of(PACKETS_A_LOOK) {
-            if options.stop.as_ref().is_some_and(|stop| stop()) {
-                return Err(PcapError::Stopped);
-            }
-            if let Some(on_progress) = &mut options.on_progress {
-                on_progress(reading.progress(inputs.raw_bytes()));
-            }
+        reported_us = last_us;
+        if options.stop.as_ref().is_some_and(|stop| stop()) {
+            return Err(PcapError::Stopped);
+        }
+        if let Some(on_progress) = &mut options.on_progress {
+            on_progress(reading.progress(inputs.raw_bytes()));
         }
     }
     let mut account = reading.finish(sink)?;

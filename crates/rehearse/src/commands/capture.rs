@@ -39,8 +39,7 @@ pub fn run(options: Capture) -> Result<Ending, Failure> {
     match options.source {
         Source::Log(options) => from_log(&options),
         Source::Proxy(options) => proxy::run(&options),
-        Source::Pcap(options) => pcap::from_files(&options),
-        Source::Live(options) => pcap::from_interface(&options),
+        Source::Pcap(options) => pcap::run(&options),
         Source::Settings(options) => settings::run(&options),
     }
 }

@@ -1,7 +1,6 @@
-//! Capturing from packets: of files, and of an interface.
+//! Options for capturing packets, from files or from standard input.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -14,31 +13,10 @@ use super::slice::SliceArgs;
 /// `rehearse capture pcap`
 #[derive(Debug, Args)]
 pub struct CapturePcap {
-    /// Packet files in any order, as `tcpdump -w` writes them; `-` is standard input.
+    /// Read these packet files, in any order, as `tcpdump -w` writes them. `-` is standard input, such as a running
+    /// `tcpdump -U -w -`: the capture ends with the stream or with Ctrl-C.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What both have.
-    #[command(flatten)]
-    pub packets: PacketArgs,
-}
-
-/// `rehearse capture live`
-#[derive(Debug, Args)]
-pub struct CaptureLive {
-    /// The interface: lo for connections within this machine; `any` for all.
-    #[arg(long, value_name = "NAME")]
-    pub interface: String,
-    /// How long: 30s, 10m, 1h30m. Without it, until Ctrl-C.
-    #[arg(long = "for", value_name = "DURATION", value_parser = clock::duration_of)]
-    pub how_long: Option<Duration>,
-    /// What both have.
-    #[command(flatten)]
-    pub packets: PacketArgs,
-}
-
-/// What both have.
-#[derive(Debug, Args)]
-pub struct PacketArgs {
     /// The server's TCP port; can be given again.
     #[arg(long, value_name = "PORT", default_value = "5432", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Vec<u16>,

@@ -40,7 +40,7 @@ pub struct PcapView {
     pub passed: BTreeMap<String, PacketsView>,
     /// What could not be read, by reason.
     pub malformed: BTreeMap<String, PacketsView>,
-    /// Packets that the capturing program or the kernel had dropped, as far as the source says.
+    /// Packets dropped before they reached the file, as far as the file says (pcapng).
     pub dropped: u64,
     /// Connections that said something.
     pub connections: u64,
@@ -85,7 +85,7 @@ pub struct PacketsView {
     pub explanation: String,
 }
 
-/// One file, or one interface.
+/// One packet file or stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketSourceView {
     /// Its name.

@@ -4,19 +4,24 @@
 use std::path::Path;
 
 use ::capture::{EventSink, SinkError};
+use clock::{Clock, SystemClock};
 use workload::rewrite::SecretRedactor;
 use workload::{
     ArchiveError, EventRef, Recipient, ServerEvent, Session, WorkloadWriter, WriterOptions,
 };
 
-/// How often what was said is made safe, in microseconds, and how late events may come.
-const SAFE_EVERY_US: i64 = 1_000_000;
+/// Time between two checkpoints, in nanoseconds.
+const CHECKPOINT_NS: i64 = 1_000_000_000;
+
+/// How late events may come, in microseconds.
+const LATE_US: i64 = 1_000_000;
 
 /// A workload's writer that makes safe what will not come again.
 pub(super) struct Kept {
     pub(super) writer: WorkloadWriter,
     is_said_once: bool,
-    safe_us: i64,
+    clock: SystemClock,
+    checkpoint_ns: i64,
 }
 
 impl Kept {
@@ -41,7 +46,8 @@ impl Kept {
                 SecretRedactor::default(),
             )?,
             is_said_once,
-            safe_us: 0,
+            clock: SystemClock::start(),
+            checkpoint_ns: 0,
         })
     }
 }
@@ -49,11 +55,15 @@ impl Kept {
 impl EventSink for Kept {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         EventSink::event(&mut self.writer, event)?;
-        if self.is_said_once && event.due_us - self.safe_us >= SAFE_EVERY_US {
-            self.safe_us = event.due_us;
-            self.writer
-                .make_safe(event.due_us - SAFE_EVERY_US)
-                .map_err(SinkError::new)?;
+        if self.is_said_once {
+            // The machine's time, not the events': what is piped in may come faster than it once happened.
+            let now_ns = self.clock.now_ns();
+            if now_ns - self.checkpoint_ns >= CHECKPOINT_NS {
+                self.checkpoint_ns = now_ns;
+                self.writer
+                    .make_safe(event.due_us - LATE_US)
+                    .map_err(SinkError::new)?;
+            }
         }
         Ok(())
     }

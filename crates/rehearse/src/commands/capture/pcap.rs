@@ -1,13 +1,13 @@
-//! `rehearse capture pcap` and `rehearse capture live`: packets become a workload.
+//! `rehearse capture pcap`: packets become a workload.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::capture::conversation::ConversationOptions;
-use ::capture::pcap::live::{Live, LiveOptions};
 use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
 use ::capture::{Counted, EventSink, MaskSink, SliceSink};
-use clock::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{ConversationView, MaskView, PcapView, SliceView, pcap_text, to_json};
 use workload::rewrite::Slicer;
@@ -18,69 +18,47 @@ use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
-use crate::options::pcap::{CaptureLive, CapturePcap, PacketArgs};
+use crate::options::pcap::CapturePcap;
 use crate::terminal;
 
-/// Captures from files.
-pub(super) fn from_files(options: &CapturePcap) -> Result<Ending, Failure> {
+/// Captures from files or from standard input.
+pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let size = |file: &std::path::PathBuf| std::fs::metadata(file).ok().map(|found| found.len());
+    let is_stream = |file: &&PathBuf| file.as_path() == Path::new("-");
+    let streams = options.files.iter().filter(is_stream).count();
+    if streams > 1 {
+        return Err(Failure::usage(
+            "standard input (-) was given twice; it can be read once",
+        ));
+    }
+    let size = |file: &PathBuf| std::fs::metadata(file).ok().map(|found| found.len());
     let total: Option<u64> = options.files.iter().map(size).sum();
-    // What comes through a pipe ends when the program that writes it does: Ctrl-C reaches both.
-    let piped = options.files.iter().any(|file| file == Path::new("-"));
     let bar = bar();
-    let captured = capture(&options.packets, Kind::Files, |sink| {
+    let view = capture(options, streams > 0, &interrupt, |sink| {
+        if streams > 0 {
+            bar.suspend(|| {
+                terminal::note("reading standard input; Ctrl-C ends the capture in order");
+            });
+        }
+        let interrupt = interrupt.clone();
         let pcap_options = PcapOptions {
             files: options.files.clone(),
-            ports: options.packets.port.clone(),
-            conversation: conversation(&options.packets),
+            ports: options.port.clone(),
+            conversation: ConversationOptions {
+                digest: options.digest.is_some(),
+            },
             on_progress: Some(Box::new(|progress: Progress| {
                 if let Some(total) = total {
                     bar.set_length(total);
                 }
                 tell(&bar, progress);
             })),
-            stop: (!piped).then(|| -> Box<dyn Fn() -> bool> { Box::new(|| interrupt.is_asked()) }),
+            stop: Some(Arc::new(move || interrupt.is_asked())),
         };
         pcap::capture(pcap_options, sink)
     });
     bar.finish_and_clear();
-    show(&captured?, options.packets.json)
-}
-
-/// Captures from an interface.
-pub(super) fn from_interface(options: &CaptureLive) -> Result<Ending, Failure> {
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
-    let clock = SystemClock::start();
-    let bar = bar();
-    let begun_ns = clock.now_ns();
-    let live_options = LiveOptions {
-        interface: options.interface.clone(),
-        ports: options.packets.port.clone(),
-        conversation: conversation(&options.packets),
-        on_progress: Some(Box::new(|progress| tell(&bar, progress))),
-        stop: Box::new(|| {
-            let enough = (options.how_long)
-                .is_some_and(|how_long| clock.now_ns() - begun_ns >= how_long.as_nanos() as i64);
-            enough || interrupt.is_asked()
-        }),
-    };
-    let live = Live::listen(live_options).map_err(failure)?;
-    let interface = &options.interface;
-    let captured = capture(&options.packets, Kind::Interface, |sink| {
-        bar.suspend(|| {
-            terminal::note(&format!(
-                "listening to {interface}; Ctrl-C ends the capture in order"
-            ));
-        });
-        live.capture(sink)
-    });
-    bar.finish_and_clear();
-    let captured = captured?;
-    if captured.packets == 0 {
-        terminal::note("no packet of the port came while it was listened to");
-    }
-    show(&captured, options.packets.json)
+    show(&view?, options.json)
 }
 
 fn bar() -> ProgressBar {
@@ -101,17 +79,10 @@ fn tell(bar: &ProgressBar, progress: Progress) {
     ));
 }
 
-/// What is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Files,
-    /// What it says will not come again.
-    Interface,
-}
-
 fn capture(
-    options: &PacketArgs,
-    kind: Kind,
+    options: &CapturePcap,
+    has_stream: bool,
+    interrupt: &Interrupt,
     read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
 ) -> Result<PcapView, Failure> {
     let slicer = options.slice.slice()?.map(|slice| Slicer::new(slice, None));
@@ -134,20 +105,31 @@ fn capture(
         }
         Some(output) => {
             must_be_a_workloads_name(output)?;
-            let kept = Kept::create(output, kind == Kind::Interface, &recipients)?;
-            let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
-            let report = read(&mut sink).map_err(failure)?;
-            if let Err(failure) = must_be_readable(&report) {
-                drop(sink);
-                // Of an interface, what was written stays as a rule; this is nothing.
-                let _ = std::fs::remove_dir_all(archive::partial_path(output));
-                return Err(failure);
+            let kept = Kept::create(output, has_stream, &recipients)?;
+            let partial = archive::partial_path(output);
+            if has_stream {
+                interrupt.leaves(partial.clone());
             }
+            let mut sink = SliceSink::new(MaskSink::new(kept, masker), slicer);
+            let report = match read(&mut sink) {
+                // What came of a stream until then stays, for `rehearse recover`.
+                Err(error) if has_stream && may_leave_events(&error) => return Err(failure(error)),
+                Err(error) => Err(failure(error)),
+                Ok(report) => must_be_readable(&report).map(|()| report),
+            };
+            let report = match report {
+                Ok(report) => report,
+                Err(failure) => {
+                    drop(sink);
+                    let _ = std::fs::remove_dir_all(partial);
+                    return Err(failure);
+                }
+            };
             let (sink, account) = sink.finish()?;
             let mut kept;
             (kept, masked) = sink.finish();
             kept.writer.note_masks(masked.clone());
-            let provenance = provenance(options, kind, &report, &account);
+            let provenance = provenance(options, &report, &account);
             let info = kept.writer.finish(provenance)?;
             (report, info.span_us, info.events, info.statements, account)
         }
@@ -191,17 +173,13 @@ fn must_be_readable(report: &PcapReport) -> Result<(), Failure> {
 }
 
 fn provenance(
-    options: &PacketArgs,
-    kind: Kind,
+    options: &CapturePcap,
     report: &PcapReport,
     account: &Option<SliceAccount>,
 ) -> Provenance {
     let ports: Vec<String> = options.port.iter().map(u16::to_string).collect();
     Provenance {
-        source_kind: match kind {
-            Kind::Files => "pcap".to_owned(),
-            Kind::Interface => "interface".to_owned(),
-        },
+        source_kind: "pcap".to_owned(),
         sources: (report.sources.iter())
             .map(|source| source.file.clone())
             .collect(),
@@ -220,9 +198,19 @@ fn provenance(
     }
 }
 
+/// Whether events may have been written before a stream failed.
+fn may_leave_events(error: &PcapError) -> bool {
+    match error {
+        // Of another file, which is opened first.
+        PcapError::Read { error, .. } => error.kind() != ErrorKind::NotFound,
+        PcapError::Sink(_) => true,
+        _ => false,
+    }
+}
+
 fn failure(error: PcapError) -> Failure {
     match &error {
-        PcapError::Read { error: inner, .. } if inner.kind() == std::io::ErrorKind::NotFound => {
+        PcapError::Read { error: inner, .. } if inner.kind() == ErrorKind::NotFound => {
             Failure::usage(error)
         }
         PcapError::NoInput | PcapError::NoneOfThePort { .. } => Failure::usage(error),
@@ -238,10 +226,4 @@ fn show(view: &PcapView, json: bool) -> Result<Ending, Failure> {
     let damaged = view.sources.iter().any(|source| source.damage.is_some());
     let found = damaged || view.lost_bytes > 0 || !view.malformed.is_empty();
     Ok(if found { Ending::Found } else { Ending::Done })
-}
-
-fn conversation(options: &PacketArgs) -> ConversationOptions {
-    ConversationOptions {
-        digest: options.digest.is_some(),
-    }
 }
