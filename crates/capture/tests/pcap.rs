@@ -76,6 +76,12 @@ fn session(client_port: u16, first: [u32; 2], texts: &[&str], segment: usize) ->
     talk(client, ([10, 0, 0, 1], 5432).into(), first, &turns, segment)
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
 fn of_link(link: u16, vlans: &[u16], packets: &[Tcp]) -> Vec<Record> {
     let mut out = records(packets, START_US);
     for (record, tcp) in out.iter_mut().zip(packets) {
@@ -157,10 +163,8 @@ fn several_files_are_one_in_the_order_of_time() {
         path
     };
     // One after the other, given in another order, one of them compressed.
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(&file(CONTAINERS[7], 1, &all[10..])).unwrap();
     let files = [
-        write("c.pcapng.gz", &gzip.finish().unwrap()),
+        write("c.pcapng.gz", &gzip(&file(CONTAINERS[7], 1, &all[10..]))),
         write("a.pcap", &file(CONTAINERS[0], 1, &all[..4])),
         write("b.pcap", &file(CONTAINERS[2], 1, &all[4..10])),
         write("empty.pcap", &file(CONTAINERS[0], 1, &[])),
@@ -214,6 +218,45 @@ fn a_file_that_is_cut_is_read_and_named() {
         Ok(report) => assert!(report.sources[0].damage.as_ref().unwrap().contains("zstd")),
         Err(error) => assert!(error.to_string().contains("zstd"), "{error}"),
     }
+}
+
+#[test]
+fn packet_file_that_is_damaged_is_read_up_to_there_and_named() {
+    let packets = session(40_001, [7, 9], &["select 1"], 500);
+    let all = records(&packets, START_US);
+    for (container, claimed) in [
+        (CONTAINERS[0], 16 + u64::from(u32::MAX)),
+        (CONTAINERS[4], u64::from(u32::MAX)),
+    ] {
+        let bytes = file(container, 1, &all);
+        let whole = read(bytes.clone()).unwrap();
+        assert_eq!(read(gzip(&bytes)).unwrap().account, whole.account);
+
+        let garbage = [&bytes[..], &[0xff; 64]].concat();
+        let place = format!("after packet {}, at byte {}", all.len(), bytes.len());
+        let length = format!("a record of {claimed} bytes");
+        for damaged in [gzip(&garbage), garbage] {
+            let report = read(damaged).unwrap();
+            assert_eq!(report.account, whole.account);
+            let damage = report.sources[0].damage.as_ref().unwrap();
+            assert!(
+                damage.contains(&place) && damage.contains(&length),
+                "{damage}"
+            );
+        }
+
+        let compressed = gzip(&bytes);
+        let report = read(compressed[..compressed.len() - 8].to_vec()).unwrap();
+        let damage = report.sources[0].damage.as_ref().unwrap();
+        assert!(damage.contains("gzip data ends too early"), "{damage}");
+    }
+    refused(
+        gzip(b"2026-01-01 00:00:00 LOG: x\n"),
+        &["no packet file", "capture log"],
+    );
+    let mut section = file(CONTAINERS[4], 1, &all);
+    section[4..8].fill(0xff);
+    refused(section, &["has no packets", "a record of 42949672"]);
 }
 
 #[test]

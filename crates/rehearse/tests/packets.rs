@@ -166,7 +166,7 @@ fn what_cannot_be_captured_is_one_sentence() {
     let cut = cut.to_str().unwrap();
     let said = done(&["capture", "pcap", cut, "--check", "--port", "24839"], 1);
     assert!(
-        said.contains("ends within a packet, behind packet 91"),
+        said.contains("ends within a packet, after packet 91"),
         "{said}"
     );
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
 use super::connections::Counts;
-use super::link::{Found, Malformed, Passed};
+use super::packet::{Malformed, PacketContent, Passed};
 use crate::conversation;
 
 /// What became of all packets. Every packet is in one of `segments`, `segments_cut`,
@@ -69,18 +69,20 @@ impl PcapAccount {
     }
 
     /// Takes down one packet; `of_the_port` where it is a segment of it.
-    pub(super) fn packet(&mut self, found: &Found<'_>, of_the_port: bool) {
+    pub(super) fn packet(&mut self, content: &PacketContent<'_>, of_the_port: bool) {
         self.packets += 1;
-        match found {
-            Found::Segment(_) if !of_the_port => {
+        match content {
+            PacketContent::Segment(_) if !of_the_port => {
                 *self.passed.entry(Passed::OtherPort).or_default() += 1;
             }
-            Found::Segment(segment) if segment.cut > 0 => self.segments_cut += 1,
-            Found::Segment(_) => self.segments += 1,
-            Found::Fragment => self.fragments += 1,
-            Found::HeadersCut => self.headers_cut += 1,
-            Found::Passed(passed) => *self.passed.entry(*passed).or_default() += 1,
-            Found::Malformed(malformed) => *self.malformed.entry(*malformed).or_default() += 1,
+            PacketContent::Segment(segment) if segment.cut > 0 => self.segments_cut += 1,
+            PacketContent::Segment(_) => self.segments += 1,
+            PacketContent::Fragment => self.fragments += 1,
+            PacketContent::HeadersCut => self.headers_cut += 1,
+            PacketContent::Passed(passed) => *self.passed.entry(*passed).or_default() += 1,
+            PacketContent::Malformed(malformed) => {
+                *self.malformed.entry(*malformed).or_default() += 1
+            }
         }
     }
 

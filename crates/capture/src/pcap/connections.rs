@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::connection::{After, Bytes, Connection, Heard, Said};
-use super::link::Segment;
+use super::packet::Segment;
 use crate::conversation::Side;
 use crate::sink::SinkError;
 

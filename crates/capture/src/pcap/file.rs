@@ -1,483 +1,297 @@
-//! Packets of one file: pcap and pcapng, in both byte orders, with any resolution of time, from
-//! any reader.
+//! Packets of one pcap or pcapng file, from any reader.
 //!
-//! Who drives: [`super::capture`], which looks at the packet on top of each file and takes the
-//! earliest. A packet lies in the file's window of memory and is lent from there.
+//! [`super::inputs`] looks at the first unread packet of each file and takes the earliest. A packet is lent from the
+//! file's window of memory.
 //!
-//! Own code and no library: the two formats are records with a few fixed numbers before the bytes,
-//! and what matters here is what stands around them: memory that a length in a damaged file cannot
-//! make large, the place where a file that was cut ends, and no allocation for a packet.
-//!
-//! Facts: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>,
-//! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>.
+//! pcap-parser decodes headers, records and blocks. Its readers (version 0.17) are not used: they drop the system's
+//! error, they expect the whole header from the first read, which a pipe does not promise, and a wrong length inside a
+//! block makes them read on until the memory is full. This file reads instead. It bounds the memory, and it knows the
+//! position at which a file is damaged.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use super::link::Link;
+use pcap_parser::nom::{self, IResult, Needed};
+use pcap_parser::pcap::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
 
-/// The window's size at first. It grows for a packet that does not fit.
+use super::packet::Link;
+use super::pcapng::{BlockContent, MALFORMED, SECTION_HEADER, Section, frame_block};
+
+/// Initial size of the window, in bytes. It grows for a record that does not fit.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// A longer record is none: packets of loopback and of segmentation offload have some 512 KiB at
-/// most.
+/// Largest record, in bytes: packets of loopback and of segmentation offload have about 512 KiB at most.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// The end of the year 9999, in microseconds since 1970-01-01 UTC: a later time in a file, or one before
-/// 1970, is taken as the nearest that can be reckoned with.
-const TIME_US_MAX: i64 = 253_402_300_799_999_999;
+/// Size of a pcap file's header, in bytes.
+const PCAP_HEADER_BYTES: usize = 24;
 
-/// More interfaces than any machine has: a file that is not what it says.
-const INTERFACES_MAX: usize = 65_536;
+/// The end of the year 9999, in microseconds since 1970-01-01 UTC. A later time, or one before 1970, becomes the
+/// nearest time in this range.
+const TIME_US_MAX: i64 = 253_402_300_799_999_999;
 
 /// A packet, lent from its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What its first bytes are.
+    /// Protocol that its first bytes belong to.
     pub link: Link,
-    /// When it was captured, in microseconds since 1970-01-01 UTC.
+    /// Time of its capture, in microseconds since 1970-01-01 UTC.
     pub at_us: i64,
-    /// What was captured of it.
+    /// Captured bytes.
     pub bytes: &'a [u8],
-    /// How long it was on the wire.
+    /// Its length on the wire, in bytes.
     pub original: u64,
 }
 
-/// What a file's first bytes say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Pcap { link: Link, nanoseconds: bool },
-    PcapNg,
-}
-
-/// An interface of a pcapng file.
+/// Position and properties of a packet within its record.
 #[derive(Debug, Clone)]
-struct Interface {
-    link: Link,
-    resolution: Resolution,
-    offset_s: i64,
-    /// What the capturing program said that it dropped; it counts on.
-    dropped: u64,
+pub(super) struct PacketRecord {
+    pub link: Link,
+    pub at_us: i64,
+    /// Captured bytes, from the record's beginning.
+    pub range: Range<usize>,
+    pub original: u64,
 }
 
-/// How a pcapng file's interface counts time.
-#[derive(Debug, Clone, Copy)]
-enum Resolution {
-    /// So many a second.
-    Decimal(u128),
-    /// Two to so many a second.
-    Binary(u32),
+/// Reason why a file ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// The file ends within a record.
+    Truncated(String),
+    /// The file has bytes that cannot be decoded.
+    Malformed(String),
 }
 
-impl Resolution {
-    fn of(value: u8) -> Self {
-        match value & 0x80 {
-            // 10^38 is what 128 bits hold.
-            0 => Resolution::Decimal(10u128.pow(u32::from(value).min(38))),
-            _ => Resolution::Binary(u32::from(value & 0x7f)),
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Truncated(text) | Damage::Malformed(text) => f.write_str(text),
         }
     }
-
-    /// Units as microseconds.
-    fn us(self, units: u64) -> i64 {
-        let units = u128::from(units) * 1_000_000;
-        let us = match self {
-            Resolution::Decimal(a_second) => units / a_second,
-            Resolution::Binary(bits) => units >> bits,
-        };
-        i64::try_from(us).unwrap_or(i64::MAX)
-    }
 }
 
-/// Where the packet on top lies.
-#[derive(Debug, Clone)]
-struct Top {
-    link: Link,
-    at_us: i64,
-    range: Range<usize>,
-    original: u64,
-}
-
-/// Why a file is none.
+/// Reason why a file has no packets.
 #[derive(Debug)]
 pub(super) enum NoPackets {
-    /// It has other bytes than a packet file's; where it is told what it is, with what is to be done.
+    /// It is not a packet file; with advice if its format is known.
     Foreign(Option<&'static str>),
     /// It cannot be read.
     Read(io::Error),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PcapFormat {
+    link: Link,
+    is_big_endian: bool,
+    has_nanoseconds: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Pcap(PcapFormat),
+    PcapNg,
 }
 
 /// One file of packets.
 pub(super) struct PacketFile {
     reader: Box<dyn Read>,
     window: Vec<u8>,
-    /// What was read and not taken.
-    start: usize,
-    end: usize,
-    ended: bool,
-    /// Bytes before `start`.
+    /// Unread part of the window.
+    unread: Range<usize>,
+    /// Bytes before the unread part.
     taken: u64,
+    is_at_end: bool,
     format: Format,
-    big_endian: bool,
-    interfaces: Vec<Interface>,
-    /// What interfaces of earlier sections dropped.
-    dropped_before: u64,
-    top: Option<Top>,
-    /// Bytes of the record on top.
-    record: usize,
+    /// Of a pcapng file.
+    section: Section,
+    /// First unread packet, and the length of its record.
+    next: Option<(PacketRecord, usize)>,
     packets: u64,
     without_time: u64,
-    damage: Option<String>,
-}
-
-/// What was done about a block.
-enum Block {
-    Packet(Top),
-    WithoutTime,
-    Other,
-    Malformed(&'static str),
+    damage: Option<Damage>,
 }
 
 impl PacketFile {
-    /// Looks at the beginning, and puts the first packet on top.
+    /// Reads the beginning, up to the first packet.
     pub(super) fn open(reader: Box<dyn Read>) -> Result<Self, NoPackets> {
         let mut file = PacketFile {
             reader,
             window: vec![0; WINDOW_BYTES],
-            start: 0,
-            end: 0,
-            ended: false,
+            unread: 0..0,
             taken: 0,
+            is_at_end: false,
             format: Format::PcapNg,
-            big_endian: false,
-            interfaces: Vec::new(),
-            dropped_before: 0,
-            top: None,
-            record: 0,
+            section: Section::default(),
+            next: None,
             packets: 0,
             without_time: 0,
             damage: None,
         };
-        file.begin()?;
+        file.read_header()?;
         file.advance().map_err(NoPackets::Read)?;
         Ok(file)
     }
 
-    fn begin(&mut self) -> Result<(), NoPackets> {
-        let there = self.want(24).map_err(NoPackets::Read)?;
-        let head = &self.window[self.start..self.end];
+    fn read_header(&mut self) -> Result<(), NoPackets> {
+        self.fill(PCAP_HEADER_BYTES).map_err(NoPackets::Read)?;
+        let head = self.data();
         if head.is_empty() {
-            self.damage = Some("it is empty".to_owned());
+            self.damage = Some(Damage::Truncated("it is empty".to_owned()));
             return Ok(());
         }
-        let magic = head.get(..4).unwrap_or_default();
-        let (big_endian, nanoseconds) = match magic {
-            [0x0a, 0x0d, 0x0d, 0x0a] => return Ok(()),
-            [0xd4, 0xc3, 0xb2, 0xa1] => (false, false),
-            [0xa1, 0xb2, 0xc3, 0xd4] => (true, false),
-            [0x4d, 0x3c, 0xb2, 0xa1] => (false, true),
-            [0xa1, 0xb2, 0x3c, 0x4d] => (true, true),
-            _ => return Err(NoPackets::Foreign(foreign(head))),
-        };
-        self.big_endian = big_endian;
-        if !there {
-            self.damage = Some("it ends within its own header".to_owned());
-            self.ended = true;
-            self.start = self.end;
+        if head.starts_with(&SECTION_HEADER) {
+            return Ok(());
         }
-        let link = match there {
-            // The upper half says how long a checksum behind each packet is.
-            true => Link::of((self.number(20) & 0xffff) as u16),
-            false => Link::of(0),
-        };
-        self.format = Format::Pcap { link, nanoseconds };
-        if there {
-            self.take(24);
+        match parse_pcap_header(head) {
+            Ok((_, header)) if !header.is_modified_format() => {
+                self.format = Format::Pcap(PcapFormat {
+                    // The upper half has the length of a checksum after each packet.
+                    link: Link::of((header.network.0 & 0xffff) as u16),
+                    is_big_endian: header.is_bigendian(),
+                    has_nanoseconds: header.is_nanosecond_precision(),
+                });
+                self.take(PCAP_HEADER_BYTES);
+                Ok(())
+            }
+            Err(nom::Err::Incomplete(_)) if head.len() >= 4 => {
+                let damage = Damage::Truncated("it ends within its own header".to_owned());
+                self.end_with(damage);
+                Ok(())
+            }
+            _ => Err(NoPackets::Foreign(foreign_format(head))),
         }
-        Ok(())
     }
 
-    /// The packet on top; none at the end.
+    /// Returns the first unread packet; `None` at the end.
     pub(super) fn packet(&self) -> Option<Packet<'_>> {
-        let top = self.top.as_ref()?;
+        let (record, _) = self.next.as_ref()?;
         Some(Packet {
-            link: top.link,
-            at_us: top.at_us,
-            bytes: &self.window[top.range.clone()],
-            original: top.original,
+            link: record.link,
+            at_us: record.at_us,
+            bytes: &self.data()[record.range.clone()],
+            original: record.original,
         })
     }
 
-    /// `pcap` or `pcapng`.
+    /// Returns `pcap` or `pcapng`.
     pub(super) fn format(&self) -> &'static str {
         match self.format {
-            Format::Pcap { .. } => "pcap",
+            Format::Pcap(_) => "pcap",
             Format::PcapNg => "pcapng",
         }
     }
 
-    /// Bytes read, after decompression.
+    /// Returns the number of bytes read, after decompression.
     pub(super) fn bytes(&self) -> u64 {
-        self.taken + (self.end - self.start) as u64
+        self.taken + self.unread.len() as u64
     }
 
-    /// Packets that were on top so far, and those without a time, which were not.
+    /// Returns the number of packets so far, and the number of those without a time, which are skipped.
     pub(super) fn packets(&self) -> (u64, u64) {
         (self.packets, self.without_time)
     }
 
-    /// What the file says was dropped before it was written: pcapng alone can.
+    /// Returns the number of packets dropped before they reached the file. Only pcapng can tell.
     pub(super) fn dropped(&self) -> u64 {
-        let now: u64 = self.interfaces.iter().map(|one| one.dropped).sum();
-        self.dropped_before + now
+        self.section.dropped()
     }
 
-    /// Why it ended before its end.
-    pub(super) fn damage(&self) -> Option<&str> {
-        self.damage.as_deref()
+    /// Returns why it ended before its end.
+    pub(super) fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
     }
 
-    /// Takes the packet on top away, and puts the next there.
+    /// Moves on to the next packet.
     pub(super) fn advance(&mut self) -> io::Result<()> {
-        self.top = None;
-        let record = std::mem::take(&mut self.record);
-        self.take(record);
-        match self.format {
-            Format::Pcap { link, nanoseconds } => self.advance_pcap(link, nanoseconds),
-            Format::PcapNg => self.advance_pcapng(),
+        if let Some((_, length)) = self.next.take() {
+            self.take(length);
         }
-    }
-
-    fn advance_pcap(&mut self, link: Link, nanoseconds: bool) -> io::Result<()> {
-        if !self.want(16)? {
-            self.cut_here();
-            return Ok(());
-        }
-        let (seconds, fraction) = (self.number(0), self.number(4));
-        let (length, original) = (self.number(8) as usize, self.number(12));
-        if length > RECORD_BYTES_MAX {
-            self.stop_here(&format!("it says that a packet of {length} bytes follows"));
-            return Ok(());
-        }
-        if !self.want(16 + length)? {
-            self.cut_here();
-            return Ok(());
-        }
-        let fraction_us = match nanoseconds {
-            true => fraction / 1_000,
-            false => fraction,
+        self.next = match self.format {
+            Format::Pcap(format) => self.next_record(|data| parse_record(format, data))?,
+            Format::PcapNg => self.next_packet_block()?,
         };
-        self.put(Top {
-            link,
-            at_us: i64::from(seconds) * 1_000_000 + i64::from(fraction_us),
-            range: self.start + 16..self.start + 16 + length,
-            original: u64::from(original).max(length as u64),
-        });
-        self.record = 16 + length;
+        if let Some((record, _)) = &mut self.next {
+            self.packets += 1;
+            record.at_us = record.at_us.clamp(0, TIME_US_MAX);
+        }
         Ok(())
     }
 
-    fn advance_pcapng(&mut self) -> io::Result<()> {
+    fn next_packet_block(&mut self) -> io::Result<Option<(PacketRecord, usize)>> {
         loop {
-            if !self.want(12)? {
-                self.cut_here();
-                return Ok(());
-            }
-            let section = self.window[self.start..self.start + 4] == [0x0a, 0x0d, 0x0d, 0x0a];
-            if section {
-                match self.window[self.start + 8..self.start + 12] {
-                    [0x1a, 0x2b, 0x3c, 0x4d] => self.big_endian = true,
-                    [0x4d, 0x3c, 0x2b, 0x1a] => self.big_endian = false,
-                    _ => {
-                        self.stop_here("a section begins there that has no byte order");
-                        return Ok(());
-                    }
-                }
-                self.dropped_before = self.dropped();
-                self.interfaces.clear();
-            }
-            let kind = self.number(0);
-            let length = self.number(4) as usize;
-            if !(12..=RECORD_BYTES_MAX).contains(&length) || !length.is_multiple_of(4) {
-                self.stop_here(&format!("it says that a block of {length} bytes follows"));
-                return Ok(());
-            }
-            if !self.want(length)? {
-                self.cut_here();
-                return Ok(());
-            }
-            let body = self.start + 8..self.start + length - 4;
-            match self.block(kind, body) {
-                Block::Packet(top) => {
-                    self.put(top);
-                    self.record = length;
-                    return Ok(());
-                }
-                Block::WithoutTime => self.without_time += 1,
-                Block::Other => (),
-                Block::Malformed(why) => {
-                    self.stop_here(why);
-                    return Ok(());
+            let is_big_endian = self.section.is_big_endian();
+            let Some((kind, length)) = self.next_record(|data| frame_block(is_big_endian, data))?
+            else {
+                return Ok(None);
+            };
+            let block = &self.window[self.unread.start..self.unread.start + length];
+            match self.section.read_block(kind, block) {
+                Ok(BlockContent::Packet(record)) => return Ok(Some((record, length))),
+                Ok(BlockContent::PacketWithoutTime) => self.without_time += 1,
+                Ok(BlockContent::Other) => (),
+                Err(reason) => {
+                    self.end_malformed(reason);
+                    return Ok(None);
                 }
             }
             self.take(length);
         }
     }
 
-    fn block(&mut self, kind: u32, body: Range<usize>) -> Block {
-        let bytes = &self.window[body.clone()];
-        let at = |place: usize| -> Option<u32> {
-            let four = bytes.get(place..place + 4)?.try_into().ok()?;
-            Some(match self.big_endian {
-                true => u32::from_be_bytes(four),
-                false => u32::from_le_bytes(four),
-            })
-        };
-        let half = |place: usize| -> Option<u16> {
-            let two = bytes.get(place..place + 2)?.try_into().ok()?;
-            Some(match self.big_endian {
-                true => u16::from_be_bytes(two),
-                false => u16::from_le_bytes(two),
-            })
-        };
-        match kind {
-            1 => {
-                let (Some(link), Some(_)) = (half(0), at(4)) else {
-                    return Block::Malformed("an interface is described there in too few bytes");
-                };
-                let mut interface = Interface {
-                    link: Link::of(link),
-                    resolution: Resolution::of(6),
-                    offset_s: 0,
-                    dropped: 0,
-                };
-                for (code, value) in options(bytes, 8, self.big_endian) {
-                    match (code, value) {
-                        (9, [value, ..]) => interface.resolution = Resolution::of(*value),
-                        (14, value) => {
-                            if let Some(offset) = long(value, self.big_endian) {
-                                interface.offset_s = offset as i64;
-                            }
-                        }
-                        _ => (),
-                    }
+    /// Decodes the next record, and reads until it is in the window as a whole. Returns it with its length; `None` at
+    /// the end of the file, or if it is damaged.
+    fn next_record<T>(
+        &mut self,
+        decode: impl Fn(&[u8]) -> IResult<&[u8], T, pcap_parser::PcapError<&[u8]>>,
+    ) -> io::Result<Option<(T, usize)>> {
+        loop {
+            let data = self.data();
+            let wanted = match decode(data) {
+                Ok((rest, record)) => return Ok(Some((record, data.len() - rest.len()))),
+                Err(nom::Err::Incomplete(Needed::Size(missing))) => data.len() + missing.get(),
+                Err(_) => {
+                    self.end_malformed(MALFORMED);
+                    return Ok(None);
                 }
-                if self.interfaces.len() >= INTERFACES_MAX {
-                    return Block::Malformed("it has more interfaces than there can be");
-                }
-                self.interfaces.push(interface);
-                Block::Other
+            };
+            if wanted > RECORD_BYTES_MAX {
+                self.end_malformed(&format!("a record of {wanted} bytes starts there"));
+                return Ok(None);
             }
-            // A packet: of the form of today, and the one before it.
-            6 | 2 => {
-                let interface = match kind {
-                    6 => at(0),
-                    _ => half(0).map(u32::from),
-                };
-                let (Some(number), Some(high), Some(low), Some(length), Some(original)) =
-                    (interface, at(4), at(8), at(12), at(16))
-                else {
-                    return Block::Malformed("a packet's block there is too short");
-                };
-                let Some(interface) = self.interfaces.get(number as usize) else {
-                    return Block::Malformed(
-                        "a packet there is of an interface that is not described",
-                    );
-                };
-                let length = length as usize;
-                if length > bytes.len() - 20 {
-                    return Block::Malformed("a packet there is longer than its block");
-                }
-                let units = u64::from(high) << 32 | u64::from(low);
-                let since_us = interface.resolution.us(units);
-                Block::Packet(Top {
-                    link: interface.link,
-                    at_us: since_us.saturating_add(interface.offset_s.saturating_mul(1_000_000)),
-                    range: body.start + 20..body.start + 20 + length,
-                    original: u64::from(original).max(length as u64),
-                })
+            if !self.fill(wanted)? {
+                self.end_truncated();
+                return Ok(None);
             }
-            // It has no time, and a statement without one can be placed nowhere.
-            3 => Block::WithoutTime,
-            // What the capturing program counted.
-            5 => {
-                let Some(number) = at(0) else {
-                    return Block::Other;
-                };
-                let mut dropped = 0u64;
-                for (code, value) in options(bytes, 12, self.big_endian) {
-                    // By the interface, and by the system.
-                    if let (5 | 7, Some(count)) = (code, long(value, self.big_endian)) {
-                        dropped = dropped.saturating_add(count.min(u64::from(u32::MAX)));
-                    }
-                }
-                if let Some(interface) = self.interfaces.get_mut(number as usize) {
-                    interface.dropped = interface.dropped.max(dropped);
-                }
-                Block::Other
-            }
-            _ => Block::Other,
         }
     }
 
-    fn put(&mut self, mut top: Top) {
-        self.packets += 1;
-        top.at_us = top.at_us.clamp(0, TIME_US_MAX);
-        self.top = Some(top);
-    }
-
-    fn number(&self, place: usize) -> u32 {
-        let at = self.start + place;
-        let four = self.window[at..at + 4].try_into().expect("four bytes");
-        match self.big_endian {
-            true => u32::from_be_bytes(four),
-            false => u32::from_le_bytes(four),
-        }
+    fn data(&self) -> &[u8] {
+        &self.window[self.unread.clone()]
     }
 
     fn take(&mut self, length: usize) {
-        self.start += length;
+        self.unread.start += length;
         self.taken += length as u64;
     }
 
-    /// The file ends: in order, or within a record.
-    fn cut_here(&mut self) {
-        if self.start < self.end && self.damage.is_none() {
-            self.damage = Some(format!(
-                "it ends within a packet, behind packet {} at byte {}: it was cut, or is still being written",
-                self.packets, self.taken
-            ));
-        }
-        self.ended = true;
-    }
-
-    fn stop_here(&mut self, why: &str) {
-        self.damage = Some(format!(
-            "it is damaged behind packet {}, at byte {}: {why}",
-            self.packets, self.taken
-        ));
-        self.ended = true;
-        self.end = self.start;
-    }
-
-    /// Whether so many bytes are there, from `start` on.
-    fn want(&mut self, length: usize) -> io::Result<bool> {
-        while self.end - self.start < length {
-            if self.ended {
+    /// Reads until `length` unread bytes are in the window. Returns `false` if the file has fewer.
+    fn fill(&mut self, length: usize) -> io::Result<bool> {
+        while self.unread.len() < length {
+            if self.is_at_end {
                 return Ok(false);
             }
-            if self.start + length > self.window.len() || self.start == self.end {
-                self.window.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
+            if self.unread.start + length > self.window.len() || self.unread.is_empty() {
+                self.window.copy_within(self.unread.clone(), 0);
+                self.unread = 0..self.unread.len();
             }
-            if self.end == self.window.len() {
-                // Doubled, and no more than what has come: a length alone makes no memory.
-                let size = self.window.len() * 2;
-                self.window.resize(size, 0);
+            if self.unread.end == self.window.len() {
+                // Only for bytes that have come: a length alone makes no memory.
+                self.window.resize(self.window.len() * 2, 0);
             }
-            match self.reader.read(&mut self.window[self.end..]) {
-                Ok(0) => self.ended = true,
-                Ok(read) => self.end += read,
+            match self.reader.read(&mut self.window[self.unread.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(read) => self.unread.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(error) => return Err(error),
             }
@@ -485,42 +299,56 @@ impl PacketFile {
         Ok(true)
     }
 
-    /// What was wrong with the data before it was decompressed: the rest is lost.
-    pub(super) fn damaged(&mut self, damage: String) {
+    /// Ends the file, since its rest cannot be read.
+    pub(super) fn end_with(&mut self, damage: Damage) {
         self.damage = Some(damage);
-        self.ended = true;
-        self.top = None;
-        self.record = 0;
+        self.is_at_end = true;
+        self.next = None;
+        self.unread.start = self.unread.end;
+    }
+
+    fn end_malformed(&mut self, reason: &str) {
+        self.end_with(Damage::Malformed(format!(
+            "it is damaged after packet {}, at byte {}: {reason}",
+            self.packets, self.taken
+        )));
+    }
+
+    /// Notes that the file's last record is incomplete, unless nothing is left.
+    fn end_truncated(&mut self) {
+        if !self.unread.is_empty() && self.damage.is_none() {
+            self.damage = Some(Damage::Truncated(format!(
+                "it ends within a packet, after packet {} at byte {}: it was cut, or is still being written",
+                self.packets, self.taken
+            )));
+        }
     }
 }
 
-/// The options of a block, from `at` on.
-fn options(bytes: &[u8], mut at: usize, big_endian: bool) -> impl Iterator<Item = (u16, &[u8])> {
-    let half = move |place: usize| -> Option<u16> {
-        let two = bytes.get(place..place + 2)?.try_into().ok()?;
-        Some(match big_endian {
-            true => u16::from_be_bytes(two),
-            false => u16::from_le_bytes(two),
-        })
+fn parse_record(
+    format: PcapFormat,
+    data: &[u8],
+) -> IResult<&[u8], PacketRecord, pcap_parser::PcapError<&[u8]>> {
+    let (rest, frame) = match format.is_big_endian {
+        true => parse_pcap_frame_be(data)?,
+        false => parse_pcap_frame(data)?,
     };
-    std::iter::from_fn(move || {
-        let (code, length) = (half(at)?, usize::from(half(at + 2)?));
-        let value = bytes.get(at + 4..at + 4 + length)?;
-        at += 4 + length.next_multiple_of(4);
-        (code != 0).then_some((code, value))
-    })
+    let fraction_us = match format.has_nanoseconds {
+        true => frame.ts_usec / 1_000,
+        false => frame.ts_usec,
+    };
+    let end = data.len() - rest.len();
+    let record = PacketRecord {
+        link: format.link,
+        at_us: i64::from(frame.ts_sec) * 1_000_000 + i64::from(fraction_us),
+        range: end - frame.data.len()..end,
+        original: u64::from(frame.origlen.max(frame.caplen)),
+    };
+    Ok((rest, record))
 }
 
-fn long(value: &[u8], big_endian: bool) -> Option<u64> {
-    let eight = value.get(..8)?.try_into().ok()?;
-    Some(match big_endian {
-        true => u64::from_be_bytes(eight),
-        false => u64::from_le_bytes(eight),
-    })
-}
-
-/// What another file is, and what to do with it.
-fn foreign(head: &[u8]) -> Option<&'static str> {
+/// Returns what to do with a packet file of another format.
+fn foreign_format(head: &[u8]) -> Option<&'static str> {
     let convert = "convert it with `editcap -F pcapng` first";
     match head {
         [0x34, 0xcd, 0xb2, 0xa1, ..] | [0xa1, 0xb2, 0xcd, 0x34, ..] => Some(convert),

@@ -15,7 +15,7 @@ use workload::SourceFile;
 
 use super::account::PcapSource;
 use super::error::PcapError;
-use super::file::{NoPackets, Packet, PacketFile};
+use super::file::{Damage, NoPackets, Packet, PacketFile};
 use super::stream::{PacketStream, Stop};
 use crate::log::compression::{Compression, MAGIC_BYTES, Told, tell};
 use crate::watched::{Raw, Watched};
@@ -155,10 +155,11 @@ impl Inputs {
         let source = &mut self.sources[source];
         source.file.bytes = opened.file.bytes();
         source.packets = packets + without_time;
-        source.damage = match opened.is_stopped.load(Ordering::Relaxed) {
-            true => None,
-            false => opened.file.damage().map(str::to_owned),
-        };
+        let damage = opened.file.damage().filter(|damage| {
+            let is_stopped = opened.is_stopped.load(Ordering::Relaxed);
+            !(is_stopped && matches!(damage, Damage::Truncated(_)))
+        });
+        source.damage = damage.map(Damage::to_string);
         self.dropped += opened.file.dropped();
         self.without_time += without_time;
         self.raw_bytes_done += opened.raw.bytes.load(Ordering::Relaxed);
@@ -273,7 +274,11 @@ impl Opened {
         };
         match self.compression {
             Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
-                self.file.damaged(compression.damage(&error));
+                let damage = compression.damage(&error);
+                self.file.end_with(match error.kind() {
+                    io::ErrorKind::UnexpectedEof => Damage::Truncated(damage),
+                    _ => Damage::Malformed(damage),
+                });
                 Ok(())
             }
             _ => Err(PcapError::Read {

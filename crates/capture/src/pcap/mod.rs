@@ -1,6 +1,6 @@
 //! Packet files, and a stream of packets on standard input, become a workload.
 //!
-//! `inputs` merges the files by time, `file` takes packets out of them, `link` finds the TCP segments in
+//! `inputs` merges the files by time, `file` and `pcapng` take packets out of them, `packet` finds the TCP segments in
 //! these, `connections` knows which connection a segment belongs to, `connection` puts its bytes in order or says which
 //! are lost, and [`crate::conversation`] makes events of what the two sides say. `stream` reads standard input. Every
 //! packet and every byte is in the [`PcapAccount`].
@@ -17,11 +17,12 @@ mod direction;
 mod error;
 mod file;
 mod inputs;
-mod link;
+mod packet;
 #[cfg(test)]
 #[path = "../../tests/packets/mod.rs"]
 #[allow(dead_code, missing_docs)]
 mod packets;
+mod pcapng;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 pub use account::{PcapAccount, PcapReport, PcapSource};
 pub use error::PcapError;
-pub use link::{Malformed, Passed};
+pub use packet::{Malformed, Passed};
 pub use stream::Stop;
 
 use crate::conversation::{ConversationOptions, Conversations, Side};
@@ -41,7 +42,7 @@ use connection::Heard;
 use connections::Connections;
 use file::Packet;
 use inputs::Inputs;
-use link::{Found, look};
+use packet::{PacketContent, parse_packet};
 
 /// Of so many ports that are not asked for it is counted how busy they are.
 const OTHER_PORTS_MAX: usize = 4_096;
@@ -201,9 +202,9 @@ impl Reading {
             self.conversations.record(packet.at_us, sink)?;
         }
         self.last_us = self.last_us.max(Some(packet.at_us));
-        let found = look(packet.link, packet.bytes, packet.original);
+        let content = parse_packet(packet.link, packet.bytes, packet.original);
         let mut of_the_port = false;
-        if let Found::Segment(segment) = &found {
+        if let PacketContent::Segment(segment) = &content {
             let mut listener = Listener {
                 conversations: &mut self.conversations,
                 sink,
@@ -220,7 +221,7 @@ impl Reading {
                 }
             }
         }
-        self.account.packet(&found, of_the_port);
+        self.account.packet(&content, of_the_port);
         Ok(())
     }
 

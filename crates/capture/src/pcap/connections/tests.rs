@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::link::{Found, Link, look};
+use super::super::packet::{Link, PacketContent, parse_packet};
 use super::*;
 
 use super::super::packets::{Tcp, Turn, talk};
@@ -108,7 +108,8 @@ fn heard(packets: &[Tcp], step_us: i64, end: bool) -> (Heap, Counts) {
 fn read(connections: &mut Connections, packets: &[Tcp], step_us: i64, heap: &mut Heap) {
     for (at, packet) in packets.iter().enumerate() {
         let bytes = packet.ip();
-        let Found::Segment(segment) = look(Link::Raw, &bytes, bytes.len() as u64) else {
+        let PacketContent::Segment(segment) = parse_packet(Link::Raw, &bytes, bytes.len() as u64)
+        else {
             panic!("{packet:?}");
         };
         let at_us = step_us * at as i64;

@@ -43,6 +43,10 @@ fn read(bytes: Vec<u8>) -> (Vec<Record>, PacketFile) {
     (records, file)
 }
 
+fn damage(file: &PacketFile) -> String {
+    file.damage().map_or_else(String::new, Damage::to_string)
+}
+
 #[test]
 fn every_container_gives_the_same_packets() {
     let records = some(60);
@@ -69,14 +73,14 @@ fn a_file_that_was_cut_is_read_up_to_there_and_says_where() {
             let (read, file) = read(bytes[..length].to_vec());
             let expected = expected.unwrap_or(0);
             assert_eq!(read[..], records[..expected]);
-            let said = file.damage().unwrap_or_default();
+            let said = damage(&file);
             match length == whole(expected) {
                 true => assert_eq!(said, ""),
                 false if length == 0 => assert_eq!(said, "it is empty"),
                 false => assert!(said.contains("ends within"), "{length} {said}"),
             }
             if expected > 0 && !said.is_empty() {
-                let place = format!("behind packet {expected} at byte {}", whole(expected));
+                let place = format!("after packet {expected} at byte {}", whole(expected));
                 assert!(said.contains(&place), "{said}");
             }
         }
@@ -98,8 +102,8 @@ fn a_length_alone_makes_no_memory() {
             "{}",
             file.window.len()
         );
-        let said = file.damage().unwrap();
-        assert!(said.contains("behind packet 3"), "{said}");
+        let said = damage(&file);
+        assert!(said.contains("after packet 3"), "{said}");
     }
 }
 
@@ -152,18 +156,59 @@ fn a_block_that_cannot_be_ends_the_file_and_is_named() {
     };
     let mut longer = interface(0);
     longer[12] = 200;
+    let mut wrong_end = block(6, false, &interface(0));
+    let end = wrong_end.len() - 4;
+    wrong_end[end] += 4;
     for (block, word) in [
-        (block(6, false, &interface(7)), "not described"),
-        (block(6, false, &longer), "longer than its block"),
-        (block(6, false, &[0; 4]), "too short"),
-        (block(1, false, &[0; 4]), "too few bytes"),
-        (block(0x0a0d_0d0a, false, &[7; 16]), "byte order"),
-        (vec![9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0], "7 bytes"),
+        (block(6, false, &interface(7)), "cannot be decoded"),
+        (block(6, false, &longer), "cannot be decoded"),
+        (block(6, false, &[0; 4]), "cannot be decoded"),
+        (block(1, false, &[0; 4]), "cannot be decoded"),
+        (block(2, false, &interface(0)), "editcap"),
+        (block(0x0a0d_0d0a, false, &[7; 16]), "cannot be decoded"),
+        (
+            vec![9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0],
+            "cannot be decoded",
+        ),
+        (wrong_end, "cannot be decoded"),
     ] {
         let (read, file) = read([good.clone(), block, good.clone()].concat());
         assert_eq!(read.len(), 1);
-        let said = file.damage().unwrap();
+        let said = damage(&file);
         assert!(said.contains(word) && said.contains("packet 1"), "{said}");
+    }
+}
+
+#[test]
+fn offsets_of_time_and_drop_counts_follow_the_byte_order_of_their_section() {
+    for big in [false, true] {
+        let number = |number: u64, bytes: usize| match big {
+            true => number.to_be_bytes()[8 - bytes..].to_vec(),
+            false => number.to_le_bytes()[..bytes].to_vec(),
+        };
+        let option =
+            |code: u64, value: u64| [number(code, 2), number(8, 2), number(value, 8)].concat();
+        let section = [
+            number(0x1a2b_3c4d, 4),
+            number(1, 2),
+            number(0, 2),
+            vec![0xff; 8],
+        ]
+        .concat();
+        let interface = [number(1, 2), number(0, 6), option(14, 1_800_000_000)].concat();
+        // Its resolution is a microsecond if it does not state one.
+        let packet = [number(0, 8), number(123, 4), number(0, 8)].concat();
+        let statistics = [number(0, 4), number(0, 8), option(5, 40), option(7, 2)].concat();
+        let blocks = [
+            block(0x0a0d_0d0a, big, &section),
+            block(1, big, &interface),
+            block(6, big, &packet),
+            block(5, big, &statistics),
+        ];
+        let (read, file) = read(blocks.concat());
+        assert_eq!(damage(&file), "");
+        assert_eq!(read[0].at_us, 1_800_000_000_000_123);
+        assert_eq!(file.dropped(), 42);
     }
 }
 

@@ -21,8 +21,8 @@ fn segment(v6: bool) -> Tcp {
 
 #[track_caller]
 fn found(link: u16, bytes: &[u8], original: usize) -> Segment<'_> {
-    match look(Link::of(link), bytes, original as u64) {
-        Found::Segment(segment) => segment,
+    match parse_packet(Link::of(link), bytes, original as u64) {
+        PacketContent::Segment(segment) => segment,
         other => panic!("{other:?}"),
     }
 }
@@ -33,7 +33,7 @@ fn every_link_layer_leads_to_the_payload() {
         let tcp = segment(v6);
         for link in [0, 1, 12, 14, 101, 108, 113, 276, 228, 229] {
             let vlans: &[&[u16]] = match link {
-                1 => &[&[], &[0x8100], &[0x88a8, 0x8100]],
+                1 => &[&[], &[0x8100], &[0x88a8, 0x8100], &[0x9200, 0x8100]],
                 113 | 276 => &[&[], &[0x8100]],
                 _ => &[&[]],
             };
@@ -51,8 +51,8 @@ fn every_link_layer_leads_to_the_payload() {
     }
     let ip = segment(false).ip();
     assert_eq!(
-        look(Link::of(147), &ip, ip.len() as u64),
-        Found::Passed(Passed::UnknownLink)
+        parse_packet(Link::of(147), &ip, ip.len() as u64),
+        PacketContent::Passed(Passed::UnknownLink)
     );
 }
 
@@ -63,23 +63,26 @@ fn what_was_cut_is_known() {
         let bytes = framed(1, &[], &tcp.ip());
         let whole = bytes.len();
         for length in 0..whole {
-            let seen = look(Link::Ethernet, &bytes[..length], whole as u64);
+            let seen = parse_packet(Link::Ethernet, &bytes[..length], whole as u64);
             let missing = whole - length;
             match seen {
-                Found::Segment(segment) => {
+                PacketContent::Segment(segment) => {
                     assert!(length >= whole - 5 - 32 + 14);
                     assert_eq!(segment.cut as usize, missing.min(5));
                     assert_eq!(segment.payload, &b"hello"[..5 - missing.min(5)]);
                 }
                 // The options of TCP do not matter.
                 seen => {
-                    assert_eq!(seen, Found::HeadersCut);
+                    assert_eq!(seen, PacketContent::HeadersCut);
                     assert!(length < whole - 5 - 12);
                 }
             }
             // The same bytes as a whole frame are none.
-            let seen = look(Link::Ethernet, &bytes[..length], length as u64);
-            assert!(matches!(seen, Found::Malformed(_)), "{length}: {seen:?}");
+            let seen = parse_packet(Link::Ethernet, &bytes[..length], length as u64);
+            assert!(
+                matches!(seen, PacketContent::Malformed(_)),
+                "{length}: {seen:?}"
+            );
         }
     }
 }
@@ -102,27 +105,33 @@ fn other_traffic_is_told() {
     let mut udp = segment(false).ip();
     udp[9] = 17;
     let length = udp.len() as u64;
-    assert_eq!(look(Link::Raw, &udp, length), Found::Passed(Passed::NotTcp));
+    assert_eq!(
+        parse_packet(Link::Raw, &udp, length),
+        PacketContent::Passed(Passed::NotTcp)
+    );
     let mut arp = framed(1, &[], &segment(false).ip());
     arp[12..14].copy_from_slice(&[8, 6]);
     let length = arp.len() as u64;
     assert_eq!(
-        look(Link::Ethernet, &arp, length),
-        Found::Passed(Passed::NotIp)
+        parse_packet(Link::Ethernet, &arp, length),
+        PacketContent::Passed(Passed::NotIp)
     );
     for (at, value) in [(6, 0x20), (7, 1)] {
         let mut fragment = segment(false).ip();
         fragment[at] = value;
         let length = fragment.len() as u64;
-        assert_eq!(look(Link::Raw, &fragment, length), Found::Fragment);
+        assert_eq!(
+            parse_packet(Link::Raw, &fragment, length),
+            PacketContent::Fragment
+        );
     }
     for (at, value) in [(0, 0x41), (2, 0xff), (32, 0x10)] {
         let mut wrong = segment(false).ip();
         wrong[at] = value;
         let length = wrong.len() as u64;
         assert_eq!(
-            look(Link::Raw, &wrong, length),
-            Found::Malformed(Malformed::Length)
+            parse_packet(Link::Raw, &wrong, length),
+            PacketContent::Malformed(Malformed::Length)
         );
     }
 }
@@ -159,10 +168,13 @@ fn extension_headers_are_followed() {
     let part = [0, 0, 0, 1, 0, 0, 0, 9];
     let bytes = with(&[(44, &part)]);
     let length = bytes.len() as u64;
-    assert_eq!(look(Link::Raw, &bytes, length), Found::Fragment);
+    assert_eq!(
+        parse_packet(Link::Raw, &bytes, length),
+        PacketContent::Fragment
+    );
     let bytes = with(&[(50, &hop)]);
     assert_eq!(
-        look(Link::Raw, &bytes, length),
-        Found::Passed(Passed::NotTcp)
+        parse_packet(Link::Raw, &bytes, length),
+        PacketContent::Passed(Passed::NotTcp)
     );
 }
