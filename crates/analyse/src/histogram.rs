@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::quantile::{self, P50, P95, P99};
 
 /// Bins to a power of two, as a power of two.
@@ -143,12 +143,13 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// The landmarks of the values, which were nanoseconds; `None` of nothing.
-    pub fn landmarks(&self) -> Option<Landmarks> {
+    /// The latency summary of the values, which were nanoseconds; `None` of nothing.
+    pub fn latency_summary(&self) -> Option<LatencySummary> {
         let settled = self.settled();
-        Some(Landmarks {
+        Some(LatencySummary {
             count: self.count,
             total_ns: self.total,
+            mean_ns: self.total / self.count as f64,
             p50_ns: settled.settled_quantile(P50)?,
             p95_ns: settled.settled_quantile(P95)?,
             p99_ns: settled.settled_quantile(P99)?,
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn nothing_has_no_quantile() {
         assert_eq!(Histogram::new().quantile(P50), None);
-        assert_eq!(Histogram::new().landmarks(), None);
+        assert_eq!(Histogram::new().latency_summary(), None);
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use workload::{
 
 use crate::arrivals::Arrivals;
 use crate::histogram::Histogram;
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use statement::Counted;
 
 pub use breakdown::{Breakdown, Totals};
@@ -60,7 +60,7 @@ pub struct Inspection {
     /// Events that cannot be replayed as they were, by reason.
     pub unreplayable: BTreeMap<Unreplayable, u64>,
     /// The server's own time for all statements with a captured duration.
-    pub captured: Option<Landmarks>,
+    pub captured: Option<LatencySummary>,
     /// How many of them took how long.
     pub durations: Durations,
     /// Each fingerprint, by its total captured time, then by calls, the most first.
@@ -144,7 +144,7 @@ impl Inspection {
         inspection.over_time.finish();
         let moments = inspection.over_time.moments.iter();
         inspection.sessions.at_once = moments.map(|one| one.open_most).max().unwrap_or(0);
-        inspection.captured = captured.landmarks();
+        inspection.captured = captured.latency_summary();
         let mut known: HashMap<Fingerprint, StatementText> = HashMap::new();
         for text in texts {
             let text = text?;
@@ -316,7 +316,7 @@ impl Inspection {
 
     /// Statements with a captured duration.
     pub fn with_duration(&self) -> u64 {
-        self.captured.map_or(0, |landmarks| landmarks.count)
+        self.captured.map_or(0, |latency| latency.count)
     }
 }
 

@@ -44,7 +44,7 @@ mod exchange;
 mod histogram;
 mod inspect;
 mod judgement;
-mod landmarks;
+mod latency_summary;
 pub mod observed;
 mod over_time;
 pub mod phases;
@@ -53,6 +53,7 @@ mod profile;
 pub mod proof;
 pub mod quantile;
 mod random;
+mod redaction;
 mod remark;
 mod rows_change;
 mod sampling;
@@ -91,10 +92,11 @@ pub use inspect::{
 pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, Lack, MARGIN_DEFAULT, Measure, STRETCHES_MIN,
 };
-pub use landmarks::Landmarks;
+pub use latency_summary::LatencySummary;
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use profile::RunProfile;
 pub use random::SplitMix64;
+pub use redaction::{Literals, redact_message};
 pub use remark::{BURST_SHARE, HEAVY_TAIL_SHARE, Remark, TREND_FACTOR, WARM_UP_FACTOR};
 pub use rows_change::{RowsChange, RowsComparison};
 pub use series::SAMPLES_MAX;

@@ -6,7 +6,7 @@ use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind};
 use workload::{Fingerprint, StatementText};
 
 use crate::histogram::Histogram;
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::over_time::TimesByStretch;
 use crate::series::Series;
 use crate::timeline::{STRETCHES_MAX, Timeline};
@@ -156,7 +156,7 @@ impl RunProfile {
         self.texts.get(&fingerprint)
     }
 
-    pub(crate) fn tool_lag(&self) -> Option<Landmarks> {
-        self.tool_lag.landmarks()
+    pub(crate) fn tool_lag(&self) -> Option<LatencySummary> {
+        self.tool_lag.latency_summary()
     }
 }

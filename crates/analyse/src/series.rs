@@ -8,7 +8,7 @@
 //! all equally likely (algorithm R; Vitter, "Random Sampling with a Reservoir", ACM TOMS 11,
 //! 1985). Counts and sums of every stretch stay exact.
 
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::quantile::{self, P50, P95, P99};
 use crate::random::SplitMix64;
 use crate::timeline::STRETCHES_MAX;
@@ -133,15 +133,16 @@ impl Series {
         sums
     }
 
-    /// The landmarks, given the samples in ascending order; `None` of nothing.
-    pub(crate) fn landmarks(&self, sorted: &[u32]) -> Option<Landmarks> {
+    /// The latency summary, given the samples in ascending order; `None` of nothing.
+    pub(crate) fn latency_summary(&self, sorted: &[u32]) -> Option<LatencySummary> {
         let at = |per_mille| {
             let value_ns = value_of(quantile::of_sorted(sorted, per_mille)?).round() as u64;
             Some(value_ns.min(self.max_ns))
         };
-        Some(Landmarks {
+        Some(LatencySummary {
             count: self.count,
             total_ns: self.total_ns,
+            mean_ns: self.total_ns / self.count as f64,
             p50_ns: at(P50)?,
             p95_ns: at(P95)?,
             p99_ns: at(P99)?,
@@ -186,10 +187,10 @@ mod tests {
         assert_eq!(series.samples.len(), SAMPLES_MAX);
         assert_eq!(sums.iter().map(|sum| sum.count).sum::<u64>(), many);
         assert!(sums.iter().all(|sum| sum.count == many / 128));
-        let landmarks = series.landmarks(&series.sorted()).unwrap();
-        let off = landmarks.p50_ns as f64 / (many as f64 / 2.0);
+        let latency = series.latency_summary(&series.sorted()).unwrap();
+        let off = latency.p50_ns as f64 / (many as f64 / 2.0);
         assert!((off - 1.0).abs() < 0.01, "{off}");
-        assert_eq!(landmarks.max_ns, many - 1);
+        assert_eq!(latency.max_ns, many - 1);
     }
 
     #[test]

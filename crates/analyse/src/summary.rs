@@ -6,7 +6,7 @@ use run::{Execution, Outcome, SkipReason, StatementKind};
 use workload::{Fingerprint, Sqlstate};
 
 use crate::histogram::Histogram;
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 
 /// A session that was once this late because its previous statement was not done counts as held
 /// up, in nanoseconds: ten times what is due to network and scheduling.
@@ -28,16 +28,16 @@ pub struct Summary {
     /// Connections that could not be opened, by error.
     pub connects_failed: BTreeMap<Sqlstate, u64>,
     /// Sent → done, of what was done.
-    pub service: Option<Landmarks>,
+    pub service: Option<LatencySummary>,
     /// Due → done, of what was done.
-    pub response: Option<Landmarks>,
+    pub response: Option<LatencySummary>,
     /// Sent → ready, of opened connections.
-    pub connecting: Option<Landmarks>,
+    pub connecting: Option<LatencySummary>,
     /// The part of due → sent that is the tool's fault, of all statements sent.
-    pub tool_lag: Option<Landmarks>,
+    pub tool_lag: Option<LatencySummary>,
     /// The part of due → sent in which the session's previous statement was not done, of all
     /// statements sent.
-    pub session_lag: Option<Landmarks>,
+    pub session_lag: Option<LatencySummary>,
     /// Sessions that were once later than [`SESSION_LAG_NOTABLE_NS`] for that reason.
     pub sessions_held_up: u64,
     /// Rows returned or affected.
@@ -228,11 +228,11 @@ impl Counting {
 
     fn finish(self) -> Summary {
         Summary {
-            service: self.service.landmarks(),
-            response: self.response.landmarks(),
-            connecting: self.connecting.landmarks(),
-            tool_lag: self.tool_lag.landmarks(),
-            session_lag: self.session_lag.landmarks(),
+            service: self.service.latency_summary(),
+            response: self.response.latency_summary(),
+            connecting: self.connecting.latency_summary(),
+            tool_lag: self.tool_lag.latency_summary(),
+            session_lag: self.session_lag.latency_summary(),
             versus_capture: self.capture_known.then_some(self.versus),
             ..self.summary
         }

@@ -485,7 +485,7 @@ fn what_is_drawn_adds_up_to_what_was_done() {
     for statement in &comparison.statements {
         let details = statement.details.as_ref().unwrap();
         let count = |bins: &[u64]| bins.iter().sum::<u64>();
-        let done = |side: Option<analyse::Landmarks>| side.unwrap().count;
+        let done = |side: Option<analyse::LatencySummary>| side.unwrap().count;
         assert_eq!(count(&details.bins_before), done(statement.times.before));
         assert_eq!(count(&details.bins_after), done(statement.times.after));
         assert_eq!(details.medians_after.len(), over_time.after.len());

@@ -2,7 +2,7 @@
 
 mod made_up;
 
-use analyse::condition::{Checked, Condition, Kind};
+use analyse::condition::{Condition, ConditionOutcome, Kind};
 use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
 use run::Execution;
@@ -46,23 +46,17 @@ fn changed() -> Comparison {
     compared(traffic(1, [1.0; 3], Some(6)), after)
 }
 
-fn check(condition: &str, comparison: &Comparison) -> Checked {
+fn check(condition: &str, comparison: &Comparison) -> ConditionOutcome {
     let condition = Condition::parse(condition).unwrap_or_else(|error| panic!("{error}"));
     condition.check(comparison)
 }
 
 /// The texts' numbers of the statements for which it holds.
 fn held(condition: &str, comparison: &Comparison) -> Vec<u64> {
-    let checked = check(condition, comparison);
-    assert_eq!(
-        checked.holds,
-        checked.whole.is_some() || !checked.statements.is_empty(),
-        "{condition}"
-    );
-    let statements = checked.statements.iter();
-    let mut found: Vec<u64> = statements
-        .map(|held| comparison.statements[held.at].fingerprint.0)
-        .collect();
+    let outcome = check(condition, comparison);
+    let statements = outcome.statements.iter();
+    let mut found: Vec<u64> = statements.map(|held| held.fingerprint.0).collect();
+    assert_eq!(outcome.holds, !found.is_empty(), "{condition}");
     found.sort_unstable();
     found
 }
@@ -102,17 +96,17 @@ fn statements_are_asked_one_by_one() {
     ] {
         assert_eq!(held(condition, &comparison), statements, "{condition}");
     }
-    let checked = check("median > 1.5x and calls > 100", &comparison);
-    let readings = &checked.statements[0].readings;
-    assert_eq!(readings.len(), 2);
+    let outcome = check("median > 1.5x and calls > 100", &comparison);
+    let measured = &outcome.statements[0].measured;
+    assert_eq!(measured.len(), 2);
     assert_eq!(
-        (readings[0].quantity.as_str(), readings[0].kind),
+        (measured[0].quantity.as_str(), measured[0].unit),
         ("median", Kind::Ratio)
     );
-    let ratio = readings[0].value.unwrap();
+    let ratio = measured[0].value.unwrap();
     assert!((1.9..2.1).contains(&ratio), "{ratio}");
     assert_eq!(
-        (readings[1].quantity.as_str(), readings[1].value),
+        (measured[1].quantity.as_str(), measured[1].value),
         ("calls", Some(2_000.0))
     );
 }
@@ -142,34 +136,34 @@ fn what_is_of_the_whole_is_asked_once() {
         ("throughput > 99 and before.throughput < 101", true),
         ("elapsed > 59s and elapsed < 1.1x", true),
     ] {
-        let checked = check(condition, &comparison);
-        assert_eq!((checked.holds, checked.asked), (holds, 1), "{condition}");
+        let outcome = check(condition, &comparison);
         assert_eq!(
-            (checked.whole.is_some(), checked.unknown),
-            (holds, 0),
+            (outcome.holds, outcome.unknown, outcome.statements_checked),
+            (holds, 0, None),
             "{condition}"
         );
-        assert!(checked.statements.is_empty());
+        assert!(outcome.statements.is_empty());
+        assert!(holds || outcome.measured.is_empty());
     }
     // Where the whole decides, no statement is named.
-    let checked = check("new_errors or median > 1.5x", &comparison);
-    assert_eq!((checked.holds, checked.statements.len()), (true, 0));
-    let readings = checked.whole.unwrap();
-    assert_eq!((readings.len(), readings[0].value), (1, Some(1.0)));
-    let checked = check("new_errors and median > 1.5x", &comparison);
-    assert_eq!((checked.whole, checked.statements.len()), (None, 1));
+    let outcome = check("new_errors or median > 1.5x", &comparison);
+    assert_eq!((outcome.holds, outcome.statements.len()), (true, 0));
+    let measured = outcome.measured;
+    assert_eq!((measured.len(), measured[0].value), (1, Some(1.0)));
+    let outcome = check("new_errors and median > 1.5x", &comparison);
+    assert_eq!((outcome.measured.len(), outcome.statements.len()), (0, 1));
 }
 
 #[test]
 fn what_is_not_known_fails_nothing_and_is_counted() {
     let comparison = changed();
-    let checked = check("median > 0.1x", &comparison);
+    let outcome = check("median > 0.1x", &comparison);
     assert_eq!(held("median > 0.1x", &comparison), [1, 2, 3]);
-    assert_eq!((checked.asked, checked.unknown), (6, 3));
+    assert_eq!((outcome.statements_checked, outcome.unknown), (Some(6), 3));
     // Nor does its contrary.
-    let checked = check("not median > 1.5x", &comparison);
+    let outcome = check("not median > 1.5x", &comparison);
     assert_eq!(held("not median > 1.5x", &comparison), [1, 3]);
-    assert_eq!(checked.unknown, 3);
+    assert_eq!(outcome.unknown, 3);
     // What decides by itself needs no ratio.
     assert_eq!(
         check("median > 0.1x and calls > 100", &comparison).unknown,
@@ -197,12 +191,12 @@ fn what_is_not_known_fails_nothing_and_is_counted() {
         "throughput < 1x",
         "rows_differ",
     ] {
-        let checked = check(condition, &nothing);
-        assert_eq!((checked.holds, checked.unknown), (false, 1), "{condition}");
+        let outcome = check(condition, &nothing);
+        assert_eq!((outcome.holds, outcome.unknown), (false, 1), "{condition}");
     }
-    let checked = check("median > 1x", &nothing);
+    let outcome = check("median > 1x", &nothing);
     assert_eq!(
-        (checked.holds, checked.asked, checked.unknown),
-        (false, 0, 0)
+        (outcome.holds, outcome.statements_checked, outcome.unknown),
+        (false, Some(0), 0)
     );
 }

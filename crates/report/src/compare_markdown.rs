@@ -164,16 +164,16 @@ fn conditions(view: &CompareView, page: &mut Page) {
     }
     page.line("**Conditions** (`--fail-on`)");
     page.line("");
-    let line = |one: &crate::view::condition::ConditionView| {
+    let line = |one: &analyse::condition::ConditionOutcome| {
         let (head, tail) = condition_text::outcome(one);
         let head = if one.holds {
             format!("**{head}**")
         } else {
             head
         };
-        let readings = condition_text::readings(&one.readings);
+        let measured = condition_text::measured(&one.measured);
         let mut said = format!("- {}: {head}", code(&one.condition, 300));
-        for part in [readings, tail] {
+        for part in [measured, tail] {
             if !part.is_empty() {
                 said.push_str(&format!("; {part}"));
             }
@@ -186,8 +186,8 @@ fn conditions(view: &CompareView, page: &mut Page) {
 /// What is a regression, what a condition names, then other changes, each by its cost.
 fn changed(view: &CompareView, page: &mut Page) {
     let named = view.conditions.iter().flat_map(|found| &found.statements);
-    let named: HashSet<&str> = named.map(|found| found.fingerprint.as_str()).collect();
-    let held = |one: &StatementCompareView| named.contains(one.fingerprint.as_str());
+    let named: HashSet<String> = named.map(|found| found.fingerprint.to_string()).collect();
+    let held = |one: &StatementCompareView| named.contains(&one.fingerprint);
     let mut ranked: Vec<(&StatementCompareView, bool)> = view
         .statements
         .iter()

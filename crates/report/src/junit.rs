@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 
+use analyse::condition::{ConditionOutcome, ConditionStatement};
+
 use crate::text::amount::{count, counted, duration_change, ratio};
 use crate::text::compare_text::{caution_text, caveats, plan_line, verdict_words};
 use crate::text::condition_text;
-use crate::text::line::one_line;
+use crate::text::line::{one_line, statement_name};
 use crate::text::{TextStyle, targets_text};
 use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView};
-use crate::view::condition::{ConditionStatementView, ConditionView};
 use crate::view::latency::LatencyView;
 
 /// So much of a statement is a case's name.
@@ -194,8 +195,8 @@ impl Case {
 
 /// Whether a reason for the exit code 1 is one of these.
 fn is_asked(view: &CompareView, names: &[&str]) -> bool {
-    let asks = |condition: &ConditionView| {
-        let mut words = condition.asks_for.iter();
+    let asks = |condition: &ConditionOutcome| {
+        let mut words = condition.quantities.iter();
         condition.holds && words.any(|word| names.contains(word))
     };
     match view.conditions.is_empty() {
@@ -224,15 +225,15 @@ fn conditions(view: &CompareView) -> Vec<Case> {
             said: if regression { String::new() } else { said },
         }];
     }
-    let case = |condition: &ConditionView| {
+    let case = |condition: &ConditionOutcome| {
         let (head, tail) = condition_text::outcome(condition);
         let mut said: Vec<String> = vec![said.clone()];
-        let readings = condition_text::readings(&condition.readings);
-        said.extend([readings, tail].into_iter().filter(|part| !part.is_empty()));
+        let measured = condition_text::measured(&condition.measured);
+        said.extend([measured, tail].into_iter().filter(|part| !part.is_empty()));
         for statement in condition.statements.iter().take(LISTED_MAX) {
-            let readings = condition_text::readings(&statement.readings);
-            let sql = text_of(&statement.sql, &statement.fingerprint);
-            said.push(format!("{readings}: {sql}"));
+            let measured = condition_text::measured(&statement.measured);
+            let name = statement_name(statement.sql.as_deref(), statement.fingerprint);
+            said.push(format!("{measured}: {name}"));
         }
         let said = said.join("\n");
         let message = format!("{} {head}", condition.condition);
@@ -249,10 +250,10 @@ fn conditions(view: &CompareView) -> Vec<Case> {
 /// Those that changed, or that a condition names.
 fn statements(view: &CompareView) -> Vec<Case> {
     let verdict_asked = is_asked(view, &["regression", "slower"]);
-    let mut named: HashMap<&str, Vec<(&str, &ConditionStatementView)>> = HashMap::new();
+    let mut named: HashMap<String, Vec<(&str, &ConditionStatement)>> = HashMap::new();
     for condition in &view.conditions {
         for found in &condition.statements {
-            let of = named.entry(&found.fingerprint).or_default();
+            let of = named.entry(found.fingerprint.to_string()).or_default();
             of.push((&condition.condition, found));
         }
     }
@@ -278,8 +279,8 @@ fn statements(view: &CompareView) -> Vec<Case> {
         let reasons: Vec<String> = named(one)
             .iter()
             .map(|(condition, found)| {
-                let readings = condition_text::readings(&found.readings);
-                format!("{condition}: {readings}")
+                let measured = condition_text::measured(&found.measured);
+                format!("{condition}: {measured}")
             })
             .chain((one.regression && verdict_asked).then(|| "regression".to_owned()))
             .collect();

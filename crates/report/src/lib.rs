@@ -20,9 +20,11 @@ mod html;
 mod json;
 pub mod junit;
 pub mod schema;
+mod sqlstate;
 mod text;
 mod view;
 
+pub use analyse::Literals;
 pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
 pub use json::{to_json, to_json_line};
 pub use text::line::one_line;
@@ -43,7 +45,6 @@ pub use view::compare::{
     RatioView, RemarkView, RowsChangeView, RunNames, RunSideView, SideView, SlowExecutionView,
     StatementCompareView, StretchTimesView, StretchView, TimesView, VerdictView,
 };
-pub use view::condition::{ConditionStatementView, ConditionView, ReadingView};
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::diagnose::{
     ChangeView, DiagnosisFindingView, DiagnosisView, FactView, FindingChangeView, FindingCostView,
@@ -69,7 +70,6 @@ pub use view::live::{
     LiveView, ObservedView,
 };
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
-pub use view::message::Literals;
 pub use view::observed::{
     BlockedView, CountedView, HostView, LocksView, MachineView, MovedView, ObservedNoteView,
     ObservedStatementView, ProbeView, QueueView, ServerProcessView, WaitView, WatchedView,

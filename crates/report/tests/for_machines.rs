@@ -460,7 +460,7 @@ fn a_comparison_says_all_that_its_schema_requires() {
     }
     assert_eq!(schema["properties"]["schema"]["const"], view["schema"]);
     assert_eq!(
-        view["conditions"][0]["statements"][0]["readings"][0]["unit"],
+        view["conditions"][0]["statements"][0]["measured"][0]["unit"],
         "ratio"
     );
 }

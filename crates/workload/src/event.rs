@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 use crate::parameter::Parameter;
 use crate::particulars::Particulars;
 
@@ -134,8 +137,15 @@ pub struct Outcome {
 }
 
 /// A five-character error code (PostgreSQL documentation, appendix A).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Sqlstate(pub [u8; 5]);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(inline)]
+pub struct Sqlstate(#[schemars(with = "String")] pub [u8; 5]);
+
+impl Serialize for Sqlstate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
 
 impl Sqlstate {
     /// A failure whose code the source did not show (stderr logs show it only where

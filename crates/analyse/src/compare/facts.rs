@@ -6,7 +6,7 @@ use run::RunStatus;
 use workload::Fingerprint;
 
 use crate::histogram::Histogram;
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::over_time::{ComparedOverTime, SideStretch, TimesByStretch};
 use crate::profile::RunProfile;
 use crate::timeline::STRETCHES_MAX;
@@ -25,11 +25,11 @@ pub struct SideFacts {
     /// Statements answered per second of replay; `None` of runs without time.
     pub throughput_per_s: Option<f64>,
     /// Due → done, of what was done.
-    pub response: Option<Landmarks>,
+    pub response: Option<LatencySummary>,
     /// The tool's own delay, of what was sent.
-    pub tool_lag: Option<Landmarks>,
+    pub tool_lag: Option<LatencySummary>,
     /// Waiting for the session's previous statement, of what was sent.
-    pub session_lag: Option<Landmarks>,
+    pub session_lag: Option<LatencySummary>,
 }
 
 /// One run, in all.
@@ -60,15 +60,17 @@ pub struct RunFacts {
     /// Connections that could not be opened.
     pub connects_failed: u64,
     /// Due → done, of what was done.
-    pub response: Option<Landmarks>,
+    pub response: Option<LatencySummary>,
     /// The tool's own delay, of what was sent.
-    pub tool_lag: Option<Landmarks>,
+    pub tool_lag: Option<LatencySummary>,
     /// Waiting for the session's previous statement, of what was sent.
-    pub session_lag: Option<Landmarks>,
+    pub session_lag: Option<LatencySummary>,
 }
 
-/// The landmarks of several histograms together.
-pub(super) fn together<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<Landmarks> {
+/// The latency summary of several histograms together.
+pub(super) fn together<'a>(
+    histograms: impl Iterator<Item = &'a Histogram>,
+) -> Option<LatencySummary> {
     let mut all: Option<Histogram> = None;
     for one in histograms {
         match &mut all {
@@ -76,11 +78,11 @@ pub(super) fn together<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> O
             Some(sum) => sum.absorb(one),
         }
     }
-    all?.landmarks()
+    all?.latency_summary()
 }
 
 /// A side's facts; the response times of all its runs together are known already.
-pub(super) fn side(runs: &[RunProfile], response: Option<Landmarks>) -> SideFacts {
+pub(super) fn side(runs: &[RunProfile], response: Option<LatencySummary>) -> SideFacts {
     let each: Vec<RunFacts> = runs.iter().map(facts).collect();
     let sum = |count: fn(&RunFacts) -> u64| each.iter().map(count).sum::<u64>();
     let (done, failed) = (sum(|run| run.done), sum(|run| run.failed));
@@ -112,9 +114,9 @@ fn facts(run: &RunProfile) -> RunFacts {
         skipped: run.all.account.skipped,
         connects: run.connects.account.done,
         connects_failed: run.connects.account.failed(),
-        response: run.response.landmarks(&run.response.sorted()),
-        tool_lag: run.tool_lag.landmarks(),
-        session_lag: run.session_lag.landmarks(),
+        response: run.response.latency_summary(&run.response.sorted()),
+        tool_lag: run.tool_lag.latency_summary(),
+        session_lag: run.session_lag.latency_summary(),
     }
 }
 

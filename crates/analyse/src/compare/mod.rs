@@ -23,7 +23,7 @@ use crate::details::{DETAILED_MAX, Details};
 use crate::discovery::FALSE_DISCOVERY_RATE;
 use crate::error_change::{ErrorChange, changes};
 use crate::judgement::{Finding, Lack, MARGIN_DEFAULT, Measure};
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::over_time::ComparedOverTime;
 use crate::profile::RunProfile;
 use crate::remark::Remark;
@@ -108,7 +108,7 @@ pub struct Comparison {
     /// From stretch to stretch.
     pub over_time: ComparedOverTime,
     /// Captured durations of all statements: another machine, another day, server time only.
-    pub captured: Option<Landmarks>,
+    pub captured: Option<LatencySummary>,
     /// Time to open connections.
     pub connects: TimesComparison,
     /// Each fingerprint, by the time that it adds, the most first; those in one run only last.
@@ -146,9 +146,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimesComparison {
     /// Before; `None` where nothing was done.
-    pub before: Option<Landmarks>,
+    pub before: Option<LatencySummary>,
     /// After; `None` where nothing was done.
-    pub after: Option<Landmarks>,
+    pub after: Option<LatencySummary>,
     /// The ratio of the medians.
     pub median: Option<Ratio>,
     /// The ratio of the means: of the totals, at equal calls.
@@ -177,13 +177,13 @@ pub struct StatementComparison {
     /// Service time (sent → done) of what was done.
     pub times: TimesComparison,
     /// Response time (due → done) of what was done before.
-    pub response_before: Option<Landmarks>,
+    pub response_before: Option<LatencySummary>,
     /// Response time of what was done after.
-    pub response_after: Option<Landmarks>,
+    pub response_after: Option<LatencySummary>,
     /// Waiting for the session's previous statement, before.
-    pub session_lag_before: Option<Landmarks>,
+    pub session_lag_before: Option<LatencySummary>,
     /// Waiting for the session's previous statement, after.
-    pub session_lag_after: Option<Landmarks>,
+    pub session_lag_after: Option<LatencySummary>,
     /// What is odd about how its times came.
     pub remarks: Vec<Remark>,
     /// For a reader who opens it; of the [`DETAILED_MAX`] with the most time.
@@ -203,7 +203,7 @@ pub struct StatementComparison {
     /// How often it was not sent after.
     pub skipped_after: u64,
     /// Captured durations: another machine, another day, server time only.
-    pub captured: Option<Landmarks>,
+    pub captured: Option<LatencySummary>,
     /// It is slower, and noticeably so.
     pub regression: bool,
     /// It looks slower, and noticeably so; but chance could not be ruled out.
@@ -292,7 +292,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         comparison(measured, judged, runs.0)
     };
     let [all, connects, response] = WHOLES.map(|(get, seed)| alone(get, seed));
-    let all_ns = all.before.map_or(0.0, |landmarks| landmarks.total_ns) / runs.0 as f64;
+    let all_ns = all.before.map_or(0.0, |latency| latency.total_ns) / runs.0 as f64;
 
     let mut statements: Vec<StatementComparison> = fingerprints
         .iter()
@@ -383,7 +383,7 @@ fn detailed(
 fn comparison(measured: Measured, judged: Judged, runs: usize) -> TimesComparison {
     let added_ns = measured.before.zip(measured.after).map(|(before, after)| {
         let calls = before.count as f64 / runs as f64;
-        (after.mean_ns() - before.mean_ns()) * calls
+        (after.mean_ns - before.mean_ns) * calls
     });
     let ratios = measured.resampled.ratios;
     TimesComparison {
@@ -481,11 +481,7 @@ fn is_noticeable(times: &TimesComparison, measure: Measure, all_ns: f64) -> bool
     let (Some(before), Some(after)) = (times.before, times.after) else {
         return false;
     };
-    let longer_ns = match measure {
-        Measure::Median => after.p50_ns as f64 - before.p50_ns as f64,
-        Measure::Mean => after.mean_ns() - before.mean_ns(),
-        Measure::P99 => after.p99_ns as f64 - before.p99_ns as f64,
-    };
+    let longer_ns = after.measure_ns(measure) - before.measure_ns(measure);
     let added_ns = times.added_ns.unwrap_or(0.0);
     longer_ns >= NOTICEABLE_CALL_NS_MIN
         && (longer_ns >= NOTICEABLE_CALL_NS || added_ns >= NOTICEABLE_SHARE * all_ns)
@@ -499,7 +495,7 @@ fn verdict(
 ) -> Verdict {
     let slower = statements.iter().filter(|one| one.regression).count();
     let errors = errors.iter().filter(|change| change.regression).count();
-    let done = |side: Option<Landmarks>| side.map_or(0, |landmarks| landmarks.count);
+    let done = |side: Option<LatencySummary>| side.map_or(0, |latency| latency.count);
     let (before, after) = (done(all.before), done(all.after));
     let alike = before.abs_diff(after) as f64 <= OVERALL_CALLS_DIFFERENCE * before as f64;
     let overall = alike && is_regression(all, all_ns);
@@ -524,7 +520,7 @@ fn verdict(
 fn captured<'a>(
     before: impl Iterator<Item = &'a Tracked>,
     after: impl Iterator<Item = &'a Tracked>,
-) -> Option<Landmarks> {
+) -> Option<LatencySummary> {
     let fullest = before.chain(after).max_by_key(|run| run.captured.count());
-    fullest.and_then(|run| run.captured.landmarks())
+    fullest.and_then(|run| run.captured.latency_summary())
 }

@@ -9,7 +9,7 @@ use crate::details::Details;
 use crate::discovery;
 use crate::exchange::Exchange;
 use crate::judgement::{CALLS_MIN, CALLS_P99_MIN, Finding, Lack, STRETCHES_MIN, judge};
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 use crate::profile::RunProfile;
 use crate::quantile::{self, P50, P95, P99};
 use crate::remark::{Remark, remarks};
@@ -64,8 +64,8 @@ pub(super) struct Sampled<'a> {
 /// What was measured of one statement, before it is judged.
 #[derive(Default)]
 pub(super) struct Measured {
-    pub(super) before: Option<Landmarks>,
-    pub(super) after: Option<Landmarks>,
+    pub(super) before: Option<LatencySummary>,
+    pub(super) after: Option<LatencySummary>,
     pub(super) lack: Option<Lack>,
     pub(super) resampled: Resampled,
     pub(super) block_bits: u32,
@@ -119,8 +119,8 @@ impl<'a> Sampled<'a> {
             block_bits,
         };
         Measured {
-            before: landmarks(&self.both.before, &self.before),
-            after: landmarks(&self.both.after, &self.after),
+            before: latency_summary(&self.both.before, &self.before),
+            after: latency_summary(&self.both.after, &self.after),
             lack,
             resampled: ratios(&self.before, &self.after, draws, request),
             block_bits,
@@ -151,15 +151,15 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// The landmarks of all runs of a side together: a call counts as much, whichever run it is of.
-fn landmarks(series: &[&Series], ready: &[Resampler]) -> Option<Landmarks> {
+/// The latency summary of all runs of a side together: a call counts as much, whichever run it is of.
+fn latency_summary(series: &[&Series], ready: &[Resampler]) -> Option<LatencySummary> {
     if let ([series], [ready]) = (series, ready) {
-        return series.landmarks(ready.sorted());
+        return series.latency_summary(ready.sorted());
     }
-    let mut sum: Option<Landmarks> = None;
+    let mut sum: Option<LatencySummary> = None;
     let mut samples: Vec<(f64, f64)> = Vec::new();
     for (series, ready) in series.iter().zip(ready) {
-        let Some(one) = series.landmarks(ready.sorted()) else {
+        let Some(one) = series.latency_summary(ready.sorted()) else {
             continue;
         };
         let stands_for = one.count as f64 / ready.sorted().len() as f64;
@@ -171,7 +171,7 @@ fn landmarks(series: &[&Series], ready: &[Resampler]) -> Option<Landmarks> {
         );
         sum = Some(match sum {
             None => one,
-            Some(sum) => Landmarks {
+            Some(sum) => LatencySummary {
                 count: sum.count + one.count,
                 total_ns: sum.total_ns + one.total_ns,
                 max_ns: sum.max_ns.max(one.max_ns),
@@ -193,7 +193,8 @@ fn landmarks(series: &[&Series], ready: &[Resampler]) -> Option<Landmarks> {
             .or(samples.last())
             .map_or(0, |(value, _)| value.round() as u64)
     };
-    Some(Landmarks {
+    Some(LatencySummary {
+        mean_ns: sum.total_ns / sum.count as f64,
         p50_ns: at(P50),
         p95_ns: at(P95),
         p99_ns: at(P99),

@@ -1,46 +1,55 @@
 //! A condition is asked of a comparison.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+use workload::Fingerprint;
+
 use crate::compare::{Comparison, SideFacts, StatementComparison, TimesComparison, Verdict};
 use crate::error_change::ErrorDirection;
 use crate::judgement::Finding;
-use crate::landmarks::Landmarks;
 use crate::rows_change::RowsChange;
 
 use super::quantity::{End, Flag, Kind, Name, Quantity, RunSide, Subject, TextName};
 use super::{Condition, Test, Tree};
 
-/// What came of a condition.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
-    /// It holds: of the whole, or of a statement.
+/// Outcome of a condition.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ConditionOutcome {
+    /// The condition as it was given.
+    pub condition: String,
+    /// Whether it holds, for the whole comparison or for a statement.
     pub holds: bool,
-    /// It holds whatever the statement, with what it asked for; `None` where it does not.
-    pub whole: Option<Vec<Reading>>,
-    /// Each statement for which it holds; none where it holds of the whole.
-    pub statements: Vec<Held>,
-    /// Of so many it was asked: statements, or 1 for the whole.
-    pub asked: usize,
-    /// Of so many of them it could not be told, because there is too little data.
+    /// Names of all quantities in it.
+    pub quantities: Vec<&'static str>,
+    /// Number of statements that were checked; `null` for a condition on the whole comparison.
+    pub statements_checked: Option<usize>,
+    /// Number of statements, or 1 for the whole, for which there is too little data to tell.
     pub unknown: usize,
+    /// Measured quantities; empty unless the condition holds whatever the statement.
+    pub measured: Vec<MeasuredQuantity>,
+    /// Statements for which it holds; empty if it holds for the whole.
+    pub statements: Vec<ConditionStatement>,
 }
 
 /// A statement for which a condition holds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Held {
-    /// Its place in [`Comparison::statements`].
-    pub at: usize,
-    /// What the condition asked for.
-    pub readings: Vec<Reading>,
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ConditionStatement {
+    /// Fingerprint of the statement.
+    pub fingerprint: Fingerprint,
+    /// Normalised SQL, if known.
+    pub sql: Option<String>,
+    /// Measured quantities.
+    pub measured: Vec<MeasuredQuantity>,
 }
 
-/// What a quantity is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
-    /// As the condition names it.
+/// The measured value of a quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredQuantity {
+    /// The quantity as the condition names it.
     pub quantity: String,
-    /// What it is measured in. Times are in nanoseconds, shares from 0 to 1.
-    pub kind: Kind,
-    /// `None` where it is not known.
+    /// Unit of the value.
+    pub unit: Kind,
+    /// The value; `null` if unknown.
     pub value: Option<f64>,
 }
 
@@ -48,37 +57,41 @@ pub struct Reading {
 type Truth = Option<bool>;
 
 impl Condition {
-    /// Asks a comparison.
-    pub fn check(&self, comparison: &Comparison) -> Checked {
+    /// Evaluates the condition on a comparison.
+    pub fn check(&self, comparison: &Comparison) -> ConditionOutcome {
         // Of no statement, what is of statements is not known; where it holds all the same, it does
         // for any.
         let of_whole = truth(&self.tree, comparison, None);
         let of_statements = self.is_of_statements();
-        let mut checked = Checked {
-            holds: of_whole == Some(true),
-            whole: (of_whole == Some(true)).then(|| readings(&self.tree, comparison, None)),
-            statements: Vec::new(),
-            asked: match of_statements {
-                true => comparison.statements.len(),
-                false => 1,
-            },
+        let holds = of_whole == Some(true);
+        let mut outcome = ConditionOutcome {
+            condition: self.given.clone(),
+            holds,
+            quantities: self.quantities(),
+            statements_checked: of_statements.then_some(comparison.statements.len()),
             unknown: usize::from(!of_statements && of_whole.is_none()),
+            measured: match holds {
+                true => measured(&self.tree, comparison, None),
+                false => Vec::new(),
+            },
+            statements: Vec::new(),
         };
-        if checked.holds || !of_statements {
-            return checked;
+        if holds || !of_statements {
+            return outcome;
         }
-        for (at, statement) in comparison.statements.iter().enumerate() {
+        for statement in &comparison.statements {
             match truth(&self.tree, comparison, Some(statement)) {
-                Some(true) => checked.statements.push(Held {
-                    at,
-                    readings: readings(&self.tree, comparison, Some(statement)),
+                Some(true) => outcome.statements.push(ConditionStatement {
+                    fingerprint: statement.fingerprint,
+                    sql: statement.sql.clone(),
+                    measured: measured(&self.tree, comparison, Some(statement)),
                 }),
                 Some(false) => {}
-                None => checked.unknown += 1,
+                None => outcome.unknown += 1,
             }
         }
-        checked.holds = !checked.statements.is_empty();
-        checked
+        outcome.holds = !outcome.statements.is_empty();
+        outcome
     }
 }
 
@@ -136,11 +149,11 @@ fn of_test(test: &Test, comparison: &Comparison, statement: Option<&StatementCom
 }
 
 /// Every number that a condition asks for, once, in its order.
-fn readings(
+fn measured(
     tree: &Tree,
     comparison: &Comparison,
     statement: Option<&StatementComparison>,
-) -> Vec<Reading> {
+) -> Vec<MeasuredQuantity> {
     fn of(tree: &Tree, asked: &mut Vec<(Quantity, Kind)>) {
         match tree {
             Tree::Any(parts) | Tree::Every(parts) => {
@@ -156,17 +169,17 @@ fn readings(
     }
     let mut asked = Vec::new();
     of(tree, &mut asked);
-    let mut found: Vec<Reading> = Vec::new();
+    let mut found: Vec<MeasuredQuantity> = Vec::new();
     for (quantity, kind) in asked {
-        let reading = Reading {
+        let measured = MeasuredQuantity {
             quantity: quantity.to_string(),
-            kind,
+            unit: kind,
             value: value(quantity, kind, comparison, statement),
         };
         // Where nothing is said of statements, nothing is known of one.
         let of_none = statement.is_none() && quantity.subject == Subject::Statement;
-        if !of_none && !found.contains(&reading) {
-            found.push(reading);
+        if !of_none && !found.contains(&measured) {
+            found.push(measured);
         }
     }
     found
@@ -228,27 +241,17 @@ fn time(quantity: Quantity, times: &TimesComparison) -> Option<f64> {
     if quantity.name == Name::Added {
         return times.added_ns;
     }
-    let Landmarks {
-        total_ns,
-        p50_ns,
-        p95_ns,
-        p99_ns,
-        max_ns,
-        ..
-    } = match side(quantity) {
+    let latency = match side(quantity) {
         RunSide::Before => times.before?,
         RunSide::After => times.after?,
     };
     Some(match quantity.name {
-        Name::Median => p50_ns as f64,
-        Name::P95 => p95_ns as f64,
-        Name::P99 => p99_ns as f64,
-        Name::Max => max_ns as f64,
-        Name::Total => total_ns,
-        _ => match side(quantity) {
-            RunSide::Before => times.before?.mean_ns(),
-            RunSide::After => times.after?.mean_ns(),
-        },
+        Name::Median => latency.p50_ns as f64,
+        Name::P95 => latency.p95_ns as f64,
+        Name::P99 => latency.p99_ns as f64,
+        Name::Max => latency.max_ns as f64,
+        Name::Total => latency.total_ns,
+        _ => latency.mean_ns,
     })
 }
 

@@ -21,7 +21,7 @@ use std::fmt;
 
 use workload::sql::Pattern;
 
-pub use check::{Checked, Held, Reading};
+pub use check::{ConditionOutcome, ConditionStatement, MeasuredQuantity};
 pub use error::ConditionError;
 pub use quantity::{
     Described, End, Flag, Kind, Name, QUANTITIES, Quantity, RunSide, Subject, TextName,
@@ -149,18 +149,13 @@ impl Condition {
         })
     }
 
-    /// As it was given.
-    pub fn given(&self) -> &str {
-        &self.given
-    }
-
     /// Two that say the same in the same order, however they are written.
     pub fn says_the_same(&self, other: &Condition) -> bool {
         self.tree == other.tree
     }
 
-    /// The names of all that it asks for, each once, in their order.
-    pub fn asks_for(&self) -> Vec<&'static str> {
+    /// Lists the names of its quantities, each once, in their order.
+    pub fn quantities(&self) -> Vec<&'static str> {
         fn of(tree: &Tree, words: &mut Vec<&'static str>) {
             let word = match tree {
                 Tree::Any(parts) | Tree::Every(parts) => {
@@ -183,8 +178,8 @@ impl Condition {
         words
     }
 
-    /// It is asked of each statement.
-    pub fn is_of_statements(&self) -> bool {
+    /// Whether it is checked for each statement.
+    fn is_of_statements(&self) -> bool {
         self.tree.is_of_statements()
     }
 }

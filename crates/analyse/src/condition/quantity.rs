@@ -2,16 +2,21 @@
 
 use std::fmt;
 
-/// What a quantity is measured in, and so what it can be compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The unit of a quantity, which decides what it can be compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// After / before: `1.2x`, or as a change: `20%`.
+    /// After divided by before: `1.2x`, or as a change: `20%`.
     Ratio,
-    /// `20ms`.
+    /// A time in nanoseconds: `20ms`.
+    #[serde(rename = "ns")]
     Time,
     /// A plain number.
     Count,
-    /// A part of a whole: `1%`.
+    /// A part of a whole, from 0 to 1: `1%`.
     Share,
 }
 

@@ -56,7 +56,7 @@ fn what_is_written_is_read() {
         let text = text.replace("0123456789ABCDEf", "'0123456789ABCDEf'");
         let condition = Condition::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(condition.to_string(), canonical);
-        assert_eq!(condition.given(), text);
+        assert_eq!(condition.given, text);
     }
 }
 

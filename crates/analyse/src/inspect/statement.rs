@@ -7,7 +7,7 @@ use workload::{Event, EventKind, Fingerprint, Parameter, ServerEvent, ServerEven
 use workload::{StatementClass, StatementText};
 
 use crate::histogram::Histogram;
-use crate::landmarks::Landmarks;
+use crate::latency_summary::LatencySummary;
 
 /// Into how many stretches a workload's span is cut for each statement.
 pub const STATEMENT_STRETCHES: usize = 48;
@@ -33,7 +33,7 @@ pub struct StatementStats {
     /// Rows returned or affected, over the calls of which that is known.
     pub rows: Option<u64>,
     /// The server's own time for the calls with a captured duration.
-    pub captured: Option<Landmarks>,
+    pub captured: Option<LatencySummary>,
     /// The slowest call; where no duration is known, the first.
     pub example: Option<CallExample>,
     /// When it was called: the stretches in which it was, in order.
@@ -219,7 +219,7 @@ impl Counted {
             errors: self.errors.iter().map(|(_, count)| count).sum(),
             error_codes: self.errors,
             rows: self.rows,
-            captured: self.captured.landmarks().map(exact_of_one),
+            captured: self.captured.latency_summary().map(exact_of_one),
             example: self.example,
             over_time: self.over_time,
             temporary_files: self.temporary_files,
@@ -232,22 +232,22 @@ impl Counted {
 
 /// Quantiles are middles of bins, within a percent; of one call all are known exactly, and should
 /// not differ from each other on a page.
-fn exact_of_one(landmarks: Landmarks) -> Landmarks {
-    match landmarks.count {
-        1 => Landmarks {
-            p50_ns: landmarks.max_ns,
-            p95_ns: landmarks.max_ns,
-            p99_ns: landmarks.max_ns,
-            ..landmarks
+fn exact_of_one(latency: LatencySummary) -> LatencySummary {
+    match latency.count {
+        1 => LatencySummary {
+            p50_ns: latency.max_ns,
+            p95_ns: latency.max_ns,
+            p99_ns: latency.max_ns,
+            ..latency
         },
-        _ => landmarks,
+        _ => latency,
     }
 }
 
 impl StatementStats {
     /// Its total captured time, in nanoseconds; 0 where none is known.
     pub fn total_ns(&self) -> f64 {
-        self.captured.map_or(0.0, |landmarks| landmarks.total_ns)
+        self.captured.map_or(0.0, |latency| latency.total_ns)
     }
 }
 

@@ -170,7 +170,7 @@ impl Sums {
     }
 
     pub(super) fn finish(self, info: &RunInfo) -> ProofNumbers {
-        let marks = self.response.landmarks();
+        let marks = self.response.latency_summary();
         let us = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / 1e3);
         ProofNumbers {
             elapsed_s: info.elapsed_ns as f64 / 1e9,
@@ -183,7 +183,7 @@ impl Sums {
             writes_s: self.writes_ns / 1e9,
             p50_us: us(marks.map(|marks| marks.p50_ns)),
             p99_us: us(marks.map(|marks| marks.p99_ns)),
-            tool_lag_p99_us: us(self.tool_lag.landmarks().map(|marks| marks.p99_ns)),
+            tool_lag_p99_us: us(self.tool_lag.latency_summary().map(|marks| marks.p99_ns)),
             ..ProofNumbers::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use analyse::{Histogram, Landmarks};
+use analyse::{Histogram, LatencySummary};
 use run::{Execution, Outcome};
 use serde::{Deserialize, Serialize};
 
@@ -20,12 +20,12 @@ pub struct Times {
     pub max_us: f64,
 }
 
-impl From<Landmarks> for Times {
-    fn from(marks: Landmarks) -> Self {
+impl From<LatencySummary> for Times {
+    fn from(marks: LatencySummary) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         Times {
             count: marks.count,
-            mean_us: marks.mean_ns() / 1e3,
+            mean_us: marks.mean_ns / 1e3,
             p50_us: us(marks.p50_ns),
             p95_us: us(marks.p95_ns),
             p99_us: us(marks.p99_ns),
@@ -171,8 +171,8 @@ impl Sums {
         let window_ns = (self.window.1 - self.window.0).max(1) as f64;
         self.numbers.per_s = self.numbers.transactions as f64 * 1e9 / window_ns;
         self.numbers.busy = self.busy_ns as f64 / window_ns;
-        self.numbers.response = self.response.landmarks().map(Times::from);
-        let lag = self.tool_lag.landmarks();
+        self.numbers.response = self.response.latency_summary().map(Times::from);
+        let lag = self.tool_lag.latency_summary();
         self.numbers.tool_lag_p99_us = lag.map(|lag| lag.p99_ns as f64 / 1e3);
         self.numbers
     }

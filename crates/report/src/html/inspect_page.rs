@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::chart::{LEFT, RIGHT, WIDTH};
 use super::data::script_json;
 use super::frame::Frame;
+use crate::sqlstate::condition_name;
 use crate::text::amount::{count, counted, duration, percent, rate};
 use crate::text::line::one_line;
 use crate::view::inspect::{InspectStatementView, InspectView, OverTimeView, STRETCHES};
-use crate::view::sqlstate::condition_name;
 use over_time::{Numbers, Strip};
 use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 

@@ -1,15 +1,16 @@
 //! What came of `--fail-on`, for people.
 
+use analyse::condition::{ConditionOutcome, Kind, MeasuredQuantity};
+
 use crate::text::amount::{added, count, counted, duration, percent, rate, ratio};
-use crate::text::line::{cut, one_line};
+use crate::text::line::{cut, one_line, statement_name};
 use crate::text::style::{TextStyle, Tone};
-use crate::view::condition::{ConditionView, ReadingView};
 
 /// The most statements that are shown of a condition.
 const STATEMENTS_MAX: usize = 3;
 
 /// A line a condition, with the statements for which it holds under it.
-pub(crate) fn lines(conditions: &[ConditionView], style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(conditions: &[ConditionOutcome], style: TextStyle) -> Vec<String> {
     if conditions.is_empty() {
         return Vec::new();
     }
@@ -23,18 +24,15 @@ pub(crate) fn lines(conditions: &[ConditionView], style: TextStyle) -> Vec<Strin
             true => style.paint(Tone::Bad, &text),
             false => text,
         });
-        let readings = readings(&condition.readings);
-        for said in [readings, tail].into_iter().filter(|said| !said.is_empty()) {
+        let measured = measured(&condition.measured);
+        for said in [measured, tail].into_iter().filter(|said| !said.is_empty()) {
             lines.push(cut(&format!("    {said}"), style.columns()));
         }
         for statement in condition.statements.iter().take(STATEMENTS_MAX) {
-            let name = match statement.sql.as_str() {
-                "" => &statement.fingerprint,
-                sql => sql,
-            };
-            let text = match self::readings(&statement.readings).as_str() {
-                "" => name.to_owned(),
-                readings => format!("{readings}: {name}"),
+            let name = statement_name(statement.sql.as_deref(), statement.fingerprint);
+            let text = match self::measured(&statement.measured).as_str() {
+                "" => name.into_owned(),
+                measured => format!("{measured}: {name}"),
             };
             lines.push(format!("    {}", one_line(&text, style.columns() - 4)));
         }
@@ -50,13 +48,13 @@ pub(crate) fn lines(conditions: &[ConditionView], style: TextStyle) -> Vec<Strin
 }
 
 /// Whether it holds, and what could not be told.
-pub(crate) fn outcome(condition: &ConditionView) -> (String, String) {
+pub(crate) fn outcome(condition: &ConditionOutcome) -> (String, String) {
     let head = match (condition.holds, condition.statements.len()) {
         (true, 0) => "HOLDS".to_owned(),
         (true, statements) => format!("HOLDS for {}", counted(statements as u64, "statement")),
         (false, _) => "does not hold".to_owned(),
     };
-    let tail = match (condition.unknown, condition.statements_asked) {
+    let tail = match (condition.unknown, condition.statements_checked) {
         (0, Some(0)) => "there is no statement to ask".to_owned(),
         (0, _) => String::new(),
         (_, None) => "there is not enough data to tell".to_owned(),
@@ -70,18 +68,18 @@ pub(crate) fn outcome(condition: &ConditionView) -> (String, String) {
 }
 
 /// `p99 1.34x, calls 4,211`.
-pub(crate) fn readings(readings: &[ReadingView]) -> String {
-    let one = |reading: &ReadingView| {
-        let value = match (reading.value, reading.unit) {
+pub(crate) fn measured(quantities: &[MeasuredQuantity]) -> String {
+    let one = |one: &MeasuredQuantity| {
+        let value = match (one.value, one.unit) {
             (None, _) => "not known".to_owned(),
-            (Some(value), "ratio") => format!("{}x", ratio(value)),
-            (Some(value), "us") if reading.quantity.ends_with("added") => added(value),
-            (Some(value), "us") => duration(value),
-            (Some(value), "share") => percent(value, 1.0),
-            (Some(value), _) if value.fract() == 0.0 => count(value as u64),
-            (Some(value), _) => rate(value),
+            (Some(value), Kind::Ratio) => format!("{}x", ratio(value)),
+            (Some(ns), Kind::Time) if one.quantity.ends_with("added") => added(ns / 1e3),
+            (Some(ns), Kind::Time) => duration(ns / 1e3),
+            (Some(value), Kind::Share) => percent(value, 1.0),
+            (Some(value), Kind::Count) if value.fract() == 0.0 => count(value as u64),
+            (Some(value), Kind::Count) => rate(value),
         };
-        format!("{} {value}", reading.quantity)
+        format!("{} {value}", one.quantity)
     };
-    readings.iter().map(one).collect::<Vec<_>>().join(", ")
+    quantities.iter().map(one).collect::<Vec<_>>().join(", ")
 }

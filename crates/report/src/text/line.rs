@@ -1,5 +1,9 @@
 //! Text from outside on one line of ours.
 
+use std::borrow::Cow;
+
+use workload::Fingerprint;
+
 /// The text on one line of at most `width` columns: white space folded, control characters (which
 /// a terminal would obey) shown as `·`, the rest cut with `…`. A character is taken as one column.
 pub fn one_line(text: &str, width: usize) -> String {
@@ -32,6 +36,14 @@ pub fn one_line(text: &str, width: usize) -> String {
         columns += needed;
     }
     out
+}
+
+/// Names a statement by its SQL, or by its fingerprint if that is unknown.
+pub(crate) fn statement_name(sql: Option<&str>, fingerprint: Fingerprint) -> Cow<'_, str> {
+    match sql {
+        Some(sql) if !sql.is_empty() => Cow::Borrowed(sql),
+        _ => Cow::Owned(fingerprint.to_string()),
+    }
 }
 
 /// Neither a control character nor one that turns the direction of the text round.

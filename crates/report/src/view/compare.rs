@@ -3,7 +3,7 @@
 mod details;
 mod side;
 
-use analyse::condition::Condition;
+use analyse::condition::{Condition, ConditionOutcome};
 use analyse::{
     Comparison, ErrorChange, Finding, Noise, Ratio, Remark, RowsChange, StatementComparison,
     TimesComparison, Verdict,
@@ -11,13 +11,12 @@ use analyse::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::view::condition::ConditionView;
 use crate::view::latency::LatencyView;
-use crate::view::message::{Literals, shown};
 use crate::view::observed_change::ObservedChangeView;
 use crate::view::plan::PlanChangeView;
 use crate::view::targets::TargetsView;
 use crate::view::time_change::TimeChangeView;
+use analyse::{Literals, redact_message};
 pub use details::{
     CompareOverTimeView, DetailsView, SlowExecutionView, StretchTimesView, StretchView,
 };
@@ -83,7 +82,7 @@ pub struct CompareView {
     /// Statements whose rows differ, the greatest difference of their numbers first.
     pub rows: Vec<RowsChangeView>,
     /// What came of the conditions of `--fail-on`, in their order.
-    pub conditions: Vec<ConditionView>,
+    pub conditions: Vec<ConditionOutcome>,
     /// The targets side by side; `null` where a run does not know its own.
     pub targets: Option<TargetsView>,
     /// What response times were made of; `null` where not all runs were watched.
@@ -323,8 +322,8 @@ impl CompareView {
 
     /// The conditions that were asked for, with what came of them.
     pub fn ask(&mut self, conditions: &[Condition], comparison: &Comparison) {
-        let ask = |one: &Condition| ConditionView::new(one, &one.check(comparison), comparison);
-        self.conditions = conditions.iter().map(ask).collect();
+        let check = |condition: &Condition| condition.check(comparison);
+        self.conditions = conditions.iter().map(check).collect();
     }
 }
 
@@ -455,15 +454,14 @@ fn rows(change: &RowsChange) -> RowsChangeView {
 }
 
 fn error(change: &ErrorChange, literals: Literals) -> ErrorChangeView {
-    let sqlstate = change.sqlstate.to_string();
     let message = change.message.as_deref().unwrap_or_default();
     ErrorChangeView {
         fingerprint: change
             .fingerprint
             .map(|fingerprint| fingerprint.to_string()),
         sql: change.sql.clone().unwrap_or_default(),
-        message: shown(&sqlstate, message, literals),
-        sqlstate,
+        message: redact_message(change.sqlstate, message, literals),
+        sqlstate: change.sqlstate.to_string(),
         direction: change.direction.name(),
         before: change.before,
         after: change.after,

@@ -6,9 +6,10 @@ use analyse::{Difference, DifferenceKind, Divergence, FirstSeen};
 use run::{RunInfo, RunStatus, SkipReason};
 use schemars::JsonSchema;
 use serde::Serialize;
+use workload::Sqlstate;
 
 use crate::view::explanation::explanation;
-use crate::view::message::{Literals, shown};
+use analyse::{Literals, redact_message};
 
 /// What a run did beside what its capture did. `same` + `lost` + `errors_new` + `errors_other` +
 /// `rows_differ` + `values_differ` + `errors_gone` + `following` + `following_gone` + `unknown` + `lost_unsent` +
@@ -182,12 +183,7 @@ fn difference(one: &Difference, info: &RunInfo, literals: Literals) -> Differenc
             largest_captured: rows.largest.0,
             largest_here: rows.largest.1,
         }),
-        first: FirstSeenView::new(
-            &one.first,
-            sqlstate.as_deref().unwrap_or_default(),
-            info,
-            literals,
-        ),
+        first: FirstSeenView::new(&one.first, one.sqlstate, info, literals),
         sqlstate,
     }
 }
@@ -195,7 +191,7 @@ fn difference(one: &Difference, info: &RunInfo, literals: Literals) -> Differenc
 impl FirstSeenView {
     pub(crate) fn new(
         first: &FirstSeen,
-        sqlstate: &str,
+        sqlstate: Option<Sqlstate>,
         info: &RunInfo,
         literals: Literals,
     ) -> Self {
@@ -209,7 +205,9 @@ impl FirstSeenView {
             sequence: first.sequence,
             source,
             line: first.place.map(|place| place.line),
-            message: shown(sqlstate, message, literals),
+            message: sqlstate.map_or_else(String::new, |sqlstate| {
+                redact_message(sqlstate, message, literals)
+            }),
         }
     }
 

@@ -17,9 +17,9 @@ pub use statement::{
     CallExampleView, CodeCountView, InspectStatementView, LiteralView, STRETCHES, StatementOrder,
 };
 
+use crate::sqlstate::condition_name;
 use crate::view::latency::LatencyView;
 use crate::view::run_summary::ReasonCountView;
-use crate::view::sqlstate::condition_name;
 
 /// What is in a workload.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]

@@ -1,6 +1,6 @@
 //! A distribution of times.
 
-use analyse::Landmarks;
+use analyse::LatencySummary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,17 +24,17 @@ pub struct LatencyView {
     pub max_us: f64,
 }
 
-impl From<Landmarks> for LatencyView {
-    fn from(landmarks: Landmarks) -> Self {
+impl From<LatencySummary> for LatencyView {
+    fn from(latency: LatencySummary) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         Self {
-            count: landmarks.count,
-            total_us: landmarks.total_ns / 1e3,
-            mean_us: landmarks.mean_ns() / 1e3,
-            p50_us: us(landmarks.p50_ns),
-            p95_us: us(landmarks.p95_ns),
-            p99_us: us(landmarks.p99_ns),
-            max_us: us(landmarks.max_ns),
+            count: latency.count,
+            total_us: latency.total_ns / 1e3,
+            mean_us: latency.mean_ns / 1e3,
+            p50_us: us(latency.p50_ns),
+            p95_us: us(latency.p95_ns),
+            p99_us: us(latency.p99_ns),
+            max_us: us(latency.max_ns),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::view::sqlstate::condition_name;
+use crate::sqlstate::condition_name;
 
 /// All that a viewer of a running replay is given first; later it gets [`LiveStepView`]s. For the page
 /// that this program serves, and so without a published schema.

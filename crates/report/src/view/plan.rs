@@ -6,7 +6,7 @@ use analyse::plan::{Condition, Mark, Plan, PlanChange, PlanSide, StatementPlans}
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::view::message::{Literals, shown};
+use analyse::{Literals, redact_message};
 
 /// The plans of a statement in two runs, and what changed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -139,8 +139,7 @@ fn side(side: &PlanSide, marks: &[Mark], literals: Literals) -> PlanSideView {
         }
         PlanSide::Unasked(reason) => missing(reason.explanation().to_owned()),
         PlanSide::Refused(sqlstate, message) => {
-            let sqlstate = sqlstate.to_string();
-            let message = shown(&sqlstate, message, literals);
+            let message = redact_message(*sqlstate, message, literals);
             missing(format!("the server refused ({sqlstate}: {message})"))
         }
         PlanSide::Unreadable(error) => missing(error.explanation().to_owned()),

@@ -10,9 +10,9 @@ use workload::Sqlstate;
 
 use crate::view::divergence::DivergenceView;
 use crate::view::latency::LatencyView;
-use crate::view::message::{Literals, shown};
 use crate::view::observed::WatchedView;
 use crate::view::time::TimeView;
+use analyse::{Literals, redact_message};
 
 /// How one run went. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -243,11 +243,10 @@ fn by_code(counts: &BTreeMap<Sqlstate, u64>) -> BTreeMap<String, u64> {
 }
 
 fn example(example: &ErrorExample, literals: Literals) -> ErrorExampleView {
-    let sqlstate = example.sqlstate.to_string();
     let message = example.message.as_deref().unwrap_or_default();
     ErrorExampleView {
-        message: shown(&sqlstate, message, literals),
-        sqlstate,
+        message: redact_message(example.sqlstate, message, literals),
+        sqlstate: example.sqlstate.to_string(),
         session: example.session,
         sequence: example.sequence,
         kind: example.kind.name(),

@@ -17,15 +17,24 @@ mod shape;
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use class::{StatementClass, classify};
 use lexer::{Lexer, Token};
 pub use shape::Shaper;
 
-/// What statements that differ only in their values have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fingerprint(pub u64);
+/// Identity of statements that differ only in their values. It is written as 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(inline)]
+pub struct Fingerprint(#[schemars(with = "String")] pub u64);
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

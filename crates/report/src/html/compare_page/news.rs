@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::NEWS_MAX;
+use crate::sqlstate::condition_name;
 use crate::text::amount::{count, counted};
 use crate::text::line::one_line;
 use crate::view::compare::{CompareView, StatementCompareView};
-use crate::view::sqlstate::condition_name;
 
 /// The statements that can be opened.
 fn fingerprints<'a>(kept: &[&'a StatementCompareView]) -> HashSet<&'a str> {

@@ -1,9 +1,13 @@
 //! What sort of statement a text is, from its first words.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::lexer::{Lexer, Token};
 
 /// What sort of statement a text is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum StatementClass {
     Select,

@@ -1,12 +1,20 @@
-//! A server's messages, without the user's data.
+//! Redaction of the user's data.
+//!
+//! Results hold no values of the user's data unless the caller asked for them: messages and plans are
+//! redacted when a result is computed, so that no renderer can leave it out.
 
-/// Whether values of the user's data may be shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+use schemars::JsonSchema;
+use serde::Serialize;
+use workload::Sqlstate;
+
+/// Whether a result may hold values of the user's data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Literals {
-    /// They are masked.
+    /// Values are redacted.
     #[default]
     Hidden,
-    /// They are shown; the user asked for it.
+    /// Values are kept.
     Shown,
 }
 
@@ -22,12 +30,13 @@ const NAMES_ONLY: [&str; 17] = [
 /// `RAISE` may give any code; this is the one that it has by itself.
 const OWN: &str = "P0";
 
-/// What stands in the place of such a text.
+/// Replacement of such a text.
 const OWN_HIDDEN: &str = "a message of the application's own";
 
-/// A message as it may be shown: on one line, with quoted text and numbers masked where they may
-/// be values rather than names, and nothing of what the application words itself.
-pub(crate) fn shown(sqlstate: &str, message: &str, literals: Literals) -> String {
+/// Returns a server's message with quoted text and numbers masked where they may be values rather than
+/// names, and without anything that the application words itself.
+pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> String {
+    let sqlstate = sqlstate.as_str();
     let names_only =
         sqlstate != "42601" && NAMES_ONLY.iter().any(|class| sqlstate.starts_with(class));
     if literals == Literals::Shown || names_only {
@@ -69,7 +78,11 @@ mod tests {
     use super::*;
 
     fn hidden(sqlstate: &str, message: &str) -> String {
-        shown(sqlstate, message, Literals::Hidden)
+        redact_message(
+            Sqlstate::parse(sqlstate).unwrap(),
+            message,
+            Literals::Hidden,
+        )
     }
 
     #[test]
@@ -118,8 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_literals_gets_them() {
-        assert_eq!(shown("22P02", "\"12\"", Literals::Shown), "\"12\"");
-        assert_eq!(shown("P0001", "no Jane", Literals::Shown), "no Jane");
+    fn literals_are_kept_if_asked_for() {
+        for (sqlstate, message) in [(*b"22P02", "\"12\""), (*b"P0001", "no Jane")] {
+            let kept = redact_message(Sqlstate(sqlstate), message, Literals::Shown);
+            assert_eq!(kept, message);
+        }
     }
 }
