@@ -194,7 +194,7 @@ nothing() {
     [ -z "${GITHUB_ACTIONS:-}" ] || echo "::warning::rehearse-migration: $1"
 }
 if [ "$code" -le 1 ] && [ -f "$OUT/junit.xml" ]; then
-    if grep -q '<property name="verdict.word" value="not_enough_data"/>' "$OUT/junit.xml"; then
+    if grep -q '<property name="verdict" value="insufficient_data"/>' "$OUT/junit.xml"; then
         nothing "the comparison shows nothing, neither slower nor the same; take a longer workload or more RUNS"
     fi
     for side in before after; do

@@ -153,7 +153,7 @@ fn main() -> Result<(), ArchiveError> {
     let found = |name: &str| {
         let statements = comparison.statements.iter();
         statements
-            .filter(|one| one.times.finding.name() == name)
+            .filter(|one| one.service.finding.name() == name)
             .count()
     };
     let findings = ["slower", "faster", "same", "not enough data"].map(|name| (name, found(name)));

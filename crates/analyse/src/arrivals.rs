@@ -1,5 +1,8 @@
 //! How many statements arrived when.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// The most buckets that arrivals are counted in: about as many as a terminal shows in a row.
 pub const ARRIVAL_BUCKETS_MAX: usize = 60;
 
@@ -44,7 +47,7 @@ pub(crate) fn width_us(span_us: i64, buckets_max: usize) -> i64 {
 
 /// Counts in buckets of equal width from the workload's start, at most
 /// [`ARRIVAL_BUCKETS_MAX`] of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Arrivals {
     /// How much time one bucket covers, in microseconds.
     pub width_us: i64,

@@ -19,6 +19,9 @@
 
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::quantile::{self, P50, P99};
 use crate::random::SplitMix64;
 use crate::series::{Series, StretchSums, slot_of, value_of};
@@ -40,7 +43,7 @@ const CHUNK_MIN: usize = 256;
 const CHUNKS_MAX: usize = 32;
 
 /// The interval that holds a ratio with 95 % confidence.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -49,7 +52,7 @@ pub struct Interval {
 }
 
 /// After divided by before: 2 is twice the time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Ratio {
     /// The ratio of what was measured.
     pub value: f64,

@@ -1,8 +1,11 @@
 //! What a reader who opens a statement wants to see: how its times are distributed, how they went
 //! over time, and which were the slowest.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::anomaly::medians;
 use crate::bootstrap::Resampler;
-use crate::remark::medians;
 use crate::series::value_of;
 use crate::slowest::SlowExecution;
 use crate::timeline::STRETCHES_MAX;
@@ -15,7 +18,7 @@ pub const BINS_PER_DECADE: u32 = 10;
 pub const DETAILED_MAX: usize = 5_000;
 
 /// What a reader who opens a statement wants to see.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Details {
     /// The first bin of both distributions: bin `n` holds service times from `10^(n/10)` to
     /// `10^((n+1)/10)` nanoseconds.
@@ -25,9 +28,9 @@ pub struct Details {
     /// Calls in each bin after; as many bins as before.
     pub bins_after: Vec<u64>,
     /// The median service time in each stretch before, in nanoseconds; `None` without calls.
-    pub medians_before: Vec<Option<u64>>,
+    pub medians_before_ns: Vec<Option<u64>>,
     /// The median service time in each stretch after; as many as before.
-    pub medians_after: Vec<Option<u64>>,
+    pub medians_after_ns: Vec<Option<u64>>,
     /// The slowest executions before, the slowest first.
     pub slowest_before: Vec<SlowExecution>,
     /// The slowest executions after.
@@ -54,8 +57,8 @@ impl Details {
             first_bin: first as u32,
             bins_before: before_bins[first..last].to_vec(),
             bins_after: after_bins[first..last].to_vec(),
-            medians_before: over_time(before),
-            medians_after: over_time(after),
+            medians_before_ns: over_time(before),
+            medians_after_ns: over_time(after),
             slowest_before: Vec::new(),
             slowest_after: Vec::new(),
         }
@@ -111,9 +114,9 @@ mod tests {
         assert_eq!(details.bins_after.iter().sum::<u64>(), 1);
         assert_eq!(details.bins_before.len(), details.bins_after.len());
         assert_eq!(details.bins_before[0], 259, "from 1 ms to 1.2589 ms");
-        assert_eq!(details.medians_before.len(), 10);
-        assert!(details.medians_before[0].unwrap().abs_diff(1_049_000) < 10);
-        assert_eq!(details.medians_after.iter().flatten().count(), 1);
+        assert_eq!(details.medians_before_ns.len(), 10);
+        assert!(details.medians_before_ns[0].unwrap().abs_diff(1_049_000) < 10);
+        assert_eq!(details.medians_after_ns.iter().flatten().count(), 1);
     }
 
     #[test]

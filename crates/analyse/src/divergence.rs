@@ -11,8 +11,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use run::{Execution, Outcome, Place, SkipReason, StatementKind};
+use run::{Execution, Outcome, Place, RunInfo, RunStatus, SkipReason, StatementKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, Sqlstate, StatementText};
+
+use crate::explanation::explanation;
+use crate::redaction::{Literals, redact_message};
 
 /// `in_failed_sql_transaction`.
 const REFUSED: Sqlstate = Sqlstate(*b"25P02");
@@ -28,7 +33,8 @@ fn ends_connection(code: Sqlstate) -> bool {
 }
 
 /// How a statement differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum DifferenceKind {
     /// The connection was lost under it.
     Lost,
@@ -44,43 +50,44 @@ pub enum DifferenceKind {
     ErrorGone,
 }
 
-impl DifferenceKind {
-    /// The name under which it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            DifferenceKind::Lost => "lost",
-            DifferenceKind::ErrorNew => "error_new",
-            DifferenceKind::ErrorOther => "error_other",
-            DifferenceKind::Rows => "rows",
-            DifferenceKind::Values => "values",
-            DifferenceKind::ErrorGone => "error_gone",
-        }
-    }
+/// Whether a run did what its capture did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DivergenceVerdict {
+    /// All that could be compared is the same.
+    Same,
+    /// Something differs.
+    Differs,
+    /// Nothing could be compared.
+    #[default]
+    Unknown,
 }
 
-/// What a run did beside what its capture did. The counts add up:
-/// `same` + `lost` + `errors_new` + `errors_other` + `rows` + `values` + `errors_gone` + `following` +
-/// `following_gone` + `unknown` + all `skipped` = `statements`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A run compared with its capture. The counts add up:
+/// `same` + `lost` + `errors_new` + `errors_other` + `rows_differ` + `values_differ` + `errors_gone` +
+/// `following` + `following_gone` + `unknown` + `lost_unsent` + `skipped` = `statements`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Divergence {
-    /// Statements in the run.
+    /// The verdict.
+    pub verdict: DivergenceVerdict,
+    /// Statements in the run, with those that a stopped replay did not come to.
     pub statements: u64,
     /// As in the capture, as far as it knew: done both times, with the same rows where those are
     /// known; or failed both times with the same error.
     pub same: u64,
     /// Of `same`, those that failed both times.
     pub same_failed: u64,
-    /// See [`DifferenceKind::Lost`].
+    /// Statements under which the connection was lost.
     pub lost: u64,
-    /// See [`DifferenceKind::ErrorNew`].
+    /// Statements that failed here only.
     pub errors_new: u64,
-    /// See [`DifferenceKind::ErrorOther`].
+    /// Statements that failed both times, with different errors.
     pub errors_other: u64,
-    /// See [`DifferenceKind::Rows`].
-    pub rows: u64,
-    /// See [`DifferenceKind::Values`].
-    pub values: u64,
-    /// See [`DifferenceKind::ErrorGone`].
+    /// Statements done both times, with different numbers of rows.
+    pub rows_differ: u64,
+    /// Statements done both times, with as many rows, and others.
+    pub values_differ: u64,
+    /// Statements that failed in the capture only.
     pub errors_gone: u64,
     /// Refused, because an earlier statement of the transaction had failed here otherwise than in
     /// the capture.
@@ -90,20 +97,36 @@ pub struct Divergence {
     pub following_gone: u64,
     /// Done here, and nothing says what became of it in the capture; or failed here, likewise.
     pub unknown: u64,
-    /// Never sent, by reason.
-    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Statements that were never sent, since their session had no connection or their transaction went
+    /// with one.
+    pub lost_unsent: u64,
+    /// Statements that were never sent for other reasons.
+    pub skipped: u64,
     /// Statements of which both numbers of rows are known.
     pub rows_compared: u64,
     /// Statements of which both checksums of the rows are known.
     pub digests_compared: u64,
     /// What differs: by kind, then by count, the greatest first.
     pub differences: Vec<Difference>,
+    /// Errors that may not be the server's doing, the most frequent first.
+    pub explanations: Vec<ErrorExplanation>,
+}
+
+/// An error that may not be the server's doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ErrorExplanation {
+    /// The error.
+    pub sqlstate: Sqlstate,
+    /// Number of statements that differ by it.
+    pub count: u64,
+    /// Where it comes from, and what to do.
+    pub explanation: &'static str,
 }
 
 /// One way in which a statement's executions differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
-    /// How.
+    /// The kind of difference.
     pub kind: DifferenceKind,
     /// The statement.
     pub fingerprint: Option<Fingerprint>,
@@ -112,7 +135,7 @@ pub struct Difference {
     /// The error here; `None` where it was done.
     pub sqlstate: Option<Sqlstate>,
     /// The error in the capture; `None` where it was done.
-    pub captured: Option<Sqlstate>,
+    pub captured_sqlstate: Option<Sqlstate>,
     /// How often.
     pub count: u64,
     /// Statements of the same transactions that only follow from it.
@@ -124,7 +147,7 @@ pub struct Difference {
 }
 
 /// Differences in numbers of rows, summed over a statement's executions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RowsDifference {
     /// Executions with more rows here.
     pub more: u64,
@@ -134,20 +157,27 @@ pub struct RowsDifference {
     pub rows_more: u64,
     /// Rows that were missing here, over those with fewer.
     pub rows_fewer: u64,
-    /// The numbers of the execution that differs most: in the capture, and here.
-    pub largest: (u64, u64),
+    /// Rows of the execution that differs most, in the capture.
+    pub largest_captured: u64,
+    /// Rows of the same execution, here.
+    pub largest_replayed: u64,
 }
 
 /// The first execution that differs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FirstSeen {
     /// The session's number in the run.
     pub session: u64,
     /// The event's sequence within the session.
     pub sequence: u64,
-    /// Where the capture read it; `None` of runs that do not say.
-    pub place: Option<Place>,
-    /// The server's message here. It may hold literals.
+    /// The source that the capture read it from, as the user named it; `null` if unknown.
+    pub source: Option<String>,
+    /// The line in it, from 1.
+    pub line: Option<u64>,
+    /// Where the capture read it, until the source is named.
+    #[serde(skip)]
+    place: Option<Place>,
+    /// The server's message here, redacted unless literals were asked for.
     pub message: Option<String>,
 }
 
@@ -156,9 +186,19 @@ impl FirstSeen {
         Self {
             session: execution.session,
             sequence: execution.sequence,
+            source: None,
+            line: execution.captured.place.map(|place| place.line),
             place: execution.captured.place,
             message: execution.message.clone(),
         }
+    }
+
+    fn finish(&mut self, sqlstate: Option<Sqlstate>, info: &RunInfo, literals: Literals) {
+        let source = |place: Place| info.workload.sources.get(place.source as usize).cloned();
+        self.source = self.place.and_then(source);
+        self.message = sqlstate
+            .zip(self.message.take())
+            .map(|(sqlstate, message)| redact_message(sqlstate, &message, literals));
     }
 }
 
@@ -168,16 +208,11 @@ impl Divergence {
         self.lost
             + self.errors_new
             + self.errors_other
-            + self.rows
-            + self.values
+            + self.rows_differ
+            + self.values_differ
             + self.errors_gone
             + self.following
             + self.following_gone
-    }
-
-    /// Statements that were never sent.
-    pub fn skipped_total(&self) -> u64 {
-        self.skipped.values().sum()
     }
 }
 
@@ -297,7 +332,10 @@ impl DivergenceFinder {
                 found.same_failed += u64::from(execution.outcome != Outcome::Done);
             }
             Class::Unknown => found.unknown += 1,
-            Class::Skipped(reason) => *found.skipped.entry(reason).or_default() += 1,
+            Class::Skipped(SkipReason::NoConnection | SkipReason::TransactionLost) => {
+                found.lost_unsent += 1;
+            }
+            Class::Skipped(_) => found.skipped += 1,
             Class::Follows(key) => {
                 found.following += 1;
                 self.follow(key);
@@ -311,8 +349,8 @@ impl DivergenceFinder {
                     DifferenceKind::Lost => &mut found.lost,
                     DifferenceKind::ErrorNew => &mut found.errors_new,
                     DifferenceKind::ErrorOther => &mut found.errors_other,
-                    DifferenceKind::Rows => &mut found.rows,
-                    DifferenceKind::Values => &mut found.values,
+                    DifferenceKind::Rows => &mut found.rows_differ,
+                    DifferenceKind::Values => &mut found.values_differ,
                     DifferenceKind::ErrorGone => &mut found.errors_gone,
                 } += 1;
                 let difference = self.differences.entry(key).or_insert_with(|| Difference {
@@ -320,7 +358,7 @@ impl DivergenceFinder {
                     fingerprint: key.1,
                     sql: None,
                     sqlstate: key.2,
-                    captured: key.3,
+                    captured_sqlstate: key.3,
                     count: 0,
                     following: 0,
                     rows: None,
@@ -343,11 +381,20 @@ impl DivergenceFinder {
         }
     }
 
-    /// What was found. `statements` are the run's texts; the iterator's first error is handed back.
+    /// Returns what was found. `statements` are the run's texts; the iterator's first error is handed back.
     pub fn finish<E>(
         self,
         statements: impl IntoIterator<Item = Result<StatementText, E>>,
+        info: &RunInfo,
+        literals: Literals,
     ) -> Result<Divergence, E> {
+        let mut found = self.found;
+        // What a stopped replay had not come to has no rows in the run, only its count.
+        if info.status == RunStatus::Stopped {
+            let unreached = info.statements.saturating_sub(found.statements);
+            found.statements += unreached;
+            found.skipped += unreached;
+        }
         let mut differences: Vec<Difference> = self.differences.into_values().collect();
         let mut of: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
         for (at, difference) in differences.iter().enumerate() {
@@ -361,17 +408,49 @@ impl DivergenceFinder {
                 differences[at].sql = Some(text.sql.clone());
             }
         }
+        for one in &mut differences {
+            one.first.finish(one.sqlstate, info, literals);
+        }
         differences.sort_by(|a, b| {
-            let rest = |one: &Difference| (one.fingerprint, one.sqlstate, one.captured);
+            let rest = |one: &Difference| (one.fingerprint, one.sqlstate, one.captured_sqlstate);
             let by_count = (b.count, b.following).cmp(&(a.count, a.following));
             let by_kind = a.kind.cmp(&b.kind);
             by_kind.then(by_count).then(rest(a).cmp(&rest(b)))
         });
         Ok(Divergence {
+            verdict: match (found.differing(), found.same) {
+                (0, 0) => DivergenceVerdict::Unknown,
+                (0, _) => DivergenceVerdict::Same,
+                _ => DivergenceVerdict::Differs,
+            },
+            explanations: explanations(&differences, info),
             differences,
-            ..self.found
+            ..found
         })
     }
+}
+
+/// Explains the errors that came here otherwise than in the capture.
+fn explanations(differences: &[Difference], info: &RunInfo) -> Vec<ErrorExplanation> {
+    let mut counts: BTreeMap<Sqlstate, u64> = BTreeMap::new();
+    for one in differences {
+        if let Some(sqlstate) = one.sqlstate {
+            *counts.entry(sqlstate).or_default() += one.count;
+        }
+    }
+    let has_option = |option: &str| info.options.contains_key(option);
+    let mut explained: Vec<ErrorExplanation> = counts
+        .into_iter()
+        .filter_map(|(sqlstate, count)| {
+            Some(ErrorExplanation {
+                sqlstate,
+                count,
+                explanation: explanation(sqlstate.as_str(), has_option)?,
+            })
+        })
+        .collect();
+    explained.sort_by_key(|one| std::cmp::Reverse(one.count));
+    explained
 }
 
 /// Whether both are the same error, as far as is known. Two ends of a connection are: who is told
@@ -410,8 +489,8 @@ impl RowsDifference {
             self.fewer += 1;
             self.rows_fewer = self.rows_fewer.saturating_add(there - here);
         }
-        if here.abs_diff(there) > self.largest.0.abs_diff(self.largest.1) {
-            self.largest = (there, here);
+        if here.abs_diff(there) > self.largest_captured.abs_diff(self.largest_replayed) {
+            (self.largest_captured, self.largest_replayed) = (there, here);
         }
     }
 }

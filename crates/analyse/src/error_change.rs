@@ -13,10 +13,13 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, Sqlstate};
 
 use crate::discovery;
 use crate::profile::RunProfile;
+use crate::redaction::{Literals, redact_message};
 use crate::tracked::Account;
 
 /// Of errors called more or fewer, at most this share is expected to be chance.
@@ -27,8 +30,9 @@ pub const ERROR_TEST_LEVEL: f64 = 0.01;
 /// was cancelled (by a time-out, for one) and the server's going down and coming up.
 const BY_TIMING: [&str; 6] = ["08", "40", "53300", "55P03", "57014", "57P"];
 
-/// How an error's count changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Direction in which an error's count changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ErrorDirection {
     /// Never before, nor in the capture.
     New,
@@ -41,7 +45,7 @@ pub enum ErrorDirection {
 }
 
 impl ErrorDirection {
-    /// The name under which it is written.
+    /// Returns the direction in a word.
     pub fn name(self) -> &'static str {
         match self {
             ErrorDirection::New => "new",
@@ -53,7 +57,7 @@ impl ErrorDirection {
 }
 
 /// An error of one statement, or of connecting, whose count changed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorChange {
     /// The statement; `None` for connecting.
     pub fingerprint: Option<Fingerprint>,
@@ -69,7 +73,8 @@ pub struct ErrorChange {
     pub after: u64,
     /// How often it, or an error whose code the source hid, was captured.
     pub captured: u64,
-    /// The server's first message, of the run after where there is one. It may hold literals.
+    /// The server's first message, redacted unless literals were asked for; of the run after if there
+    /// is one.
     pub message: Option<String>,
     /// It is a reason to call the change a regression.
     pub regression: bool,
@@ -77,7 +82,11 @@ pub struct ErrorChange {
 
 /// All changed errors: regressions first, then those with the greatest count after. Counts of several
 /// runs of a side are sums.
-pub(crate) fn changes(before: &[RunProfile], after: &[RunProfile]) -> Vec<ErrorChange> {
+pub(crate) fn changes(
+    before: &[RunProfile],
+    after: &[RunProfile],
+    literals: Literals,
+) -> Vec<ErrorChange> {
     let connects = |run: &RunProfile| run.connects.account.clone();
     let mut all = Vec::new();
     of_one(None, (before, after), &connects, &mut all);
@@ -108,6 +117,9 @@ pub(crate) fn changes(before: &[RunProfile], after: &[RunProfile]) -> Vec<ErrorC
             let mut texts = after.iter().chain(before);
             let text = texts.find_map(|run| run.text(change.fingerprint?));
             change.sql = text.map(|text| text.sql.clone());
+            change.message = change
+                .message
+                .map(|message| redact_message(change.sqlstate, &message, literals));
             Some(change)
         })
         .collect();

@@ -2,12 +2,16 @@
 
 mod breakdown;
 mod durations;
+mod order;
 mod over_time;
 mod server;
 mod statement;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use run::Place;
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{
     Event, EventKind, Fingerprint, ServerEvent, Session, Sqlstate, StatementClass, StatementText,
     Unreplayable, WorkloadInfo,
@@ -16,17 +20,23 @@ use workload::{
 use crate::arrivals::Arrivals;
 use crate::histogram::Histogram;
 use crate::latency_summary::LatencySummary;
+use crate::redaction::Literals;
 use statement::Counted;
 
-pub use breakdown::{Breakdown, Totals};
+pub use breakdown::{Breakdown, NameTotals, Totals};
 pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
+pub use order::StatementOrder;
 pub use over_time::{MOMENTS_MAX, Moment, OverTime};
 pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
-pub use statement::{CallExample, Literal, STATEMENT_STRETCHES, StatementStats, Stretch};
+pub use statement::{
+    CallExample, CodeCount, Literal, STATEMENT_STRETCHES, StatementStats, Stretch,
+};
 
 /// What is in a workload.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Inspection {
+    /// The workload's name, as the user gave it.
+    pub workload: String,
     /// When it starts, in microseconds since 1970-01-01 UTC.
     pub start_wall_us: i64,
     /// From its start to its last event, in microseconds.
@@ -47,8 +57,8 @@ pub struct Inspection {
     pub users: Breakdown,
     /// Statements by `application_name`.
     pub applications: Breakdown,
-    /// Statements by class, the most first, without those that do not occur.
-    pub classes: Vec<(StatementClass, u64)>,
+    /// Statements by class.
+    pub classes: BTreeMap<StatementClass, u64>,
     /// Events of each kind that is a statement: `simple`, `execute` …
     pub kinds: BTreeMap<&'static str, u64>,
     /// Statements over time.
@@ -63,18 +73,22 @@ pub struct Inspection {
     pub captured: Option<LatencySummary>,
     /// How many of them took how long.
     pub durations: Durations,
-    /// Each fingerprint, by its total captured time, then by calls, the most first.
+    /// Number of different statements.
+    pub fingerprints: u64,
+    /// The order of `by_statement`.
+    pub order: StatementOrder,
+    /// Each fingerprint; all of them, unless fewer were asked for.
     pub by_statement: Vec<StatementStats>,
     /// What the server did.
     pub server: ServerActivity,
 }
 
 /// A workload's sessions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionCounts {
     /// All.
     pub count: u64,
-    /// The most that were open at one time; see [`Moment::open_most`].
+    /// The most that were open at one time; see [`Moment::open_max`].
     pub at_once: u64,
     /// Those whose beginning the source does not show.
     pub start_unseen: u64,
@@ -83,7 +97,7 @@ pub struct SessionCounts {
 }
 
 /// Failures with one code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorCount {
     /// How many.
     pub count: u64,
@@ -93,8 +107,8 @@ pub struct ErrorCount {
     pub session: u64,
     /// When the first was sent, in microseconds from the workload's start.
     pub due_us: i64,
-    /// Which of the workload's sources the first stands in, and the line.
-    pub place: (u32, u64),
+    /// Where the first was read; line 0 is none.
+    pub place: Place,
 }
 
 /// Where the totals of a session's names are.
@@ -102,7 +116,7 @@ type Names = [usize; 3];
 
 impl Inspection {
     /// Reads a workload: its manifest's part, what the server did, sessions, events and statements'
-    /// texts. With `literals`, examples are kept as they were sent, with the user's data in them.
+    /// texts. With [`Literals::Shown`], examples are kept as they were sent, with the user's data in them.
     /// The first error of any iterator is handed back.
     pub fn collect<E>(
         info: &WorkloadInfo,
@@ -110,7 +124,7 @@ impl Inspection {
         sessions: impl IntoIterator<Item = Result<Session, E>>,
         events: impl IntoIterator<Item = Result<(Event, Option<Fingerprint>), E>>,
         texts: impl IntoIterator<Item = Result<StatementText, E>>,
-        literals: bool,
+        literals: Literals,
     ) -> Result<Self, E> {
         let mut inspection = Self::empty(info);
         let mut counted: HashMap<Option<Fingerprint>, Counted> = HashMap::new();
@@ -143,7 +157,7 @@ impl Inspection {
         }
         inspection.over_time.finish();
         let moments = inspection.over_time.moments.iter();
-        inspection.sessions.at_once = moments.map(|one| one.open_most).max().unwrap_or(0);
+        inspection.sessions.at_once = moments.map(|one| one.open_max).max().unwrap_or(0);
         inspection.captured = captured.latency_summary();
         let mut known: HashMap<Fingerprint, StatementText> = HashMap::new();
         for text in texts {
@@ -156,6 +170,7 @@ impl Inspection {
 
     fn empty(info: &WorkloadInfo) -> Self {
         Self {
+            workload: String::new(),
             start_wall_us: info.provenance.start_wall_us,
             span_us: info.span_us,
             recovered: info.recovered,
@@ -171,7 +186,7 @@ impl Inspection {
             databases: Breakdown::default(),
             users: Breakdown::default(),
             applications: Breakdown::default(),
-            classes: Vec::new(),
+            classes: BTreeMap::new(),
             kinds: BTreeMap::new(),
             arrivals: Arrivals::new(info.span_us),
             over_time: OverTime::new(
@@ -182,6 +197,8 @@ impl Inspection {
             unreplayable: BTreeMap::new(),
             captured: None,
             durations: Durations::default(),
+            fingerprints: 0,
+            order: StatementOrder::default(),
             by_statement: Vec::new(),
             server: ServerActivity::default(),
         }
@@ -249,7 +266,10 @@ impl Inspection {
                 fingerprint,
                 session: event.session,
                 due_us: event.due_us,
-                place: (event.source, event.line),
+                place: Place {
+                    source: event.source,
+                    line: event.line,
+                },
             };
             self.errors.entry(sqlstate).or_insert(first).count += 1;
         }
@@ -286,13 +306,13 @@ impl Inspection {
         counted: HashMap<Option<Fingerprint>, Counted>,
         mut texts: HashMap<Fingerprint, StatementText>,
     ) {
-        let mut classes: HashMap<StatementClass, u64> = HashMap::new();
         for (fingerprint, counted) in counted {
             let text = fingerprint.and_then(|fingerprint| texts.remove(&fingerprint));
             let class = text.as_ref().map(|text| text.class);
             // A statement that only the server speaks of was never logged by itself.
             if counted.calls > 0 {
-                *classes
+                *self
+                    .classes
                     .entry(class.unwrap_or(StatementClass::Other))
                     .or_default() += counted.calls;
             }
@@ -300,12 +320,7 @@ impl Inspection {
                 self.by_statement.push(counted.stats(fingerprint, text));
             }
         }
-        self.classes = StatementClass::ALL
-            .into_iter()
-            .filter_map(|class| Some((class, *classes.get(&class)?)))
-            .collect();
-        self.classes
-            .sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        self.fingerprints = self.by_statement.len() as u64;
         self.by_statement.sort_by(|a, b| {
             b.total_ns()
                 .total_cmp(&a.total_ns())
@@ -314,9 +329,55 @@ impl Inspection {
         });
     }
 
-    /// Statements with a captured duration.
+    /// Orders the statements; ties stay as they are.
+    pub fn sort(&mut self, order: StatementOrder) {
+        self.order = order;
+        self.by_statement
+            .sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
+    }
+
+    /// Returns the first `most` statements in an order.
+    pub fn top(&self, order: StatementOrder, most: usize) -> Vec<&StatementStats> {
+        let mut all: Vec<&StatementStats> = self.by_statement.iter().collect();
+        all.sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
+        all.truncate(most);
+        all
+    }
+
+    /// Keeps the statements that are among the first `most` in any order.
+    pub fn keep(&mut self, most: usize) {
+        let kept: HashSet<Fingerprint> = StatementOrder::ALL
+            .into_iter()
+            .flat_map(|order| self.top(order, most))
+            .map(|one| one.fingerprint)
+            .collect();
+        self.by_statement
+            .retain(|one| kept.contains(&one.fingerprint));
+    }
+
+    /// Counts the statements with a captured duration.
     pub fn with_duration(&self) -> u64 {
         self.captured.map_or(0, |latency| latency.count)
+    }
+
+    /// Counts the statements that may write, by their first word.
+    pub fn writes(&self) -> u64 {
+        let classes = self.classes.iter();
+        let writes = classes.filter(|(class, _)| class.may_write());
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// Lists the captured errors, the most frequent first.
+    pub fn errors_by_count(&self) -> Vec<(Sqlstate, &ErrorCount)> {
+        let mut errors: Vec<_> = self.errors.iter().map(|(code, one)| (*code, one)).collect();
+        errors.sort_by_key(|(_, error)| std::cmp::Reverse(error.count));
+        errors
+    }
+
+    /// Returns the name of the source that a place is in; empty if unknown.
+    pub fn source(&self, place: Place) -> &str {
+        let name = self.sources.get(place.source as usize);
+        name.map_or("", String::as_str)
     }
 }
 

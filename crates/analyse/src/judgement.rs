@@ -1,5 +1,8 @@
 //! From ratios with intervals to one word.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::bootstrap::{Interval, MEASURES, Ratio, Ratios};
 
 /// Differences up to this share count as none, unless the user says otherwise: about what two
@@ -16,14 +19,15 @@ pub const CALLS_P99_MIN: u64 = 1_000;
 /// the difference, and a bootstrap over so few blocks is too sure of itself.
 pub const STRETCHES_MIN: usize = 8;
 
-/// What a finding rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The measure that a finding rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// The typical call.
     Median,
     /// The total at equal calls.
     Mean,
-    /// The slow ones.
+    /// The slow calls.
     P99,
 }
 
@@ -38,64 +42,63 @@ impl Measure {
     }
 }
 
-/// Why nothing can be said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lack {
+/// The reason why nothing can be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InsufficientData {
     /// It was done in one of the runs only.
     OneSided,
     /// Fewer than [`CALLS_MIN`] calls in one of the runs.
-    Calls,
+    FewCalls,
     /// Its calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
-    Stretches,
+    FewStretches,
     /// The interval is neither within the margin nor beyond it.
     Unclear,
     /// The interval is beyond the margin; but so many statements were looked at, or so few blocks of
     /// time, that chance alone may have made it ([`crate::FALSE_DISCOVERY_RATE`]).
-    Chance,
+    MayBeChance,
 }
 
-impl Lack {
-    /// The name under which it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Lack::OneSided => "one_sided",
-            Lack::Calls => "few_calls",
-            Lack::Stretches => "few_stretches",
-            Lack::Unclear => "unclear",
-            Lack::Chance => "may_be_chance",
-        }
-    }
-}
-
-/// What is known of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Judgement of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// The whole interval lies above 1 + margin, and chance did not make it.
-    Slower(Measure),
+    Slower {
+        /// The measure that it rests on.
+        measure: Measure,
+    },
     /// The whole interval lies below 1 / (1 + margin), and chance did not make it.
-    Faster(Measure),
+    Faster {
+        /// The measure that it rests on.
+        measure: Measure,
+    },
     /// The median's whole interval lies within the margin, and no other lies outside.
     Same,
     /// None of these could be shown.
-    NotEnoughData(Lack),
+    InsufficientData {
+        /// The reason.
+        #[serde(rename = "insufficient_data_reason")]
+        reason: InsufficientData,
+    },
 }
 
 impl Finding {
-    /// The name under which it is written.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
-            Finding::Slower(_) => "slower",
-            Finding::Faster(_) => "faster",
+            Finding::Slower { .. } => "slower",
+            Finding::Faster { .. } => "faster",
             Finding::Same => "same",
-            Finding::NotEnoughData(_) => "not enough data",
+            Finding::InsufficientData { .. } => "not enough data",
         }
     }
 
-    /// What it rests on, where it says that there is a difference.
+    /// Returns the measure that a difference rests on.
     pub fn measure(self) -> Option<Measure> {
         match self {
-            Finding::Slower(measure) | Finding::Faster(measure) => Some(measure),
-            Finding::Same | Finding::NotEnoughData(_) => None,
+            Finding::Slower { measure } | Finding::Faster { measure } => Some(measure),
+            Finding::Same | Finding::InsufficientData { .. } => None,
         }
     }
 }
@@ -167,12 +170,16 @@ pub(crate) fn judge(
     let faster = first(Direction::Faster);
     let mean_is_faster = seen[1].1 == Some(Direction::Faster);
     match (slower, faster) {
-        (_, Some(measure)) if mean_is_faster => Finding::Faster(measure),
-        (Some(measure), _) => Finding::Slower(measure),
-        (None, Some(measure)) => Finding::Faster(measure),
-        (None, None) if first(Direction::Unsure).is_some() => Finding::NotEnoughData(Lack::Chance),
+        (_, Some(measure)) if mean_is_faster => Finding::Faster { measure },
+        (Some(measure), _) => Finding::Slower { measure },
+        (None, Some(measure)) => Finding::Faster { measure },
+        (None, None) if first(Direction::Unsure).is_some() => Finding::InsufficientData {
+            reason: InsufficientData::MayBeChance,
+        },
         (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
-        (None, None) => Finding::NotEnoughData(Lack::Unclear),
+        (None, None) => Finding::InsufficientData {
+            reason: InsufficientData::Unclear,
+        },
     }
 }
 
@@ -202,19 +209,27 @@ mod tests {
         assert_eq!(judged(same, same, None), Finding::Same);
         assert_eq!(
             judged(ratio(1.2, 1.4), ratio(1.2, 1.5), None),
-            Finding::Slower(Measure::Median)
+            Finding::Slower {
+                measure: Measure::Median
+            }
         );
         assert_eq!(
             judged(ratio(1.02, 1.3), ratio(0.9, 1.4), None),
-            Finding::NotEnoughData(Lack::Unclear)
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
         );
         assert_eq!(
             judged(ratio(0.5, 0.6), ratio(0.5, 0.7), same),
-            Finding::Faster(Measure::Median)
+            Finding::Faster {
+                measure: Measure::Median
+            }
         );
         assert_eq!(
             judged(None, None, None),
-            Finding::NotEnoughData(Lack::Unclear)
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
         );
     }
 
@@ -228,11 +243,15 @@ mod tests {
         let margins = [MARGIN_DEFAULT; MEASURES];
         assert_eq!(
             judge(&ratios, MARGIN_DEFAULT, margins, [false; MEASURES]),
-            Finding::NotEnoughData(Lack::Chance)
+            Finding::InsufficientData {
+                reason: InsufficientData::MayBeChance
+            }
         );
         assert_eq!(
             judge(&ratios, MARGIN_DEFAULT, [0.5, 0.1, 0.1], [true; MEASURES]),
-            Finding::NotEnoughData(Lack::Unclear)
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
         );
     }
 
@@ -241,11 +260,15 @@ mod tests {
         let same = ratio(0.98, 1.03);
         assert_eq!(
             judged(same, ratio(0.9, 1.3), ratio(2.0, 5.0)),
-            Finding::Slower(Measure::P99)
+            Finding::Slower {
+                measure: Measure::P99
+            }
         );
         assert_eq!(
             judged(same, ratio(1.5, 2.0), None),
-            Finding::Slower(Measure::Mean)
+            Finding::Slower {
+                measure: Measure::Mean
+            }
         );
     }
 
@@ -253,11 +276,23 @@ mod tests {
     fn where_they_disagree_the_mean_decides_else_the_bad_news_is_told() {
         let faster = ratio(0.3, 0.4);
         let slower = ratio(2.0, 3.0);
-        assert_eq!(judged(slower, faster, None), Finding::Faster(Measure::Mean));
-        assert_eq!(judged(faster, slower, None), Finding::Slower(Measure::Mean));
+        assert_eq!(
+            judged(slower, faster, None),
+            Finding::Faster {
+                measure: Measure::Mean
+            }
+        );
+        assert_eq!(
+            judged(faster, slower, None),
+            Finding::Slower {
+                measure: Measure::Mean
+            }
+        );
         assert_eq!(
             judged(faster, ratio(0.8, 1.5), slower),
-            Finding::Slower(Measure::P99)
+            Finding::Slower {
+                measure: Measure::P99
+            }
         );
     }
 }

@@ -28,11 +28,11 @@
 //! Deliberately absent: reading and writing, clocks, printing, and words for people (the crate
 //! `report` has them).
 
+mod anomaly;
 mod arrivals;
 mod between_runs;
 mod blocks;
 mod bootstrap;
-mod caution;
 mod compare;
 pub mod condition;
 mod details;
@@ -41,6 +41,7 @@ mod discovery;
 mod divergence;
 mod error_change;
 mod exchange;
+mod explanation;
 mod histogram;
 mod inspect;
 mod judgement;
@@ -54,7 +55,6 @@ pub mod proof;
 pub mod quantile;
 mod random;
 mod redaction;
-mod remark;
 mod rows_change;
 mod sampling;
 mod series;
@@ -67,10 +67,11 @@ mod timeline;
 mod tracked;
 mod trend;
 pub mod waiting;
+mod warning;
 
+pub use anomaly::{Anomaly, BURST_SHARE, HEAVY_TAIL_SHARE, TREND_FACTOR, WARM_UP_FACTOR};
 pub use arrivals::{ARRIVAL_BUCKETS_MAX, Arrivals};
 pub use bootstrap::{INTERVAL_LEVEL_PERCENT, Interval, RESAMPLES, Ratio};
-pub use caution::{Caution, Side, TOOL_LAG_P99_HIGH_NS, WhichRun};
 pub use compare::{
     CompareOptions, Comparison, NOTICEABLE_CALL_NS, NOTICEABLE_CALL_NS_MIN, NOTICEABLE_SHARE,
     Noise, NoiseSource, RunFacts, Runs, SideFacts, StatementComparison, TimesComparison, Verdict,
@@ -79,27 +80,28 @@ pub use compare::{
 pub use details::{BINS_PER_DECADE, DETAILED_MAX, Details};
 pub use discovery::FALSE_DISCOVERY_RATE;
 pub use divergence::{
-    Difference, DifferenceKind, Divergence, DivergenceFinder, FirstSeen, RowsDifference,
+    Difference, DifferenceKind, Divergence, DivergenceFinder, DivergenceVerdict, ErrorExplanation,
+    FirstSeen, RowsDifference,
 };
 pub use error_change::{ERROR_TEST_LEVEL, ErrorChange, ErrorDirection};
 pub use histogram::Histogram;
 pub use inspect::{
-    Breakdown, CallExample, Checkpoints, DURATION_BOUNDS_US, DurationBin, Durations, ErrorCount,
-    Inspection, Literal, LongestWait, MOMENTS_MAX, Moment, NOTABLE_MAX, Notable, OverTime,
-    STATEMENT_STRETCHES, ServerActivity, SessionCounts, StatementStats, Stretch, TableUpkeep,
-    Totals,
+    Breakdown, CallExample, Checkpoints, CodeCount, DURATION_BOUNDS_US, DurationBin, Durations,
+    ErrorCount, Inspection, Literal, LongestWait, MOMENTS_MAX, Moment, NOTABLE_MAX, NameTotals,
+    Notable, OverTime, STATEMENT_STRETCHES, ServerActivity, SessionCounts, StatementOrder,
+    StatementStats, Stretch, TableUpkeep, Totals,
 };
 pub use judgement::{
-    CALLS_MIN, CALLS_P99_MIN, Finding, Lack, MARGIN_DEFAULT, Measure, STRETCHES_MIN,
+    CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, MARGIN_DEFAULT, Measure, STRETCHES_MIN,
 };
 pub use latency_summary::LatencySummary;
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use profile::RunProfile;
 pub use random::SplitMix64;
 pub use redaction::{Literals, redact_message};
-pub use remark::{BURST_SHARE, HEAVY_TAIL_SHARE, Remark, TREND_FACTOR, WARM_UP_FACTOR};
 pub use rows_change::{RowsChange, RowsComparison};
 pub use series::SAMPLES_MAX;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use summary::{ErrorExample, ErrorsVersusCapture, SESSION_LAG_NOTABLE_NS, Summary};
 pub use timeline::STRETCHES_MAX;
+pub use warning::{Side, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};

@@ -1,5 +1,8 @@
 //! How a run went from stretch to stretch: counts, and quantiles for a chart.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::quantile::{self, P50, P99};
 use crate::timeline::STRETCHES_MAX;
 
@@ -99,7 +102,7 @@ impl TimesByStretch {
 }
 
 /// Times of one stretch of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StretchTimes {
     /// How many.
     pub count: u64,
@@ -110,7 +113,7 @@ pub struct StretchTimes {
 }
 
 /// One stretch of time on one side, all runs of it together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SideStretch {
     /// Statements that were due in it and sent, done or failed.
     pub sent: u64,
@@ -126,7 +129,7 @@ pub struct SideStretch {
 
 /// Both sides from stretch to stretch. Stretches are of the time when statements were due, and as
 /// wide on both sides.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ComparedOverTime {
     /// The width of a stretch, in nanoseconds.
     pub width_ns: u64,

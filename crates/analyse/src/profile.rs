@@ -22,6 +22,8 @@ const SEED_RESPONSE: u64 = 3;
 /// fingerprint.
 #[derive(Debug, Clone)]
 pub struct RunProfile {
+    /// The run's name, as the user gave it.
+    pub name: String,
     pub(crate) info: RunInfo,
     pub(crate) timeline: Timeline,
     /// All statements.
@@ -52,6 +54,7 @@ impl RunProfile {
         statements: impl IntoIterator<Item = Result<StatementText, E>>,
     ) -> Result<Self, E> {
         let mut profile = Self {
+            name: String::new(),
             info,
             timeline: Timeline::new(),
             all: Tracked::new(SEED_ALL),

@@ -10,6 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 use crate::profile::RunProfile;
@@ -50,7 +52,7 @@ struct Beside {
 }
 
 /// A statement whose executions had other numbers of rows in one run than in the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RowsChange {
     /// Which.
     pub fingerprint: Fingerprint,
@@ -69,7 +71,7 @@ pub struct RowsChange {
 }
 
 /// Numbers of rows in two runs of one workload.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RowsComparison {
     /// Executions that were compared: done in both runs. 0 for runs of different workloads.
     pub compared: u64,

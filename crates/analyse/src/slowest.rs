@@ -2,12 +2,14 @@
 //! the source of the workload.
 
 use run::Execution;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// So many are kept of each statement in each run.
 pub const SLOWEST_MAX: usize = 3;
 
 /// One execution that took long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SlowExecution {
     /// The session's number in the run.
     pub session: u64,

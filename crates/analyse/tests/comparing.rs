@@ -3,8 +3,8 @@
 mod made_up;
 
 use analyse::{
-    Caution, CompareOptions, Comparison, Finding, Lack, Measure, NoiseSource, RunProfile, Runs,
-    Side, Verdict, WhichRun, compare,
+    CompareOptions, Comparison, Finding, InsufficientData, Measure, NoiseSource, RunProfile, Runs,
+    Side, Verdict, Warning, WhichRun, compare,
 };
 use made_up::{Chance, done, failed, info, skipped, text};
 use run::{Execution, RunInfo, RunStatus, SkipReason};
@@ -54,13 +54,13 @@ fn the_same_twice_is_the_same() {
     assert_eq!(comparison.verdict, Verdict::NoRegression { faster: 0 });
     assert!(!comparison.has_regression());
     assert!(comparison.paired);
-    assert_eq!(comparison.cautions, []);
+    assert_eq!(comparison.warnings, []);
     assert_eq!(comparison.errors, []);
     assert!(
         comparison
             .statements
             .iter()
-            .all(|one| one.times.finding == Finding::Same)
+            .all(|one| one.service.finding == Finding::Same)
     );
 }
 
@@ -88,13 +88,18 @@ fn one_slower_statement_is_found_first_and_by_name() {
     let worst = &comparison.statements[0];
     assert_eq!(worst.fingerprint.0, 2);
     assert_eq!(worst.sql.as_deref(), Some("select 2 from t where id = $1"));
-    assert_eq!(worst.times.finding, Finding::Slower(Measure::Median));
+    assert_eq!(
+        worst.service.finding,
+        Finding::Slower {
+            measure: Measure::Median
+        }
+    );
     assert!(worst.regression);
-    let median = worst.times.median.unwrap();
+    let median = worst.service.median_ratio.unwrap();
     let interval = median.interval.unwrap();
     assert!(interval.low < 4.0 && 4.0 < interval.high, "{median:?}");
     // 2,000 calls, each about 0.6 ms longer (times the mean of the skew, above its median).
-    let added_ns = worst.times.added_ns.unwrap();
+    let added_ns = worst.service.added_ns.unwrap();
     assert!((1.2e9..1.5e9).contains(&added_ns), "{added_ns}");
 }
 
@@ -110,9 +115,9 @@ fn before_and_after_change_places() {
             .find(|one| one.fingerprint == forth.fingerprint);
         let found = found.unwrap();
         for (a, b) in [
-            (forth.times.median, found.times.median),
-            (forth.times.mean, found.times.mean),
-            (forth.times.p99, found.times.p99),
+            (forth.service.median_ratio, found.service.median_ratio),
+            (forth.service.mean_ratio, found.service.mean_ratio),
+            (forth.service.p99_ratio, found.service.p99_ratio),
         ] {
             let (a, b) = (a.unwrap(), b.unwrap());
             assert!((a.value * b.value - 1.0).abs() < 1e-9);
@@ -120,12 +125,12 @@ fn before_and_after_change_places() {
             assert!((a.low * b.high - 1.0).abs() < 1e-9);
             assert!((a.high * b.low - 1.0).abs() < 1e-9);
         }
-        let turned = match forth.times.finding {
-            Finding::Slower(measure) => Finding::Faster(measure),
-            Finding::Faster(measure) => Finding::Slower(measure),
+        let turned = match forth.service.finding {
+            Finding::Slower { measure } => Finding::Faster { measure },
+            Finding::Faster { measure } => Finding::Slower { measure },
             other => other,
         };
-        assert_eq!(found.times.finding, turned);
+        assert_eq!(found.service.finding, turned);
     }
 }
 
@@ -147,8 +152,10 @@ fn a_tail_alone_is_found() {
     };
     let comparison = compared(calls(1, 1.0), calls(2, 6.0));
     assert_eq!(
-        comparison.statements[0].times.finding,
-        Finding::Slower(Measure::P99)
+        comparison.statements[0].service.finding,
+        Finding::Slower {
+            measure: Measure::P99
+        }
     );
     assert!(comparison.has_regression());
 }
@@ -168,7 +175,12 @@ fn a_slower_statement_that_costs_nothing_is_no_regression() {
         .iter()
         .find(|one| one.fingerprint.0 == 9)
         .unwrap();
-    assert_eq!(tiny.times.finding, Finding::Slower(Measure::Median));
+    assert_eq!(
+        tiny.service.finding,
+        Finding::Slower {
+            measure: Measure::Median
+        }
+    );
     assert!(!tiny.regression);
     assert!(!comparison.has_regression());
 }
@@ -180,19 +192,22 @@ fn too_little_is_called_too_little() {
             .map(|number| done(1, number, number as i64 * step_ns, 1e6))
             .collect()
     };
-    let finding = |before, after| compared(before, after).statements[0].times.finding;
-    let lack = Finding::NotEnoughData;
+    let finding = |before, after| compared(before, after).statements[0].service.finding;
+    let lack = |reason| Finding::InsufficientData { reason };
     assert_eq!(
         finding(few(19, 1_000_000_000), few(500, 1_000_000_000)),
-        lack(Lack::Calls)
+        lack(InsufficientData::FewCalls)
     );
     assert_eq!(
         finding(few(0, 1), few(500, 1_000_000_000)),
-        lack(Lack::OneSided)
+        lack(InsufficientData::OneSided)
     );
-    assert_eq!(finding(few(500, 1), few(500, 1)), lack(Lack::Stretches));
-    assert_eq!(compared(vec![], vec![]).verdict, Verdict::NotEnoughData);
-    assert_eq!(compared(vec![], vec![]).all.median, None);
+    assert_eq!(
+        finding(few(500, 1), few(500, 1)),
+        lack(InsufficientData::FewStretches)
+    );
+    assert_eq!(compared(vec![], vec![]).verdict, Verdict::InsufficientData);
+    assert_eq!(compared(vec![], vec![]).all.median_ratio, None);
 }
 
 #[test]
@@ -219,7 +234,12 @@ fn new_errors_are_a_regression_and_failed_calls_no_improvement() {
         .iter()
         .find(|one| one.fingerprint.0 == 3)
         .unwrap();
-    assert_eq!(broken.times.finding, Finding::NotEnoughData(Lack::OneSided));
+    assert_eq!(
+        broken.service.finding,
+        Finding::InsufficientData {
+            reason: InsufficientData::OneSided
+        }
+    );
     assert_eq!((broken.calls_before, broken.calls_after), (2_000, 2_000));
     assert_eq!((broken.errors_before, broken.errors_after), (0, 2_000));
 }
@@ -308,7 +328,11 @@ fn what_calls_for_care_is_said() {
         CompareOptions::default(),
     );
     assert!(!comparison.paired);
-    let names: Vec<&str> = comparison.cautions.iter().map(Caution::name).collect();
+    let name = |warning: &Warning| {
+        let json = serde_json::to_value(warning).unwrap();
+        json["warning"].as_str().unwrap().to_owned()
+    };
+    let names: Vec<String> = comparison.warnings.iter().map(name).collect();
     assert_eq!(
         names,
         [
@@ -321,7 +345,7 @@ fn what_calls_for_care_is_said() {
             "skipped_differ"
         ]
     );
-    assert!(comparison.cautions.contains(&Caution::NoConnection {
+    assert!(comparison.warnings.contains(&Warning::NoConnection {
         run: WhichRun {
             side: Side::After,
             number: None
@@ -332,7 +356,7 @@ fn what_calls_for_care_is_said() {
         traffic(1, [1.0; 3])[..150].to_vec(),
         traffic(2, [1.0; 3])[..150].to_vec(),
     );
-    assert_eq!(few.cautions, [Caution::FewStatements { statements: 150 }]);
+    assert_eq!(few.warnings, [Warning::FewStatements { statements: 150 }]);
 }
 
 #[test]
@@ -342,21 +366,21 @@ fn runs_that_were_not_made_in_turns_are_told() {
         info.started_wall_us = minute * 60_000_000;
         profile(info, traffic(minute as u64 + 1, [1.0; 3]))
     };
-    let cautions = |before: &[i64], after: &[i64]| {
+    let warnings = |before: &[i64], after: &[i64]| {
         let runs = Runs {
             before: before.iter().map(|minute| at(*minute)).collect(),
             after: after.iter().map(|minute| at(*minute)).collect(),
             noise: Vec::new(),
         };
-        compare(runs, CompareOptions::default()).cautions
+        compare(runs, CompareOptions::default()).warnings
     };
-    let told = |first| [Caution::NotInTurns { first }];
-    assert_eq!(cautions(&[0, 1], &[2, 3]), told(Side::Before));
-    assert_eq!(cautions(&[2, 3], &[0, 1]), told(Side::After));
-    assert_eq!(cautions(&[0, 3], &[1, 2]), []);
-    assert_eq!(cautions(&[0, 2], &[1, 3]), []);
+    let told = |first| [Warning::NotInTurns { first }];
+    assert_eq!(warnings(&[0, 1], &[2, 3]), told(Side::Before));
+    assert_eq!(warnings(&[2, 3], &[0, 1]), told(Side::After));
+    assert_eq!(warnings(&[0, 3], &[1, 2]), []);
+    assert_eq!(warnings(&[0, 2], &[1, 3]), []);
     // One a side cannot be otherwise.
-    assert_eq!(cautions(&[0], &[1]), []);
+    assert_eq!(warnings(&[0], &[1]), []);
 }
 
 #[test]
@@ -404,7 +428,7 @@ fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
         compare(runs, CompareOptions::default())
     };
     let same = several(1.0);
-    let noise = same.noise.unwrap();
+    let noise = same.noise.as_ref().unwrap();
     assert_eq!(noise.source, NoiseSource::Repeats);
     assert!((0.05..0.35).contains(&noise.median), "{noise:?}");
     // One run a side would have called this one slower: 1.4 to 1.
@@ -420,7 +444,7 @@ fn runs_that_differ_as_a_whole_widen_what_several_of_them_say() {
     assert_eq!(same.before.runs.len(), 2);
     assert_eq!(same.before.done, 12_000);
     assert_eq!(same.statements[0].calls_before, 4_000);
-    assert_eq!(same.statements[0].times.before.unwrap().count, 4_000);
+    assert_eq!(same.statements[0].service.before.unwrap().count, 4_000);
 }
 
 #[test]
@@ -434,12 +458,12 @@ fn what_two_runs_of_one_server_differ_by_is_no_difference() {
     };
     assert!(with_noise(Vec::new()).has_regression());
     let comparison = with_noise(vec![run_of(3, 1.0, [1.0; 3]), run_of(4, 1.4, [1.0; 3])]);
-    let noise = comparison.noise.unwrap();
+    let noise = comparison.noise.as_ref().unwrap();
     assert_eq!(noise.source, NoiseSource::Given);
     assert!((0.3..0.4).contains(&noise.median), "{noise:?}");
     assert!(!comparison.has_regression(), "{:?}", comparison.verdict);
     let quiet = with_noise(vec![run_of(3, 1.0, [1.0; 3]), run_of(4, 1.0, [1.0; 3])]);
-    assert!(quiet.noise.unwrap().median < 0.02);
+    assert!(quiet.noise.as_ref().unwrap().median < 0.02);
     assert!(quiet.has_regression());
 }
 
@@ -486,13 +510,13 @@ fn what_is_drawn_adds_up_to_what_was_done() {
         let details = statement.details.as_ref().unwrap();
         let count = |bins: &[u64]| bins.iter().sum::<u64>();
         let done = |side: Option<analyse::LatencySummary>| side.unwrap().count;
-        assert_eq!(count(&details.bins_before), done(statement.times.before));
-        assert_eq!(count(&details.bins_after), done(statement.times.after));
-        assert_eq!(details.medians_after.len(), over_time.after.len());
+        assert_eq!(count(&details.bins_before), done(statement.service.before));
+        assert_eq!(count(&details.bins_after), done(statement.service.after));
+        assert_eq!(details.medians_after_ns.len(), over_time.after.len());
         let slowest = details.slowest_after[0];
         assert_eq!(
             slowest.service_ns as u64,
-            statement.times.after.unwrap().max_ns
+            statement.service.after.unwrap().max_ns
         );
         assert!(slowest.response_ns >= slowest.service_ns);
     }

@@ -107,7 +107,7 @@ fn changed(change: impl FnOnce(&mut Facts)) -> TargetsComparison {
 #[test]
 fn alike_targets_are_alike() {
     let found = changed(|_| ());
-    assert!(found.is_same());
+    assert!(found.same);
     assert!(found.settings.is_empty() && found.sizes.is_empty() && found.notes.is_empty());
 }
 
@@ -149,9 +149,9 @@ fn settings_come_by_what_they_bear_on_and_say_where_they_come_from() {
     let after = found.settings[1].after.clone().unwrap();
     assert_eq!((after.source.as_str(), after.default), ("database", false));
     assert!(found.settings[0].before.is_none());
-    assert!(!found.is_same());
+    assert!(!found.same);
     // Another port is no other server.
-    assert!(changed(|after| after.settings[0].value = Some("1".to_owned())).is_same());
+    assert!(changed(|after| after.settings[0].value = Some("1".to_owned())).same);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn what_is_on_one_side_only_or_defined_otherwise_is_named() {
             found.relations[0].name.as_str(),
             found.relations[0].presence
         ),
-        ("public.extra", Presence::After)
+        ("public.extra", Presence::OnlyAfter)
     );
     let details: Vec<_> = orders.details.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(details, ["options", "column note"]);
@@ -198,8 +198,8 @@ fn what_is_on_one_side_only_or_defined_otherwise_is_named() {
     assert_eq!(
         indexes,
         [
-            ("orders_note", Some("renamed"), Presence::Both),
-            ("orders_id", None, Presence::After),
+            ("orders_note", Some("renamed"), Presence::Differs),
+            ("orders_id", None, Presence::OnlyAfter),
         ]
     );
     assert_eq!(found.invalid_indexes.len(), 1);
@@ -277,12 +277,12 @@ fn what_one_database_lacks_is_missing_in_another_all_the_same() {
 #[test]
 fn an_index_that_one_side_may_not_use_is_a_difference() {
     let invalid = |facts: &mut Facts| facts.indexes[0].valid = false;
-    assert!(!changed(invalid).is_same());
+    assert!(!changed(invalid).same);
     let mut both = facts();
     invalid(&mut both);
     let found = compare_targets(&both, &both);
     assert_eq!(found.invalid_indexes.len(), 2);
-    assert!(found.is_same());
+    assert!(found.same);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_copy_under_another_name_is_compared_as_the_same_database() {
     assert!(found.relations.is_empty() && found.extensions.is_empty());
     assert_eq!(found.databases[0].name, "shop → copy");
     assert_eq!(found.databases[0].details[0].what, "collation");
-    assert_eq!(found.indexes[0].presence, Presence::Before);
+    assert_eq!(found.indexes[0].presence, Presence::OnlyBefore);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn what_got_slower_is_named_beside_what_got_faster() {
         let changed = comparison.statements.iter().find(is_changed).unwrap();
         slower += u32::from(changed.regression);
         let is_faster =
-            |one: &&StatementComparison| matches!(one.times.finding, Finding::Faster(_));
+            |one: &&StatementComparison| matches!(one.service.finding, Finding::Faster { .. });
         faster += comparison.statements.iter().filter(is_faster).count();
         let others = comparison.statements.iter().filter(|one| !is_changed(one));
         assert!(others.clone().all(|one| !one.regression));

@@ -164,10 +164,10 @@ fn locks_are_counted_by_moment() {
         });
     });
     let locks = observed.locks.unwrap();
-    assert_eq!((locks.looks, locks.most, locks.most_waiting), (2, 50, 3));
-    assert_eq!((locks.fast_path_most, locks.past_fast_path_most), (16, 34));
-    assert_eq!(locks.fast_path, (16, 34));
-    assert_eq!(observed.blocking[0].looks, 5);
+    assert_eq!((locks.samples, locks.max, locks.max_waiting), (2, 50, 3));
+    assert_eq!((locks.fast_path_max, locks.past_fast_path_max), (16, 34));
+    assert_eq!((locks.fast_path, locks.past_fast_path), (16, 34));
+    assert_eq!(observed.blocking[0].samples, 5);
 }
 
 #[test]
@@ -181,11 +181,11 @@ fn a_counter_that_began_anew_has_grown_to_what_it_is() {
             sum.counter(&counter(at as i64, "queue", "mail", "waiting", value));
         }
     });
-    assert_eq!(observed.moved.len(), 1);
-    assert_eq!(observed.moved[0].gained, 60.0 + 20.0 + 30.0);
+    assert_eq!(observed.counters.len(), 1);
+    assert_eq!(observed.counters[0].delta, 60.0 + 20.0 + 30.0);
     let queue = &observed.queue[0];
     assert_eq!(
-        (queue.first, queue.last, queue.least, queue.most),
+        (queue.first, queue.last, queue.min, queue.max),
         (4.0, 3.0, 3.0, 8.0)
     );
     assert_eq!(queue.mean, 5.0);
@@ -211,10 +211,13 @@ fn the_machine_is_the_share_of_its_time() {
     });
     let machine = observed.machine.unwrap();
     assert_eq!((machine.busy, machine.waiting_for_disk), (0.3, 0.1));
-    assert_eq!((machine.server_s.0, machine.over_s), (3.0, 10.0));
-    assert_eq!(machine.network_bytes, (0.0, 0.0));
+    assert_eq!((machine.server_user_s, machine.over_s), (3.0, 10.0));
+    assert_eq!(
+        (machine.network_received_bytes, machine.network_sent_bytes),
+        (0.0, 0.0)
+    );
     assert_eq!(machine.pressure, None);
-    assert_eq!(observed.moved, []);
+    assert_eq!(observed.counters, []);
 }
 
 #[test]
@@ -245,8 +248,11 @@ fn the_last_word_of_a_probe_counts() {
             .find(|one| one.probe == name)
             .unwrap()
     };
-    assert_eq!(of("activity").off.as_deref(), Some("it failed"));
-    assert_eq!(of("activity").questions, 7);
-    assert_eq!(of("statements").off.as_deref(), Some("not there"));
+    assert_eq!(of("activity").disabled_reason.as_deref(), Some("it failed"));
+    assert_eq!(of("activity").queries, 7);
+    assert_eq!(
+        of("statements").disabled_reason.as_deref(),
+        Some("not there")
+    );
     assert_eq!((observed.notes.len(), observed.host.len()), (1, 1));
 }

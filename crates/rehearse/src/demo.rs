@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
+use analyse::Literals;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use report::inspect_text::{self, InspectTextOptions};
-use report::{CompareView, InspectView, StatementOrder, compare_page, compare_text};
+use report::{compare_page, compare_text};
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
@@ -84,11 +85,14 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     let reader = WorkloadReader::open(&workload)?;
 
     step(5, "rehearse inspect: what is in it");
-    let inspection = inspect::collect(&reader, false)?;
-    let name = workload.display().to_string();
-    let view = InspectView::new(&name, &inspection, StatementOrder::Total);
+    let mut inspection = inspect::collect(&reader, Literals::Hidden)?;
+    inspection.workload = workload.display().to_string();
     let shown = InspectTextOptions::default();
-    terminal::say(&inspect_text::render_text(&view, shown, &terminal::style()));
+    terminal::say(&inspect_text::render_text(
+        &inspection,
+        shown,
+        &terminal::style(),
+    ));
     stop_if_asked(&interrupt)?;
 
     step(
@@ -115,19 +119,13 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
         after: vec![after],
         ..compare::Request::default()
     };
-    let comparison = compare::compare(&request)?;
-    let mut view = CompareView::new(&request.names(), &comparison, replaying::HIDDEN);
-    known::put_into(
-        &mut view,
-        &request.before,
-        &request.after,
-        replaying::HIDDEN,
-    )?;
-    terminal::say(&compare_text::render_text(&view, &terminal::style()));
+    let mut comparison = compare::compare(&request)?;
+    known::put_into(&mut comparison, &request.before, &request.after)?;
+    terminal::say(&compare_text::render_text(&comparison, &terminal::style()));
     outputs::write(
         outputs::PAGE,
         &directory.join(PAGE),
-        &compare_page::render_html(&view),
+        &compare_page::render_html(&comparison),
     )?;
     end(&directory, &comparison, started.elapsed());
     Ok(Ending::Done)
@@ -294,7 +292,7 @@ fn end(directory: &Path, comparison: &analyse::Comparison, took: Duration) {
                 .sql
                 .as_deref()
                 .unwrap_or("a statement without text");
-            (sql, statement.times.added_ns.unwrap_or(0.0).max(0.0))
+            (sql, statement.service.added_ns.unwrap_or(0.0).max(0.0))
         })
         .collect();
     let all: f64 = added.iter().map(|(_, added_ns)| added_ns).sum();

@@ -94,14 +94,14 @@ fn several_runs_a_side_know_how_much_runs_differ() {
     let a2 = room.run("a2.run", executions(4, 1.4, 1.0));
     // One run a side takes the second's slower day for a change.
     let alone = json(&compare(&[&b1, &a2, "--json"]));
-    assert_eq!(alone["verdict"]["word"], "regression");
+    assert_eq!(alone["verdict"]["verdict"], "regression");
     assert_eq!(alone["noise"], Value::Null);
     let all = ["--before", &b1, &b2, "--after", &a1, &a2, "--json"];
     let several = json(&compare(&all));
-    assert_ne!(several["verdict"]["word"], "regression");
+    assert_ne!(several["verdict"]["verdict"], "regression");
     assert_eq!(several["noise"]["source"], "repeats");
     assert_eq!(several["before"]["runs"].as_array().unwrap().len(), 2);
-    assert_eq!(several["before"]["runs"][1]["run"], b2);
+    assert_eq!(several["before"]["runs"][1]["name"], b2);
     assert_eq!(several["before"]["done"], 6_000);
     // The text names each run, and says that the intervals know of runs.
     let output = compare(&["--before", &b1, &b2, "--after", &a1, &a2]);
@@ -121,14 +121,14 @@ fn noise_raises_the_margin() {
     let after = room.run("after.run", executions(2, 1.25, 1.0));
     let again = room.run("again.run", executions(3, 1.4, 1.0));
     let regression = json(&compare(&[&before, &after, "--json"]));
-    assert_eq!(regression["verdict"]["word"], "regression");
+    assert_eq!(regression["verdict"]["verdict"], "regression");
     let with_noise = json(&compare(&[
         &before, &after, "--json", "--noise", &before, &again,
     ]));
     assert_eq!(with_noise["noise"]["source"], "given");
     let runs = with_noise["noise"]["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
-    assert_ne!(with_noise["verdict"]["word"], "regression");
+    assert_ne!(with_noise["verdict"]["verdict"], "regression");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn the_page_is_written_for_its_owner_beside_what_is_printed() {
     let page = room.path("a.html");
     let name = page.display().to_string();
     let printed = json(&compare(&[&before, &after, "--json", "--html", &name]));
-    assert_eq!(printed["verdict"]["word"], "regression");
+    assert_eq!(printed["verdict"]["verdict"], "regression");
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>"));
     assert!(html.contains("<h1>Regression</h1>"));

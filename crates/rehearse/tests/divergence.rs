@@ -196,7 +196,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     let (same, changed) = (name("same.run"), name("changed.run"));
     let compared = rehearse(&["compare", &same, &changed, "--json"]);
     let compared: Value = serde_json::from_str(&compared).unwrap();
-    let rows = compared["rows"].as_array().unwrap();
+    let rows = compared["rows"]["changes"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{rows:#?}");
     assert_eq!(rows[0]["sql"], "select id from item order by id");
     assert_eq!(
@@ -216,7 +216,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
     let rows = &changed["divergence"]["differences"][1]["rows"];
     assert_eq!((&rows["more"], &rows["rows_more"]), (&json!(1), &json!(1)));
     assert_eq!(
-        (&rows["largest_captured"], &rows["largest_here"]),
+        (&rows["largest_captured"], &rows["largest_replayed"]),
         (&json!(5), &json!(6))
     );
 

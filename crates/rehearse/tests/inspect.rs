@@ -60,7 +60,7 @@ fn the_report_in_all_its_forms() {
     let json = said(&rehearse(directory, &["inspect", "a.workload", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["server"]["kinds"]["crash"], 1);
-    assert_eq!(json["server"]["lock_waits"], 4);
+    assert_eq!(json["server"]["kinds"]["lock_wait"], 4);
     let calls = json["by_statement"].as_array().unwrap().iter();
     let calls: u64 = calls.map(|one| one["calls"].as_u64().unwrap()).sum();
     assert_eq!(json["statements"], calls);

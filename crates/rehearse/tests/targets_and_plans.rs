@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn rehearse(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
@@ -128,11 +128,26 @@ fn compared(before: &str, after: &str, options: &[&str]) -> Value {
     serde_json::from_str(&succeeds(&all)).unwrap()
 }
 
-fn plan<'v>(view: &'v Value, sql: &str) -> &'v Value {
+fn plans<'v>(view: &'v Value, sql: &str) -> &'v Value {
     let statements = view["statements"].as_array().unwrap();
     let found = statements.iter().find(|one| one["sql"] == sql);
-    &found.unwrap_or_else(|| panic!("no {sql}"))["plan"]
+    &found.unwrap_or_else(|| panic!("no {sql}"))["plans"]
 }
+
+/// Whether a statement's plans are the same; null unless both sides have one.
+fn same<'v>(view: &'v Value, sql: &str) -> &'v Value {
+    &plans(view, sql)["comparison"]["same"]
+}
+
+/// The first step that a plan and another one do in another way: before, and after.
+fn step(view: &Value) -> [&str; 2] {
+    let first = &plans(view, BY_CUSTOMER)["comparison"]["changes"][0];
+    assert_eq!(first["change"], "step");
+    ["before", "after"].map(|side| first[side].as_str().unwrap())
+}
+
+const BITMAP: &str = "Bitmap Heap Scan using orders_customer on orders";
+const SCAN: &str = "Seq Scan on orders";
 
 /// The names of a list in the targets.
 fn names(view: &Value, list: &str) -> Vec<String> {
@@ -158,8 +173,11 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     // The same server: nothing, but that one was kept from writing.
     let view = compared(&before, &again, &[]);
     assert_eq!(names(&view, "settings"), ["default_transaction_read_only"]);
-    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "same");
-    assert_eq!(plan(&view, BY_CUSTOMER)["words"], serde_json::json!([]));
+    let found = &plans(&view, BY_CUSTOMER)["comparison"];
+    assert_eq!(
+        (&found["same"], &found["changes"]),
+        (&json!(true), &json!([]))
+    );
 
     run(
         &old,
@@ -175,43 +193,45 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     assert_eq!(work_mem["after"]["value"], "64kB");
     assert_eq!(work_mem["after"]["source"], "configuration file");
     assert_eq!(names(&view, "indexes"), [""; 0]);
-    let changed = plan(&view, BY_CUSTOMER);
-    assert_eq!(changed["verdict"], "changed");
+    let changed = plans(&view, BY_CUSTOMER);
+    let found = &changed["comparison"];
     assert_eq!(
-        changed["words"],
-        serde_json::json!([
-            "Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders",
-            "random_page_cost: the default → 400",
-            "work_mem: the default → 64kB"
-        ])
+        (&found["same"], &found["indexes_gone"]),
+        (&json!(false), &json!(["orders_customer"]))
     );
+    let setting = |name: &str, after: &str| json!({ "change": "setting", "name": name, "before": null, "after": after });
     assert_eq!(
-        changed["indexes_gone"],
-        serde_json::json!(["orders_customer"])
+        found["changes"],
+        json!([
+            { "change": "step", "before": BITMAP, "after": SCAN, "more": 0 },
+            setting("random_page_cost", "400"),
+            setting("work_mem", "64kB")
+        ])
     );
     // Which execution it was, and without its values.
     assert_eq!(
-        (
-            &changed["before"]["session"],
-            &changed["before"]["sequence"]
-        ),
-        (&0.into(), &1.into())
+        changed["before"]["example"],
+        json!({ "session": 0, "sequence": 1 })
     );
-    assert_eq!(
-        changed["after"]["steps"][0]["conditions"][0],
-        "Filter: (customer = $1)"
-    );
+    let condition = |view: &Value| {
+        let root = &plans(view, BY_CUSTOMER)["after"]["plan"]["root"];
+        root["conditions"][0].clone()
+    };
+    let filter = |text: &str| json!({ "label": "Filter", "text": text });
+    assert_eq!(condition(&view), filter("(customer = $1)"));
     let shown = compared(&before, &settings, &["--show-literals"]);
-    let filter = &plan(&shown, BY_CUSTOMER)["after"]["steps"][0]["conditions"][0];
-    assert_eq!(filter, "Filter: (customer = 1)");
+    assert_eq!(condition(&shown), filter("(customer = 1)"));
     // What has no plan says why.
     for (sql, why) in [
-        ("select $1; select $2", "the server plans one at a time"),
-        ("set work_mem = $1", "no plan"),
+        ("select $1; select $2", "several_statements"),
+        ("set work_mem = $1", "utility"),
     ] {
-        let missing = plan(&view, sql)["before"]["missing"].as_str().unwrap();
-        assert!(missing.contains(why), "{missing}");
-        assert_eq!(plan(&view, sql)["verdict"], "unknown");
+        let side = &plans(&view, sql)["before"];
+        assert_eq!(
+            (&side["status"], &side["reason"]),
+            (&json!("not_asked"), &json!(why))
+        );
+        assert_eq!(same(&view, sql), &Value::Null);
     }
     let text = succeeds(&["compare", &before, &settings]);
     assert!(
@@ -246,16 +266,13 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         .collect();
     assert_eq!(
         found,
-        [("orders_customer", "only before"), ("again", "only after")]
+        [("orders_customer", "only_before"), ("again", "only_after")]
     );
     assert_eq!(
         view["targets"]["relations"][0]["details"][0],
-        serde_json::json!({"what": "column weight", "before": null, "after": "numeric"})
+        json!({"what": "column weight", "before": null, "after": "numeric"})
     );
-    assert_eq!(
-        plan(&view, BY_CUSTOMER)["words"][0],
-        "Bitmap Heap Scan using orders_customer on orders → Seq Scan on orders"
-    );
+    assert_eq!(step(&view), [BITMAP, SCAN]);
 
     let (_new_server, new) = server(18);
     let newer = replay(directory, &new, "newer.run", &["--explain"]);
@@ -285,7 +302,7 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     for list in ["indexes", "relations", "extensions"] {
         assert_eq!(names(&view, list), [""; 0], "{list}");
     }
-    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "same");
+    assert_eq!(same(&view, BY_CUSTOMER), true);
 
     // Asked at the comparison: the plans on both as they are now.
     let workload = directory.join("a.workload").display().to_string();
@@ -300,12 +317,8 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
         &workload,
     ];
     let view = compared(&before, &settings, &asking);
-    let slower = plan(&view, BY_CUSTOMER);
     // The index is gone there by now, and is still here.
-    assert_eq!(
-        slower["words"][0], "Seq Scan on orders → Bitmap Heap Scan using orders_customer on orders",
-        "{view}"
-    );
+    assert_eq!(step(&view), [SCAN, BITMAP]);
     // A target that is not there is an error, on either side; what was asked for is told.
     let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
     for (place, side) in [(2, "before"), (4, "after")] {
@@ -357,10 +370,14 @@ fn settings_an_index_and_a_version_are_named_and_so_is_what_became_of_plans() {
     let silent = replay(directory, &new, "silent.run", &["--no-facts"]);
     let view = compared(&newer, &silent, &[]);
     assert_eq!(view["targets"], Value::Null);
-    assert_eq!(plan(&view, BY_CUSTOMER)["verdict"], "unknown");
+    assert_eq!(same(&view, BY_CUSTOMER), &Value::Null);
+    assert_eq!(
+        plans(&view, BY_CUSTOMER)["after"]["status"],
+        "not_requested"
+    );
     let quiet = replay(directory, &new, "quiet.run", &["--no-facts"]);
     let view = compared(&silent, &quiet, &[]);
-    assert_eq!(plan(&view, BY_CUSTOMER), &Value::Null);
+    assert_eq!(plans(&view, BY_CUSTOMER), &Value::Null);
 }
 
 #[test]

@@ -5,13 +5,17 @@
 
 use std::collections::HashSet;
 
-use crate::text::amount::{added, count, counted, duration, duration_change, ratio};
-use crate::text::compare_text::{caution_text, caveats, other_plans, plan_line, verdict_words};
+use analyse::condition::ConditionOutcome;
+use analyse::{Comparison, ErrorChange, LatencySummary, RowsChange, StatementComparison, Warning};
+
+use crate::text::amount::{added, count, counted, duration_ns};
+use crate::text::compare_text::{
+    caveats, error_subject, other_plans, plan_line, verdict_words, warning_text,
+};
 use crate::text::condition_text;
-use crate::text::line::one_line;
+use crate::text::line::{one_line, statement_name};
+use crate::text::times_text::{change, count_findings, finding, name_of, p50, p99, ratio_text};
 use crate::text::{TextStyle, targets_text};
-use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView, TimesView};
-use crate::view::latency::LatencyView;
 
 /// The first line: by it a comment of before is found, to be written anew instead of once more.
 pub const MARK: &str = "<!-- rehearse compare -->";
@@ -34,7 +38,7 @@ const TARGETS_WIDTH: usize = 110;
 const WHOLE_MAX: usize = 4_000;
 
 /// The comparison as Markdown, ending with a line feed.
-pub fn render_markdown(view: &CompareView) -> String {
+pub fn render_markdown(view: &Comparison) -> String {
     let mut page = Page::default();
     let (head, why) = verdict_words(view);
     page.line(MARK);
@@ -50,7 +54,7 @@ pub fn render_markdown(view: &CompareView) -> String {
     changed(view, &mut page);
     errors(view, &mut page);
     rows(view, &mut page);
-    cautions(view, &mut page);
+    warnings(view, &mut page);
     targets(view, &mut page);
     details(view, &mut page);
     page.text
@@ -117,15 +121,11 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn name(statement: &StatementCompareView, most: usize) -> String {
-    code(text_of(&statement.sql, &statement.fingerprint), most)
+fn name(statement: &StatementComparison, most: usize) -> String {
+    code(&name_of(statement), most)
 }
 
-fn text_of<'a>(sql: &'a str, fingerprint: &'a str) -> &'a str {
-    if sql.is_empty() { fingerprint } else { sql }
-}
-
-fn sides(view: &CompareView, page: &mut Page) {
+fn sides(view: &Comparison, page: &mut Page) {
     page.line("| | run | server | statements | failed | a second | response p50 | response p99 |");
     page.line("|---|---|---|---:|---:|---:|---:|---:|");
     for (label, side) in [("before", &view.before), ("after", &view.after)] {
@@ -133,12 +133,12 @@ fn sides(view: &CompareView, page: &mut Page) {
             .runs
             .iter()
             .take(LISTED_MAX)
-            .map(|run| code(&run.run, 60))
+            .map(|run| code(&run.name, 60))
             .collect();
         let version = side.runs.first().map_or("", |run| &run.server_version);
-        let of = |get: fn(&LatencyView) -> f64| {
+        let of = |get: fn(&LatencySummary) -> f64| {
             let response = side.response.as_ref();
-            response.map_or_else(|| "–".to_owned(), |latency| duration(get(latency)))
+            response.map_or_else(|| "–".to_owned(), |latency| duration_ns(get(latency)))
         };
         page.line(&format!(
             "| {label} | {} | {} | {} | {} | {} | {} | {} |",
@@ -151,20 +151,20 @@ fn sides(view: &CompareView, page: &mut Page) {
             count(side.failed),
             side.throughput_per_s
                 .map_or_else(|| "–".to_owned(), crate::text::amount::rate),
-            of(|latency| latency.p50_us),
-            of(|latency| latency.p99_us),
+            of(p50),
+            of(p99),
         ));
     }
     page.line("");
 }
 
-fn conditions(view: &CompareView, page: &mut Page) {
+fn conditions(view: &Comparison, page: &mut Page) {
     if view.conditions.is_empty() {
         return;
     }
     page.line("**Conditions** (`--fail-on`)");
     page.line("");
-    let line = |one: &analyse::condition::ConditionOutcome| {
+    let line = |one: &ConditionOutcome| {
         let (head, tail) = condition_text::outcome(one);
         let head = if one.holds {
             format!("**{head}**")
@@ -184,17 +184,17 @@ fn conditions(view: &CompareView, page: &mut Page) {
 }
 
 /// What is a regression, what a condition names, then other changes, each by its cost.
-fn changed(view: &CompareView, page: &mut Page) {
+fn changed(view: &Comparison, page: &mut Page) {
     let named = view.conditions.iter().flat_map(|found| &found.statements);
-    let named: HashSet<String> = named.map(|found| found.fingerprint.to_string()).collect();
-    let held = |one: &StatementCompareView| named.contains(&one.fingerprint);
-    let mut ranked: Vec<(&StatementCompareView, bool)> = view
+    let named: HashSet<_> = named.map(|found| found.fingerprint).collect();
+    let held = |one: &StatementComparison| named.contains(&one.fingerprint);
+    let mut ranked: Vec<(&StatementComparison, bool)> = view
         .statements
         .iter()
         .map(|one| (one, held(one)))
-        .filter(|(one, held)| *held || one.regression || one.service.measure.is_some())
+        .filter(|(one, held)| *held || one.regression || one.service.finding.measure().is_some())
         .collect();
-    let cost = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0).abs();
+    let cost = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0).abs();
     ranked.sort_by(|(a, a_held), (b, b_held)| {
         (b.regression, b_held)
             .cmp(&(a.regression, a_held))
@@ -217,20 +217,20 @@ fn changed(view: &CompareView, page: &mut Page) {
             "| {finding} | {}{} | {} | {} | {} | {} | {} |",
             name(one, LINE_MAX),
             plan(one, PLAN_MAX).map_or_else(String::new, |plan| format!("<br>{plan}")),
-            interval(&one.service),
-            change(&one.service, |latency| latency.p50_us),
-            change(&one.service, |latency| latency.p99_us),
+            ratio_text(&one.service, "x").unwrap_or_else(|| "–".to_owned()),
+            change(&one.service, p50),
+            change(&one.service, p99),
             count(one.calls_after),
-            one.service.added_us.map_or_else(|| "–".to_owned(), added),
+            one.service.added_ns.map_or_else(|| "–".to_owned(), added),
         )
     });
     page.list(rows.collect::<Vec<_>>().into_iter(), CHANGED_MAX);
-    let ranked: Vec<&StatementCompareView> = ranked.into_iter().map(|(one, _)| one).collect();
+    let ranked: Vec<&StatementComparison> = ranked.into_iter().map(|(one, _)| one).collect();
     plans_of_others(view, &ranked, page);
 }
 
 /// Plans that changed of statements that are not in the table.
-fn plans_of_others(view: &CompareView, shown: &[&StatementCompareView], page: &mut Page) {
+fn plans_of_others(view: &Comparison, shown: &[&StatementComparison], page: &mut Page) {
     let shown = &shown[..shown.len().min(CHANGED_MAX)];
     if let Some(others) = other_plans(view, shown) {
         page.line(&format!("{others}."));
@@ -239,39 +239,11 @@ fn plans_of_others(view: &CompareView, shown: &[&StatementCompareView], page: &m
 }
 
 /// What became of a statement's plan.
-fn plan(statement: &StatementCompareView, most: usize) -> Option<String> {
+fn plan(statement: &StatementComparison, most: usize) -> Option<String> {
     plan_line(statement).map(|line| format!("plan: {}", code(&line, most)))
 }
 
-fn finding(times: &TimesView) -> String {
-    match times.measure {
-        Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", times.finding),
-        _ => times.finding.to_owned(),
-    }
-}
-
-fn interval(times: &TimesView) -> String {
-    let shown = match times.measure {
-        Some("mean") => times.mean_ratio,
-        Some("p99") => times.p99_ratio,
-        _ => times.median_ratio,
-    };
-    match shown.and_then(|shown| Some((shown.ratio, shown.low?, shown.high?))) {
-        Some((value, low, high)) => {
-            format!("{}x [{} – {}]", ratio(value), ratio(low), ratio(high))
-        }
-        None => "–".to_owned(),
-    }
-}
-
-fn change(times: &TimesView, get: fn(&LatencyView) -> f64) -> String {
-    duration_change(
-        times.before.as_ref().map(get),
-        times.after.as_ref().map(get),
-    )
-}
-
-fn errors(view: &CompareView, page: &mut Page) {
+fn errors(view: &Comparison, page: &mut Page) {
     if view.errors.is_empty() {
         return;
     }
@@ -279,23 +251,22 @@ fn errors(view: &CompareView, page: &mut Page) {
     page.line("");
     page.line("| | SQLSTATE | before | after | what |");
     page.line("|---|---|---:|---:|---|");
-    let row = |change: &ErrorChangeView| {
+    let row = |change: &ErrorChange| {
         let direction = match change.regression {
-            true => format!("**{}**", change.direction),
-            false => change.direction.to_owned(),
+            true => format!("**{}**", change.direction.name()),
+            false => change.direction.name().to_owned(),
         };
         let mut parts = Vec::new();
-        if !change.message.is_empty() {
-            parts.push(code(&change.message, 160));
+        if let Some(message) = &change.message {
+            parts.push(code(message, 160));
         }
-        parts.push(match (change.sql.as_str(), &change.fingerprint) {
-            ("", None) => "connecting".to_owned(),
-            ("", Some(fingerprint)) => code(fingerprint, LINE_MAX),
-            (sql, _) => code(sql, LINE_MAX),
+        parts.push(match change.fingerprint {
+            None => error_subject(change),
+            Some(_) => code(&error_subject(change), LINE_MAX),
         });
         format!(
             "| {direction} | {} | {} | {} | {} |",
-            escaped(&change.sqlstate),
+            escaped(change.sqlstate.as_str()),
             count(change.before),
             count(change.after),
             parts.join(" ")
@@ -304,13 +275,13 @@ fn errors(view: &CompareView, page: &mut Page) {
     page.list(view.errors.iter().map(row), LISTED_MAX);
 }
 
-fn rows(view: &CompareView, page: &mut Page) {
-    if view.rows.is_empty() {
+fn rows(view: &Comparison, page: &mut Page) {
+    if view.rows.changes.is_empty() {
         return;
     }
     page.line("**Rows that differ** (no part of the verdict)");
     page.line("");
-    let line = |change: &crate::view::compare::RowsChangeView| {
+    let line = |change: &RowsChange| {
         let amount = match change.only_values {
             true => format!("other values in {}", counted(change.after, "row")),
             false => format!(
@@ -327,24 +298,27 @@ fn rows(view: &CompareView, page: &mut Page) {
         format!(
             "- {amount} in {}{unsteady}: {}",
             counted(change.compared, "execution"),
-            code(text_of(&change.sql, &change.fingerprint), LINE_MAX)
+            code(
+                &statement_name(change.sql.as_deref(), change.fingerprint),
+                LINE_MAX
+            )
         )
     };
-    page.list(view.rows.iter().map(line), LISTED_MAX);
+    page.list(view.rows.changes.iter().map(line), LISTED_MAX);
 }
 
-fn cautions(view: &CompareView, page: &mut Page) {
-    if view.cautions.is_empty() {
+fn warnings(view: &Comparison, page: &mut Page) {
+    if view.warnings.is_empty() {
         return;
     }
     page.line("**Read with care**");
     page.line("");
-    let line = |caution| format!("- {}", code(&caution_text(caution), 400));
-    page.list(view.cautions.iter().map(line), LISTED_MAX);
+    let line = |warning: &Warning| format!("- {}", code(&warning_text(warning), 400));
+    page.list(view.warnings.iter().map(line), LISTED_MAX);
 }
 
 /// What is different between the servers and what is in them, folded.
-fn targets(view: &CompareView, page: &mut Page) {
+fn targets(view: &Comparison, page: &mut Page) {
     let Some(targets) = &view.targets else {
         return;
     };
@@ -396,14 +370,9 @@ fn one_line_after_indent(line: &str) -> String {
 }
 
 /// The whole text of what changed, and the rest in a sentence.
-fn details(view: &CompareView, page: &mut Page) {
-    let of = |finding: &str| {
-        let hit = view
-            .statements
-            .iter()
-            .filter(|one| one.service.finding == finding);
-        hit.count() as u64
-    };
+fn details(view: &Comparison, page: &mut Page) {
+    let [slower, faster, same, unclear] =
+        count_findings(&view.statements).map(|(_, number)| count(number));
     let percent = view.false_discovery_rate * 100.0;
     let chance = match view.is_noise_known() {
         true => format!(", and at most {percent:.0} % of them are expected to be chance"),
@@ -414,33 +383,28 @@ fn details(view: &CompareView, page: &mut Page) {
     page.line("<details><summary>Details</summary>");
     page.line("");
     page.line(&format!(
-        "{}: {} slower, {} faster, {} same, {} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %{}.",
+        "{}: {slower} slower, {faster} faster, {same} same, {unclear} without enough data. A ratio is after / before of the median (or of what the finding names) with its {} % interval; slower and faster are clear of ±{:.0} %{}.",
         counted(view.statements.len() as u64, "statement"),
-        count(of("slower")),
-        count(of("faster")),
-        count(of("same")),
-        count(of("not enough data")),
         view.interval_level_percent,
         view.margin * 100.0,
         chance,
     ));
     page.line("");
-    let mut changed: Vec<&StatementCompareView> = view
+    let mut changed: Vec<&StatementComparison> = view
         .statements
         .iter()
-        .filter(|one| one.regression || one.service.measure.is_some())
+        .filter(|one| one.regression || one.service.finding.measure().is_some())
         .collect();
     changed.sort_by_key(|one| !one.regression);
     let mut shown = 0;
     for one in changed.iter().take(DETAILED_MAX) {
-        let sql = text_of(&one.sql, &one.fingerprint);
         let block = format!(
             "{} <code>{}</code>, {}{}:\n\n<pre>{}</pre>\n",
             finding(&one.service),
-            escaped(&one.fingerprint),
-            interval(&one.service),
+            escaped(&one.fingerprint.to_string()),
+            ratio_text(&one.service, "x").unwrap_or_else(|| "–".to_owned()),
             plan(one, WHOLE_MAX / 4).map_or_else(String::new, |plan| format!("; {plan}")),
-            escaped(&harmless(sql, WHOLE_MAX)),
+            escaped(&harmless(&name_of(one), WHOLE_MAX)),
         );
         if !page.add(&block, 200) {
             break;

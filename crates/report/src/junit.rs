@@ -6,14 +6,16 @@
 use std::collections::HashMap;
 
 use analyse::condition::{ConditionOutcome, ConditionStatement};
+use analyse::{Comparison, ErrorChange, RowsChange, StatementComparison};
+use workload::Fingerprint;
 
-use crate::text::amount::{count, counted, duration_change, ratio};
-use crate::text::compare_text::{caution_text, caveats, plan_line, verdict_words};
+use crate::json::Document;
+use crate::text::amount::{count, counted};
+use crate::text::compare_text::{caveats, error_subject, plan_line, verdict_words, warning_text};
 use crate::text::condition_text;
 use crate::text::line::{one_line, statement_name};
+use crate::text::times_text::{change, finding, name_of, p50, p99, ratio_text};
 use crate::text::{TextStyle, targets_text};
-use crate::view::compare::{CompareView, ErrorChangeView, StatementCompareView};
-use crate::view::latency::LatencyView;
 
 /// So much of a statement is a case's name.
 const NAME_MAX: usize = 160;
@@ -45,7 +47,7 @@ struct Case {
 }
 
 /// The comparison as JUnit XML, ending with a line feed.
-pub fn render_junit(view: &CompareView) -> String {
+pub fn render_junit(view: &Comparison) -> String {
     let suites = [
         ("conditions", conditions(view)),
         ("statements", statements(view)),
@@ -100,19 +102,19 @@ fn xml(text: &str) -> String {
     out
 }
 
-fn properties(view: &CompareView, out: &mut String) {
+fn properties(view: &Comparison, out: &mut String) {
     let (head, why) = verdict_words(view);
     let mut found = vec![
         ("rehearse".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        ("schema".to_owned(), view.schema.to_owned()),
+        ("schema".to_owned(), Comparison::SCHEMA.to_owned()),
+        ("verdict".to_owned(), view.verdict.name().to_owned()),
         (
-            "verdict".to_owned(),
+            "message".to_owned(),
             match why.as_str() {
                 "" => head.to_owned(),
                 why => format!("{head}: {why}"),
             },
         ),
-        ("verdict.word".to_owned(), view.verdict.word.to_owned()),
         ("margin".to_owned(), format!("{:.0} %", view.margin * 100.0)),
     ];
     for (label, side) in [("before", &view.before), ("after", &view.after)] {
@@ -122,7 +124,7 @@ fn properties(view: &CompareView, out: &mut String) {
                 _ => format!(".{}", at + 1),
             };
             for (what, value) in [
-                ("run", run.run.clone()),
+                ("run", run.name.clone()),
                 ("workload", run.workload.clone()),
                 ("server_version", run.server_version.clone()),
                 ("target", run.target.clone()),
@@ -135,8 +137,8 @@ fn properties(view: &CompareView, out: &mut String) {
             }
         }
     }
-    for (at, caution) in view.cautions.iter().enumerate() {
-        found.push((format!("caution.{}", at + 1), caution_text(caution)));
+    for (at, warning) in view.warnings.iter().enumerate() {
+        found.push((format!("warning.{}", at + 1), warning_text(warning)));
     }
     if let Some(targets) = &view.targets {
         for (label, version) in [
@@ -194,7 +196,7 @@ impl Case {
 }
 
 /// Whether a reason for the exit code 1 is one of these.
-fn is_asked(view: &CompareView, names: &[&str]) -> bool {
+fn is_asked(view: &Comparison, names: &[&str]) -> bool {
     let asks = |condition: &ConditionOutcome| {
         let mut words = condition.quantities.iter();
         condition.holds && words.any(|word| names.contains(word))
@@ -205,11 +207,7 @@ fn is_asked(view: &CompareView, names: &[&str]) -> bool {
     }
 }
 
-fn text_of<'a>(sql: &'a str, fingerprint: &'a str) -> &'a str {
-    if sql.is_empty() { fingerprint } else { sql }
-}
-
-fn conditions(view: &CompareView) -> Vec<Case> {
+fn conditions(view: &Comparison) -> Vec<Case> {
     let (head, why) = verdict_words(view);
     let verdict = match why.as_str() {
         "" => format!("{head}."),
@@ -217,7 +215,7 @@ fn conditions(view: &CompareView) -> Vec<Case> {
     };
     let said = format!("{verdict}\n{}", caveats(view).join(" "));
     if view.conditions.is_empty() {
-        let regression = view.verdict.word == "regression";
+        let regression = view.has_regression();
         return vec![Case {
             name: "regression".to_owned(),
             time: None,
@@ -248,22 +246,23 @@ fn conditions(view: &CompareView) -> Vec<Case> {
 }
 
 /// Those that changed, or that a condition names.
-fn statements(view: &CompareView) -> Vec<Case> {
+fn statements(view: &Comparison) -> Vec<Case> {
     let verdict_asked = is_asked(view, &["regression", "slower"]);
-    let mut named: HashMap<String, Vec<(&str, &ConditionStatement)>> = HashMap::new();
+    let mut named: HashMap<Fingerprint, Vec<(&str, &ConditionStatement)>> = HashMap::new();
     for condition in &view.conditions {
         for found in &condition.statements {
-            let of = named.entry(found.fingerprint.to_string()).or_default();
+            let of = named.entry(found.fingerprint).or_default();
             of.push((&condition.condition, found));
         }
     }
-    let named = |one: &StatementCompareView| {
-        let found = named.get(one.fingerprint.as_str());
+    let named = |one: &StatementComparison| {
+        let found = named.get(&one.fingerprint);
         found.map_or(&[][..], Vec::as_slice)
     };
     let fails =
-        |one: &StatementCompareView| !named(one).is_empty() || one.regression && verdict_asked;
-    let told = |one: &&StatementCompareView| one.regression || one.service.measure.is_some();
+        |one: &StatementComparison| !named(one).is_empty() || one.regression && verdict_asked;
+    let told =
+        |one: &&StatementComparison| one.regression || one.service.finding.measure().is_some();
     let (mut shown, changed): (Vec<_>, Vec<_>) = view
         .statements
         .iter()
@@ -286,8 +285,12 @@ fn statements(view: &CompareView) -> Vec<Case> {
             .collect();
         let facts = facts(one);
         cases.push(Case {
-            name: format!("{} {}", one.fingerprint, one_line(&one.sql, NAME_MAX)),
-            time: one.service.after.map(|after| after.mean_us / 1e6),
+            name: format!(
+                "{} {}",
+                one.fingerprint,
+                one_line(one.sql.as_deref().unwrap_or_default(), NAME_MAX)
+            ),
+            time: one.service.after.map(|after| after.mean_ns / 1e9),
             failure: (!reasons.is_empty()).then(|| {
                 let message = format!("{}; {}", summary(one), reasons.join("; "));
                 (message, format!("{facts}\n{caveat}"))
@@ -322,37 +325,19 @@ fn the_rest(statements: usize, failed: usize) -> Case {
 }
 
 /// `slower (p99): 1.34x [1.21 – 1.48]`.
-fn summary(one: &StatementCompareView) -> String {
-    let times = &one.service;
-    let (name, shown) = match times.measure {
-        Some("mean") => (" (mean)", times.mean_ratio),
-        Some("p99") => (" (p99)", times.p99_ratio),
-        _ => ("", times.median_ratio),
-    };
-    match shown.and_then(|shown| Some((shown.ratio, shown.low?, shown.high?))) {
-        Some((value, low, high)) => format!(
-            "{}{name}: {}x [{} – {}]",
-            times.finding,
-            ratio(value),
-            ratio(low),
-            ratio(high)
-        ),
-        None => times.finding.to_owned(),
+fn summary(one: &StatementComparison) -> String {
+    match ratio_text(&one.service, "x") {
+        Some(ratio) => format!("{}: {ratio}", finding(&one.service)),
+        None => one.service.finding.name().to_owned(),
     }
 }
 
-fn facts(one: &StatementCompareView) -> String {
-    let change = |get: fn(&LatencyView) -> f64| {
-        duration_change(
-            one.service.before.as_ref().map(get),
-            one.service.after.as_ref().map(get),
-        )
-    };
+fn facts(one: &StatementComparison) -> String {
     let mut lines = vec![
         summary(one),
-        format!("median {}", change(|latency| latency.p50_us)),
-        format!("mean {}", change(|latency| latency.mean_us)),
-        format!("p99 {}", change(|latency| latency.p99_us)),
+        format!("median {}", change(&one.service, p50)),
+        format!("mean {}", change(&one.service, |latency| latency.mean_ns)),
+        format!("p99 {}", change(&one.service, p99)),
         format!(
             "calls {} → {}, failed {} → {}",
             count(one.calls_before),
@@ -362,24 +347,20 @@ fn facts(one: &StatementCompareView) -> String {
         ),
     ];
     lines.extend(plan_line(one).map(|plan| format!("plan: {plan}")));
-    lines.push(text_of(&one.sql, &one.fingerprint).to_owned());
+    lines.push(name_of(one).into_owned());
     lines.join("\n")
 }
 
-fn errors(view: &CompareView) -> Case {
-    let line = |change: &ErrorChangeView| {
-        let what = match (change.sql.as_str(), &change.fingerprint) {
-            ("", None) => "connecting",
-            ("", Some(fingerprint)) => fingerprint,
-            (sql, _) => sql,
-        };
+fn errors(view: &Comparison) -> Case {
+    let line = |change: &ErrorChange| {
         format!(
-            "{} {}: {} → {}: {}: {what}",
-            change.direction,
+            "{} {}: {} → {}: {}: {}",
+            change.direction.name(),
             change.sqlstate,
             count(change.before),
             count(change.after),
-            change.message
+            change.message.as_deref().unwrap_or_default(),
+            error_subject(change)
         )
     };
     let said: Vec<String> = view.errors.iter().take(LISTED_MAX).map(line).collect();
@@ -401,9 +382,9 @@ fn errors(view: &CompareView) -> Case {
     }
 }
 
-fn rows(view: &CompareView) -> Case {
-    let line = |change: &crate::view::compare::RowsChangeView| {
-        let sql = text_of(&change.sql, &change.fingerprint);
+fn rows(view: &Comparison) -> Case {
+    let line = |change: &RowsChange| {
+        let sql = statement_name(change.sql.as_deref(), change.fingerprint);
         match change.only_values {
             true => format!("other values in {}: {sql}", counted(change.after, "row")),
             false => format!(
@@ -413,14 +394,20 @@ fn rows(view: &CompareView) -> Case {
             ),
         }
     };
-    let said: Vec<String> = view.rows.iter().take(LISTED_MAX).map(line).collect();
+    let said: Vec<String> = view
+        .rows
+        .changes
+        .iter()
+        .take(LISTED_MAX)
+        .map(line)
+        .collect();
     let said = said.join("\n");
-    let fails = !view.rows.is_empty() && is_asked(view, &OF_ROWS);
+    let fails = !view.rows.changes.is_empty() && is_asked(view, &OF_ROWS);
     Case {
         name: "rows that differ".to_owned(),
         time: None,
         failure: fails.then(|| {
-            let statements = counted(view.rows.len() as u64, "statement");
+            let statements = counted(view.rows.changes.len() as u64, "statement");
             (format!("{statements} with other rows"), said.clone())
         }),
         said: if fails { String::new() } else { said },

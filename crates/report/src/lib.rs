@@ -1,18 +1,20 @@
-//! Results on a page: views, then one renderer a file.
+//! Results on a page: one renderer a file.
 //!
-//! A view is what is shown of a result: plain types of their own, apart from the domain, which may
-//! change while what is written out must not. Each says its `schema`, and its field names carry
-//! their units. From a view, [`to_json`] makes a text for machines and `render_text` of
+//! Results of `analyse` serialise themselves: the field names carry their units, and
+//! [`to_document`] puts the name of the schema before them. Where what is shown differs from what was
+//! computed, a view stands between: plain types of its own, each with its `schema`, of which
+//! [`to_json`] makes a text for machines. For people there is `render_text` of
 //! [`inspect_text`], [`capture_text`], [`pcap_text`], [`proxy_text`], [`slice_text`], [`mask_text`],
-//! [`fitness_text`], [`live_text`], [`run_text`], [`observed_text`], [`phases_text`], [`proof_text`], [`rewrite_text`] and [`compare_text`] one
-//! for people; [`settings_text`] makes what one can run.
+//! [`fitness_text`], [`live_text`], [`run_text`], [`observed_text`], [`phases_text`], [`proof_text`],
+//! [`rewrite_text`] and [`compare_text`]; [`settings_text`] makes what one can run.
 //!
-//! Who drives: the program builds a view from what `analyse` gives, renders it, and prints or
+//! Who drives: the program takes a result, or builds a view, renders it, and prints or
 //! writes the text. Deliberately absent: printing, files, knowledge of a terminal (the program
 //! says how wide it is and whether it has colours), and any computing of results.
 //!
 //! SQL is shown in its normal form. Messages of a server may hold values of the user's data; they
-//! are masked in the views, so in texts and in JSON alike, unless the program was asked for them.
+//! are redacted when a result is computed ([`analyse::Literals`]), so in texts and in JSON alike, unless the
+//! program was asked for them.
 
 pub mod compare_markdown;
 pub mod flame;
@@ -24,9 +26,8 @@ mod sqlstate;
 mod text;
 mod view;
 
-pub use analyse::Literals;
 pub use html::{case_page, compare_page, inspect_page, live_page, proof_page, sweep_page};
-pub use json::{to_json, to_json_line};
+pub use json::{Document, to_document, to_json, to_json_line};
 pub use text::line::one_line;
 pub use text::settings_text::SettingsForm;
 pub use text::{
@@ -40,48 +41,22 @@ pub use view::case::{
     CaseChartView, CaseCheckView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView,
     CaseView,
 };
-pub use view::compare::{
-    CautionView, CompareOverTimeView, CompareView, DetailsView, ErrorChangeView, NoiseView,
-    RatioView, RemarkView, RowsChangeView, RunNames, RunSideView, SideView, SlowExecutionView,
-    StatementCompareView, StretchTimesView, StretchView, TimesView, VerdictView,
-};
 pub use view::conversation::{ConversationView, UnreadableConnectionsView};
 pub use view::diagnose::{
     ChangeView, DiagnosisFindingView, DiagnosisView, FactView, FindingChangeView, FindingCostView,
     FindingProofView, RuleView, SubjectView, SuspectShareView, SuspectView, ThresholdView,
     ThresholdsView,
 };
-pub use view::divergence::{
-    DifferenceView, DivergenceView, ExplainedView, FirstSeenView, RowsDifferenceView,
-};
 pub use view::dry_run::{DryRunSkippedView, DryRunView};
 pub use view::evidence::{ArtefactView, EvidenceView};
 pub use view::fitness::{AdviceView, FindingView, FitnessUseView, FitnessView};
-pub use view::inspect::{
-    ArrivalsView, CallExampleView, CapturedErrorView, CheckpointsView, CodeCountView,
-    DurationBinView, InspectStatementView, InspectView, LiteralView, LockWaitView, NameCountView,
-    NameTotalsView, NotableView, OverTimeView, STRETCHES, ServerView, StatementOrder,
-    TableUpkeepView,
-};
-pub use view::latency::LatencyView;
 pub use view::live::{
     LatelyView, LiveErrorView, LiveNowView, LiveOthersView, LivePointView, LiveQuantilesView,
     LiveReasonView, LiveReplayView, LiveState, LiveStatementView, LiveStepView, LiveTimesView,
     LiveView, ObservedView,
 };
 pub use view::mask::{KeptView, MaskView, MaskedValuesView};
-pub use view::observed::{
-    BlockedView, CountedView, HostView, LocksView, MachineView, MovedView, ObservedNoteView,
-    ObservedStatementView, ProbeView, QueueView, ServerProcessView, WaitView, WatchedView,
-};
-pub use view::observed_change::{NumberChangeView, ObservedChangeView};
 pub use view::pcap::{PacketSourceView, PacketsView, PcapView};
-pub use view::phases::{PhaseView, PhasesView, ProfileView, SpinLockView, StatementPhasesView};
-pub use view::plan::{PlanChangeView, PlanSideView, PlanStepView};
-pub use view::processor::{
-    PlanningShareView, ProcessorPartView, ProcessorRemarkView, ProcessorStatementView,
-    ProcessorView,
-};
 pub use view::proof::{
     ProofEffectView, ProofNumberView, ProofRunView, ProofSideView, ProofSizeView, ProofView,
 };
@@ -98,12 +73,4 @@ pub use view::sources::{GapView, LeftOutView, OverlapView, SourceView, SourcesVi
 pub use view::sweep::{
     SweepCurveView, SweepEstimateView, SweepKneeView, SweepNumbersView, SweepPointView,
     SweepStepView, SweepTrialNameView, SweepTrialView, SweepVariantView, SweepView,
-};
-pub use view::targets::{
-    DetailView, IndexView, InvalidIndexView, ObjectView, SettingSideView, SettingView, SizeView,
-    TargetNoteView, TargetsView,
-};
-pub use view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
-pub use view::time_change::{
-    ProcessorChangeView, ProcessorPartChangeView, TimeChangeView, TimePartChangeView,
 };

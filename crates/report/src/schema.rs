@@ -1,29 +1,46 @@
-//! JSON schemas of what is printed as JSON, made of the views' own types.
+//! JSON schemas of what is printed as JSON, made of the results' own types.
 //!
-//! A view says in its field `schema` which version of which shape it has, such as `rehearse/compare/2`.
+//! A document says in its field `schema` which version of which shape it has, such as `rehearse/compare/2`.
 //! The number grows with a change that breaks a reader: a field that is gone, renamed, of another type
 //! or unit, or may be `null` where it was not; a new field, or a new word where words are named as
 //! examples, does not (`docs/schemas/README.md`).
 
+use analyse::observed::Observation;
+use analyse::phases::PhaseReport;
+use analyse::{Comparison, Inspection};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use serde_json::json;
 
+use crate::json::Document;
 use crate::view::capture::CaptureView;
 use crate::view::case::CaseView;
-use crate::view::compare::CompareView;
 use crate::view::diagnose::DiagnosisView;
 use crate::view::dry_run::DryRunView;
 use crate::view::evidence::EvidenceView;
-use crate::view::inspect::InspectView;
-use crate::view::observed::WatchedView;
 use crate::view::pcap::PcapView;
-use crate::view::phases::PhasesView;
 use crate::view::proof::ProofView;
 use crate::view::proxy::ProxyView;
 use crate::view::run_summary::RunSummaryView;
 use crate::view::sweep::SweepView;
 
-/// What of.
+impl Document for Comparison {
+    const SCHEMA: &'static str = "rehearse/compare/2";
+}
+
+impl Document for PhaseReport {
+    const SCHEMA: &'static str = "rehearse/phases/1";
+}
+
+impl Document for Inspection {
+    const SCHEMA: &'static str = "rehearse/inspect/1";
+}
+
+impl Document for Observation {
+    const SCHEMA: &'static str = "rehearse/observe/1";
+}
+
+/// A command whose JSON output has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Described {
     /// `rehearse capture log --json`
@@ -101,13 +118,13 @@ impl Described {
             Described::CaptureLog => of::<CaptureView>(),
             Described::CapturePcap => of::<PcapView>(),
             Described::CaptureProxy => of::<ProxyView>(),
-            Described::Inspect => of::<InspectView>(),
+            Described::Inspect => document::<Inspection>(),
             Described::Summary => of::<RunSummaryView>(),
             Described::DryRun => of::<DryRunView>(),
-            Described::Compare => of::<CompareView>(),
-            Described::Phases => of::<PhasesView>(),
+            Described::Compare => document::<Comparison>(),
+            Described::Phases => document::<PhaseReport>(),
             Described::Sweep => of::<SweepView>(),
-            Described::Observe => of::<WatchedView>(),
+            Described::Observe => document::<Observation>(),
             Described::Evidence => of::<EvidenceView>(),
             Described::Lab => of::<CaseView>(),
             Described::Diagnose => of::<DiagnosisView>(),
@@ -121,4 +138,17 @@ impl Described {
 fn of<View: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<View>()
+}
+
+/// Returns the schema of a result with the field that names it.
+fn document<T: Document>() -> Schema {
+    let mut schema = of::<T>();
+    let object = schema.ensure_object();
+    let properties = object.entry("properties").or_insert_with(|| json!({}));
+    properties["schema"] = json!({ "type": "string", "const": T::SCHEMA });
+    let required = object.entry("required").or_insert_with(|| json!([]));
+    if let Some(required) = required.as_array_mut() {
+        required.insert(0, json!("schema"));
+    }
+    schema
 }

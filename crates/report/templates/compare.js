@@ -2,7 +2,7 @@ const page = data("data-page"), statements = data("data-statements");
 // What only an open statement shows is read when the first is opened.
 let details = null;
 const more = (one) => { details = details || data("data-details"); return details[one.fingerprint] || {}; };
-const findings = { slower: ["bad", "slower"], faster: ["good", "faster"], same: ["even", "same"], "not enough data": ["unsure", "not enough data"] };
+const findings = { slower: ["bad", "slower"], faster: ["good", "faster"], same: ["even", "same"], insufficient_data: ["unsure", "not enough data"] };
 const kindOf = (one) => findings[one.finding][0];
 const measureOf = (one) => one.measure || "median";
 const ratioOf = (one) => one.ratios[measureOf(one)] || null;
@@ -43,8 +43,8 @@ if (leading.length) forest.append(make("ol", { class: "forest" },
   changed.length > leading.length ? make("li", { class: "head" }, make("a", { href: "#statements" }, `and ${units.count(changed.length - leading.length)} more that changed, in the table`)) : []));
 
 // The table.
-const wide = intervals(statements.filter((one) => one.finding !== "not enough data").map(known), page.margin, 4);
-const rank = { slower: 3, "not enough data": 1, same: 0, faster: 2 };
+const wide = intervals(statements.filter((one) => one.finding !== "insufficient_data").map(known), page.margin, 4);
+const rank = { slower: 3, insufficient_data: 1, same: 0, faster: 2 };
 const columns = [
   { key: "finding", label: "finding", left: true, title: "slower first; how sure, at the end of this page", value: (one) => rank[one.finding] * 1e15 + Math.min(cost(one), 9e14), cell: mark },
   { key: "ratio", label: "times as long", left: true, title: "after divided by before, with its interval; the band is the margin", value: (one) => (known(one) || [-1])[0], cell: (one) => [wide.bar(known(one), kindOf(one)), make("span", { class: "beside" }, ratioText(known(one)))] },
@@ -55,7 +55,7 @@ const columns = [
 ];
 if (statements.some((one) => one.errors[0] || one.errors[1])) columns.push({ key: "failed", label: "failed", minor: true, title: "how often it failed", value: (one) => one.errors[1] * 1e9 + one.errors[0], text: (one) => (one.errors[0] || one.errors[1] ? change(one.errors[0], one.errors[1], units.count) : ""), bad: (one) => one.errors[1] > one.errors[0] });
 
-const lacks = {
+const reasons = {
   one_sided: "it ran on one side only", few_calls: "there are too few calls", few_stretches: "its calls lie in too few stretches of time", unclear: "the interval is too wide to tell",
   may_be_chance: "chance alone could make such a difference",
 };
@@ -66,7 +66,7 @@ function sentence(one) {
   if (one.finding === "slower") return `Slower: ${measure} is ${sure}${all}.` + (one.regression ? "" : " It costs too little to count as a regression.");
   if (one.finding === "faster") return `Faster: ${measure} is ${sure}${all}.`;
   if (one.finding === "same") return `The same: within ${percent}` + (sure ? `; ${measure} is ${sure}.` : ".");
-  return `Not enough data to tell: ${lacks[one.lack] || "it was not compared"}` + (sure ? `; ${measure} is ${sure}.` : ".");
+  return `Not enough data to tell: ${reasons[one.insufficient_data_reason] || "it was not compared"}` + (sure ? `; ${measure} is ${sure}.` : ".");
 }
 function timesTable(one, extra) {
   const rows = [["service", "sent → done", one.before, one.after]];
@@ -123,14 +123,14 @@ function detail(one) {
   return [
     make("p", { class: "finding" }, make("i", { class: `mark ${kindOf(one)}`, "aria-hidden": "true" }), sentence(one)),
     make("pre", { tabindex: "0" }, one.sql || "(its text is unknown)"), ratiosList(one),
-    extra.remarks ? make("ul", { class: "remarks", "aria-label": "Remarks" }, extra.remarks.map((remark) => make("li", {}, remark))) : [],
+    extra.anomalies ? make("ul", { class: "remarks", "aria-label": "Anomalies" }, extra.anomalies.map((anomaly) => make("li", {}, anomaly))) : [],
     extra.plan ? planOf(extra.plan) : [],
     timesTable(one, extra), charts(one, extra), slowest(extra), list,
   ].flat();
 }
 // Plans beside each other; what only one has, or has otherwise, is marked.
 const planOf = (plan) => [
-  make("h3", {}, { same: "The plan is the same", changed: "The plan is another", unknown: "The plan" }[plan.verdict]),
+  make("h3", {}, plan.same === null ? "The plan" : plan.same ? "The plan is the same" : "The plan is another"),
   make("ul", { class: "remarks" }, plan.words.map((line) => make("li", {}, line))),
   make("div", { class: "charts" }, plan.sides.map((steps, which) => (steps.length ? make("figure", {}, make("figcaption", {}, make("i", { class: `key ${["before", "after"][which]}` }), ["before", "after"][which]),
     make("ol", { class: "plan", tabindex: "0" }, steps.map(([depth, label, mark, rows, cost, conditions]) => make("li", { class: mark, style: `padding-left:${Math.min(depth, 12) * 1.1 + 1.2}em` },
@@ -141,7 +141,7 @@ const table = host && dataTable(host, {
   rows: statements, columns, caption: "Statements", detail, order: "finding",
   what: { label: "statement", text: (one) => name(one).slice(0, 400) },
   filters: [{ label: "Finding", value: (one) => one.finding, chips: Object.entries(findings).map(([value, [kind, label]]) => ({ value, label, class: kind })) }],
-  search: (one) => `${one.sql} ${one.fingerprint} ${one.class} ${one.finding} ${one.words || ""}`,
+  search: (one) => `${one.sql || ""} ${one.fingerprint} ${one.class || ""} ${findings[one.finding][1]} ${one.words || ""}`,
 });
 // On paper, what is closed cannot be opened: regressions are, and the rest of what the page says.
 let after = null;

@@ -1,13 +1,15 @@
 const page = data("data-page"), statements = data("data-statements");
 const timed = statements.some((one) => one.captured);
 const of = (key) => (one) => (one.captured ? one.captured[key] : -1);
-const time = (key, label, title) => ({ key, label, title, value: of(key), text: (one) => (one.captured ? units.us(one.captured[key]) : "–") });
+const time = (key, label, title) => ({ key, label, title, value: of(key), text: (one) => (one.captured ? units.us(one.captured[key] / 1e3) : "–") });
 const number = (key, label, title, text = units.count) => ({ key, label, title, value: (one) => one[key] ?? -1, text: (one) => (one[key] === null ? "–" : text(one[key])) });
 // Zeros of what is rare are left out, so that what is there is seen.
 const rare = (text) => (value) => (value ? text(value) : "");
+const shareOf = (one) => (one.captured && page.total_ns ? one.captured.total_ns / page.total_ns : null);
+const share = { key: "share", label: "share", title: "its part of the time of all statements", value: (one) => shareOf(one) ?? -1, text: (one) => (shareOf(one) === null ? "–" : units.share(shareOf(one))) };
 const columns = [number("calls", "calls", "how often it was sent")];
-if (timed) columns.unshift(number("share", "share", "its part of the time of all statements", units.share), time("total_us", "total", "its time in all"));
-if (timed) columns.push(time("mean_us", "mean"), time("p50_us", "p50", "half of the calls took no longer"), time("p95_us", "p95", "95 % took no longer"), time("p99_us", "p99", "99 % took no longer"), time("max_us", "max", "the slowest call"));
+if (timed) columns.unshift(share, time("total_ns", "total", "its time in all"));
+if (timed) columns.push(time("mean_ns", "mean"), time("p50_ns", "p50", "half of the calls took no longer"), time("p95_ns", "p95", "95 % took no longer"), time("p99_ns", "p99", "99 % took no longer"), time("max_ns", "max", "the slowest call"));
 const some = (key) => statements.some((one) => one[key]);
 if (some("errors")) columns.push({ ...number("errors", "failed", "how often it failed", rare(units.count)), bad: (one) => one.errors > 0 });
 if (some("rows")) columns.push(number("rows", "rows", "rows returned or affected"));
@@ -35,8 +37,8 @@ function detail(one) {
   const row = (name, ...value) => list.append(make("dt", {}, name), make("dd", {}, ...value));
   row("fingerprint", make("code", {}, one.fingerprint), one.class ? ` ${one.class}` : "");
   if (one.example) {
-    const at = one.example, where = at.line ? `${at.source}:${at.line}, ` : "";
-    row(at.duration_us === null ? "first call" : "slowest call", (at.duration_us === null ? "" : units.us(at.duration_us) + ", ") + where + `session ${at.session}, sent ${units.clock(page.start_wall_us + at.at_us)} (${units.us(at.at_us)} after the start)`);
+    const at = one.example, where = at.place.line ? `${page.sources[at.place.source] || ""}:${at.place.line}, ` : "";
+    row(at.duration_us === null ? "first call" : "slowest call", (at.duration_us === null ? "" : units.us(at.duration_us) + ", ") + where + `session ${at.session}, sent ${units.clock(page.start_wall_us + at.due_us)} (${units.us(at.due_us)} after the start)`);
   }
   if (one.errors) row("failed", one.error_codes.map((code) => `${code.sqlstate}${page.conditions[code.sqlstate] ? " " + page.conditions[code.sqlstate] : ""} × ${units.count(code.count)}`).join(" · "));
   if (one.temporary_files) row("temporary files", `${units.count(one.temporary_files)}, ${units.bytes(one.temporary_bytes)}`);
@@ -53,9 +55,9 @@ const host = document.getElementById("statement-table");
 if (host) dataTable(host, {
   rows: statements, columns, caption: "Statements", detail,
   what: { label: "statement", text: (one) => (one.sql || one.fingerprint).slice(0, 400) },
-  filters: [{ label: "Class", value: (one) => one.class }],
-  search: (one) => `${one.sql} ${one.fingerprint} ${one.class} ${one.error_codes.map((code) => code.sqlstate).join(" ")}`,
-  order: { total: "total_us", calls: "calls", mean: "mean_us", max: "max_us" }[timed ? page.order : "calls"],
+  filters: [{ label: "Class", value: (one) => one.class || "" }],
+  search: (one) => `${one.sql || ""} ${one.fingerprint} ${one.class || ""} ${one.error_codes.map((code) => code.sqlstate).join(" ")}`,
+  order: { total: "total_ns", calls: "calls", mean: "mean_ns", max: "max_ns" }[timed ? page.order : "calls"],
 });
 
 // Reading values off the charts: a line through all of them.

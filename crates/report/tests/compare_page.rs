@@ -7,10 +7,12 @@ mod markup;
 #[path = "pages/shop_runs.rs"]
 mod shop_runs;
 
+use analyse::plan::PlanSide;
+use analyse::{Anomaly, Comparison, Literals, Side};
 use markup::{check_ids, check_nesting, check_self_contained, data};
 use report::compare_page::render_html;
-use report::{CompareView, RemarkView};
 use shop_runs::{compared, many, nothing};
+use workload::Fingerprint;
 
 const NASTY: &str =
     "select '</script><img src=x onerror=alert(1)>', \"&lt;\", '<!--' from t where a < $1";
@@ -43,7 +45,7 @@ fn it_says_what_the_comparison_says() {
         "Statements a second",
         "Tool lag",
         "differ in 1 setting, 1 index.",
-        "Its plan is another: Index Scan using orders_customer on orders → Seq Scan on orders; a Sort comes in",
+        "Its plan is another: Index Scan using orders_customer on orders → Seq Scan on orders; new: Sort by placed_at desc",
         "random_page_cost</th>",
         "1.1 (configuration file)",
         "orders_customer on public.orders",
@@ -69,18 +71,21 @@ fn text_from_outside_breaks_nothing() {
     let plain = render_html(&compared(true));
     let mut view = compared(true);
     for statement in &mut view.statements {
-        statement.sql = NASTY.to_owned();
+        statement.sql = Some(NASTY.to_owned());
     }
-    let plan = view.statements[0].plan.as_mut().unwrap();
-    plan.words[0] = NASTY.to_owned();
-    plan.before.steps[0].label = NASTY.to_owned();
+    let plans = view.statements[0].plans.as_mut().unwrap();
+    let PlanSide::Planned { plan, .. } = &mut plans.before else {
+        panic!("{plans:?}");
+    };
+    plan.root.kind = NASTY.to_owned();
+    plan.root.relation = Some(NASTY.to_owned());
     let targets = view.targets.as_mut().unwrap();
     targets.settings[0].name = NASTY.to_owned();
     targets.indexes[0].definition = NASTY.to_owned();
-    view.errors[0].message = NASTY.to_owned();
-    view.errors[0].sql = NASTY.to_owned();
-    view.rows[0].sql = NASTY.to_owned();
-    view.before.runs[0].run = "<img src=y>".to_owned();
+    view.errors[0].message = Some(NASTY.to_owned());
+    view.errors[0].sql = Some(NASTY.to_owned());
+    view.rows.changes[0].sql = Some(NASTY.to_owned());
+    view.before.runs[0].name = "<img src=y>".to_owned();
     view.after.runs[0].target = "<img src=z>".to_owned();
     let html = render_html(&view);
     check_nesting(&html);
@@ -94,8 +99,8 @@ fn text_from_outside_breaks_nothing() {
 
 #[test]
 fn it_says_whether_values_may_be_on_it() {
-    let shown = CompareView {
-        literals_shown: true,
+    let shown = Comparison {
+        literals: Literals::Shown,
         ..compared(false)
     };
     assert!(render_html(&shown).contains("--show-literals"));
@@ -105,19 +110,19 @@ fn it_says_whether_values_may_be_on_it() {
 #[test]
 fn what_is_odd_is_said_in_words() {
     let mut view = compared(true);
-    view.statements[0].remarks = vec![
-        RemarkView::HeavyTail {
-            side: "after",
+    view.statements[0].anomalies = vec![
+        Anomaly::HeavyTail {
+            side: Side::After,
             share: 0.42,
         },
-        RemarkView::DifferenceDrifts {
+        Anomaly::DifferenceDrifts {
             from: 1.02,
             to: 3.4,
         },
     ];
     let details = data(&render_html(&view), "data-details");
-    let remarks = &details["0000000000000002"]["remarks"];
-    let said = |at: usize| remarks[at].as_str().unwrap();
+    let anomalies = &details["0000000000000002"]["anomalies"];
+    let said = |at: usize| anomalies[at].as_str().unwrap();
     assert!(said(0).starts_with("Heavy tail after: the slowest hundredth of calls takes 42.0 %"));
     assert!(said(1).contains("1.02 times as long at the start of the runs, 3.40 times"));
 }
@@ -130,11 +135,11 @@ fn of_very_many_statements_those_that_matter_are_on_it() {
     let wanted = view
         .statements
         .iter()
-        .filter(|one| one.service.measure.is_some());
+        .filter(|one| one.service.finding.measure().is_some());
     let wanted = wanted.count();
     rare.service.before = None;
     rare.service.after = None;
-    rare.fingerprint = "00000000000000ff".to_owned();
+    rare.fingerprint = Fingerprint(0xff);
     view.statements.insert(0, rare);
     let html = render_html(&view);
     assert!(html.contains("The page has 5,000 of 5,001 statements"));

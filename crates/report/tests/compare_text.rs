@@ -5,7 +5,7 @@ mod made_up;
 
 use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, connect, done, failed, info, skipped, text};
-use report::{CompareView, Literals, RunNames, TextStyle, compare_text, to_json};
+use report::{TextStyle, compare_text, to_document};
 use run::{Execution, RunStatus, SkipReason};
 
 fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
@@ -26,7 +26,7 @@ fn traffic(seed: u64, factors: [f64; 3]) -> Vec<Execution> {
     executions
 }
 
-fn profile(executions: Vec<Execution>, status: RunStatus) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProfile {
     let texts = [
         text(1, "select * from customers where id = $1"),
         text(
@@ -37,37 +37,33 @@ fn profile(executions: Vec<Execution>, status: RunStatus) -> RunProfile {
     ];
     let mut info = info();
     info.status = status;
-    RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts.map(Ok)).unwrap()
+    let executions = executions.into_iter().map(Ok);
+    let mut profile = RunProfile::collect::<()>(info, executions, texts.map(Ok)).unwrap();
+    profile.name = name.to_owned();
+    profile
 }
 
-fn compared(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> Comparison {
+fn compared(
+    names: [&str; 2],
+    before: Vec<Execution>,
+    after: Vec<Execution>,
+    status: RunStatus,
+) -> Comparison {
     let runs = Runs {
-        before: vec![profile(before, RunStatus::Complete)],
-        after: vec![profile(after, status)],
+        before: vec![profile(names[0], before, RunStatus::Complete)],
+        after: vec![profile(names[1], after, status)],
         noise: Vec::new(),
     };
     compare(runs, CompareOptions::default())
 }
 
-fn names(before: &str, after: &str) -> RunNames {
-    RunNames {
-        before: vec![before.to_owned()],
-        after: vec![after.to_owned()],
-        noise: Vec::new(),
-    }
-}
-
-fn regressed() -> CompareView {
+fn regressed() -> Comparison {
     let mut after = traffic(2, [1.0, 4.0, 0.5]);
     after[132] = failed(&after[132], "22P02", 1e5);
     after[132].message = Some("invalid input syntax for type integer: \"jane\"".to_owned());
     after[133] = skipped(&after[133], SkipReason::Stopped);
-    let comparison = compared(traffic(1, [1.0; 3]), after, RunStatus::Stopped);
-    CompareView::new(
-        &names("before.run", "after.run"),
-        &comparison,
-        Literals::Hidden,
-    )
+    let names = ["before.run", "after.run"];
+    compared(names, traffic(1, [1.0; 3]), after, RunStatus::Stopped)
 }
 
 #[test]
@@ -79,20 +75,19 @@ fn a_regression_is_told_first_and_by_name() {
 #[test]
 fn the_same_twice_says_so() {
     let comparison = compared(
+        ["a.run", "b.run"],
         traffic(1, [1.0; 3]),
         traffic(2, [1.0; 3]),
         RunStatus::Complete,
     );
-    let view = CompareView::new(&names("a.run", "b.run"), &comparison, Literals::Hidden);
-    let text = compare_text::render_text(&view, &TextStyle::default());
+    let text = compare_text::render_text(&comparison, &TextStyle::default());
     assert_eq!(text, THE_SAME);
 }
 
 #[test]
 fn nothing_is_not_enough() {
-    let comparison = compared(vec![], vec![], RunStatus::Complete);
-    let view = CompareView::new(&names("a.run", "b.run"), &comparison, Literals::Hidden);
-    let text = compare_text::render_text(&view, &TextStyle::default());
+    let comparison = compared(["a.run", "b.run"], vec![], vec![], RunStatus::Complete);
+    let text = compare_text::render_text(&comparison, &TextStyle::default());
     assert!(
         text.starts_with("Not enough data to say anything.\n"),
         "{text}"
@@ -139,7 +134,7 @@ fn a_narrow_terminal_shortens_the_statements_only() {
 #[test]
 fn a_page_has_about_forty_lines() {
     let mut view = regressed();
-    let lines = |view: &CompareView| {
+    let lines = |view: &Comparison| {
         let text = compare_text::render_text(view, &TextStyle::default());
         text.lines().count()
     };
@@ -157,21 +152,23 @@ fn a_page_has_about_forty_lines() {
 
 #[test]
 fn machines_are_told_the_same() {
-    let json: serde_json::Value = serde_json::from_str(&to_json(&regressed())).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&to_document(&regressed())).unwrap();
     assert_eq!(json["schema"], "rehearse/compare/2");
-    assert_eq!(json["verdict"]["word"], "regression");
+    assert_eq!(json["verdict"]["verdict"], "regression");
     assert_eq!(json["verdict"]["slower"], 1);
     assert_eq!(json["statements"][0]["fingerprint"], "0000000000000002");
     assert_eq!(json["statements"][0]["service"]["finding"], "slower");
     assert_eq!(json["statements"][0]["service"]["before"]["count"], 2_000);
     assert!(
-        json["statements"][0]["service"]["median_ratio"]["low"]
+        json["statements"][0]["service"]["median_ratio"]["interval"]["low"]
             .as_f64()
             .unwrap()
             > 3.5
     );
-    assert_eq!(json["cautions"][0]["caution"], "partial");
-    assert_eq!(json["cautions"][0]["status"], "stopped");
+    assert_eq!(json["statements"][0]["service"]["measure"], "median");
+    assert_eq!(json["warnings"][0]["warning"], "partial");
+    assert_eq!(json["warnings"][0]["status"], "stopped");
+    assert_eq!(json["literals"], "hidden");
     let message = json["errors"][0]["message"].as_str().unwrap();
     assert_eq!(message, "invalid input syntax for type integer: \"…\"");
 }

@@ -4,12 +4,15 @@
 mod made_up;
 
 use analyse::condition::Condition;
-use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use analyse::plan::statement_plans;
+use analyse::targets::compare_targets;
+use analyse::{CompareOptions, Comparison, Literals, RunProfile, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use report::schema::Described;
-use report::{CompareView, Literals, RunNames, compare_markdown, junit, to_json};
-use run::Execution;
+use report::{compare_markdown, junit, to_document};
+use run::{Execution, PlanFact, PlanOutcome};
+use serde_json::json;
 
 /// What could end a cell, a tag, an attribute or a line, link somewhere, or name somebody.
 const NASTY: [&str; 6] = [
@@ -35,9 +38,12 @@ fn traffic(seed: u64, factor: f64) -> Vec<Execution> {
     (0..6_000).map(execution).collect()
 }
 
-fn profile(executions: Vec<Execution>) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>) -> RunProfile {
     let texts = (1..=6).map(|id| Ok(text(id, NASTY[id as usize - 1])));
-    RunProfile::collect::<()>(info(), executions.into_iter().map(Ok), texts).unwrap()
+    let executions = executions.into_iter().map(Ok);
+    let mut profile = RunProfile::collect::<()>(info(), executions, texts).unwrap();
+    profile.name = name.to_owned();
+    profile
 }
 
 fn compared(factor: f64) -> Comparison {
@@ -52,27 +58,18 @@ fn compared(factor: f64) -> Comparison {
     }
     other.truncate(after.len());
     let runs = Runs {
-        before: vec![profile(other)],
-        after: vec![profile(after)],
+        before: vec![profile("a|`@x.run", other)],
+        after: vec![profile("b<i>\u{1}.run", after)],
         noise: Vec::new(),
     };
     compare(runs, CompareOptions::default())
 }
 
-fn view(factor: f64, conditions: &[&str]) -> CompareView {
-    let comparison = compared(factor);
-    let names = RunNames {
-        before: vec!["a|`@x.run".to_owned()],
-        after: vec!["b<i>\u{1}.run".to_owned()],
-        noise: Vec::new(),
-    };
-    let mut view = CompareView::new(&names, &comparison, Literals::Hidden);
-    let conditions: Vec<Condition> = conditions
-        .iter()
-        .map(|text| Condition::parse(text).unwrap())
-        .collect();
-    view.ask(&conditions, &comparison);
-    view
+fn view(factor: f64, conditions: &[&str]) -> Comparison {
+    let mut comparison = compared(factor);
+    let check = |text: &&str| Condition::parse(text).unwrap().check(&comparison);
+    comparison.conditions = conditions.iter().map(check).collect();
+    comparison
 }
 
 /// Name, failed and message of each case.
@@ -117,7 +114,7 @@ fn cases(xml: &str) -> Vec<(String, Option<String>)> {
     found
 }
 
-fn failing(view: &CompareView) -> Vec<String> {
+fn failing(view: &Comparison) -> Vec<String> {
     let cases = cases(&junit::render_junit(view)).into_iter();
     cases
         .filter(|(_, failure)| failure.is_some())
@@ -290,7 +287,7 @@ fn markdown_fits_into_a_comment() {
     view.statements = (0..3_000)
         .map(|number| {
             let mut one = one.clone();
-            one.sql = format!("{number} {long}");
+            one.sql = Some(format!("{number} {long}"));
             one
         })
         .collect();
@@ -298,7 +295,7 @@ fn markdown_fits_into_a_comment() {
     view.errors = vec![error; 500];
     view.errors
         .iter_mut()
-        .for_each(|one| one.message = long.clone());
+        .for_each(|one| one.message = Some(long.clone()));
     let markdown = compare_markdown::render_markdown(&view);
     let characters = markdown.chars().count();
     assert!((20_000..=65_000).contains(&characters), "{characters}");
@@ -314,16 +311,22 @@ fn markdown_fits_into_a_comment() {
     );
 }
 
-fn with_plan_and_targets() -> CompareView {
+fn with_plan_and_targets() -> Comparison {
     let mut view = view(3.0, &[]);
-    view.statements[0].plan = Some(report::PlanChangeView {
-        verdict: "changed",
-        words: vec!["index scan of \"a|b\" → seq scan of <i>@all".to_owned()],
-        indexes_gone: Vec::new(),
-        indexes_new: Vec::new(),
-        before: report::PlanSideView::default(),
-        after: report::PlanSideView::default(),
-    });
+    let plan = |node: &str, relation: &str| {
+        let plan = json!([{ "Plan": { "Node Type": node, "Relation Name": relation } }]);
+        PlanFact {
+            fingerprint: view.statements[0].fingerprint,
+            service_ns: 0,
+            calls: 0,
+            example: None,
+            database: String::new(),
+            user: String::new(),
+            outcome: PlanOutcome::Planned(plan.to_string()),
+        }
+    };
+    let (before, after) = (plan("Index Scan", "\"a|b\""), plan("Seq Scan", "<i>@all"));
+    view.statements[0].plans = statement_plans(Some(&before), Some(&after), Literals::Hidden);
     let setting = |value: &str| run::SettingFact {
         name: "work_mem".to_owned(),
         value: Some(value.to_owned()),
@@ -334,8 +337,7 @@ fn with_plan_and_targets() -> CompareView {
         settings: vec![setting(value)],
         ..run::Facts::default()
     };
-    let found = analyse::targets::compare_targets(&facts("<b>@team|"), &facts("4MB"));
-    let mut targets = report::TargetsView::new(&found);
+    let mut targets = compare_targets(&facts("<b>@team|"), &facts("4MB"));
     targets.version_before = Some("15.4".to_owned());
     targets.version_after = Some("17.1 <x>\n\n# y".to_owned());
     view.targets = Some(targets);
@@ -347,12 +349,12 @@ fn why_it_changed_is_told() {
     let view = with_plan_and_targets();
     let markdown = compare_markdown::render_markdown(&view);
     let codes = read_back(&markdown);
-    let words = "index scan of \"a|b\" → seq scan of <i>@all";
+    let words = "Index Scan on \"a|b\" → Seq Scan on <i>@all";
     // In the table and in the details.
     let told = codes.iter().filter(|code| *code == words).count();
     assert_eq!(told, 2, "{codes:#?}");
     assert!(
-        markdown.contains("<br>plan: <code>index scan"),
+        markdown.contains("<br>plan: <code>Index Scan"),
         "{markdown}"
     );
     let pre = markdown
@@ -452,7 +454,7 @@ fn published_schemas_are_those_of_the_views() {
 fn a_comparison_says_all_that_its_schema_requires() {
     let schema: serde_json::Value = serde_json::from_str(&Described::Compare.schema()).unwrap();
     let view: serde_json::Value =
-        serde_json::from_str(&to_json(&view(3.0, &["median > 2x"]))).unwrap();
+        serde_json::from_str(&to_document(&view(3.0, &["median > 2x"]))).unwrap();
     let required = schema["required"].as_array().unwrap();
     assert!(required.len() > 15);
     for name in required {

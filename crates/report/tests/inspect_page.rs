@@ -3,10 +3,10 @@
 mod made_up;
 mod markup;
 
-use analyse::Inspection;
+use analyse::{Inspection, Literals};
 use made_up::{Made, inspected};
 use markup::{check_ids, check_nesting, check_self_contained, data};
-use report::{InspectView, StatementOrder, inspect_page};
+use report::inspect_page;
 use workload::WorkloadInfo;
 
 const NASTY: &str =
@@ -96,9 +96,10 @@ fn without_durations_it_says_so() {
 #[test]
 fn of_nothing_it_is_still_a_page() {
     let info = WorkloadInfo::default();
-    let nothing = Inspection::collect::<()>(&info, [], [], [], [], false).unwrap();
-    let view = InspectView::new("<e>.workload", &nothing, StatementOrder::Total);
-    let html = inspect_page::render_html(&view);
+    let literals = Literals::Hidden;
+    let mut nothing = Inspection::collect::<()>(&info, [], [], [], [], literals).unwrap();
+    nothing.workload = "<e>.workload".to_owned();
+    let html = inspect_page::render_html(&nothing);
     check_nesting(&html);
     assert!(html.contains("There is no statement in this workload."));
     assert!(html.contains("&#60;e&#62;") || html.contains("&lt;e&gt;"));

@@ -5,9 +5,9 @@ mod made_up;
 #[path = "run_text/observed.rs"]
 mod observed;
 
-use analyse::{DivergenceFinder, Summary};
+use analyse::{DivergenceFinder, Literals, Summary};
 use made_up::{connect, done, failed, info, skipped, text};
-use report::{Literals, RunSummaryView, TextStyle, run_text, to_json};
+use report::{RunSummaryView, TextStyle, run_text, to_json};
 use run::{RunStatus, SkipReason};
 use workload::Unreplayable;
 
@@ -40,13 +40,12 @@ fn view() -> RunSummaryView {
     for execution in &executions {
         finder.add(execution);
     }
-    let divergence = finder
-        .finish::<()>([Ok(text(1, "insert into orders values ($1)"))])
-        .unwrap();
-    let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
     let mut info = info();
     info.status = RunStatus::Stopped;
-    RunSummaryView::new("before.run", &info, &summary, &divergence, Literals::Hidden)
+    let texts = [Ok(text(1, "insert into orders values ($1)"))];
+    let divergence = finder.finish::<()>(texts, &info, Literals::Hidden).unwrap();
+    let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
+    RunSummaryView::new("before.run", &info, &summary, divergence, Literals::Hidden)
 }
 
 #[test]
@@ -62,10 +61,9 @@ fn where_nothing_was_sent_nothing_is_said_of_the_capture() {
         executions
             .iter()
             .for_each(|execution| finder.add(execution));
-        let divergence = finder.finish::<()>([]).unwrap();
+        let divergence = finder.finish::<()>([], &info(), Literals::Hidden).unwrap();
         let summary = Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap();
-        let view =
-            RunSummaryView::new("none.run", &info(), &summary, &divergence, Literals::Hidden);
+        let view = RunSummaryView::new("none.run", &info(), &summary, divergence, Literals::Hidden);
         run_text::render_text(&view, &TextStyle::default())
     };
     let text = told(vec![connect(1, 0)]);

@@ -1,5 +1,7 @@
 //! What became of one event of the workload.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, Sqlstate};
 
 /// What became of one event of the workload. Times are nanoseconds from the replay's start, on
@@ -250,7 +252,7 @@ pub struct Captured {
 }
 
 /// Where the capture read a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     /// Which of [`crate::WorkloadRef::sources`], from 0.
     pub source: u32,

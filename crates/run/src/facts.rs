@@ -2,6 +2,9 @@
 //! indexes, as its catalogue had them before the first statement. Plain data; who asks for them is
 //! not known here.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 /// What was found of a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -129,7 +132,7 @@ pub struct IndexFact {
 }
 
 /// Something that facts or plans do not have, or what they rest on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FactNote {
     /// Which table of the run it is about: `settings`, `relations` …; `target` for all of them.
     pub about: String,
@@ -178,7 +181,8 @@ pub enum PlanOutcome {
 }
 
 /// Why a statement's plan was not asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum NoPlan {
     /// It has none: a utility statement, a transaction's beginning or end, DDL, COPY, CALL.
     Utility,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The manifest's kind.
@@ -92,7 +93,7 @@ impl RunInfo {
 }
 
 /// Whether a replay reached its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// It did.
@@ -101,6 +102,17 @@ pub enum RunStatus {
     Stopped,
     /// It was killed, and recovered from what was on disk; the rest is missing.
     Recovered,
+}
+
+impl RunStatus {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RunStatus::Complete => "complete",
+            RunStatus::Stopped => "stopped",
+            RunStatus::Recovered => "recovered",
+        }
+    }
 }
 
 /// Which workload was replayed.

@@ -4,10 +4,12 @@
 //! Times are nanoseconds from the replay's start, or of an observation without a replay from its own;
 //! what was looked at before is negative.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, StatementClass};
 
 /// What became of a probe, or what it could not see. In the order in which it happened.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProbeNote {
     /// When.
     pub at_ns: i64,
@@ -30,7 +32,10 @@ pub struct ProbeNote {
 }
 
 /// What became of a probe.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum ProbeState {
     /// It looks from now on.
     #[default]

@@ -3,12 +3,15 @@
 //!
 //! Times are nanoseconds from the replay's start, or of a recording without a replay from its own.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 /// How a profile was taken, or why there is none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProfileInfo {
     /// Why there is no profile; `None` where there is one.
+    #[serde(rename = "disabled_reason")]
     pub off: Option<String>,
     /// What would make one possible.
     pub remedy: Option<String>,
@@ -52,6 +55,13 @@ pub struct ProfileInfo {
     pub same_as_counted: bool,
     /// What else is to be known.
     pub notes: Vec<String>,
+}
+
+impl ProfileInfo {
+    /// Returns the processor time that the counted samples stand for by themselves, in nanoseconds.
+    pub fn sampled_ns(&self) -> f64 {
+        self.counted as f64 * 1e9 / self.frequency_hz.max(1) as f64
+    }
 }
 
 /// One stack.

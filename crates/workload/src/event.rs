@@ -179,7 +179,8 @@ impl fmt::Debug for Sqlstate {
 }
 
 /// Why an event cannot be replayed as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Unreplayable {
     /// The source holds a statement with `$1` and no values for it
     /// (`log_parameter_max_length = 0`; for one that failed, `log_parameter_max_length_on_error`).

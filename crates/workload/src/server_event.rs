@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::sql::Fingerprint;
 
@@ -61,7 +63,10 @@ pub struct ServerEvent {
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// What the server did, or what happened to it.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(
+            Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema,
+        )]
+        #[serde(rename_all = "snake_case")]
         pub enum ServerEventKind {
             $($(#[$doc])* $variant,)*
             /// A kind that a newer version of this program wrote.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use run::RunStatus;
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 use crate::histogram::Histogram;
@@ -12,7 +14,7 @@ use crate::profile::RunProfile;
 use crate::timeline::STRETCHES_MAX;
 
 /// All runs of one side. Counts are sums over them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SideFacts {
     /// Each run by itself, in the order in which they were given.
     pub runs: Vec<RunFacts>,
@@ -33,8 +35,10 @@ pub struct SideFacts {
 }
 
 /// One run, in all.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunFacts {
+    /// The run's name, as the user gave it.
+    pub name: String,
     /// The workload's name.
     pub workload: String,
     /// Whether the replay reached its end.
@@ -102,6 +106,7 @@ pub(super) fn side(runs: &[RunProfile], response: Option<LatencySummary>) -> Sid
 
 fn facts(run: &RunProfile) -> RunFacts {
     RunFacts {
+        name: run.name.clone(),
         workload: run.info.workload.name.clone(),
         status: run.info.status,
         target: run.info.target.address.clone(),

@@ -15,22 +15,30 @@ mod many;
 mod noise;
 mod times;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, StatementClass};
 
-use crate::bootstrap::{Draws, Ratio};
-use crate::caution::{Caution, cautions};
+use crate::anomaly::Anomaly;
+use crate::bootstrap::{Draws, INTERVAL_LEVEL_PERCENT, Ratio};
+use crate::condition::ConditionOutcome;
 use crate::details::{DETAILED_MAX, Details};
 use crate::discovery::FALSE_DISCOVERY_RATE;
 use crate::error_change::{ErrorChange, changes};
-use crate::judgement::{Finding, Lack, MARGIN_DEFAULT, Measure};
+use crate::judgement::{Finding, InsufficientData, MARGIN_DEFAULT, Measure};
 use crate::latency_summary::LatencySummary;
+use crate::observed::ObservedChange;
 use crate::over_time::ComparedOverTime;
+use crate::plan::StatementPlans;
 use crate::profile::RunProfile;
-use crate::remark::Remark;
+use crate::redaction::Literals;
 use crate::rows_change::{RowsComparison, rows};
 use crate::series::Series;
 use crate::slowest::slowest;
+use crate::targets::TargetsComparison;
+use crate::time_model::TimeChange;
 use crate::tracked::{Account, Tracked};
+use crate::warning::{Warning, warnings};
 pub use facts::{RunFacts, SideFacts};
 use many::in_parallel;
 pub use noise::{Noise, NoiseSource};
@@ -51,7 +59,7 @@ pub const NOTICEABLE_CALL_NS_MIN: f64 = 20_000.0;
 /// this share: what was done in one run only would pass for a difference in time.
 const OVERALL_CALLS_DIFFERENCE: f64 = 0.01;
 
-/// What the user can choose.
+/// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CompareOptions {
     /// Differences up to this share count as none: 0.1 is from 1/1.1 to 1.1.
@@ -60,6 +68,8 @@ pub struct CompareOptions {
     pub false_discovery_rate: f64,
     /// Threads that compute; the result does not depend on it. 0 is as 1.
     pub threads: usize,
+    /// Whether messages and plans keep values of the user's data.
+    pub literals: Literals,
 }
 
 impl Default for CompareOptions {
@@ -68,6 +78,7 @@ impl Default for CompareOptions {
             margin: MARGIN_DEFAULT,
             false_discovery_rate: FALSE_DISCOVERY_RATE,
             threads: 1,
+            literals: Literals::Hidden,
         }
     }
 }
@@ -83,90 +94,115 @@ pub struct Runs {
     pub noise: Vec<RunProfile>,
 }
 
-/// What came of comparing runs.
-#[derive(Debug, Clone, PartialEq)]
+/// Runs before a change and after it, compared.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// In a word.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The margin that medians were judged with: what was asked for, or the noise that was given where
-    /// that is more. A statement that is noisier has one of its own.
+    /// Whether messages and plans hold values of the user's data.
+    pub literals: Literals,
+    /// Reasons to read this with care.
+    pub warnings: Vec<Warning>,
+    /// Differences of medians up to this share count as none: 0.1 is from 1/1.1 to 1.1. It is what was
+    /// asked for, or the noise that was given if that is more. A statement that is noisier has its own.
     pub margin: f64,
-    /// The false discovery rate that it was judged with.
+    /// Confidence level of the intervals, in percent.
+    pub interval_level_percent: u32,
+    /// Of statements called slower or faster, at most this share is expected to be neither.
     pub false_discovery_rate: f64,
+    /// Whether the same stretches of the workload were compared with each other.
+    pub paired: bool,
+    /// Differences between runs of the same server; `null` if each side has one run and none were given.
+    pub noise: Option<Noise>,
     /// The runs before.
     pub before: SideFacts,
     /// The runs after.
     pub after: SideFacts,
-    /// The same stretches of the workload were set against each other.
-    pub paired: bool,
-    /// What runs of the same server were seen to differ by, where there are several.
-    pub noise: Option<Noise>,
     /// Service time (sent → done) of all statements together.
     pub all: TimesComparison,
     /// Response time (due → done) of all statements together: what a stall adds to those who wait.
     pub response: TimesComparison,
-    /// From stretch to stretch.
+    /// Both sides from stretch to stretch.
     pub over_time: ComparedOverTime,
     /// Captured durations of all statements: another machine, another day, server time only.
     pub captured: Option<LatencySummary>,
     /// Time to open connections.
     pub connects: TimesComparison,
-    /// Each fingerprint, by the time that it adds, the most first; those in one run only last.
+    /// Each statement, by the time that it adds, the most first; those in one run only last.
     pub statements: Vec<StatementComparison>,
     /// Errors that changed; regressions first.
     pub errors: Vec<ErrorChange>,
     /// Numbers of rows that differ. They are no part of the verdict.
     pub rows: RowsComparison,
-    /// Reasons to read this with care.
-    pub cautions: Vec<Caution>,
+    /// Outcomes of the conditions that were checked. The caller adds them.
+    pub conditions: Vec<ConditionOutcome>,
+    /// The targets compared; `null` if a run does not know its own. The caller adds it.
+    pub targets: Option<TargetsComparison>,
+    /// Components of response time; `null` unless all runs were observed. The caller adds it.
+    pub time: Option<TimeChange>,
+    /// Numbers observed of the targets; `null` unless all runs were observed. The caller adds it.
+    pub observed: Option<ObservedChange>,
 }
 
-/// The comparison in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The verdict of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
     /// Something got worse.
     Regression {
-        /// Statements that got slower, noticeably.
+        /// Number of statements that got slower, noticeably.
         slower: usize,
-        /// Errors, by statement and code, that are new or more.
+        /// Number of errors, by statement and code, that are new or more frequent.
         errors: usize,
-        /// All statements together got slower.
+        /// Whether all statements together got slower.
         overall: bool,
     },
     /// Nothing got worse that could be shown.
     NoRegression {
-        /// Statements that got faster.
+        /// Number of statements that got faster.
         faster: usize,
     },
     /// Nothing could be shown at all.
-    NotEnoughData,
+    InsufficientData,
+}
+
+impl Verdict {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Regression { .. } => "regression",
+            Verdict::NoRegression { .. } => "no_regression",
+            Verdict::InsufficientData => "insufficient_data",
+        }
+    }
 }
 
 /// One kind of time, of what was done, on both sides.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TimesComparison {
     /// Before; `None` where nothing was done.
     pub before: Option<LatencySummary>,
     /// After; `None` where nothing was done.
     pub after: Option<LatencySummary>,
     /// The ratio of the medians.
-    pub median: Option<Ratio>,
+    pub median_ratio: Option<Ratio>,
     /// The ratio of the means: of the totals, at equal calls.
-    pub mean: Option<Ratio>,
+    pub mean_ratio: Option<Ratio>,
     /// The ratio of the 99th percentiles; without interval where there are too few calls.
-    pub p99: Option<Ratio>,
+    pub p99_ratio: Option<Ratio>,
     /// What the change costs: the difference of the means times the calls of a run before, in
     /// nanoseconds.
     pub added_ns: Option<f64>,
     /// The chance of such a difference without a cause, in the measure where it is smallest, times
     /// the measures that were looked at; `None` where no interval was clear of the margin.
     pub p_value: Option<f64>,
-    /// What is known of the difference.
+    /// Judgement of the difference.
+    #[serde(flatten)]
     pub finding: Finding,
 }
 
 /// One statement in both runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementComparison {
     /// Which.
     pub fingerprint: Fingerprint,
@@ -175,7 +211,7 @@ pub struct StatementComparison {
     /// Its class, where the runs know it.
     pub class: Option<StatementClass>,
     /// Service time (sent → done) of what was done.
-    pub times: TimesComparison,
+    pub service: TimesComparison,
     /// Response time (due → done) of what was done before.
     pub response_before: Option<LatencySummary>,
     /// Response time of what was done after.
@@ -184,8 +220,8 @@ pub struct StatementComparison {
     pub session_lag_before: Option<LatencySummary>,
     /// Waiting for the session's previous statement, after.
     pub session_lag_after: Option<LatencySummary>,
-    /// What is odd about how its times came.
-    pub remarks: Vec<Remark>,
+    /// Anomalies in its times.
+    pub anomalies: Vec<Anomaly>,
     /// For a reader who opens it; of the [`DETAILED_MAX`] with the most time.
     pub details: Option<Details>,
     /// How often it was sent before.
@@ -208,12 +244,51 @@ pub struct StatementComparison {
     pub regression: bool,
     /// It looks slower, and noticeably so; but chance could not be ruled out.
     pub suspected: bool,
+    /// Its plans; `null` if no run asked for them. The caller adds them.
+    pub plans: Option<StatementPlans>,
+}
+
+impl TimesComparison {
+    /// Returns the measure that the finding rests on; the median if it rests on none.
+    pub fn measure(&self) -> Measure {
+        self.finding.measure().unwrap_or(Measure::Median)
+    }
+
+    /// Returns the ratio of a measure.
+    pub fn ratio(&self, measure: Measure) -> Option<Ratio> {
+        match measure {
+            Measure::Median => self.median_ratio,
+            Measure::Mean => self.mean_ratio,
+            Measure::P99 => self.p99_ratio,
+        }
+    }
 }
 
 impl Comparison {
     /// Whether something got worse.
     pub fn has_regression(&self) -> bool {
         matches!(self.verdict, Verdict::Regression { .. })
+    }
+
+    /// Counts the statements that look slower, noticeably, but for which chance could not be ruled out.
+    /// They are no part of the verdict.
+    pub fn suspected(&self) -> usize {
+        self.statements.iter().filter(|one| one.suspected).count()
+    }
+
+    /// Counts the statements that returned other rows than before, and do not so between runs of one
+    /// side. They are no part of the verdict.
+    pub fn other_rows(&self) -> usize {
+        let changes = self.rows.changes.iter();
+        changes.filter(|change| !change.unsteady).count()
+    }
+
+    /// Whether it is known how much two runs of the same server differ: from several runs of a side, or
+    /// from runs that were given for it. Otherwise no share of chance findings can be promised.
+    pub fn is_noise_known(&self) -> bool {
+        let given = |noise: &Noise| noise.source == NoiseSource::Given;
+        self.before.runs.len().max(self.after.runs.len()) > 1
+            || self.noise.as_ref().is_some_and(given)
     }
 }
 
@@ -258,7 +333,7 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         let sampled = Sampled::new(both_of(*fingerprint));
         let mut measured = sampled.measure(runs);
         if measured.lack.is_none() {
-            measured.remarks = sampled.remarks(used);
+            measured.anomalies = sampled.anomalies(used);
         }
         if detailed.contains(fingerprint) {
             let slowest_of =
@@ -303,24 +378,29 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         })
         .collect();
     statements.sort_by(|a, b| {
-        let added = |statement: &StatementComparison| statement.times.added_ns;
+        let added = |statement: &StatementComparison| statement.service.added_ns;
         let key = |added: Option<f64>| added.unwrap_or(f64::NEG_INFINITY);
         key(added(b))
             .total_cmp(&key(added(a)))
             .then(a.fingerprint.cmp(&b.fingerprint))
     });
 
-    let errors = changes(before, after);
+    let errors = changes(before, after, options.literals);
     Comparison {
         verdict: verdict(&all, &statements, &errors, all_ns),
         margin: aa
             .as_ref()
             .map_or(options.margin, |aa| options.margin.max(aa.noise.median)),
+        literals: options.literals,
+        interval_level_percent: INTERVAL_LEVEL_PERCENT,
         false_discovery_rate: options.false_discovery_rate,
         before: facts::side(before, response.before),
         after: facts::side(after, response.after),
         paired,
-        noise: aa.as_ref().map(|aa| aa.noise).or_else(|| family.noise()),
+        noise: aa
+            .as_ref()
+            .map(|aa| aa.noise.clone())
+            .or_else(|| family.noise()),
         captured: captured(
             before.iter().map(|run| &run.all),
             after.iter().map(|run| &run.all),
@@ -332,7 +412,11 @@ pub fn compare(runs: Runs, options: CompareOptions) -> Comparison {
         statements,
         errors,
         rows: rows(before, after),
-        cautions: cautions(before, after),
+        warnings: warnings(before, after),
+        conditions: Vec::new(),
+        targets: None,
+        time: None,
+        observed: None,
     }
 }
 
@@ -389,9 +473,9 @@ fn comparison(measured: Measured, judged: Judged, runs: usize) -> TimesCompariso
     TimesComparison {
         before: measured.before,
         after: measured.after,
-        median: ratios.median,
-        mean: ratios.mean,
-        p99: ratios.p99,
+        median_ratio: ratios.median,
+        mean_ratio: ratios.mean,
+        p99_ratio: ratios.p99,
         added_ns,
         p_value: judged.p_value,
         finding: judged.finding,
@@ -408,8 +492,8 @@ fn statement(
     let (one, other) = (tracked(before, fingerprint), tracked(after, fingerprint));
     let account = |side: &[&Tracked]| account_of(side.iter().copied());
     let (account_before, account_after) = (account(&one), account(&other));
-    let (remarks, details) = (
-        std::mem::take(&mut measured.remarks),
+    let (anomalies, details) = (
+        std::mem::take(&mut measured.anomalies),
         measured.details.take(),
     );
     let times = comparison(measured, judged, before.len());
@@ -425,12 +509,12 @@ fn statement(
         class: text.map(|text| text.class),
         regression: is_regression(&times, all_ns),
         suspected: is_suspected(&times, all_ns),
-        times,
+        service: times,
         response_before: response(&one),
         response_after: response(&other),
         session_lag_before: session_lag(&one),
         session_lag_after: session_lag(&other),
-        remarks,
+        anomalies,
         details,
         calls_before: account_before.calls(),
         calls_after: account_after.calls(),
@@ -442,6 +526,7 @@ fn statement(
         skipped_before: account_before.skipped,
         skipped_after: account_after.skipped,
         captured: captured(one.into_iter(), other.into_iter()),
+        plans: None,
     }
 }
 
@@ -457,23 +542,22 @@ fn account_of<'a>(runs: impl Iterator<Item = &'a Tracked>) -> Account {
 /// Slower, and noticeably so. `all_ns` is the service time of all statements before.
 fn is_regression(times: &TimesComparison, all_ns: f64) -> bool {
     match times.finding {
-        Finding::Slower(measure) => is_noticeable(times, measure, all_ns),
+        Finding::Slower { measure } => is_noticeable(times, measure, all_ns),
         _ => false,
     }
 }
 
 /// A measure's interval is clear of the margin for the worse, noticeably so, and chance may have made it.
 fn is_suspected(times: &TimesComparison, all_ns: f64) -> bool {
-    let measures = [
-        (Measure::Median, times.median),
-        (Measure::Mean, times.mean),
-        (Measure::P99, times.p99),
-    ];
-    times.finding == Finding::NotEnoughData(Lack::Chance)
-        && measures.iter().any(|(measure, ratio)| {
-            let interval = ratio.and_then(|ratio| ratio.interval);
+    let may_be_chance = Finding::InsufficientData {
+        reason: InsufficientData::MayBeChance,
+    };
+    let measures = [Measure::Median, Measure::Mean, Measure::P99];
+    times.finding == may_be_chance
+        && measures.into_iter().any(|measure| {
+            let interval = times.ratio(measure).and_then(|ratio| ratio.interval);
             interval.is_some_and(|interval| interval.low > 1.0 + MARGIN_DEFAULT)
-                && is_noticeable(times, *measure, all_ns)
+                && is_noticeable(times, measure, all_ns)
         })
 }
 
@@ -506,11 +590,12 @@ fn verdict(
             overall,
         };
     }
-    let known = |times: &TimesComparison| !matches!(times.finding, Finding::NotEnoughData(_));
-    if !known(all) && !statements.iter().any(|one| known(&one.times)) {
-        return Verdict::NotEnoughData;
+    let known =
+        |times: &TimesComparison| !matches!(times.finding, Finding::InsufficientData { .. });
+    if !known(all) && !statements.iter().any(|one| known(&one.service)) {
+        return Verdict::InsufficientData;
     }
-    let faster = |one: &&StatementComparison| matches!(one.times.finding, Finding::Faster(_));
+    let faster = |one: &&StatementComparison| matches!(one.service.finding, Finding::Faster { .. });
     Verdict::NoRegression {
         faster: statements.iter().filter(faster).count(),
     }

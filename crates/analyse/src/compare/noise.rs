@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::bootstrap::{Draws, MEASURES};
 use crate::profile::RunProfile;
 use crate::series::Series;
@@ -14,11 +17,13 @@ use super::{CompareOptions, WHOLES};
 /// Of so many statements in a hundred, what they surely differ by is the noise of all.
 const STATEMENTS_PERCENT: usize = 95;
 
-/// What runs of the same server were seen to differ by, as shares: 0.05 is 5 %.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Differences between runs of the same server, as shares: 0.05 is 5 %.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Noise {
-    /// Where it was seen.
+    /// Runs in which it was measured.
     pub source: NoiseSource,
+    /// Names of the runs that were given for it.
+    pub runs: Vec<String>,
     /// In medians.
     pub median: f64,
     /// In means.
@@ -27,25 +32,16 @@ pub struct Noise {
     pub p99: Option<f64>,
 }
 
-/// Where noise was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Runs in which noise was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum NoiseSource {
-    /// In runs that were given for it: 95 % of their statements surely differ by no more. It raises
+    /// Runs that were given for it: 95 % of their statements surely differ by no more. It raises
     /// the margin.
     Given,
-    /// Between the runs of a side: what the statements of a run have in common, as one standard
+    /// The runs of a side: what the statements of a run have in common, as one standard
     /// deviation. It is in the intervals.
     Repeats,
-}
-
-impl NoiseSource {
-    /// The name under which it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            NoiseSource::Given => "given",
-            NoiseSource::Repeats => "repeats",
-        }
-    }
 }
 
 /// Noise with each statement's own.
@@ -116,6 +112,7 @@ pub(super) fn between(mut runs: Vec<RunProfile>, options: CompareOptions) -> Opt
     Some(Aa {
         noise: Noise {
             source: NoiseSource::Given,
+            runs: runs.iter().map(|run| run.name.clone()).collect(),
             median: of_most(0).unwrap_or(0.0),
             mean: of_most(1).unwrap_or(0.0),
             p99: of_most(2),

@@ -1,5 +1,6 @@
 //! From the times of both sides to ratios, and from ratios to findings.
 
+use crate::anomaly::{Anomaly, anomalies};
 use crate::between_runs::{Components, Statement};
 use crate::blocks::block_bits;
 use crate::bootstrap::{
@@ -8,11 +9,10 @@ use crate::bootstrap::{
 use crate::details::Details;
 use crate::discovery;
 use crate::exchange::Exchange;
-use crate::judgement::{CALLS_MIN, CALLS_P99_MIN, Finding, Lack, STRETCHES_MIN, judge};
+use crate::judgement::{CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, STRETCHES_MIN, judge};
 use crate::latency_summary::LatencySummary;
 use crate::profile::RunProfile;
 use crate::quantile::{self, P50, P95, P99};
-use crate::remark::{Remark, remarks};
 use crate::series::{Series, value_of};
 use crate::timeline::Timeline;
 
@@ -66,11 +66,11 @@ pub(super) struct Sampled<'a> {
 pub(super) struct Measured {
     pub(super) before: Option<LatencySummary>,
     pub(super) after: Option<LatencySummary>,
-    pub(super) lack: Option<Lack>,
+    pub(super) lack: Option<InsufficientData>,
     pub(super) resampled: Resampled,
     pub(super) block_bits: u32,
     pub(super) seed: u64,
-    pub(super) remarks: Vec<Remark>,
+    pub(super) anomalies: Vec<Anomaly>,
     pub(super) details: Option<Details>,
 }
 
@@ -101,11 +101,11 @@ impl<'a> Sampled<'a> {
             .map(Resampler::stretches);
         let none = |side: &[&Series]| side.iter().all(|one| one.count() == 0);
         let lack = if none(&self.both.before) || none(&self.both.after) {
-            Some(Lack::OneSided)
+            Some(InsufficientData::OneSided)
         } else if calls < CALLS_MIN {
-            Some(Lack::Calls)
+            Some(InsufficientData::FewCalls)
         } else if stretches.min().unwrap_or(0) < STRETCHES_MIN {
-            Some(Lack::Stretches)
+            Some(InsufficientData::FewStretches)
         } else {
             None
         };
@@ -130,8 +130,8 @@ impl<'a> Sampled<'a> {
     }
 
     /// What is odd, of what has enough to say anything.
-    pub(super) fn remarks(&self, used: usize) -> Vec<Remark> {
-        remarks(&self.before, &self.after, self.both.draws.paired(), used)
+    pub(super) fn anomalies(&self, used: usize) -> Vec<Anomaly> {
+        anomalies(&self.before, &self.after, self.both.draws.paired(), used)
     }
 
     pub(super) fn details(&self, used: usize) -> Details {
@@ -294,6 +294,7 @@ impl<'a> Family<'a> {
         let shift = |measure: usize| self.components[measure].as_ref().map(Components::shift);
         Some(Noise {
             source: NoiseSource::Repeats,
+            runs: Vec::new(),
             median: shift(0)?,
             mean: shift(1)?,
             p99: shift(2),
@@ -368,7 +369,7 @@ impl<'a> Family<'a> {
             .iter()
             .map(|one| Judged {
                 finding: match one.lack {
-                    Some(lack) => Finding::NotEnoughData(lack),
+                    Some(lack) => Finding::InsufficientData { reason: lack },
                     None => {
                         let margins = self.margins(one.seed, options.margin);
                         judge(

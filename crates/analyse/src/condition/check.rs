@@ -120,11 +120,11 @@ fn of_test(test: &Test, comparison: &Comparison, statement: Option<&StatementCom
         Test::Flag(Flag::Regression) => match comparison.verdict {
             Verdict::Regression { .. } => Some(true),
             Verdict::NoRegression { .. } => Some(false),
-            Verdict::NotEnoughData => None,
+            Verdict::InsufficientData => None,
         },
         Test::Flag(Flag::Regressed) => match statement? {
             regressed if regressed.regression => Some(true),
-            unknown if matches!(unknown.times.finding, Finding::NotEnoughData(_)) => None,
+            unknown if matches!(unknown.service.finding, Finding::InsufficientData { .. }) => None,
             _ => Some(false),
         },
         Test::IsThere(quantity) => {
@@ -195,7 +195,7 @@ fn value(
     match quantity.name {
         Median | Mean | P95 | P99 | Max | Total | Added => {
             let times = match quantity.subject {
-                Subject::Statement => &statement?.times,
+                Subject::Statement => &statement?.service,
                 Subject::All => &comparison.all,
                 Subject::Response => &comparison.response,
                 Subject::Connects => &comparison.connects,
@@ -221,9 +221,9 @@ fn value(
 /// After / before, where there is enough data for it: that is where the interval is known.
 fn ratio(quantity: Quantity, times: &TimesComparison) -> Option<f64> {
     let measured = match quantity.name {
-        Name::Median | Name::P95 => times.median?,
-        Name::Mean => times.mean?,
-        _ => times.p99?,
+        Name::Median | Name::P95 => times.median_ratio?,
+        Name::Mean => times.mean_ratio?,
+        _ => times.p99_ratio?,
     };
     let interval = measured.interval?;
     match (quantity.end, quantity.name) {
@@ -303,7 +303,7 @@ fn whole(quantity: Quantity, kind: Kind, comparison: &Comparison) -> Option<f64>
     };
     let slower = comparison.statements.iter().filter(|one| one.regression);
     let faster = (comparison.statements.iter())
-        .filter(|one| matches!(one.times.finding, Finding::Faster(_)));
+        .filter(|one| matches!(one.service.finding, Finding::Faster { .. }));
     // What differs between runs of one side too is not the change's.
     let rows = |is: &dyn Fn(&RowsChange) -> bool| {
         let changes = comparison.rows.changes.iter();

@@ -11,7 +11,7 @@ use workload::{
 use super::finding::Cost;
 use super::history::{History, Repetition, SessionAccount, Sessions, TransactionAccount};
 use super::statement_text;
-use crate::observed::{Moved, Observed, StatementTotals, Wait};
+use crate::observed::{CounterChange, Observed, StatementTotals, Wait};
 use crate::phases::{Phase, SpinLocks};
 use crate::plan::{Plan, read_plan};
 
@@ -504,16 +504,16 @@ impl Evidence {
     }
 
     /// A counter that moved; those of a table as `schema.table`.
-    pub fn moved(&self, source: &str, object: &str, name: &str) -> Option<&Moved> {
+    pub fn moved(&self, source: &str, object: &str, name: &str) -> Option<&CounterChange> {
         let observed = self.observed.as_ref().ok()?;
-        let mut all = observed.moved.iter();
+        let mut all = observed.counters.iter();
         all.find(|one| one.source == source && one.object == object && one.name == name)
     }
 
     /// What a counter gained; 0 where it did not move.
     pub fn gained(&self, source: &str, object: &str, name: &str) -> f64 {
         self.moved(source, object, name)
-            .map_or(0.0, |one| one.gained)
+            .map_or(0.0, |one| one.delta)
     }
 }
 
@@ -522,7 +522,7 @@ fn counted(observed: &Observed) -> Have<()> {
         return Ok(());
     }
     let probe = observed.probes.iter().find(|one| one.probe == "statements");
-    let off = probe.and_then(|probe| probe.off.as_ref());
+    let off = probe.and_then(|probe| probe.disabled_reason.as_ref());
     Err(Missing::because(match off {
         Some(why) => format!("the server's statistics of statements were not read: {why}"),
         None => "the server's statistics of statements counted nothing".to_owned(),

@@ -10,7 +10,9 @@ use super::finding::Finding;
 use super::history::{Repetition, SessionAccount, TransactionAccount};
 use super::rules::Rule;
 use super::threshold::Thresholds;
-use crate::observed::{Blocked, Locks, Moved, Observed, QueueSeries, StatementTotals, Wait};
+use crate::observed::{
+    Blocked, CounterChange, Locks, Observed, QueueSeries, StatementTotals, Wait,
+};
 use crate::phases::Phase;
 use crate::plan::read_plan;
 
@@ -202,27 +204,27 @@ impl MadeUp {
         first: f64,
         last: f64,
     ) -> Self {
-        self.observed().moved.push(Moved {
+        self.observed().counters.push(CounterChange {
             source: source.to_owned(),
             object: object.to_owned(),
             name: name.to_owned(),
             first,
             last,
-            least: first.min(last),
-            most: first.max(last),
-            gained: last - first,
+            min: first.min(last),
+            max: first.max(last),
+            delta: last - first,
             gauge: false,
         });
         self
     }
 
-    pub(super) fn blocking(mut self, blocked: &str, blocker: &str, looks: u64) -> Self {
+    pub(super) fn blocking(mut self, blocked: &str, blocker: &str, samples: u64) -> Self {
         self.observed().blocking.push(Blocked {
             blocked: Some(blocked.to_owned()),
             blocker: Some(blocker.to_owned()),
             blocker_state: "active".to_owned(),
             wait: "transactionid".to_owned(),
-            looks,
+            samples,
         });
         self
     }

@@ -244,7 +244,7 @@ pub fn suspect(
                     blocker.is_some_and(|sql| like(pattern, sql))
                         && one.blocked.as_deref().is_none_or(is_other)
                 })
-                .map(|one| one.looks)
+                .map(|one| one.samples)
                 .sum();
             // Who holds up whom is looked at once a second.
             let ns = held as f64 * 1e9;

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 /// The most names that are told apart. More than anyone reads; some clients put a number of
 /// their own into each `application_name`, which must not fill the memory.
 const NAMES_MAX: usize = 10_000;
 
-/// What was counted under one name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Counts of one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
     /// Sessions.
     pub sessions: u64,
@@ -20,8 +23,20 @@ pub struct Totals {
     pub time_us: u64,
 }
 
-/// Totals by name; names past the first 10,000 are counted together.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A name and its counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NameTotals {
+    /// The name; empty if the source does not know it.
+    pub name: String,
+    /// Its counts.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// Totals by name; names past the first 10,000 are counted together. It is written as the list of
+/// [`Breakdown::names`].
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema)]
+#[schemars(with = "Vec<NameTotals>")]
 pub struct Breakdown {
     places: HashMap<Arc<str>, usize>,
     names: Vec<(Arc<str>, Totals)>,
@@ -51,20 +66,30 @@ impl Breakdown {
         }
     }
 
-    /// The names with their totals, the most statements first, ties by name.
-    pub fn descending(&self) -> Vec<(Arc<str>, Totals)> {
-        let mut all = self.names.clone();
-        all.sort_by(|a, b| {
-            b.1.statements
-                .cmp(&a.1.statements)
-                .then_with(|| a.0.cmp(&b.0))
+    /// Lists the names, the most statements first, ties by name; then `(others)`, if there were too many.
+    pub fn names(&self) -> Vec<NameTotals> {
+        let names = self.names.iter().map(|(name, totals)| NameTotals {
+            name: name.to_string(),
+            totals: *totals,
         });
+        let mut all: Vec<NameTotals> = names.collect();
+        all.sort_by(|a, b| {
+            let by_name = || a.name.cmp(&b.name);
+            (b.totals.statements.cmp(&a.totals.statements)).then_with(by_name)
+        });
+        if self.others != Totals::default() {
+            all.push(NameTotals {
+                name: "(others)".to_owned(),
+                totals: self.others,
+            });
+        }
         all
     }
+}
 
-    /// What was counted for names past the limit.
-    pub fn others(&self) -> Totals {
-        self.others
+impl Serialize for Breakdown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
     }
 }
 
@@ -81,9 +106,11 @@ mod tests {
         }
         let place = breakdown.place(&Arc::from("app-7"));
         breakdown.at(place).statements += 1;
-        assert_eq!(breakdown.descending().len(), NAMES_MAX);
-        assert_eq!(breakdown.descending()[0].0, Arc::from("app-7"));
-        assert_eq!(breakdown.descending()[0].1.statements, 3);
-        assert_eq!(breakdown.others().statements, 10);
+        let names = breakdown.names();
+        assert_eq!(names.len(), NAMES_MAX + 1);
+        assert_eq!(names[0].name, "app-7");
+        assert_eq!(names[0].totals.statements, 3);
+        assert_eq!(names[NAMES_MAX].name, "(others)");
+        assert_eq!(names[NAMES_MAX].totals.statements, 10);
     }
 }

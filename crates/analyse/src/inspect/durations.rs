@@ -1,5 +1,8 @@
 //! How many statements took how long.
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 /// The bins' upper ends, in microseconds: 1, 2 and 5 to a decade, from 1 µs to 5,000 s. What takes
 /// longer is in a last bin without end.
 pub const DURATION_BOUNDS_US: [u64; 30] = {
@@ -15,41 +18,38 @@ pub const DURATION_BOUNDS_US: [u64; 30] = {
     bounds
 };
 
-/// Counts of durations between fixed bounds; exact.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Counts of durations between fixed bounds; exact. It is written as the list of [`Durations::bins`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "Vec<DurationBin>")]
 pub struct Durations {
-    bins: [DurationBin; DURATION_BOUNDS_US.len() + 1],
+    /// Statements and their time in microseconds, by bin.
+    bins: [(u64, u64); DURATION_BOUNDS_US.len() + 1],
 }
 
-/// What is in one bin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The statements whose duration is between two bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DurationBin {
-    /// Statements.
+    /// The shortest duration.
+    pub from_us: u64,
+    /// All are shorter than this; `null` for the last bin, which has no end.
+    pub to_us: Option<u64>,
+    /// Number of statements.
     pub count: u64,
-    /// Their time together, in microseconds.
+    /// Their time together.
     pub time_us: u64,
-}
-
-impl Default for Durations {
-    fn default() -> Self {
-        Self {
-            bins: [DurationBin::default(); DURATION_BOUNDS_US.len() + 1],
-        }
-    }
 }
 
 impl Durations {
     /// Counts one.
     pub fn add(&mut self, duration_us: u64) {
         let at = DURATION_BOUNDS_US.partition_point(|bound| *bound <= duration_us);
-        self.bins[at].count += 1;
-        self.bins[at].time_us += duration_us;
+        self.bins[at].0 += 1;
+        self.bins[at].1 += duration_us;
     }
 
-    /// The bins from the first to the last that hold something, each with its lower end (included)
-    /// and its upper end (not included; `None` for the last of all).
-    pub fn bins(&self) -> Vec<(u64, Option<u64>, DurationBin)> {
-        let full = |bin: &DurationBin| bin.count > 0;
+    /// Lists the bins from the first to the last that hold something.
+    pub fn bins(&self) -> Vec<DurationBin> {
+        let full = |bin: &(u64, u64)| bin.0 > 0;
         let (Some(first), Some(last)) = (
             self.bins.iter().position(full),
             self.bins.iter().rposition(full),
@@ -57,11 +57,19 @@ impl Durations {
             return Vec::new();
         };
         (first..=last)
-            .map(|at| {
-                let from_us = at.checked_sub(1).map_or(0, |at| DURATION_BOUNDS_US[at]);
-                (from_us, DURATION_BOUNDS_US.get(at).copied(), self.bins[at])
+            .map(|at| DurationBin {
+                from_us: at.checked_sub(1).map_or(0, |at| DURATION_BOUNDS_US[at]),
+                to_us: DURATION_BOUNDS_US.get(at).copied(),
+                count: self.bins[at].0,
+                time_us: self.bins[at].1,
             })
             .collect()
+    }
+}
+
+impl Serialize for Durations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.bins())
     }
 }
 
@@ -83,13 +91,16 @@ mod tests {
             durations.add(duration_us);
         }
         let bins = durations.bins();
-        let bin = |count, time_us| DurationBin { count, time_us };
-        assert_eq!(bins[0], (5, Some(10), bin(1, 7)));
-        assert_eq!(bins[1], (10, Some(20), bin(2, 29)));
-        assert_eq!(bins[2], (20, Some(50), bin(1, 20)));
-        assert_eq!(
-            bins.last().unwrap(),
-            &(5_000_000_000, None, bin(1, u64::MAX / 2))
-        );
+        let bin = |from_us, to_us, count, time_us| DurationBin {
+            from_us,
+            to_us,
+            count,
+            time_us,
+        };
+        assert_eq!(bins[0], bin(5, Some(10), 1, 7));
+        assert_eq!(bins[1], bin(10, Some(20), 2, 29));
+        assert_eq!(bins[2], bin(20, Some(50), 1, 20));
+        let last = bin(5_000_000_000, None, 1, u64::MAX / 2);
+        assert_eq!(bins.last(), Some(&last));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{ServerEvent, ServerEventKind, Sqlstate};
 
 use crate::arrivals::width_us;
@@ -10,7 +12,7 @@ use crate::arrivals::width_us;
 pub const MOMENTS_MAX: usize = 240;
 
 /// What happened in one stretch of time.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Moment {
     /// Statements sent.
     pub statements: u64,
@@ -25,7 +27,7 @@ pub struct Moment {
     pub closed: u64,
     /// The most sessions open at one time. One whose end the source does not show counts until
     /// the stretch in which it was last seen.
-    pub open_most: u64,
+    pub open_max: u64,
     /// Temporary files removed.
     pub temporary_files: u64,
     /// Their bytes.
@@ -46,8 +48,15 @@ pub struct Moment {
     pub others: u64,
 }
 
+impl Moment {
+    /// Counts the failures of statements that were sent in it.
+    pub fn errors(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
 /// Everything on one time axis.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OverTime {
     /// Where the axis begins, in microseconds from the workload's start; negative where the server
     /// did something before its first client.
@@ -56,6 +65,7 @@ pub struct OverTime {
     pub width_us: i64,
     /// The moments, without a gap; at most [`MOMENTS_MAX`].
     pub moments: Vec<Moment>,
+    #[serde(skip)]
     counting: Counting,
 }
 
@@ -114,7 +124,7 @@ impl OverTime {
         self.counting.open += 1;
         let moment = &mut self.moments[self.counting.at];
         moment.opened += 1;
-        moment.open_most = moment.open_most.max(self.counting.open);
+        moment.open_max = moment.open_max.max(self.counting.open);
     }
 
     /// A session closes.
@@ -129,7 +139,7 @@ impl OverTime {
             let lost = self.counting.lost[self.counting.at];
             self.counting.open = self.counting.open.saturating_sub(lost);
             self.counting.at += 1;
-            self.moments[self.counting.at].open_most = self.counting.open;
+            self.moments[self.counting.at].open_max = self.counting.open;
         }
     }
 
@@ -197,7 +207,7 @@ mod tests {
         over_time.closed(2_100);
         over_time.closed(4_999);
         over_time.finish();
-        let open: Vec<u64> = over_time.moments.iter().map(|one| one.open_most).collect();
+        let open: Vec<u64> = over_time.moments.iter().map(|one| one.open_max).collect();
         assert_eq!(open, [0, 2, 3, 2, 2, 1, 1, 0, 0, 0]);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use run::Place;
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{ServerEvent, ServerEventKind};
 
 /// Tables that are told apart; partitions can be many.
@@ -10,9 +13,9 @@ const TABLES_MAX: usize = 10_000;
 pub const NOTABLE_MAX: usize = 100;
 
 /// What the server did.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ServerActivity {
-    /// All that is known.
+    /// Number of all events.
     pub count: u64,
     /// By kind. They add up to the count.
     pub kinds: BTreeMap<ServerEventKind, u64>,
@@ -33,7 +36,7 @@ pub struct ServerActivity {
 }
 
 /// The longest wait for a lock.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LongestWait {
     /// How long, as far as the log says, in microseconds.
     pub waited_us: u64,
@@ -41,12 +44,12 @@ pub struct LongestWait {
     pub subject: String,
     /// When the line was written, in microseconds from the workload's start.
     pub at_us: i64,
-    /// Which of the workload's sources, and the line.
-    pub place: (u32, u64),
+    /// Where it was read.
+    pub place: Place,
 }
 
 /// Checkpoints and restartpoints that were completed.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Checkpoints {
     /// By what they were begun for, such as `time` and `wal`.
     pub causes: BTreeMap<Box<str>, u64>,
@@ -65,14 +68,14 @@ pub struct Checkpoints {
 }
 
 /// What autovacuum did to one table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TableUpkeep {
     /// Times vacuumed.
     pub vacuums: u64,
     /// Times analyzed.
     pub analyzes: u64,
-    /// Times that it was cancelled or left out, for a lock.
-    pub hindered: u64,
+    /// Times that it was cancelled, or skipped, because of a lock.
+    pub cancelled_for_lock: u64,
     /// The time of both, in microseconds.
     pub time_us: u64,
     /// Dead row versions removed.
@@ -84,7 +87,7 @@ pub struct TableUpkeep {
 }
 
 /// One rare thing.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Notable {
     /// When, in microseconds from the workload's start.
     pub at_us: i64,
@@ -94,8 +97,8 @@ pub struct Notable {
     pub subject: String,
     /// The session, where there is one.
     pub session: Option<u64>,
-    /// Which of the workload's sources, and the line.
-    pub place: (u32, u64),
+    /// Where it was read.
+    pub place: Place,
 }
 
 impl ServerActivity {
@@ -125,7 +128,10 @@ impl ServerActivity {
                         waited_us: duration_us,
                         subject: subject(event),
                         at_us: event.at_us,
-                        place: (event.source, event.line),
+                        place: Place {
+                            source: event.source,
+                            line: event.line,
+                        },
                     });
                 }
             }
@@ -167,7 +173,7 @@ impl ServerActivity {
                 table.tuples_dead = event.tuples_dead.unwrap_or(0);
             }
             ServerEventKind::Autoanalyze => table.analyzes += 1,
-            _ => table.hindered += 1,
+            _ => table.cancelled_for_lock += 1,
         }
     }
 
@@ -178,7 +184,10 @@ impl ServerActivity {
                 kind: event.kind,
                 subject: subject(event),
                 session: event.session,
-                place: (event.source, event.line),
+                place: Place {
+                    source: event.source,
+                    line: event.line,
+                },
             });
         }
     }

@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use run::Place;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use workload::{Event, EventKind, Fingerprint, Parameter, ServerEvent, ServerEventKind, Sqlstate};
 use workload::{StatementClass, StatementText};
 
 use crate::histogram::Histogram;
 use crate::latency_summary::LatencySummary;
+use crate::redaction::Literals;
 
 /// Into how many stretches a workload's span is cut for each statement.
 pub const STATEMENT_STRETCHES: usize = 48;
@@ -16,7 +20,7 @@ pub const STATEMENT_STRETCHES: usize = 48;
 const EXAMPLE_BYTES_MAX: usize = 16 << 10;
 
 /// One statement of a workload.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementStats {
     /// Which.
     pub fingerprint: Fingerprint,
@@ -28,8 +32,8 @@ pub struct StatementStats {
     pub calls: u64,
     /// How often it failed.
     pub errors: u64,
-    /// With which codes, the most frequent first.
-    pub error_codes: Vec<(Sqlstate, u64)>,
+    /// Its errors, the most frequent first.
+    pub error_codes: Vec<CodeCount>,
     /// Rows returned or affected, over the calls of which that is known.
     pub rows: Option<u64>,
     /// The server's own time for the calls with a captured duration.
@@ -48,8 +52,19 @@ pub struct StatementStats {
     pub lock_waited_us: u64,
 }
 
-/// A statement's calls in one stretch of the workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Number of errors with one code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CodeCount {
+    /// The code; `?????` if the source does not show it.
+    pub sqlstate: Sqlstate,
+    /// Number of errors.
+    pub count: u64,
+}
+
+/// A statement's calls in one stretch of the workload. There are many of them, so that they are written
+/// as `[place, calls, time_us]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "(u8, u64, u64)")]
 pub struct Stretch {
     /// Which, from 0 to [`STATEMENT_STRETCHES`] − 1.
     pub place: u8,
@@ -59,8 +74,14 @@ pub struct Stretch {
     pub time_us: u64,
 }
 
+impl Serialize for Stretch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.place, self.calls, self.time_us).serialize(serializer)
+    }
+}
+
 /// One call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CallExample {
     /// Its session.
     pub session: u64,
@@ -68,16 +89,14 @@ pub struct CallExample {
     pub due_us: i64,
     /// The server's own time, where known.
     pub duration_us: Option<u64>,
-    /// Which of the workload's sources it was read from.
-    pub source: u32,
-    /// The line in it; 0 where there is none.
-    pub line: u64,
-    /// As it was sent, where that was asked for.
+    /// Where it was read; line 0 is none.
+    pub place: Place,
+    /// The call as it was sent; `null` unless literals were asked for.
     pub literal: Option<Literal>,
 }
 
 /// A statement as it was sent, with the user's data in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Literal {
     /// The text.
     pub sql: String,
@@ -147,7 +166,7 @@ pub(super) struct Counted {
 
 impl Counted {
     /// Counts a call. Calls come in the order of time; `place` is the stretch that it is in.
-    pub(super) fn call(&mut self, event: &Event, place: u8, literals: bool) {
+    pub(super) fn call(&mut self, event: &Event, place: u8, literals: Literals) {
         self.calls += 1;
         if let Some(code) = event.outcome.sqlstate {
             match self.errors.iter_mut().find(|(known, _)| *known == code) {
@@ -183,9 +202,14 @@ impl Counted {
                 session: event.session,
                 due_us: event.due_us,
                 duration_us,
-                source: event.source,
-                line: event.line,
-                literal: literals.then(|| Literal::of(&event.kind)).flatten(),
+                place: Place {
+                    source: event.source,
+                    line: event.line,
+                },
+                literal: match literals {
+                    Literals::Shown => Literal::of(&event.kind),
+                    Literals::Hidden => None,
+                },
             });
         }
     }
@@ -217,7 +241,11 @@ impl Counted {
             sql: text.map(|text| text.sql),
             calls: self.calls,
             errors: self.errors.iter().map(|(_, count)| count).sum(),
-            error_codes: self.errors,
+            error_codes: self
+                .errors
+                .into_iter()
+                .map(|(sqlstate, count)| CodeCount { sqlstate, count })
+                .collect(),
             rows: self.rows,
             captured: self.captured.latency_summary().map(exact_of_one),
             example: self.example,

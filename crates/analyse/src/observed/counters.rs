@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use run::Counter;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Sources of the machine, and of our own.
 const MACHINE: [&str; 9] = [
@@ -19,7 +21,7 @@ const MACHINE: [&str; 9] = [
 const QUEUE: &str = "queue";
 
 /// The machine while it was watched. Seconds and bytes of all the time together.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Machine {
     /// How many processors it has.
     pub processors: f64,
@@ -29,73 +31,89 @@ pub struct Machine {
     pub waiting_for_disk: f64,
     /// The share that another machine on the same host took.
     pub stolen: f64,
-    /// Processor time of the server's processes, in seconds: for itself, and in the kernel.
-    pub server_s: (f64, f64),
+    /// Processor time of the server's processes in user mode, in seconds.
+    pub server_user_s: f64,
+    /// Processor time of the server's processes in the kernel, in seconds.
+    pub server_system_s: f64,
     /// The time over which that was counted, in seconds.
     pub over_s: f64,
     /// Processor time that watching and replaying took here, in seconds.
     pub own_s: f64,
-    /// The least memory that was available, in bytes.
-    pub memory_available_least: f64,
     /// Memory in all, in bytes.
-    pub memory: f64,
-    /// Bytes read from and written to disks.
-    pub disk_bytes: (f64, f64),
-    /// Bytes received and sent over interfaces, this machine's own one left out.
-    pub network_bytes: (f64, f64),
-    /// The share of the time in which something stood still for want of a processor, memory, and a disk,
-    /// from 0 to 1; `None` where the kernel does not tell.
-    pub pressure: Option<[f64; 3]>,
+    pub memory_bytes: f64,
+    /// The least memory that was available, in bytes.
+    pub memory_available_min_bytes: f64,
+    /// Bytes read from disks.
+    pub disk_read_bytes: f64,
+    /// Bytes written to disks.
+    pub disk_written_bytes: f64,
+    /// Bytes received over interfaces, without the loopback interface.
+    pub network_received_bytes: f64,
+    /// Bytes sent over interfaces, without the loopback interface.
+    pub network_sent_bytes: f64,
+    /// Pressure stall information; `null` unless the kernel has it.
+    pub pressure: Option<Pressure>,
 }
 
-/// A counter that moved.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Moved {
-    /// Where it comes from.
+/// The share of the time in which something stood still for want of a resource, from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Pressure {
+    /// A processor.
+    pub cpu: f64,
+    /// Memory.
+    pub memory: f64,
+    /// A disk.
+    pub io: f64,
+}
+
+/// A counter that changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct CounterChange {
+    /// The server's view that it is from.
     pub source: String,
-    /// Of what; empty where there is only one.
+    /// The object that it counts for; empty if there is only one.
     pub object: String,
-    /// Its name.
+    /// Its name in the view. Times are in the unit of the view.
     pub name: String,
-    /// Its first value.
+    /// First value.
     pub first: f64,
-    /// Its last.
+    /// Last value.
     pub last: f64,
-    /// Its least.
-    pub least: f64,
-    /// Its most.
-    pub most: f64,
-    /// What it grew by, with what it lost at resets added; of a gauge, last less first.
-    pub gained: f64,
-    /// It goes up and down.
+    /// Least value.
+    pub min: f64,
+    /// Greatest value.
+    pub max: f64,
+    /// Increase, with what it lost at resets added; of a gauge, last less first.
+    pub delta: f64,
+    /// Whether it goes up and down; others only grow.
     pub gauge: bool,
 }
 
 /// A series of the user's query.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct QueueSeries {
     /// The row's texts.
     pub object: String,
     /// The column.
     pub name: String,
-    /// How many values.
+    /// Number of values.
     pub values: u64,
-    /// How many of them were 0.
+    /// Number of values that were 0.
     pub zeros: u64,
-    /// The first.
+    /// First value.
     pub first: f64,
-    /// The last.
+    /// Last value.
     pub last: f64,
-    /// The least.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
-    /// Their mean.
+    /// Least value.
+    pub min: f64,
+    /// Greatest value.
+    pub max: f64,
+    /// Mean.
     pub mean: f64,
 }
 
 struct Series {
-    moved: Moved,
+    moved: CounterChange,
     first_ns: i64,
     last_ns: i64,
     values: u64,
@@ -113,15 +131,15 @@ impl Counters {
     pub(super) fn add(&mut self, row: &Counter) {
         let key = (row.source.clone(), row.object.clone(), row.name.clone());
         let series = self.series.entry(key).or_insert_with(|| Series {
-            moved: Moved {
+            moved: CounterChange {
                 source: row.source.clone(),
                 object: row.object.clone(),
                 name: row.name.clone(),
                 first: row.value,
                 last: row.value,
-                least: row.value,
-                most: row.value,
-                gained: 0.0,
+                min: row.value,
+                max: row.value,
+                delta: 0.0,
                 gauge: row.gauge,
             },
             first_ns: row.at_ns,
@@ -132,7 +150,7 @@ impl Counters {
         });
         let moved = &mut series.moved;
         let of_the_machine = MACHINE.contains(&row.source.as_str());
-        moved.gained += match row.value - moved.last {
+        moved.delta += match row.value - moved.last {
             step if step >= 0.0 || row.gauge => step,
             // The kernel's times go back by a hair now and then (`iowait`, a process that ends between two
             // looks), and begin anew with the machine alone.
@@ -141,15 +159,15 @@ impl Counters {
             _ => row.value,
         };
         moved.last = row.value;
-        moved.least = moved.least.min(row.value);
-        moved.most = moved.most.max(row.value);
+        moved.min = moved.min.min(row.value);
+        moved.max = moved.max.max(row.value);
         series.last_ns = row.at_ns;
         series.values += 1;
         series.zeros += u64::from(row.value == 0.0);
         series.sum += row.value;
     }
 
-    pub(super) fn finish(self) -> (Option<Machine>, Vec<Moved>, Vec<QueueSeries>) {
+    pub(super) fn finish(self) -> (Option<Machine>, Vec<CounterChange>, Vec<QueueSeries>) {
         let machine = self.machine();
         let mut moved = Vec::new();
         let mut queue = Vec::new();
@@ -161,13 +179,13 @@ impl Counters {
                     zeros: series.zeros,
                     first: series.moved.first,
                     last: series.moved.last,
-                    least: series.moved.least,
-                    most: series.moved.most,
+                    min: series.moved.min,
+                    max: series.moved.max,
                     mean: series.sum / series.values as f64,
                     object: series.moved.object,
                     name: series.moved.name,
                 });
-            } else if !MACHINE.contains(&source) && series.moved.least < series.moved.most {
+            } else if !MACHINE.contains(&source) && series.moved.min < series.moved.max {
                 moved.push(series.moved);
             }
         }
@@ -183,13 +201,13 @@ impl Counters {
 
     fn gained(&self, source: &str, object: &str, name: &str) -> f64 {
         let series = self.of(source, object, name);
-        series.map_or(0.0, |series| series.moved.gained)
+        series.map_or(0.0, |series| series.moved.delta)
     }
 
     fn sum(&self, source: &str, name: &str) -> f64 {
         let all = self.series.values().map(|series| &series.moved);
         all.filter(|one| one.source == source && one.name == name && one.object != "lo")
-            .map(|one| one.gained)
+            .map(|one| one.delta)
             .sum()
     }
 
@@ -215,34 +233,28 @@ impl Counters {
         };
         let pressure = ["cpu", "memory", "io"].map(|what| {
             let some = self.of("pressure", what, "some_seconds")?;
-            (over_s > 0.0).then(|| (some.moved.gained / over_s).min(1.0))
+            (over_s > 0.0).then(|| (some.moved.delta / over_s).min(1.0))
         });
         Some(Machine {
             processors: last("cpu", "processors"),
             busy: share(all - mode("idle") - mode("iowait")),
             waiting_for_disk: share(mode("iowait")),
             stolen: share(mode("steal")),
-            server_s: (
-                self.gained("server", "", "user_seconds"),
-                self.gained("server", "", "system_seconds"),
-            ),
+            server_user_s: self.gained("server", "", "user_seconds"),
+            server_system_s: self.gained("server", "", "system_seconds"),
             over_s,
             own_s: self.gained("rehearse", "", "user_seconds")
                 + self.gained("rehearse", "", "system_seconds"),
-            memory_available_least: self
+            memory_bytes: last("memory", "total"),
+            memory_available_min_bytes: self
                 .of("memory", "", "available")
-                .map_or(0.0, |series| series.moved.least),
-            memory: last("memory", "total"),
-            disk_bytes: (
-                self.sum("disk", "read_bytes"),
-                self.sum("disk", "written_bytes"),
-            ),
-            network_bytes: (
-                self.sum("network", "received_bytes"),
-                self.sum("network", "sent_bytes"),
-            ),
+                .map_or(0.0, |series| series.moved.min),
+            disk_read_bytes: self.sum("disk", "read_bytes"),
+            disk_written_bytes: self.sum("disk", "written_bytes"),
+            network_received_bytes: self.sum("network", "received_bytes"),
+            network_sent_bytes: self.sum("network", "sent_bytes"),
             pressure: match pressure {
-                [Some(cpu), Some(memory), Some(io)] => Some([cpu, memory, io]),
+                [Some(cpu), Some(memory), Some(io)] => Some(Pressure { cpu, memory, io }),
                 _ => None,
             },
         })

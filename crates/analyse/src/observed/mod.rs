@@ -6,19 +6,23 @@
 //! √*n*; [Poisson](https://en.wikipedia.org/wiki/Poisson_distribution)). The statistics of statements are
 //! counted, not sampled.
 
+mod change;
 mod counters;
 mod statements;
 
 use std::collections::HashMap;
 
 use run::{
-    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
-    StatementStatistics,
+    Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, RunInfo, SampleWindow,
+    SeenStatement, StatementStatistics,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, StatementText};
 
+pub use change::{NumberChange, ObservedChange};
 use counters::Counters;
-pub use counters::{Machine, Moved, QueueSeries};
+pub use counters::{CounterChange, Machine, Pressure, QueueSeries};
 use statements::Statements;
 pub use statements::{ObservedStatement, StatementTotals};
 
@@ -29,8 +33,41 @@ const CLIENT: &str = "client backend";
 /// Helps a client's process.
 const PARALLEL: &str = "parallel worker";
 
-/// What was seen of a server.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A server that was observed, and for how long.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Observation {
+    /// The run's name, as the user gave it.
+    pub run: String,
+    /// The server's address.
+    pub target: String,
+    /// The server's version.
+    pub server_version: String,
+    /// How long it was observed, or its replay took.
+    pub elapsed_ns: u64,
+    /// What was observed.
+    #[serde(flatten)]
+    pub observed: Observed,
+}
+
+impl Observation {
+    /// Describes what a run observed. `run` is the name to show.
+    pub fn new(run: &str, info: &RunInfo, observed: Observed) -> Self {
+        Self {
+            run: run.to_owned(),
+            target: info.target.address.clone(),
+            server_version: info.target.server_version.clone(),
+            // A run that was killed has not recorded how long it was.
+            elapsed_ns: match info.elapsed_ns {
+                0 => observed.sampled_ns,
+                elapsed_ns => elapsed_ns.unsigned_abs(),
+            },
+            observed,
+        }
+    }
+}
+
+/// What was observed of a server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Observed {
     /// What became of each probe.
     pub probes: Vec<ProbeOutcome>,
@@ -62,83 +99,89 @@ pub struct Observed {
     pub locks: Option<Locks>,
     /// The machine and the server's processes, where they could be read.
     pub machine: Option<Machine>,
-    /// The counters that moved, the most telling first.
-    pub moved: Vec<Moved>,
+    /// The counters that changed, by source.
+    pub counters: Vec<CounterChange>,
     /// The series of the user's query.
     pub queue: Vec<QueueSeries>,
 }
 
 /// What became of a probe.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProbeOutcome {
-    /// Its name.
+    /// Name of the probe.
     pub probe: String,
-    /// Why it did not look, or no longer.
-    pub off: Option<String>,
-    /// What would turn it on.
+    /// Why it is disabled; `null` if it is enabled.
+    pub disabled_reason: Option<String>,
+    /// What would enable it.
     pub remedy: Option<String>,
-    /// The questions that it asked.
-    pub questions: u64,
-    /// How long these took, in nanoseconds, as seen from here.
-    pub asked_ns: u64,
-    /// How many failed.
+    /// Number of queries that it ran.
+    pub queries: u64,
+    /// How long these took in all, as seen from this program.
+    pub query_ns: u64,
+    /// Number of queries that failed.
     pub failures: u64,
 }
 
-/// What clients' statements waited for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A wait event of clients' statements.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
-    /// The type (`Lock`); `None`: for nothing that the server names. They were on a processor, or wanted one.
+    /// The type of wait event, such as `Lock`; `null` if the server names none: running, or ready to run.
+    #[serde(rename = "wait_event_type")]
     pub kind: Option<String>,
-    /// What of it.
+    /// The wait event.
+    #[serde(rename = "wait_event")]
     pub wait: Option<String>,
-    /// How often it was met.
+    /// Number of samples that found it.
     pub samples: u64,
 }
 
-/// What processes of the server's own were met at.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A wait event of the server's own processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerWait {
-    /// What kind of process.
+    /// Kind of the process.
     pub backend: String,
-    /// As in [`Wait`].
+    /// The type of wait event; `null` for none.
+    #[serde(rename = "wait_event_type")]
     pub kind: Option<String>,
-    /// As in [`Wait`].
+    /// The wait event.
+    #[serde(rename = "wait_event")]
     pub wait: Option<String>,
-    /// How often it was met.
+    /// Number of samples that found it.
     pub samples: u64,
 }
 
 /// A statement that was held up by another.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Blocked {
-    /// What waited; its normal form.
+    /// The statement that waited, normalised; `null` if it was not seen.
     pub blocked: Option<String>,
-    /// What the one in its way did, or had done last.
+    /// The statement that the blocking session ran, or had run last; `null` if it was not seen.
     pub blocker: Option<String>,
-    /// The state of that one.
+    /// State of the blocking session, such as `idle in transaction`.
     pub blocker_state: String,
     /// What was waited for.
     pub wait: String,
-    /// At how many looks, times the processes that waited so.
-    pub looks: u64,
+    /// Number of samples (one a second), times the processes that waited so.
+    pub samples: u64,
 }
 
 /// Locks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Locks {
-    /// At how many moments they were counted.
-    pub looks: u64,
+    /// Number of moments at which they were counted.
+    pub samples: u64,
     /// The most at a moment.
-    pub most: u64,
+    pub max: u64,
     /// The most that waited at a moment.
-    pub most_waiting: u64,
-    /// The most of one process that went by the fast path.
-    pub fast_path_most: u64,
-    /// The most of one process that might have gone by the fast path and did not: its slots were full.
-    pub past_fast_path_most: u64,
-    /// Of all locks that might have gone by the fast path, how many did, and how many did not.
-    pub fast_path: (u64, u64),
+    pub max_waiting: u64,
+    /// The most of one process on the fast path, which has 16 slots before version 18.
+    pub fast_path_max: u64,
+    /// The most of one process that are eligible for the fast path and not on it: its slots were full.
+    pub past_fast_path_max: u64,
+    /// Sum over the moments of the locks on the fast path.
+    pub fast_path: u64,
+    /// Sum over the moments of the locks that are eligible for the fast path and not on it.
+    pub past_fast_path: u64,
 }
 
 impl Observed {
@@ -183,13 +226,13 @@ impl ObservedSum {
                     });
                     let probe = &mut probes[place];
                     match note.state {
-                        ProbeState::On => (probe.off, probe.remedy) = (None, None),
+                        ProbeState::On => (probe.disabled_reason, probe.remedy) = (None, None),
                         ProbeState::Off => {
-                            (probe.off, probe.remedy) = (Some(note.text), note.remedy)
+                            (probe.disabled_reason, probe.remedy) = (Some(note.text), note.remedy)
                         }
                         _ => {
-                            probe.questions = note.questions.unwrap_or(0);
-                            probe.asked_ns = note.asked_ns.unwrap_or(0);
+                            probe.queries = note.questions.unwrap_or(0);
+                            probe.query_ns = note.asked_ns.unwrap_or(0);
                             probe.failures = note.failures.unwrap_or(0);
                         }
                     }
@@ -264,19 +307,19 @@ impl ObservedSum {
         let moment = match self.lock_moment {
             Some(moment) if moment.0 == row.at_ns => moment,
             _ => {
-                locks.looks += 1;
+                locks.samples += 1;
                 (row.at_ns, 0, 0)
             }
         };
         if row.mode == WEAK_MODES {
             match row.fast_path {
                 true => {
-                    locks.fast_path.0 += row.locks;
-                    locks.fast_path_most = locks.fast_path_most.max(row.most);
+                    locks.fast_path += row.locks;
+                    locks.fast_path_max = locks.fast_path_max.max(row.most);
                 }
                 false => {
-                    locks.fast_path.1 += row.locks;
-                    locks.past_fast_path_most = locks.past_fast_path_most.max(row.most);
+                    locks.past_fast_path += row.locks;
+                    locks.past_fast_path_max = locks.past_fast_path_max.max(row.most);
                 }
             }
             self.lock_moment = Some(moment);
@@ -284,8 +327,8 @@ impl ObservedSum {
         }
         let waiting = if row.granted { 0 } else { row.locks };
         let moment = (row.at_ns, moment.1 + row.locks, moment.2 + waiting);
-        locks.most = locks.most.max(moment.1);
-        locks.most_waiting = locks.most_waiting.max(moment.2);
+        locks.max = locks.max.max(moment.1);
+        locks.max_waiting = locks.max_waiting.max(moment.2);
         self.lock_moment = Some(moment);
     }
 
@@ -335,19 +378,21 @@ impl ObservedSum {
         };
         observed.blocking = blocking
             .into_iter()
-            .map(|((blocked, blocker, blocker_state, wait), looks)| Blocked {
-                blocked: text(blocked),
-                blocker: text(blocker),
-                blocker_state,
-                wait,
-                looks,
-            })
+            .map(
+                |((blocked, blocker, blocker_state, wait), samples)| Blocked {
+                    blocked: text(blocked),
+                    blocker: text(blocker),
+                    blocker_state,
+                    wait,
+                    samples,
+                },
+            )
             .collect();
         observed.blocking.sort_by(|a, b| {
-            (b.looks, &a.blocked, &a.blocker).cmp(&(a.looks, &b.blocked, &b.blocker))
+            (b.samples, &a.blocked, &a.blocker).cmp(&(a.samples, &b.blocked, &b.blocker))
         });
         (observed.statements, observed.totals) = statements.finish(&texts);
-        (observed.machine, observed.moved, observed.queue) = counters.finish();
+        (observed.machine, observed.counters, observed.queue) = counters.finish();
         observed
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 
 use run::{Activity, StatementStatistics};
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 use crate::observed::Wait;
 
 /// A statement, or all those that the role may not see.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ObservedStatement {
     /// `None`: the role may not see which.
     pub fingerprint: Option<Fingerprint>,
@@ -31,7 +33,7 @@ impl ObservedStatement {
 }
 
 /// What the server counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StatementTotals {
     /// Executions.
     pub calls: u64,

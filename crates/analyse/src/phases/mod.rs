@@ -16,6 +16,7 @@
 mod account;
 mod attribution;
 mod phase;
+mod report;
 mod rules;
 mod stage;
 mod weight;
@@ -25,6 +26,7 @@ use std::collections::HashMap;
 pub use account::{PhaseAccount, PhaseSums, SpinLocks, StatementPhases};
 pub use attribution::{Span, attribute, spans_of_executions};
 pub use phase::Phase;
+pub use report::{PhaseReport, PhaseSamples, SpinLockSamples, StatementSamples};
 pub use stage::Stage;
 pub use weight::SampleTime;
 

@@ -1,9 +1,13 @@
 //! The phases, and which of them keep what they call.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 macro_rules! phases {
     ($($variant:ident, $name:literal, $title:literal;)*) => {
         /// What the server does with processor time.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
         #[allow(missing_docs)]
         pub enum Phase { $($variant,)* }
 

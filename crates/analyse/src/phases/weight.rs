@@ -26,7 +26,7 @@ impl SampleTime {
     /// Of a profile.
     pub fn of(info: &ProfileInfo) -> Self {
         let between_ns = 1e9 / info.frequency_hz.max(1) as f64;
-        let sampled_ns = info.counted as f64 * between_ns;
+        let sampled_ns = info.sampled_ns();
         let weight = info
             .task_clock_ns
             .filter(|_| info.same_as_counted && info.counted > 0)

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::align::{Steps, align};
 use super::node::{Condition, Plan, PlanNode, PlanShape};
 
 /// Estimated rows that differ by more than this factor are named.
 pub const ESTIMATE_FACTOR: f64 = 10.0;
 
-/// What came of comparing two plans.
-#[derive(Debug, Clone, PartialEq)]
+/// Two plans of a statement, compared.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlanComparison {
     /// They do the same in the same order, whatever they cost.
     pub same: bool,
@@ -30,8 +33,9 @@ pub struct PlanComparison {
     pub after_marks: Vec<Mark>,
 }
 
-/// A step, beside the other plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A step compared with the other plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// It is in both.
     Same,
@@ -42,7 +46,8 @@ pub enum Mark {
 }
 
 /// A difference between two plans.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "change", rename_all = "snake_case")]
 pub enum PlanChange {
     /// A step does what another one did.
     Step {
@@ -94,7 +99,7 @@ pub enum PlanChange {
         step: String,
         /// Which of its conditions.
         label: String,
-        /// What it was, with values; `None` where there was none.
+        /// What it was; `None` where there was none.
         before: Option<String>,
         /// What it is.
         after: Option<String>,

@@ -14,4 +14,4 @@ mod statement;
 pub use change::{ESTIMATE_FACTOR, Mark, PlanChange, PlanComparison, compare_plans};
 pub use node::{Condition, Plan, PlanNode, PlanShape};
 pub use read::{PlanError, read_plan};
-pub use statement::{PlanSide, StatementPlans, statement_plans};
+pub use statement::{PlanExample, PlanSide, StatementPlans, statement_plans};

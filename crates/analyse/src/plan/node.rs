@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use workload::Fingerprinter;
 
 /// A plan.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
     /// Its top.
     pub root: PlanNode,
@@ -17,7 +19,7 @@ pub struct Plan {
 }
 
 /// A step of a plan.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PlanNode {
     /// `Node Type` in the server's words: `Seq Scan`, `Hash Join`, `Sort` …
     pub kind: String,
@@ -58,11 +60,11 @@ pub struct PlanNode {
 }
 
 /// What a step filters, joins, sorts or groups by.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Condition {
     /// In the server's words: `Index Cond`, `Filter`, `Sort Key` …
     pub label: String,
-    /// As the server wrote it, with values.
+    /// As the server wrote it, with values unless they were redacted.
     pub text: String,
 }
 
@@ -73,9 +75,22 @@ impl Condition {
     }
 }
 
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.label, self.text)
+    }
+}
+
 /// Equal for plans that do the same in the same order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PlanShape(pub u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(inline)]
+pub struct PlanShape(#[schemars(with = "String")] pub u64);
+
+impl Serialize for PlanShape {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 impl fmt::Display for PlanShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +116,14 @@ impl Plan {
 }
 
 impl PlanNode {
+    /// Replaces the values in all conditions.
+    pub(super) fn redact(&mut self) {
+        for condition in &mut self.conditions {
+            condition.text = condition.without_values();
+        }
+        self.children.iter_mut().for_each(PlanNode::redact);
+    }
+
     /// Calls `visit` for this and all steps below, from the top, with the depth of each from 0.
     pub fn each<'n>(&'n self, visit: &mut impl FnMut(&'n PlanNode, usize)) {
         fn below<'n>(

@@ -7,10 +7,14 @@
 
 use serde_json::{Map, Value};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::node::{Condition, Plan, PlanNode};
 
 /// Why a plan cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum PlanError {
     /// It is no JSON, or deeper than is read: some 60 steps below one another.
     NoJson,

@@ -9,8 +9,10 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet};
 
 use run::{DatabaseFact, FactNote, Facts};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::caution::Side;
+use crate::warning::Side;
 
 pub use schema::{
     Detail, IndexDifference, InvalidIndex, ObjectDifference, Presence, SIZE_FACTOR, SizeDifference,
@@ -18,10 +20,15 @@ pub use schema::{
 pub use settings::{Bearing, SettingDifference, SettingSide, readable};
 
 /// What is different between two targets.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TargetsComparison {
-    /// `server_version`, before and after, where they are known.
-    pub versions: [Option<String>; 2],
+    /// Whether the targets are alike, as far as is known, except for sizes and for places such as ports
+    /// and directories.
+    pub same: bool,
+    /// `server_version` before, if known.
+    pub version_before: Option<String>,
+    /// `server_version` after, if known.
+    pub version_after: Option<String>,
     /// Settings; those that bear on plans first.
     pub settings: Vec<SettingDifference>,
     /// Settings that only the server before has, and that are as by default there.
@@ -41,16 +48,24 @@ pub struct TargetsComparison {
     /// Sizes and estimates that differ by more than [`SIZE_FACTOR`], the greatest factor first.
     pub sizes: Vec<SizeDifference>,
     /// What a side does not know.
-    pub notes: Vec<(Side, FactNote)>,
+    pub notes: Vec<TargetNote>,
+}
+
+/// Something that is not known of a side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TargetNote {
+    /// The side.
+    pub side: Side,
+    /// What is not known.
+    #[serde(flatten)]
+    pub note: FactNote,
 }
 
 impl TargetsComparison {
-    /// Whether the targets are alike, as far as is known: but for their sizes, and for names of places
-    /// such as ports and directories.
-    pub fn is_same(&self) -> bool {
+    fn is_same(&self) -> bool {
         let matters = |one: &&SettingDifference| one.bearing != Bearing::Place;
         self.settings.iter().find(matters).is_none()
-            && self.versions[0] == self.versions[1]
+            && self.version_before == self.version_after
             && self.databases.is_empty()
             && self.extensions.is_empty()
             && self.relations.is_empty()
@@ -75,7 +90,8 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
         all.find(|one| one.name == "server_version")?.value.clone()
     };
     let mut found = TargetsComparison {
-        versions: [version(before), version(after)],
+        version_before: version(before),
+        version_after: version(after),
         settings,
         settings_gone,
         settings_new,
@@ -91,7 +107,7 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
             found.databases.push(ObjectDifference {
                 database: name.clone(),
                 name: name.clone(),
-                presence: Presence::Both,
+                presence: Presence::Differs,
                 details,
             });
         }
@@ -113,8 +129,11 @@ pub fn compare_targets(before: &Facts, after: &Facts) -> TargetsComparison {
         found.invalid_indexes.extend(schema::invalid(side, facts));
         // The first says only that it was asked.
         let notes = facts.notes.iter().skip(1);
-        found.notes.extend(notes.map(|note| (side, note.clone())));
+        found
+            .notes
+            .extend(notes.cloned().map(|note| TargetNote { side, note }));
     }
+    found.same = found.is_same();
     found
 }
 

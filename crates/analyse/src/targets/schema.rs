@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use run::{ExtensionFact, Facts, IndexFact, RelationFact};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::caution::Side;
+use crate::warning::Side;
 
 /// Sizes and estimates that differ by more than this factor are named.
 pub const SIZE_FACTOR: f64 = 2.0;
@@ -14,29 +16,30 @@ const ROWS_MIN: u64 = 1_000;
 const BYTES_MIN: u64 = 1 << 20;
 
 /// On which sides something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// On both, and not the same.
-    Both,
+    Differs,
     /// Before only.
-    Before,
+    OnlyBefore,
     /// After only.
-    After,
+    OnlyAfter,
 }
 
 impl Presence {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Presence::Both => "differs",
-            Presence::Before => "only before",
-            Presence::After => "only after",
+            Presence::Differs => "differs",
+            Presence::OnlyBefore => "only before",
+            Presence::OnlyAfter => "only after",
         }
     }
 }
 
 /// One thing that is not the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Detail {
     /// What.
     pub what: String,
@@ -47,7 +50,7 @@ pub struct Detail {
 }
 
 /// A table, an extension or a database that is not the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ObjectDifference {
     /// Its database.
     pub database: String,
@@ -60,7 +63,7 @@ pub struct ObjectDifference {
 }
 
 /// An index that is not the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IndexDifference {
     /// Its database.
     pub database: String,
@@ -79,7 +82,7 @@ pub struct IndexDifference {
 }
 
 /// An index that queries may not use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InvalidIndex {
     /// On which side.
     pub side: Side,
@@ -94,7 +97,7 @@ pub struct InvalidIndex {
 }
 
 /// A table or an index of another size, or with other estimates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SizeDifference {
     /// Its database.
     pub database: String,
@@ -102,21 +105,33 @@ pub struct SizeDifference {
     pub name: String,
     /// It is an index.
     pub index: bool,
-    /// Estimated rows, before and after; `None`: never analysed.
-    pub rows: [Option<u64>; 2],
-    /// Bytes, before and after, where they are known.
-    pub bytes: [Option<u64>; 2],
+    /// The planner's estimate of rows before; `null` if never analysed, and for an index.
+    pub rows_before: Option<u64>,
+    /// The planner's estimate of rows after.
+    pub rows_after: Option<u64>,
+    /// Size before, in bytes; `null` if unknown.
+    pub bytes_before: Option<u64>,
+    /// Size after, in bytes.
+    pub bytes_after: Option<u64>,
 }
 
 impl SizeDifference {
     /// The greater one of its two factors.
     pub fn factor(&self) -> f64 {
-        factor(self.rows, 1).max(factor(self.bytes, 1))
+        factor(self.rows(), 1).max(factor(self.bytes(), 1))
+    }
+
+    fn rows(&self) -> [Option<u64>; 2] {
+        [self.rows_before, self.rows_after]
+    }
+
+    fn bytes(&self) -> [Option<u64>; 2] {
+        [self.bytes_before, self.bytes_after]
     }
 
     /// Whether statistics are missing on one side only.
     pub fn is_unanalysed(&self) -> bool {
-        !self.index && self.rows[0].is_some() != self.rows[1].is_some()
+        !self.index && self.rows_before.is_some() != self.rows_after.is_some()
     }
 }
 
@@ -215,12 +230,12 @@ impl<'f> Pair<'f> {
     ) -> Vec<ObjectDifference> {
         let found = both.into_iter().filter_map(|(name, sides)| {
             let (presence, details) = match sides {
-                [Some(one), Some(other)] => (Presence::Both, details(one, other)),
-                [Some(_), None] if complete[1] => (Presence::Before, Vec::new()),
-                [None, Some(_)] if complete[0] => (Presence::After, Vec::new()),
+                [Some(one), Some(other)] => (Presence::Differs, details(one, other)),
+                [Some(_), None] if complete[1] => (Presence::OnlyBefore, Vec::new()),
+                [None, Some(_)] if complete[0] => (Presence::OnlyAfter, Vec::new()),
                 _ => return None,
             };
-            (presence != Presence::Both || !details.is_empty()).then(|| ObjectDifference {
+            (presence != Presence::Differs || !details.is_empty()).then(|| ObjectDifference {
                 database: self.shown.to_owned(),
                 name,
                 presence,
@@ -271,18 +286,18 @@ impl<'f> Pair<'f> {
                     if details.is_empty() {
                         continue;
                     }
-                    self.index(one, Presence::Both, details)
+                    self.index(one, Presence::Differs, details)
                 }
                 [Some(one), None] => {
                     let same = after_only.get_mut(&without_name(&one.definition));
                     match same.and_then(Vec::pop) {
                         Some(other) => {
                             renamed.insert(format!("{}.{}", other.schema, other.name));
-                            let mut difference = self.index(one, Presence::Both, Vec::new());
+                            let mut difference = self.index(one, Presence::Differs, Vec::new());
                             difference.renamed = Some(other.name.clone());
                             difference
                         }
-                        None if complete[1] => self.index(one, Presence::Before, Vec::new()),
+                        None if complete[1] => self.index(one, Presence::OnlyBefore, Vec::new()),
                         None => continue,
                     }
                 }
@@ -295,7 +310,7 @@ impl<'f> Pair<'f> {
                 && complete[0]
                 && !renamed.contains(name)
             {
-                found.push(self.index(other, Presence::After, Vec::new()));
+                found.push(self.index(other, Presence::OnlyAfter, Vec::new()));
             }
         }
         found
@@ -327,7 +342,7 @@ impl<'f> Pair<'f> {
                     return None;
                 };
                 // What has no rows of its own has none to estimate.
-                let (one_rows, other_rows) = match one.kind.as_str() {
+                let (rows_before, rows_after) = match one.kind.as_str() {
                     "table" | "materialized view" => (one.rows, other.rows),
                     _ => (None, None),
                 };
@@ -335,8 +350,10 @@ impl<'f> Pair<'f> {
                     database: self.shown.to_owned(),
                     name,
                     index: false,
-                    rows: [one_rows, other_rows],
-                    bytes: [one.bytes, other.bytes],
+                    rows_before,
+                    rows_after,
+                    bytes_before: one.bytes,
+                    bytes_after: other.bytes,
                 })
             });
         let indexes = self.both_indexes().into_iter().filter_map(|(name, sides)| {
@@ -347,17 +364,19 @@ impl<'f> Pair<'f> {
                 database: self.shown.to_owned(),
                 name,
                 index: true,
-                rows: [None, None],
-                bytes: [one.bytes, other.bytes],
+                rows_before: None,
+                rows_after: None,
+                bytes_before: one.bytes,
+                bytes_after: other.bytes,
             })
         });
         let notable = |one: &SizeDifference| {
             let some = one
-                .bytes
+                .bytes()
                 .iter()
                 .any(|bytes| bytes.is_none_or(|bytes| bytes > 0));
-            factor(one.rows, ROWS_MIN) > SIZE_FACTOR
-                || factor(one.bytes, BYTES_MIN) > SIZE_FACTOR
+            factor(one.rows(), ROWS_MIN) > SIZE_FACTOR
+                || factor(one.bytes(), BYTES_MIN) > SIZE_FACTOR
                 || one.is_unanalysed() && some
         };
         relations.chain(indexes).filter(notable).collect()

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use run::{Facts, SettingFact};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// What a setting bears on. In the order in which differences are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Bearing {
     /// Which plans are chosen.
     Planner,
@@ -20,17 +23,6 @@ pub enum Bearing {
 }
 
 impl Bearing {
-    /// In a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bearing::Planner => "planner",
-            Bearing::Resources => "resources",
-            Bearing::Other => "other",
-            Bearing::Watching => "watching",
-            Bearing::Place => "place",
-        }
-    }
-
     fn of(setting: &SettingFact) -> Bearing {
         const PLANNER: [&str; 7] = [
             "work_mem",
@@ -95,7 +87,7 @@ impl Bearing {
 }
 
 /// A setting that is not the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingDifference {
     /// Which.
     pub name: String,
@@ -110,7 +102,7 @@ pub struct SettingDifference {
 }
 
 /// A setting on one side.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingSide {
     /// Its value in a unit that can be read; `None` where it was not kept.
     pub value: Option<String>,

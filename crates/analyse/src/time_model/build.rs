@@ -7,7 +7,10 @@ use workload::Fingerprint;
 
 use crate::sampling::sample_ns;
 
-use super::{Known, Part, ProcessorTime, ResponseSums, Sums, TimeModel, TimeOf, TimeRemark, What};
+use super::{
+    Basis, ProcessorTime, ResponseSums, StatementTime, Sums, TimeCategory, TimeModel, TimePart,
+    TimeRemark,
+};
 
 /// Samples may find a little more than clients saw, by chance.
 const SCALE_NOTABLE: f64 = 1.1;
@@ -97,7 +100,7 @@ pub fn time_model<E>(
         hidden: hidden_ns > 0.0,
         stacks: Stacks::new(stacks),
     };
-    let mut statements: Vec<TimeOf> = Vec::new();
+    let mut statements: Vec<StatementTime> = Vec::new();
     let mut whole = Gathered::default();
     let mut ours = 0u64;
     let mut theirs = 0u64;
@@ -137,6 +140,8 @@ pub fn time_model<E>(
         planned_and_executed_ns: planned_and_executed(sums, &counted),
         hidden_ns,
         remarks,
+        planning: None,
+        processor: None,
     })
 }
 
@@ -144,7 +149,7 @@ fn remarks(
     evidence: &Evidence<'_>,
     windows: &[SampleWindow],
     counted: &HashMap<Fingerprint, Counted>,
-    whole: &TimeOf,
+    whole: &StatementTime,
     (ours, theirs): (u64, u64),
 ) -> Vec<TimeRemark> {
     let mut remarks = Vec::new();
@@ -323,10 +328,14 @@ impl Evidence<'_> {
         sums: &ResponseSums,
         counted: Option<Counted>,
         found: Option<&Found>,
-    ) -> TimeOf {
+    ) -> StatementTime {
         let mut parts = vec![
-            part(What::ToolLag, sums.tool_lag_ns, Known::Measured),
-            part(What::SessionLag, sums.session_lag_ns, Known::Measured),
+            part(TimeCategory::ToolLag, sums.tool_lag_ns, Basis::Measured),
+            part(
+                TimeCategory::SessionLag,
+                sums.session_lag_ns,
+                Basis::Measured,
+            ),
         ];
         let mut scale = 1.0;
         let counted = counted.and_then(|counted| counted.of_run(sums));
@@ -342,7 +351,7 @@ impl Evidence<'_> {
             // What the statistics saw and samples did not, was in the server all the same.
             let server_ns = counted.map_or(0.0, |one| one.exec_ns + one.plan_ns.unwrap_or(0.0));
             let unseen_ns = (server_ns - total_ns).clamp(0.0, way_ns);
-            parts.push(part(What::Execution, unseen_ns, Known::Inferred));
+            parts.push(part(TimeCategory::Execution, unseen_ns, Basis::Inferred));
             let rest_ns = way_ns - unseen_ns;
             let unlooked_ns = match self.hidden && total_ns == 0.0 {
                 // One that no sample met may be of a session that could not be looked into.
@@ -350,15 +359,20 @@ impl Evidence<'_> {
                 // A watch that was killed, or could not reach the server for a while, met nothing meanwhile.
                 false => sums.unwatched_ns.min(rest_ns),
             };
-            parts.push(part(What::Unlooked, unlooked_ns, Known::Inferred));
-            parts.push(part(What::Way, rest_ns - unlooked_ns, Known::Inferred));
+            parts.push(part(TimeCategory::Unobserved, unlooked_ns, Basis::Inferred));
+            parts.push(part(
+                TimeCategory::OutsideServer,
+                rest_ns - unlooked_ns,
+                Basis::Inferred,
+            ));
         } else {
             split_statistics(&mut parts, sums.service_ns, counted);
         }
         parts.retain(|part| part.ns > 0.0);
-        parts.sort_by(|one, other| one.what.cmp(&other.what));
-        TimeOf {
+        parts.sort_by(|one, other| one.category.cmp(&other.category));
+        StatementTime {
             fingerprint,
+            sql: None,
             calls: sums.calls,
             response_ns: sums.response_ns(),
             service_ns: sums.service_ns,
@@ -369,26 +383,26 @@ impl Evidence<'_> {
 
     fn split_samples(
         &self,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<TimePart<TimeCategory>>,
         fingerprint: Option<Fingerprint>,
         counted: Option<Counted>,
         found: &Found,
         scale: f64,
     ) {
-        let sampled = |samples| Known::Sampled { samples };
+        let sampled = |samples| Basis::Sampled { samples };
         for ((kind, event), (ns, samples)) in &found.waits {
-            let what = What::Wait {
+            let wait = TimeCategory::Wait {
                 kind: kind.clone(),
                 event: event.clone(),
             };
-            parts.push(part(what, ns * scale, sampled(*samples)));
+            parts.push(part(wait, ns * scale, sampled(*samples)));
         }
         let (ns, samples) = found.processor;
         let processor_ns = ns * scale;
         let shares = self.stacks.shares(fingerprint);
         let planning = match (counted.and_then(|counted| counted.plan_ns), &shares) {
             // More than the samples found on the processor was spent waiting.
-            (Some(plan_ns), _) => Some((plan_ns.min(processor_ns), Known::Measured)),
+            (Some(plan_ns), _) => Some((plan_ns.min(processor_ns), Basis::Measured)),
             (None, Some((share, _))) => {
                 let samples = (samples as f64 * share).round() as u64;
                 Some((processor_ns * share, sampled(samples)))
@@ -396,93 +410,106 @@ impl Evidence<'_> {
             (None, None) => None,
         };
         let planning_ns = planning.map_or(0.0, |(ns, _)| ns);
-        if let Some((ns, known)) = planning {
-            parts.push(part(What::Planning, ns, known));
+        if let Some((ns, basis)) = planning {
+            parts.push(part(TimeCategory::Planning, ns, basis));
         }
         let rest_ns = processor_ns - planning_ns;
         let phases = shares.map(|(_, phases)| phases).unwrap_or_default();
         if phases.is_empty() {
-            parts.push(part(What::Processor(None), rest_ns, sampled(samples)));
+            parts.push(part(
+                TimeCategory::Processor(None),
+                rest_ns,
+                sampled(samples),
+            ));
         }
         for (phase, share) in phases {
             let samples = (samples as f64 * share).round() as u64;
-            let what = What::Processor(Some(phase.to_owned()));
-            parts.push(part(what, rest_ns * share, sampled(samples)));
+            let phase = TimeCategory::Processor(Some(phase.to_owned()));
+            parts.push(part(phase, rest_ns * share, sampled(samples)));
         }
     }
 }
 
 /// Without samples: what the statistics tell, and the rest.
-fn split_statistics(parts: &mut Vec<Part>, service_ns: f64, counted: Option<Counted>) {
+fn split_statistics(
+    parts: &mut Vec<TimePart<TimeCategory>>,
+    service_ns: f64,
+    counted: Option<Counted>,
+) {
     let Some(counted) = counted else {
-        parts.push(part(What::Unlooked, service_ns, Known::Inferred));
+        parts.push(part(TimeCategory::Unobserved, service_ns, Basis::Inferred));
         return;
     };
     let plan_ns = counted.plan_ns.unwrap_or(0.0).min(service_ns);
     let exec_ns = counted.exec_ns.min(service_ns - plan_ns);
-    parts.push(part(What::Planning, plan_ns, Known::Measured));
-    parts.push(part(What::Execution, exec_ns, Known::Measured));
+    parts.push(part(TimeCategory::Planning, plan_ns, Basis::Measured));
+    parts.push(part(TimeCategory::Execution, exec_ns, Basis::Measured));
     let rest_ns = service_ns - plan_ns - exec_ns;
-    parts.push(part(What::Unlooked, rest_ns, Known::Inferred));
+    parts.push(part(TimeCategory::Unobserved, rest_ns, Basis::Inferred));
 }
 
-fn part(what: What, ns: f64, known: Known) -> Part {
-    Part { what, ns, known }
+fn part(category: TimeCategory, ns: f64, basis: Basis) -> TimePart<TimeCategory> {
+    TimePart {
+        category,
+        ns,
+        basis,
+    }
 }
 
 /// Parts of all statements.
 #[derive(Default)]
 struct Gathered {
-    parts: BTreeMap<What, (f64, u64, Option<Known>)>,
+    parts: BTreeMap<TimeCategory, (f64, u64, Option<Basis>)>,
     samples_ns: f64,
     fitted_ns: f64,
 }
 
 impl Gathered {
-    fn add(&mut self, one: &TimeOf) {
+    fn add(&mut self, one: &StatementTime) {
         for part in &one.parts {
-            let (ns, samples, known) = self.parts.entry(part.what.clone()).or_default();
+            let (ns, samples, basis) = self.parts.entry(part.category.clone()).or_default();
             *ns += part.ns;
-            if let Known::Sampled { samples: more } = part.known {
+            if let Basis::Sampled { samples: more } = part.basis {
                 *samples += more;
                 self.samples_ns += part.ns / one.scale;
                 self.fitted_ns += part.ns;
             }
-            // The weakest of what it is made of.
-            let rank = |known: Known| match known {
-                Known::Measured => 0,
-                Known::Sampled { .. } => 1,
-                Known::Inferred => 2,
-            };
-            if known.is_none_or(|known| rank(known) < rank(part.known)) {
-                *known = Some(part.known);
-            }
+            *basis = Some(basis.map_or(part.basis, |basis| basis.weaker(part.basis)));
         }
     }
 
-    fn finish(self, calls: u64, rest_ns: f64) -> TimeOf {
-        let mut parts: Vec<Part> = self
+    fn finish(self, calls: u64, rest_ns: f64) -> StatementTime {
+        let mut parts: Vec<TimePart<TimeCategory>> = self
             .parts
             .into_iter()
-            .map(|(what, (ns, samples, known))| {
-                let known = match known.unwrap_or(Known::Inferred) {
-                    Known::Sampled { .. } => Known::Sampled { samples },
+            .map(|(category, (ns, samples, basis))| {
+                let basis = match basis.unwrap_or(Basis::Inferred) {
+                    Basis::Sampled { .. } => Basis::Sampled { samples },
                     other => other,
                 };
-                part(what, ns, known)
+                part(category, ns, basis)
             })
             .collect();
         if rest_ns > 0.0 {
-            match parts.iter_mut().find(|part| part.what == What::Unlooked) {
+            match parts
+                .iter_mut()
+                .find(|part| part.category == TimeCategory::Unobserved)
+            {
                 Some(unlooked) => unlooked.ns += rest_ns,
-                None => parts.push(part(What::Unlooked, rest_ns, Known::Inferred)),
+                None => parts.push(part(TimeCategory::Unobserved, rest_ns, Basis::Inferred)),
             }
         }
-        let is_lag = |part: &&Part| matches!(part.what, What::ToolLag | What::SessionLag);
+        let is_lag = |part: &&TimePart<TimeCategory>| {
+            matches!(
+                part.category,
+                TimeCategory::ToolLag | TimeCategory::SessionLag
+            )
+        };
         let lag_ns: f64 = parts.iter().filter(is_lag).map(|part| part.ns).sum();
         let response_ns: f64 = parts.iter().map(|part| part.ns).sum();
-        TimeOf {
+        StatementTime {
             fingerprint: None,
+            sql: None,
             calls,
             response_ns,
             service_ns: response_ns - lag_ns,

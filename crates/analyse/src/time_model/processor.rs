@@ -17,9 +17,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
-use super::Known;
+use super::{Basis, TimePart};
 
 /// Stacks find a little more or less than the kernel counted, by chance; more than this many times is told.
 const SCALE_NOTABLE: f64 = 1.05;
@@ -68,67 +70,80 @@ pub struct ProcessorEvidence {
     pub met_running: BTreeMap<Option<Fingerprint>, f64>,
 }
 
-/// Where the processor time went.
-#[derive(Debug, Clone, PartialEq)]
+impl ProcessorEvidence {
+    fn counter(&self) -> CpuCounter {
+        match self.by_tasks {
+            true => CpuCounter::Tasks,
+            false => CpuCounter::Scheduler,
+        }
+    }
+}
+
+/// The processor time of the server's processes, split without a rest.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessorModel {
     /// All of it.
-    pub whole: ProcessorOf,
+    pub whole: StatementCpuTime,
     /// Each statement of which some is known, the most first.
-    pub statements: Vec<ProcessorOf>,
+    pub statements: Vec<StatementCpuTime>,
     /// Of clients' sessions, what belongs to no statement that is known: between statements, beginning and
     /// ending sessions, helpers, other clients.
-    pub unassigned: ProcessorOf,
-    /// The whole was counted by the kernel; otherwise it is what stacks stand for.
-    pub counted: bool,
-    /// It was counted by counters of tasks.
-    pub by_tasks: bool,
+    pub unassigned: StatementCpuTime,
+    /// The counter of the whole.
+    pub counted_by: CpuCounter,
     /// Stacks that were met.
     pub samples: u64,
-    /// Stacks times the time between two, in nanoseconds; 0 where none were taken.
+    /// Stacks times the time between two; 0 if none were taken.
     pub sampled_ns: f64,
-    /// What stacks were multiplied by, so that they add up to the whole, or fit into it.
+    /// Factor that stacks were multiplied by, so that they add up to the whole, or fit into it.
+    #[serde(skip)]
     pub scale: f64,
-    /// What is to be known about it.
+    /// Remarks on how complete it is.
     pub remarks: Vec<ProcessorRemark>,
 }
 
-/// Processor time, split.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ProcessorOf {
-    /// The statement; `None`: all, or none.
-    pub fingerprint: Option<Fingerprint>,
-    /// The sum of the parts, in nanoseconds.
-    pub ns: f64,
-    /// The parts, the largest first.
-    pub parts: Vec<ProcessorPart>,
+/// A counter of processor time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuCounter {
+    /// The kernel's counters of tasks.
+    Tasks,
+    /// The kernel's scheduler.
+    Scheduler,
+    /// Stacks: the kernel's count could not be read.
+    Stacks,
 }
 
-/// One part of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProcessorPart {
-    /// What it is.
-    pub what: ProcessorWhat,
-    /// How long, in nanoseconds.
-    pub ns: f64,
-    /// How that is known.
-    pub known: Known,
+/// Processor time, split.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct StatementCpuTime {
+    /// The statement; `null` for all, or none.
+    pub fingerprint: Option<Fingerprint>,
+    /// Normalised SQL, if known. [`super::TimeModel::name_statements`] adds it.
+    pub sql: Option<String>,
+    /// The sum of the parts.
+    pub cpu_ns: f64,
+    /// The parts, the largest first.
+    pub parts: Vec<TimePart<ProcessorCategory>>,
 }
 
 /// What processor time went into.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProcessorWhat {
-    /// Clients' sessions, in this phase of the server; `None` where no stacks tell.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(tag = "category", content = "detail", rename_all = "snake_case")]
+pub enum ProcessorCategory {
+    /// Clients' sessions, in this phase of the server; `null` unless stacks tell.
     Client(Option<String>),
     /// A process of the server's own, of this kind.
     Server(String),
-    /// Our own questions.
+    /// Queries of this program.
     Own,
     /// Counted, and not met by what splits the rest.
-    NotMet,
+    Unattributed,
 }
 
-/// What is to be known about it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A remark on how complete a processor model is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "remark", rename_all = "snake_case")]
 pub enum ProcessorRemark {
     /// The kernel's count could not be read: the whole is what stacks stand for.
     NotCounted,
@@ -148,11 +163,11 @@ pub enum ProcessorRemark {
 
 /// Parts that are being put together.
 #[derive(Default)]
-struct Parts(BTreeMap<ProcessorWhat, (f64, u64)>);
+struct Parts(BTreeMap<ProcessorCategory, (f64, u64)>);
 
 impl Parts {
-    fn add(&mut self, what: ProcessorWhat, ns: f64, samples: u64) {
-        let part = self.0.entry(what).or_default();
+    fn add(&mut self, category: ProcessorCategory, ns: f64, samples: u64) {
+        let part = self.0.entry(category).or_default();
         part.0 += ns;
         part.1 += samples;
     }
@@ -160,20 +175,21 @@ impl Parts {
     fn finish(
         self,
         fingerprint: Option<Fingerprint>,
-        known: impl Fn(&ProcessorWhat, u64) -> Known,
-    ) -> ProcessorOf {
+        basis: impl Fn(&ProcessorCategory, u64) -> Basis,
+    ) -> StatementCpuTime {
         let with_time = self.0.into_iter().filter(|(_, (ns, _))| *ns > 0.0);
-        let mut parts: Vec<ProcessorPart> = with_time
-            .map(|(what, (ns, samples))| ProcessorPart {
-                known: known(&what, samples),
-                what,
+        let mut parts: Vec<TimePart<ProcessorCategory>> = with_time
+            .map(|(category, (ns, samples))| TimePart {
+                basis: basis(&category, samples),
+                category,
                 ns,
             })
             .collect();
         parts.sort_by(|one, other| other.ns.total_cmp(&one.ns));
-        ProcessorOf {
+        StatementCpuTime {
             fingerprint,
-            ns: parts.iter().map(|part| part.ns).sum(),
+            sql: None,
+            cpu_ns: parts.iter().map(|part| part.ns).sum(),
             parts,
         }
     }
@@ -189,11 +205,11 @@ pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
     }
 }
 
-fn what_of(who: &Who, phase: Option<&str>) -> ProcessorWhat {
+fn category_of(who: &Who, phase: Option<&str>) -> ProcessorCategory {
     match who {
-        Who::Client => ProcessorWhat::Client(phase.map(str::to_owned)),
-        Who::Own => ProcessorWhat::Own,
-        Who::Server(kind) => ProcessorWhat::Server(kind.clone()),
+        Who::Client => ProcessorCategory::Client(phase.map(str::to_owned)),
+        Who::Own => ProcessorCategory::Own,
+        Who::Server(kind) => ProcessorCategory::Server(kind.clone()),
     }
 }
 
@@ -206,24 +222,24 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
     let mut by_statement: BTreeMap<Fingerprint, Parts> = BTreeMap::new();
     for met in &evidence.stacks {
         let ns = met.samples as f64 * evidence.sample_ns * scale;
-        let what = what_of(&met.who, Some(&met.phase));
-        whole.add(what.clone(), ns, met.samples);
+        let category = category_of(&met.who, Some(&met.phase));
+        whole.add(category.clone(), ns, met.samples);
         match (&met.who, met.fingerprint) {
             (Who::Client, Some(fingerprint)) => {
                 let of = by_statement.entry(fingerprint).or_default();
-                of.add(what, ns, met.samples);
+                of.add(category, ns, met.samples);
             }
-            (Who::Client, None) => unassigned.add(what, ns, met.samples),
+            (Who::Client, None) => unassigned.add(category, ns, met.samples),
             (Who::Own | Who::Server(_), _) => {}
         }
     }
     if let Some(kernel_ns) = kernel_ns {
         let rest_ns = (kernel_ns - sampled_ns * scale).max(0.0);
-        whole.add(ProcessorWhat::NotMet, rest_ns, 0);
+        whole.add(ProcessorCategory::Unattributed, rest_ns, 0);
     }
-    let known = |what: &ProcessorWhat, samples| match what {
-        ProcessorWhat::NotMet => Known::Inferred,
-        _ => Known::Sampled { samples },
+    let basis = |category: &ProcessorCategory, samples| match category {
+        ProcessorCategory::Unattributed => Basis::Inferred,
+        _ => Basis::Sampled { samples },
     };
     let mut remarks = Vec::new();
     if kernel_ns.is_none() {
@@ -235,13 +251,15 @@ fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>)
     } else if scale > SCALE_NOTABLE {
         remarks.push(ProcessorRemark::FewerThanCounted { factor });
     }
-    let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), known);
+    let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), basis);
     ProcessorModel {
-        whole: whole.finish(None, known),
+        whole: whole.finish(None, basis),
         statements: largest_first(by_statement.into_iter().map(of).collect()),
-        unassigned: unassigned.finish(None, known),
-        counted: kernel_ns.is_some(),
-        by_tasks: kernel_ns.is_some() && evidence.by_tasks,
+        unassigned: unassigned.finish(None, basis),
+        counted_by: match kernel_ns {
+            Some(_) => evidence.counter(),
+            None => CpuCounter::Stacks,
+        },
         samples,
         sampled_ns,
         scale,
@@ -261,18 +279,18 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
     let mut whole = Parts::default();
     let mut clients_ns = 0.0;
     for (who, ns) in &evidence.by_process {
-        whole.add(what_of(who, None), ns * fit, 0);
+        whole.add(category_of(who, None), ns * fit, 0);
         clients_ns += if *who == Who::Client { ns * fit } else { 0.0 };
     }
-    whole.add(ProcessorWhat::NotMet, kernel_ns - all_ns * fit, 0);
-    let known = |what: &ProcessorWhat, _| match what {
-        ProcessorWhat::NotMet => Known::Inferred,
-        _ => Known::Measured,
+    whole.add(ProcessorCategory::Unattributed, kernel_ns - all_ns * fit, 0);
+    let basis = |category: &ProcessorCategory, _| match category {
+        ProcessorCategory::Unattributed => Basis::Inferred,
+        _ => Basis::Measured,
     };
     let inferred = |fingerprint, ns| {
         let mut parts = Parts::default();
-        parts.add(ProcessorWhat::Client(None), ns, 0);
-        parts.finish(fingerprint, |_, _| Known::Inferred)
+        parts.add(ProcessorCategory::Client(None), ns, 0);
+        parts.finish(fingerprint, |_, _| Basis::Inferred)
     };
     let running_ns: f64 = evidence.met_running.values().sum();
     let of = |ns: f64| match running_ns > 0.0 {
@@ -283,14 +301,13 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
         let fingerprint = (*fingerprint)?;
         Some(inferred(Some(fingerprint), of(*ns)))
     });
-    let statements: Vec<ProcessorOf> = statements.filter(|one| one.ns > 0.0).collect();
-    let assigned_ns: f64 = statements.iter().map(|one| one.ns).sum();
+    let statements: Vec<StatementCpuTime> = statements.filter(|one| one.cpu_ns > 0.0).collect();
+    let assigned_ns: f64 = statements.iter().map(|one| one.cpu_ns).sum();
     ProcessorModel {
-        whole: whole.finish(None, known),
+        whole: whole.finish(None, basis),
         statements: largest_first(statements),
         unassigned: inferred(None, (clients_ns - assigned_ns).max(0.0)),
-        counted: true,
-        by_tasks: evidence.by_tasks,
+        counted_by: evidence.counter(),
         samples: 0,
         sampled_ns: 0.0,
         scale: 1.0,
@@ -298,9 +315,9 @@ fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorMode
     }
 }
 
-fn largest_first(mut statements: Vec<ProcessorOf>) -> Vec<ProcessorOf> {
+fn largest_first(mut statements: Vec<StatementCpuTime>) -> Vec<StatementCpuTime> {
     statements.sort_by(|one, other| {
-        let most = other.ns.total_cmp(&one.ns);
+        let most = other.cpu_ns.total_cmp(&one.cpu_ns);
         most.then(one.fingerprint.cmp(&other.fingerprint))
     });
     statements
@@ -320,12 +337,13 @@ mod tests {
         }
     }
 
-    fn client(phase: &str) -> ProcessorWhat {
-        ProcessorWhat::Client(Some(phase.to_owned()))
+    fn client(phase: &str) -> ProcessorCategory {
+        ProcessorCategory::Client(Some(phase.to_owned()))
     }
 
-    fn parts(of: &ProcessorOf) -> Vec<(ProcessorWhat, f64, &'static str)> {
-        let part = |one: &ProcessorPart| (one.what.clone(), one.ns, one.known.name());
+    fn parts(of: &StatementCpuTime) -> Vec<(ProcessorCategory, f64, &'static str)> {
+        let part =
+            |one: &TimePart<ProcessorCategory>| (one.category.clone(), one.ns, one.basis.name());
         of.parts.iter().map(part).collect()
     }
 
@@ -349,40 +367,46 @@ mod tests {
     #[test]
     fn stacks_split_what_the_kernel_counted_and_the_rest_is_told() {
         let model = processor_model(&evidence(Some(1_250.0))).unwrap();
-        let checkpointer = ProcessorWhat::Server("checkpointer".to_owned());
+        let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
         assert_eq!(
             parts(&model.whole),
             [
                 (client("scans"), 600.0, "sampled"),
-                (ProcessorWhat::NotMet, 250.0, "inferred"),
+                (ProcessorCategory::Unattributed, 250.0, "inferred"),
                 (checkpointer, 150.0, "sampled"),
                 (client("network"), 100.0, "sampled"),
                 (client("planning"), 100.0, "sampled"),
-                (ProcessorWhat::Own, 50.0, "sampled"),
+                (ProcessorCategory::Own, 50.0, "sampled"),
             ]
         );
         let statements: Vec<_> = model
             .statements
             .iter()
-            .map(|one| (one.fingerprint.unwrap().0, one.ns))
+            .map(|one| (one.fingerprint.unwrap().0, one.cpu_ns))
             .collect();
         assert_eq!(statements, [(1, 400.0), (2, 300.0)]);
-        assert_eq!(model.unassigned.ns, 100.0);
-        assert_eq!((model.counted, model.samples), (true, 100));
+        assert_eq!(model.unassigned.cpu_ns, 100.0);
+        assert_eq!(
+            (model.counted_by, model.samples),
+            (CpuCounter::Scheduler, 100)
+        );
         assert_eq!(model.remarks, []);
     }
 
     #[test]
     fn more_than_the_kernel_counted_is_scaled_down_and_what_nobody_counted_is_told() {
         let model = processor_model(&evidence(Some(500.0))).unwrap();
-        assert_eq!((model.whole.ns, model.scale), (500.0, 0.5));
+        assert_eq!((model.whole.cpu_ns, model.scale), (500.0, 0.5));
         assert_eq!(parts(&model.whole)[0], (client("scans"), 300.0, "sampled"));
         assert_eq!(
             model.remarks,
             [ProcessorRemark::MoreThanCounted { factor: 2.0 }]
         );
         let model = processor_model(&evidence(None)).unwrap();
-        assert_eq!((model.whole.ns, model.counted), (1_000.0, false));
+        assert_eq!(
+            (model.whole.cpu_ns, model.counted_by),
+            (1_000.0, CpuCounter::Stacks)
+        );
         assert_eq!(model.remarks, [ProcessorRemark::NotCounted]);
         assert_eq!(processor_model(&ProcessorEvidence::default()), None);
     }
@@ -394,9 +418,10 @@ mod tests {
             ..evidence(Some(1_250.0))
         };
         let model = processor_model(&evidence).unwrap();
-        assert_eq!((model.whole.ns, model.sampled_ns), (1_250.0, 1_000.0));
+        assert_eq!((model.whole.cpu_ns, model.sampled_ns), (1_250.0, 1_000.0));
         assert_eq!(parts(&model.whole)[0], (client("scans"), 750.0, "sampled"));
-        let unmet = |one: &ProcessorPart| one.what == ProcessorWhat::NotMet;
+        let unmet =
+            |one: &TimePart<ProcessorCategory>| one.category == ProcessorCategory::Unattributed;
         assert!(!model.whole.parts.iter().any(unmet), "{model:?}");
         assert_eq!(
             model.remarks,
@@ -424,19 +449,19 @@ mod tests {
         assert_eq!(
             parts(&model.whole),
             [
-                (ProcessorWhat::Client(None), 800.0, "measured"),
-                (ProcessorWhat::NotMet, 150.0, "inferred"),
+                (ProcessorCategory::Client(None), 800.0, "measured"),
+                (ProcessorCategory::Unattributed, 150.0, "inferred"),
                 (
-                    ProcessorWhat::Server("walwriter".to_owned()),
+                    ProcessorCategory::Server("walwriter".to_owned()),
                     50.0,
                     "measured"
                 ),
             ]
         );
         let statements = model.statements.iter().map(parts).collect::<Vec<_>>();
-        let of = |ns| vec![(ProcessorWhat::Client(None), ns, "inferred")];
+        let of = |ns| vec![(ProcessorCategory::Client(None), ns, "inferred")];
         assert_eq!(statements, [of(480.0), of(240.0)]);
-        assert!((model.unassigned.ns - 80.0).abs() < 1e-9);
+        assert!((model.unassigned.cpu_ns - 80.0).abs() < 1e-9);
         assert_eq!(model.remarks, [ProcessorRemark::NoStacks]);
     }
 
@@ -468,16 +493,16 @@ mod tests {
                 return Ok(());
             };
             let whole_ns = evidence.kernel_ns.unwrap_or(model.sampled_ns * weight.unwrap_or(1.0));
-            prop_assert!((model.whole.ns - whole_ns).abs() <= 1.0, "{model:?}");
+            prop_assert!((model.whole.cpu_ns - whole_ns).abs() <= 1.0, "{model:?}");
             for one in model.statements.iter().chain([&model.whole, &model.unassigned]) {
                 let total: f64 = one.parts.iter().map(|part| part.ns).sum();
-                prop_assert!((total - one.ns).abs() <= 1.0);
+                prop_assert!((total - one.cpu_ns).abs() <= 1.0);
                 prop_assert!(one.parts.iter().all(|part| part.ns > 0.0), "{model:?}");
             }
             // Clients' time is that of statements and that of none.
-            let is_client = |part: &&ProcessorPart| matches!(part.what, ProcessorWhat::Client(_));
+            let is_client = |part: &&TimePart<ProcessorCategory>| matches!(part.category, ProcessorCategory::Client(_));
             let clients: f64 = model.whole.parts.iter().filter(is_client).map(|part| part.ns).sum();
-            let apart: f64 = model.statements.iter().chain([&model.unassigned]).map(|one| one.ns).sum();
+            let apart: f64 = model.statements.iter().chain([&model.unassigned]).map(|one| one.cpu_ns).sum();
             prop_assert!((clients - apart).abs() <= 1.0, "{clients} {apart} {model:?}");
         }
     }

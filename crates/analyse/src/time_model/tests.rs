@@ -89,16 +89,16 @@ fn statistics(
     }
 }
 
-fn seconds(of: &TimeOf) -> Vec<(What, f64, &'static str)> {
-    let rounded = |part: &Part| (part.ns / SECOND * 1e3).round() / 1e3;
+fn seconds(of: &StatementTime) -> Vec<(TimeCategory, f64, &'static str)> {
+    let rounded = |part: &TimePart<TimeCategory>| (part.ns / SECOND * 1e3).round() / 1e3;
     let parts = of.parts.iter();
     parts
-        .map(|part| (part.what.clone(), rounded(part), part.known.name()))
+        .map(|part| (part.category.clone(), rounded(part), part.basis.name()))
         .collect()
 }
 
-fn lock() -> What {
-    What::Wait {
+fn lock() -> TimeCategory {
+    TimeCategory::Wait {
         kind: "Lock".to_owned(),
         event: "transactionid".to_owned(),
     }
@@ -127,12 +127,12 @@ fn response_time_is_split_without_a_rest() {
         },
     ];
     let model = time_model(&sums, &statistics, &windows(), &activity, &stacks);
-    let on = |phase: &str| What::Processor(Some(phase.to_owned()));
+    let on = |phase: &str| TimeCategory::Processor(Some(phase.to_owned()));
     let expected = vec![
-        (What::ToolLag, 0.1, "measured"),
-        (What::SessionLag, 0.4, "measured"),
-        (What::Way, 1.0, "inferred"),
-        (What::Planning, 0.25, "measured"),
+        (TimeCategory::ToolLag, 0.1, "measured"),
+        (TimeCategory::SessionLag, 0.4, "measured"),
+        (TimeCategory::OutsideServer, 1.0, "inferred"),
+        (TimeCategory::Planning, 0.25, "measured"),
         (on("scan"), 0.563, "sampled"),
         (on("wal"), 0.188, "sampled"),
         (lock(), 1.0, "sampled"),
@@ -150,8 +150,8 @@ fn what_nobody_looked_into_is_a_part_of_its_own() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Execution, 1.5, "measured"),
-            (What::Unlooked, 1.5, "inferred")
+            (TimeCategory::Execution, 1.5, "measured"),
+            (TimeCategory::Unobserved, 1.5, "inferred")
         ]
     );
     assert_eq!(
@@ -184,9 +184,9 @@ fn others_are_kept_apart_and_hidden_ones_told() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Way, 1.0, "inferred"),
-            (What::Planning, 0.5, "measured"),
-            (What::Processor(None), 0.5, "sampled")
+            (TimeCategory::OutsideServer, 1.0, "inferred"),
+            (TimeCategory::Planning, 0.5, "measured"),
+            (TimeCategory::Processor(None), 0.5, "sampled")
         ]
     );
     assert_eq!(model.others_ns, 0.25 * SECOND);
@@ -211,9 +211,9 @@ fn time_in_which_nobody_looked_is_not_the_ways() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Way, 0.5, "inferred"),
-            (What::Processor(None), 1.0, "sampled"),
-            (What::Unlooked, 1.5, "inferred")
+            (TimeCategory::OutsideServer, 0.5, "inferred"),
+            (TimeCategory::Processor(None), 1.0, "sampled"),
+            (TimeCategory::Unobserved, 1.5, "inferred")
         ]
     );
     assert!(unwatched(&model), "{:?}", model.remarks);
@@ -223,9 +223,9 @@ fn time_in_which_nobody_looked_is_not_the_ways() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Processor(None), 1.0, "sampled"),
-            (What::Execution, 1.5, "inferred"),
-            (What::Unlooked, 0.5, "inferred")
+            (TimeCategory::Processor(None), 1.0, "sampled"),
+            (TimeCategory::Execution, 1.5, "inferred"),
+            (TimeCategory::Unobserved, 0.5, "inferred")
         ]
     );
 }
@@ -242,9 +242,9 @@ fn what_no_sample_met_is_not_the_way_where_sessions_are_hidden() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Way, 1.0, "inferred"),
-            (What::Processor(None), 1.0, "sampled"),
-            (What::Unlooked, 1.0, "inferred")
+            (TimeCategory::OutsideServer, 1.0, "inferred"),
+            (TimeCategory::Processor(None), 1.0, "sampled"),
+            (TimeCategory::Unobserved, 1.0, "inferred")
         ]
     );
 }
@@ -262,7 +262,7 @@ fn samples_that_find_more_than_clients_saw_are_fitted_and_that_is_told() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Processor(None), 0.25, "sampled"),
+            (TimeCategory::Processor(None), 0.25, "sampled"),
             (lock(), 0.25, "sampled")
         ]
     );
@@ -277,7 +277,7 @@ fn samples_that_find_more_than_clients_saw_are_fitted_and_that_is_told() {
         ]
     );
     assert_eq!(
-        model.whole.parts[0].known.error(),
+        model.whole.parts[0].basis.error(),
         Some(1.96 / 10f64.sqrt())
     );
 }
@@ -291,8 +291,8 @@ fn what_statistics_saw_between_two_samples_is_no_way() {
     assert_eq!(
         seconds(&model.whole),
         [
-            (What::Way, 0.1, "inferred"),
-            (What::Execution, 0.2, "inferred")
+            (TimeCategory::OutsideServer, 0.1, "inferred"),
+            (TimeCategory::Execution, 0.2, "inferred")
         ]
     );
 }

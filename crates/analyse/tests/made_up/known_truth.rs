@@ -181,15 +181,15 @@ pub struct Said {
 
 /// Sets a comparison against the truth.
 pub fn said(comparison: &Comparison) -> Said {
-    let differs = |finding| matches!(finding, Finding::Slower(_) | Finding::Faster(_));
+    let differs = |finding| matches!(finding, Finding::Slower { .. } | Finding::Faster { .. });
     let statements = || comparison.statements.iter();
     let is_changed = |fingerprint: u64| fingerprint == CHANGED + 1;
     Said {
         wrong: statements()
-            .filter(|one| !is_changed(one.fingerprint.0) && differs(one.times.finding))
+            .filter(|one| !is_changed(one.fingerprint.0) && differs(one.service.finding))
             .count(),
         found: statements().any(|one| {
-            is_changed(one.fingerprint.0) && matches!(one.times.finding, Finding::Slower(_))
+            is_changed(one.fingerprint.0) && matches!(one.service.finding, Finding::Slower { .. })
         }),
         as_a_whole: differs(comparison.all.finding),
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use analyse::condition::Condition;
 use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
-use report::{CompareView, RunNames, compare_markdown, compare_page, compare_text, junit, to_json};
+use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 use run::RunReader;
 
 use crate::commands::known;
@@ -38,30 +38,32 @@ pub fn run(options: &Compare) -> Result<Ending, Failure> {
         return Ok(Ending::Done);
     }
     let outputs = outputs::begin(&options.files())?;
-    let comparison = compare(&request)?;
-    let literals = literals(options.show_literals);
-    let mut view = CompareView::new(&request.names(), &comparison, literals);
-    known::put_into(&mut view, &request.before, &request.after, literals)?;
-    known::explain(&mut view, &request, &options.explain, literals)?;
-    view.time = where_time_went::change(&request.before, &request.after)?;
-    if view.time.is_some() {
-        view.observed = where_time_went::observed(&request.before, &request.after)?;
+    let mut comparison = compare(&request)?;
+    known::put_into(&mut comparison, &request.before, &request.after)?;
+    known::explain(&mut comparison, &request, &options.explain)?;
+    comparison.time = where_time_went::change(&request.before, &request.after)?;
+    if comparison.time.is_some() {
+        comparison.observed = where_time_went::observed(&request.before, &request.after)?;
     }
-    view.ask(&conditions, &comparison);
+    let check = |condition: &Condition| condition.check(&comparison);
+    comparison.conditions = conditions.iter().map(check).collect();
     for output in outputs {
         let content = match output.form() {
-            JUNIT => junit::render_junit(&view),
-            PAGE => compare_page::render_html(&view),
-            _ => compare_markdown::render_markdown(&view),
+            JUNIT => junit::render_junit(&comparison),
+            PAGE => compare_page::render_html(&comparison),
+            _ => compare_markdown::render_markdown(&comparison),
         };
         output.finish(&content)?;
     }
     match printed {
-        Printed::Text => terminal::say(&compare_text::render_text(&view, &terminal::style())),
-        Printed::Json => terminal::say_line(&to_json(&view)),
-        Printed::Markdown => terminal::say(&compare_markdown::render_markdown(&view)),
+        Printed::Text => terminal::say(&compare_text::render_text(&comparison, &terminal::style())),
+        Printed::Json => terminal::say_line(&to_document(&comparison)),
+        Printed::Markdown => terminal::say(&compare_markdown::render_markdown(&comparison)),
     }
-    let holds = view.conditions.iter().any(|condition| condition.holds);
+    let holds = comparison
+        .conditions
+        .iter()
+        .any(|condition| condition.holds);
     Ok(if holds { Ending::Found } else { Ending::Done })
 }
 
@@ -144,25 +146,9 @@ fn request(options: &Compare) -> Result<Request, Failure> {
             margin: options.margin / 100.0,
             false_discovery_rate: rate / 100.0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            literals: literals(options.show_literals),
         },
     })
-}
-
-impl Request {
-    /// The runs' names, as the user gave them.
-    pub fn names(&self) -> RunNames {
-        let names = |paths: &[PathBuf]| -> Vec<String> {
-            paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect()
-        };
-        RunNames {
-            before: names(&self.before),
-            after: names(&self.after),
-            noise: names(&self.noise),
-        }
-    }
 }
 
 /// A run that is given twice on one side would pass for two, whatever it is called.
@@ -258,9 +244,11 @@ pub fn compare(request: &Request) -> Result<Comparison, Failure> {
 }
 
 fn profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {
-    RunProfile::collect(
+    let mut profile = RunProfile::collect(
         reader.info().clone(),
         reader.executions()?,
         reader.statements()?,
-    )
+    )?;
+    profile.name = reader.path().display().to_string();
+    Ok(profile)
 }

@@ -1,11 +1,12 @@
 //! `rehearse inspect`: what is in a workload.
 
-use analyse::Inspection;
+use analyse::{Inspection, Literals, StatementOrder};
 use report::inspect_text::{self, InspectTextOptions};
-use report::{InspectView, StatementOrder, inspect_page, to_json};
+use report::{inspect_page, to_document};
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::outputs;
+use crate::commands::summary::literals;
 use crate::ending::{Ending, Failure};
 use crate::keys;
 use crate::options::{Inspect, Sort};
@@ -24,7 +25,7 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
     if let Some(note) = super::replay::incomplete(reader.info()) {
         terminal::note(&note);
     }
-    let inspection = collect(&reader, options.show_literals)?;
+    let mut inspection = collect(&reader, literals(options.show_literals))?;
     let order = options.sort.map(|sort| match sort {
         Sort::Total => StatementOrder::Total,
         Sort::Calls => StatementOrder::Calls,
@@ -32,22 +33,22 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
         Sort::Max => StatementOrder::Max,
     });
     let top = options.top.map(|top| top as usize);
-    let name = options.workload.display().to_string();
-    let mut view = InspectView::new(&name, &inspection, order.unwrap_or_default());
+    inspection.workload = options.workload.display().to_string();
+    inspection.sort(order.unwrap_or_default());
     if options.json {
         if let Some(top) = top {
-            view.keep(top);
+            inspection.keep(top);
         }
-        terminal::say_line(&to_json(&view));
+        terminal::say_line(&to_document(&inspection));
     } else if let Some(path) = &options.html {
         let most = top.unwrap_or(PAGE_STATEMENTS);
-        if top.is_some() || view.by_statement.len() > PAGE_STATEMENTS {
-            view.keep(most);
+        if top.is_some() || inspection.by_statement.len() > PAGE_STATEMENTS {
+            inspection.keep(most);
         }
-        outputs::write(outputs::PAGE, path, &inspect_page::render_html(&view))?;
+        outputs::write(outputs::PAGE, path, &inspect_page::render_html(&inspection))?;
     } else {
         let shown = InspectTextOptions { order, top };
-        let text = inspect_text::render_text(&view, shown, &terminal::style());
+        let text = inspect_text::render_text(&inspection, shown, &terminal::style());
         terminal::say(&text);
     }
     Ok(Ending::Done)
@@ -57,7 +58,7 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
 ///
 /// # Errors
 /// Where it cannot be read.
-pub fn collect(reader: &WorkloadReader, literals: bool) -> Result<Inspection, ArchiveError> {
+pub fn collect(reader: &WorkloadReader, literals: Literals) -> Result<Inspection, ArchiveError> {
     Inspection::collect(
         reader.info(),
         reader.server_events()?,

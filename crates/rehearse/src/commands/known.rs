@@ -1,16 +1,16 @@
-//! What the runs of a comparison know of their targets and of plans, put into its view.
+//! What the runs of a comparison know of their targets and of plans, put into it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use analyse::plan::statement_plans;
-use analyse::targets::compare_targets;
+use analyse::targets::{TargetNote, compare_targets};
+use analyse::{Comparison, Side};
 use archive::ArchiveError;
 use clock::SystemClock;
 use observe::Example;
 use replay::{LoginMap, Target};
-use report::{CompareView, Literals, PlanChangeView, TargetNoteView, TargetsView};
-use run::{Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
+use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use workload::Fingerprint;
 
 use crate::commands::asking::{login_of, told};
@@ -20,16 +20,15 @@ use crate::keys;
 use crate::options::asking::ExplainArgs;
 use crate::terminal;
 
-/// Puts targets and plans into the view, as far as both sides know them: of each side, the first run
+/// Puts targets and plans into the comparison, as far as both sides know them: of each side, the first run
 /// that does.
 ///
 /// # Errors
 /// Where a run cannot be read.
 pub fn put_into(
-    view: &mut CompareView,
+    comparison: &mut Comparison,
     before: &[PathBuf],
     after: &[PathBuf],
-    literals: Literals,
 ) -> Result<(), ArchiveError> {
     let open = |paths: &[PathBuf]| -> Result<Vec<RunReader>, ArchiveError> {
         paths.iter().map(|path| RunReader::open(path)).collect()
@@ -37,30 +36,28 @@ pub fn put_into(
     let (before, after) = (&open(before)?[..], &open(after)?[..]);
     let facts = [facts(before)?, facts(after)?];
     if let [[one, ..], [other, ..]] = [&facts[0][..], &facts[1][..]] {
-        let mut targets = TargetsView::new(&compare_targets(one, other));
-        for (side, all) in ["before", "after"].into_iter().zip(&facts) {
+        let mut targets = compare_targets(one, other);
+        for (side, all) in [Side::Before, Side::After].into_iter().zip(&facts) {
             if all
                 .iter()
-                .any(|other| !compare_targets(&all[0], other).is_same())
+                .any(|other| !compare_targets(&all[0], other).same)
             {
-                targets.notes.push(TargetNoteView {
-                    side,
+                let text =
+                    "the runs of this side found targets that differ; the first one's is shown";
+                let note = FactNote {
                     about: "target".to_owned(),
-                    text:
-                        "the runs of this side found targets that differ; the first one's is shown"
-                            .to_owned(),
-                    count: None,
-                });
+                    text: text.to_owned(),
+                    ..FactNote::default()
+                };
+                targets.notes.push(TargetNote { side, note });
             }
         }
-        view.targets = Some(targets);
+        comparison.targets = Some(targets);
     }
     let (before, after) = (plans(before)?, plans(after)?);
-    for statement in &mut view.statements {
-        let of = |plans: &'_ HashMap<String, PlanFact>| plans.get(&statement.fingerprint).cloned();
-        let (before, after) = (of(&before), of(&after));
-        let found = statement_plans(before.as_ref(), after.as_ref());
-        statement.plan = found.map(|found| PlanChangeView::new(&found, literals));
+    for statement in &mut comparison.statements {
+        let [before, after] = [&before, &after].map(|plans| plans.get(&statement.fingerprint));
+        statement.plans = statement_plans(before, after, comparison.literals);
     }
     Ok(())
 }
@@ -73,10 +70,9 @@ pub fn put_into(
 /// Where a target or the workload is of no use, or is not that of the runs; and where no login works at
 /// a target.
 pub fn explain(
-    view: &mut CompareView,
+    comparison: &mut Comparison,
     request: &Request,
     options: &ExplainArgs,
-    literals: Literals,
 ) -> Result<(), Failure> {
     let (Some(before), Some(after), Some(workload)) = (
         &options.before_target,
@@ -86,17 +82,13 @@ pub fn explain(
         return Ok(());
     };
     let reader = keys::open(workload)?;
-    let mut chosen: Vec<(usize, Fingerprint)> = view
-        .statements
-        .iter()
-        .enumerate()
-        .filter_map(|(place, statement)| {
-            let fingerprint = u64::from_str_radix(&statement.fingerprint, 16).ok()?;
-            Some((place, Fingerprint(fingerprint)))
-        })
+    let statements = comparison.statements.iter().enumerate();
+    let mut chosen: Vec<(usize, Fingerprint)> = statements
+        .map(|(place, statement)| (place, statement.fingerprint))
         .collect();
     // Those first of which a difference is known; the others in the order of what they add.
-    chosen.sort_by_key(|(place, _)| view.statements[*place].service.measure.is_none());
+    let finding = |place: usize| comparison.statements[place].service.finding;
+    chosen.sort_by_key(|(place, _)| finding(*place).measure().is_none());
     chosen.truncate(observe::PLANS_MAX);
     let wanted = chosen.iter().map(|(_, fingerprint)| *fingerprint).collect();
     let mut examples = observe::examples(&reader, &wanted)?;
@@ -150,18 +142,21 @@ pub fn explain(
     let before = ask("before", before, &request.before)?;
     let after = ask("after", after, &request.after)?;
     for ((place, _), (before, after)) in chosen.iter().zip(before.iter().zip(&after)) {
-        let found = statement_plans(Some(before), Some(after));
-        view.statements[*place].plan = found.map(|found| PlanChangeView::new(&found, literals));
+        comparison.statements[*place].plans =
+            statement_plans(Some(before), Some(after), comparison.literals);
     }
     Ok(())
 }
 
 /// The answers, but what a run knows where nothing was asked; and how often that is so.
-fn with_known(answers: Vec<PlanFact>, known: &HashMap<String, PlanFact>) -> (Vec<PlanFact>, u64) {
+fn with_known(
+    answers: Vec<PlanFact>,
+    known: &HashMap<Fingerprint, PlanFact>,
+) -> (Vec<PlanFact>, u64) {
     let is_asked = |plan: &PlanFact| !matches!(plan.outcome, PlanOutcome::Unasked(_));
     let mut kept = 0;
     let all = answers.into_iter().map(|answer| {
-        let known = known.get(&answer.fingerprint.to_string());
+        let known = known.get(&answer.fingerprint);
         match known.filter(|known| is_asked(known) && !is_asked(&answer)) {
             Some(known) => {
                 kept += 1;
@@ -182,13 +177,11 @@ fn facts(runs: &[RunReader]) -> Result<Vec<Facts>, ArchiveError> {
 }
 
 /// By fingerprint.
-fn plans(runs: &[RunReader]) -> Result<HashMap<String, PlanFact>, ArchiveError> {
+fn plans(runs: &[RunReader]) -> Result<HashMap<Fingerprint, PlanFact>, ArchiveError> {
     for run in runs {
         if let Some(plans) = run.plans()? {
             let by_name = plans.into_iter();
-            return Ok(by_name
-                .map(|plan| (plan.fingerprint.to_string(), plan))
-                .collect());
+            return Ok(by_name.map(|plan| (plan.fingerprint, plan)).collect());
         }
     }
     Ok(HashMap::new())
@@ -222,14 +215,14 @@ mod tests {
             message: "gone".to_owned(),
         };
         let utility = || PlanOutcome::Unasked(NoPlan::Utility);
-        let known: HashMap<String, PlanFact> = [
+        let known: HashMap<Fingerprint, PlanFact> = [
             plan(1, planned("old")),
             plan(2, planned("old")),
             plan(3, planned("old")),
             plan(4, utility()),
         ]
         .into_iter()
-        .map(|plan| (plan.fingerprint.to_string(), plan))
+        .map(|plan| (plan.fingerprint, plan))
         .collect();
         let answers = vec![
             plan(1, unasked()),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use analyse::phases::{PhaseAccount, Placement, Rules, SampleTime};
-use report::{PhasesView, phases_text, to_json};
+use analyse::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTime};
+use report::{phases_text, to_document};
 use run::RunReader;
 
 use crate::commands::profiled::Profiled;
@@ -59,9 +59,9 @@ pub fn show(path: &Path, choice: &ChoiceArgs, top: usize, json: bool) -> Result<
     })?;
     let name = path.display().to_string();
     let info = profiled.profile.info();
-    let view = PhasesView::new(&name, info, &account, others, &profiled.texts()?, top);
+    let view = PhaseReport::new(&name, info, &account, others, &profiled.texts()?, top);
     if json {
-        terminal::say_line(&to_json(&view));
+        terminal::say_line(&to_document(&view));
     } else {
         terminal::say(&phases_text::render_text(&view, &terminal::style()));
     }

@@ -9,7 +9,7 @@ use observe::profile::Profiling;
 use replay::{
     Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, SendOrder, Snapshot, Target,
 };
-use report::{DryRunSkippedView, DryRunView, Literals, LiveReplayView, dry_run_text, to_json};
+use report::{DryRunSkippedView, DryRunView, LiveReplayView, dry_run_text, to_json};
 use run::{RunInfo, RunStatus, RunWriter, SkipReason};
 use workload::{ArchiveError, WorkloadReader};
 
@@ -429,7 +429,6 @@ fn writes(reader: &WorkloadReader, engine: &Options) -> String {
 }
 
 /// The values' default: hidden.
-pub const HIDDEN: Literals = Literals::Hidden;
 
 fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     pairs

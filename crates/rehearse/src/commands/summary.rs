@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use analyse::observed::{Observed, ObservedSum};
+use analyse::observed::{Observation, Observed, ObservedSum};
 use analyse::time_model::Sums;
-use analyse::{DivergenceFinder, Summary};
-use report::{Literals, RunSummaryView, WatchedView, observed_text, run_text, to_json};
+use analyse::{DivergenceFinder, Literals, Summary};
+use report::{RunSummaryView, observed_text, run_text, to_document, to_json};
 use run::{ProfileInfo, RunReader, SampleWindow};
 
 use crate::commands::processor_time::Count;
@@ -38,7 +38,7 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
         }
         let view = watched(&reader, name)?;
         match json {
-            true => terminal::say_line(&to_json(&view)),
+            true => terminal::say_line(&to_document(&view)),
             false => terminal::say(&observed_text::render_text(&view, &terminal::style())),
         }
         return Ok(());
@@ -87,8 +87,8 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSum
         }
     });
     let summary = Summary::collect(executions)?;
-    let divergence = finder.finish(reader.statements()?)?;
-    let mut view = RunSummaryView::new(name, reader.info(), &summary, &divergence, literals)
+    let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
+    let mut view = RunSummaryView::new(name, reader.info(), &summary, divergence, literals)
         .with_observed(observed);
     view.time = where_time_went::time(reader, &sums, Count::Tasks)?;
     Ok(view)
@@ -98,8 +98,8 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSum
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn watched(reader: &RunReader, name: &str) -> Result<WatchedView, Failure> {
-    Ok(WatchedView::new(name, reader.info(), &observed(reader)?))
+pub fn watched(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
+    Ok(Observation::new(name, reader.info(), observed(reader)?))
 }
 
 /// Sums up what was seen of the server; reads each table once.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use analyse::observed::Observed;
-use analyse::time_model::{Seen, Sums, processor_model, time_model, whole_statements};
-use report::{ObservedChangeView, PlanningShareView, ProcessorView, TimeChangeView, TimeView};
+use analyse::observed::{Observed, ObservedChange};
+use analyse::time_model::{
+    PlanningShare, Seen, Sums, TimeChange, TimeModel, processor_model, time_model, whole_statements,
+};
 use run::{RunReader, SampleWindow, SeenStatement};
 
 use crate::commands::processor_time::{self, Count};
@@ -16,7 +17,7 @@ use crate::ending::Failure;
 ///
 /// # Errors
 /// Where the run cannot be read.
-pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeView>, Failure> {
+pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeModel>, Failure> {
     let stacks = processor_time::stacks(run, count)?;
     if sums.all.calls == 0 || (!run.is_observed() && stacks.times.is_empty()) {
         return Ok(None);
@@ -33,24 +34,23 @@ pub fn time(run: &RunReader, sums: &Sums, count: Count) -> Result<Option<TimeVie
         stacks: &stacks.times,
         whole: &whole_statements(&seen, &texts),
     };
-    let model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
+    let mut model = time_model(sums, seen, run.statement_statistics()?, run.activity()?)?;
     let mut evidence = stacks.processor;
     if evidence.stacks.is_empty() {
         evidence = processor_time::counted(run)?;
         evidence.met_running = model.running_ns();
     }
-    let mut view = TimeView::new(&model, &texts);
-    view.processor = processor_model(&evidence).map(|model| ProcessorView::new(&model, &texts));
-    view.planning =
-        PlanningShareView::new(model.planned_and_executed_ns, stacks.planned_and_executed);
-    Ok(Some(view))
+    model.processor = processor_model(&evidence);
+    model.planning = PlanningShare::new(model.planned_and_executed_ns, stacks.planned_and_executed);
+    model.name_statements(&texts);
+    Ok(Some(model))
 }
 
 /// Of both sides of a comparison, where all runs were watched.
 ///
 /// # Errors
 /// Where a run cannot be read.
-pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChangeView>, Failure> {
+pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange>, Failure> {
     let mut sides = [Vec::new(), Vec::new()];
     for (times, paths) in sides.iter_mut().zip([before, after]) {
         for path in paths {
@@ -67,22 +67,19 @@ pub fn change(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<TimeChange
         }
     }
     let [before, after] = sides;
-    Ok(TimeChangeView::new(&before, &after))
+    Ok(TimeChange::new(&before, &after))
 }
 
 /// What was observed of the targets of both sides.
 ///
 /// # Errors
 /// Where a run cannot be read.
-pub fn observed(
-    before: &[PathBuf],
-    after: &[PathBuf],
-) -> Result<Option<ObservedChangeView>, Failure> {
+pub fn observed(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<ObservedChange>, Failure> {
     let side = |paths: &[PathBuf]| -> Result<Vec<Observed>, Failure> {
         let each = paths
             .iter()
             .map(|path| summary::observed(&RunReader::open(path)?));
         each.collect()
     };
-    Ok(ObservedChangeView::new(&side(before)?, &side(after)?))
+    Ok(ObservedChange::new(&side(before)?, &side(after)?))
 }

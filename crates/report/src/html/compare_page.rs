@@ -10,15 +10,18 @@ mod targets;
 mod time;
 mod words;
 
+use analyse::{Comparison, Finding, LatencySummary, Literals, StatementComparison, Verdict};
 use askama::Template;
 
 use super::data::script_json;
 use super::frame::Frame;
-use crate::text::amount::{added, count, duration_change, ratio};
-use crate::text::compare_text::{caution_text, verdict_words};
+use crate::text::amount::{added, count};
+use crate::text::compare_text::{verdict_words, warning_text};
 use crate::text::line::one_line;
-use crate::view::compare::{CompareView, StatementCompareView, TimesView};
-use crate::view::latency::LatencyView;
+use crate::text::plan_text;
+use crate::text::times_text::{
+    change, count_findings, finding, measured_change, name_of, p50, p99, ratio_text,
+};
 use charts::{Chart, Numbers};
 use news::{ErrorRow, RowsRow};
 use observed::Observed;
@@ -33,7 +36,7 @@ const STATEMENTS_MAX: usize = 5_000;
 /// Errors, and statements with other rows, that are shown.
 const NEWS_MAX: usize = 100;
 
-struct Verdict {
+struct Headline {
     /// `bad`, `good` or `unsure`: a class of the style.
     class: &'static str,
     /// Told by its shape, not by its colour alone.
@@ -63,12 +66,12 @@ struct Row {
 #[template(path = "compare.html")]
 struct Page<'a> {
     frame: Frame,
-    view: &'a CompareView,
+    view: &'a Comparison,
     names: String,
-    verdict: Verdict,
+    verdict: Headline,
     sides: [Side; 2],
     compared: String,
-    cautions: Vec<String>,
+    warnings: Vec<String>,
     charts: Vec<Chart>,
     numbers: Numbers,
     time: Option<Time>,
@@ -87,7 +90,7 @@ struct Page<'a> {
 }
 
 /// The comparison as a page: a whole HTML file.
-pub fn render_html(view: &CompareView) -> String {
+pub fn render_html(view: &Comparison) -> String {
     let statements = kept(view);
     let page = Page {
         frame: Frame::new(vec![
@@ -104,10 +107,10 @@ pub fn render_html(view: &CompareView) -> String {
             one_line(&side_by_side::names(&view.before), 80),
             one_line(&side_by_side::names(&view.after), 80)
         ),
-        verdict: verdict(view),
+        verdict: headline(view),
         sides: side_by_side::sides(view),
         compared: format!("{} {}", compared(view), side_by_side::noise(view)),
-        cautions: view.cautions.iter().map(caution_text).collect(),
+        warnings: view.warnings.iter().map(warning_text).collect(),
         charts: charts::charts(view),
         numbers: charts::numbers(view),
         time: time::time(view),
@@ -116,15 +119,17 @@ pub fn render_html(view: &CompareView) -> String {
         errors_more: view.errors.len().saturating_sub(NEWS_MAX),
         rows_note: news::rows_note(view),
         row_changes: news::rows(view, &statements),
-        rows_more: view.rows.len().saturating_sub(NEWS_MAX),
+        rows_more: view.rows.changes.len().saturating_sub(NEWS_MAX),
         targets: targets::targets(view),
         facts: side_by_side::facts(view),
         statements_note: statements_note(view, &statements),
         table: table(&statements),
         words: words::words(view),
-        privacy: match view.literals_shown {
-            true => "It may show values of the user's data: they were asked for (--show-literals).",
-            false => {
+        privacy: match view.literals {
+            Literals::Shown => {
+                "It may show values of the user's data: they were asked for (--show-literals)."
+            }
+            Literals::Hidden => {
                 "Statements are normalised, and values in messages and plans are masked. Definitions of indexes and columns, and settings, are as the server has them, with the values that stand in them."
             }
         },
@@ -132,23 +137,23 @@ pub fn render_html(view: &CompareView) -> String {
     page.render().expect("rendering into a text does not fail")
 }
 
-fn verdict(view: &CompareView) -> Verdict {
-    let (class, icon) = match view.verdict.word {
-        "regression" => (
+fn headline(view: &Comparison) -> Headline {
+    let (class, icon) = match view.verdict {
+        Verdict::Regression { .. } => (
             "bad",
             r#"<path d="M12 1.5 23.5 22H.5zM11 9v6.5h2V9zm0 8v2.2h2V17z" fill-rule="evenodd"/>"#,
         ),
-        "no_regression" => (
+        Verdict::NoRegression { .. } => (
             "good",
             r#"<path d="M12 1a11 11 0 1 0 0 22 11 11 0 0 0 0-22zm5.6 7.2 1.6 1.4-8.4 9.2-5.4-5 1.4-1.6 3.9 3.5z" fill-rule="evenodd"/>"#,
         ),
-        _ => (
+        Verdict::InsufficientData => (
             "unsure",
             r#"<path d="M12 .5 23.5 12 12 23.5.5 12zM8.5 9.6h2.1c.1-1 .7-1.5 1.6-1.5.9 0 1.5.5 1.5 1.3 0 .8-.5 1.2-1.3 1.8-.9.6-1.4 1.3-1.4 2.6v.4h2v-.3c0-.7.3-1 1.1-1.6.9-.7 1.7-1.5 1.7-3 0-1.900-1.400-3.100-3.500-3.100-2.200 0-3.700 1.300-3.800 3.400zM11 15.600v2.300h2.100v-2.300z" fill-rule="evenodd"/>"#,
         ),
     };
     let (head, why) = verdict_words(view);
-    Verdict {
+    Headline {
         class,
         icon,
         head,
@@ -170,92 +175,53 @@ fn sentence(text: &str) -> String {
     })
 }
 
-/// Which of the three latencies and ratios a finding names; the median where it names none.
-fn measured(times: &TimesView) -> (&'static str, fn(&LatencyView) -> f64) {
-    match times.measure {
-        Some("mean") => ("mean", |latency| latency.mean_us),
-        Some("p99") => ("p99", |latency| latency.p99_us),
-        _ => ("p50", |latency| latency.p50_us),
-    }
-}
-
-/// What a finding, and a bar of the page, is about; without its interval it says nothing.
-fn ratio_text(times: &TimesView) -> Option<String> {
-    let shown = match times.measure {
-        Some("mean") => times.mean_ratio,
-        Some("p99") => times.p99_ratio,
-        _ => times.median_ratio,
-    }?;
-    let (low, high) = (shown.low?, shown.high?);
-    Some(format!(
-        "{}× [{} – {}]",
-        ratio(shown.ratio),
-        ratio(low),
-        ratio(high)
-    ))
-}
-
-fn dearest(worst: &StatementCompareView) -> Dearest {
-    let (measure, get) = measured(&worst.service);
-    let times = duration_change(
-        worst.service.before.as_ref().map(get),
-        worst.service.after.as_ref().map(get),
-    );
-    let mut change = format!("{measure} {times}");
-    if let Some(ratio) = ratio_text(&worst.service) {
+fn dearest(worst: &StatementComparison) -> Dearest {
+    let mut change = measured_change(&worst.service);
+    if let Some(ratio) = ratio_text(&worst.service, "×") {
         change.push_str(&format!(", {ratio}"));
     }
-    if let Some(us) = worst.service.added_us {
-        change.push_str(&format!(", {} in all:", added(us)));
+    if let Some(ns) = worst.service.added_ns {
+        change.push_str(&format!(", {} in all:", added(ns)));
     }
     Dearest {
         change,
-        fingerprint: worst.fingerprint.clone(),
-        statement: one_line(name_of(worst), 140),
+        fingerprint: worst.fingerprint.to_string(),
+        statement: one_line(&name_of(worst), 140),
         plan: plan_change(worst),
     }
 }
 
 /// What became of a statement's plan, where it is another.
-fn plan_change(statement: &StatementCompareView) -> Option<String> {
-    let plan = statement.plan.as_ref()?;
-    (plan.verdict == "changed").then(|| one_line(&plan.line(), 300))
-}
-
-fn name_of(statement: &StatementCompareView) -> &str {
-    match statement.sql.as_str() {
-        "" => &statement.fingerprint,
-        sql => sql,
-    }
+fn plan_change(statement: &StatementComparison) -> Option<String> {
+    let plans = statement
+        .plans
+        .as_ref()
+        .filter(|plans| plans.is_changed())?;
+    Some(one_line(&plan_text::line(plans), 300))
 }
 
 /// All statements together.
-fn also(view: &CompareView) -> String {
+fn also(view: &Comparison) -> String {
     let all = &view.all;
-    let Some(ratio) = ratio_text(all) else {
+    let Some(ratio) = ratio_text(all, "×") else {
         return String::new();
     };
-    let (measure, get) = measured(all);
-    let times = duration_change(all.before.as_ref().map(get), all.after.as_ref().map(get));
     let finding = match all.finding {
-        "not enough data" => "not clear",
-        other => other,
-    };
-    format!("All statements together: {finding}; {measure} {times}, {ratio}.")
-}
-
-fn compared(view: &CompareView) -> String {
-    let of = |finding: &str| {
-        let hit = |one: &&StatementCompareView| one.service.finding == finding;
-        count(view.statements.iter().filter(hit).count() as u64)
+        Finding::InsufficientData { .. } => "not clear",
+        other => other.name(),
     };
     format!(
-        "{} different statements: {} slower, {} faster, {} the same, {} with not enough data. A difference counts beyond {:.0} %, with {} % confidence.",
+        "All statements together: {finding}; {}, {ratio}.",
+        measured_change(all)
+    )
+}
+
+fn compared(view: &Comparison) -> String {
+    let [slower, faster, same, unclear] =
+        count_findings(&view.statements).map(|(_, number)| count(number));
+    format!(
+        "{} different statements: {slower} slower, {faster} faster, {same} the same, {unclear} with not enough data. A difference counts beyond {:.0} %, with {} % confidence.",
         count(view.statements.len() as u64),
-        of("slower"),
-        of("faster"),
-        of("same"),
-        of("not enough data"),
         view.margin * 100.0,
         view.interval_level_percent
     )
@@ -263,17 +229,22 @@ fn compared(view: &CompareView) -> String {
 
 /// The statements that are on the page, in the view's order: where there are too many, those that
 /// changed before others, and of these those with the most time.
-fn kept(view: &CompareView) -> Vec<&StatementCompareView> {
+fn kept(view: &Comparison) -> Vec<&StatementComparison> {
     let all = &view.statements;
     if all.len() <= STATEMENTS_MAX {
         return all.iter().collect();
     }
-    let total = |side: &Option<LatencyView>| side.map_or(0.0, |times| times.total_us);
+    let total = |side: &Option<LatencySummary>| side.map_or(0.0, |times| times.total_ns);
     let time =
-        |one: &StatementCompareView| total(&one.service.before).max(total(&one.service.after));
+        |one: &StatementComparison| total(&one.service.before).max(total(&one.service.after));
     let mut ranked: Vec<usize> = (0..all.len()).collect();
     ranked.sort_by(|a, b| {
-        let key = |at: usize| (all[at].regression, all[at].service.measure.is_some());
+        let key = |at: usize| {
+            (
+                all[at].regression,
+                all[at].service.finding.measure().is_some(),
+            )
+        };
         let by_time = || time(&all[*b]).total_cmp(&time(&all[*a]));
         key(*b).cmp(&key(*a)).then_with(by_time)
     });
@@ -282,7 +253,7 @@ fn kept(view: &CompareView) -> Vec<&StatementCompareView> {
     ranked.into_iter().map(|at| &all[at]).collect()
 }
 
-fn statements_note(view: &CompareView, kept: &[&StatementCompareView]) -> String {
+fn statements_note(view: &Comparison, kept: &[&StatementComparison]) -> String {
     let left_out = match view.statements.len() - kept.len() {
         0 => String::new(),
         _ => format!(
@@ -300,30 +271,21 @@ fn statements_note(view: &CompareView, kept: &[&StatementCompareView]) -> String
     )
 }
 
-fn table(statements: &[&StatementCompareView]) -> Vec<Row> {
-    let row = |one: &StatementCompareView| {
-        let of = |get: fn(&LatencyView) -> f64| {
-            duration_change(
-                one.service.before.as_ref().map(get),
-                one.service.after.as_ref().map(get),
-            )
-        };
+fn table(statements: &[&StatementComparison]) -> Vec<Row> {
+    let row = |one: &StatementComparison| {
         let dash = || "–".to_owned();
         Row {
-            name: one_line(name_of(one), 300),
-            finding: match one.service.measure {
-                Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", one.service.finding),
-                _ => one.service.finding.to_owned(),
-            },
+            name: one_line(&name_of(one), 300),
+            finding: finding(&one.service),
             cells: [
-                ratio_text(&one.service).unwrap_or_else(dash),
-                one.service.added_us.map_or_else(dash, added),
+                ratio_text(&one.service, "×").unwrap_or_else(dash),
+                one.service.added_ns.map_or_else(dash, added),
                 match one.calls_before == one.calls_after {
                     true => count(one.calls_before),
                     false => format!("{} → {}", count(one.calls_before), count(one.calls_after)),
                 },
-                of(|latency| latency.p50_us),
-                of(|latency| latency.p99_us),
+                change(&one.service, p50),
+                change(&one.service, p99),
             ],
         }
     };

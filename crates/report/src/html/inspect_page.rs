@@ -5,17 +5,19 @@ mod sections;
 
 use std::collections::BTreeMap;
 
+use analyse::{Inspection, STATEMENT_STRETCHES, StatementOrder, StatementStats};
 use askama::Template;
 use serde::Serialize;
+use workload::Sqlstate;
 
 use super::chart::{LEFT, RIGHT, WIDTH};
 use super::data::script_json;
 use super::frame::Frame;
 use crate::sqlstate::condition_name;
-use crate::text::amount::{count, counted, duration, percent, rate};
+use crate::text::amount::{count, counted, duration, duration_ns, percent, rate};
+use crate::text::inspect_text::{name_of, share};
 use crate::text::line::one_line;
-use crate::view::inspect::{InspectStatementView, InspectView, OverTimeView, STRETCHES};
-use over_time::{Numbers, Strip};
+use over_time::{Columns, Numbers, Strip};
 use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 
 /// Statements that stand in the page without its script.
@@ -35,7 +37,7 @@ struct Row {
 #[template(path = "inspect.html")]
 struct Page<'a> {
     frame: Frame,
-    view: &'a InspectView,
+    view: &'a Inspection,
     name: String,
     span: String,
     start: String,
@@ -64,16 +66,19 @@ struct PageData<'a> {
     start_wall_us: i64,
     span_us: i64,
     stretches: usize,
-    order: &'static str,
-    over_time: &'a OverTimeView,
-    conditions: BTreeMap<&'a str, &'static str>,
+    /// Time of all statements.
+    total_ns: f64,
+    sources: &'a [String],
+    order: StatementOrder,
+    over_time: Columns,
+    conditions: BTreeMap<Sqlstate, &'static str>,
     width: u32,
     left: u32,
     right: u32,
 }
 
 /// The workload as a page: a whole HTML file.
-pub fn render_html(view: &InspectView) -> String {
+pub fn render_html(view: &Inspection) -> String {
     let literals = view.by_statement.iter().any(|one| {
         let example = one.example.as_ref();
         example.is_some_and(|example| example.literal.is_some())
@@ -111,17 +116,19 @@ pub fn render_html(view: &InspectView) -> String {
     page.render().expect("rendering into a text does not fail")
 }
 
-fn page_data(view: &InspectView) -> PageData<'_> {
+fn page_data(view: &Inspection) -> PageData<'_> {
     PageData {
         start_wall_us: view.start_wall_us,
         span_us: view.span_us,
-        stretches: STRETCHES,
+        stretches: STATEMENT_STRETCHES,
+        total_ns: view.captured.map_or(0.0, |captured| captured.total_ns),
+        sources: &view.sources,
         order: view.order,
-        over_time: &view.over_time,
+        over_time: over_time::columns(&view.over_time),
         conditions: view
             .errors
             .keys()
-            .map(|code| (code.as_str(), condition_name(code)))
+            .map(|code| (*code, condition_name(code.as_str())))
             .collect(),
         width: WIDTH,
         left: LEFT,
@@ -129,7 +136,7 @@ fn page_data(view: &InspectView) -> PageData<'_> {
     }
 }
 
-fn facts(view: &InspectView) -> Vec<Fact> {
+fn facts(view: &Inspection) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut fact = |name, value: String| facts.push(Fact { name, value });
     fact("statements", count(view.statements));
@@ -139,21 +146,27 @@ fn facts(view: &InspectView) -> Vec<Fact> {
     }
     fact("different statements", count(view.fingerprints));
     if let Some(captured) = view.captured {
-        fact("time of all statements", duration(captured.total_us));
-        fact("half took no longer than", duration(captured.p50_us));
-        fact("99 % took no longer than", duration(captured.p99_us));
-        fact("the slowest", duration(captured.max_us));
+        fact("time of all statements", duration_ns(captured.total_ns));
+        fact(
+            "half took no longer than",
+            duration_ns(captured.p50_ns as f64),
+        );
+        fact(
+            "99 % took no longer than",
+            duration_ns(captured.p99_ns as f64),
+        );
+        fact("the slowest", duration_ns(captured.max_ns as f64));
     }
-    fact("sessions", count(view.sessions));
-    fact("sessions at once", count(view.sessions_at_once));
-    let errors: u64 = view.errors.values().sum();
+    fact("sessions", count(view.sessions.count));
+    fact("sessions at once", count(view.sessions.at_once));
+    let errors: u64 = view.errors.values().map(|error| error.count).sum();
     fact("failed statements", count(errors));
-    let writes = percent(view.writes as f64, view.statements as f64);
+    let writes = percent(view.writes() as f64, view.statements as f64);
     fact("may write", writes);
     facts
 }
 
-fn notes(view: &InspectView) -> Vec<String> {
+fn notes(view: &Inspection) -> Vec<String> {
     let mut notes = Vec::new();
     if view.statements == 0 {
         notes.push("There is no statement in this workload.".to_owned());
@@ -163,8 +176,8 @@ fn notes(view: &InspectView) -> Vec<String> {
              log_min_duration_statement = 0 on the server to have them."
                 .to_owned(),
         );
-    } else if view.with_duration < view.statements {
-        let known = percent(view.with_duration as f64, view.statements as f64);
+    } else if view.with_duration() < view.statements {
+        let known = percent(view.with_duration() as f64, view.statements as f64);
         notes.push(format!(
             "Durations are known of {known} of the statements; sums and shares are of these."
         ));
@@ -177,23 +190,23 @@ fn notes(view: &InspectView) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if view.sessions_start_unseen > 0 {
+    if view.sessions.start_unseen > 0 {
         notes.push(format!(
             "{} began before the capture.",
-            counted(view.sessions_start_unseen, "session")
+            counted(view.sessions.start_unseen, "session")
         ));
     }
-    for reason in &view.unreplayable {
+    for (reason, all) in &view.unreplayable {
         notes.push(format!(
             "{} cannot be replayed as sent: {}.",
-            counted(reason.count, "statement"),
-            reason.explanation
+            counted(*all, "statement"),
+            reason.explanation()
         ));
     }
     notes
 }
 
-fn statements_note(view: &InspectView) -> String {
+fn statements_note(view: &Inspection) -> String {
     let here = view.by_statement.len() as u64;
     match here < view.fingerprints {
         true => format!(
@@ -205,28 +218,27 @@ fn statements_note(view: &InspectView) -> String {
     }
 }
 
-fn heads(view: &InspectView) -> &'static [&'static str] {
+fn heads(view: &Inspection) -> &'static [&'static str] {
     match view.captured {
         Some(_) => &["share", "total", "calls", "mean", "p95", "max", "failed"],
         None => &["calls", "failed"],
     }
 }
 
-fn rows(view: &InspectView) -> Vec<Row> {
-    let cells = |one: &InspectStatementView| {
+fn rows(view: &Inspection) -> Vec<Row> {
+    let cells = |one: &StatementStats| {
         let mut cells = Vec::new();
         if view.captured.is_some() {
             let times = one.captured;
             let dash = || "–".to_owned();
-            let share = one.share.map_or_else(dash, |share| percent(share, 1.0));
-            let time = |us: Option<f64>| us.map_or_else(dash, duration);
+            let time = |ns: Option<f64>| ns.map_or_else(dash, duration_ns);
             cells.extend([
-                share,
-                time(times.map(|times| times.total_us)),
+                share(one, view).unwrap_or_else(dash),
+                time(times.map(|times| times.total_ns)),
                 count(one.calls),
-                time(times.map(|times| times.mean_us)),
-                time(times.map(|times| times.p95_us)),
-                time(times.map(|times| times.max_us)),
+                time(times.map(|times| times.mean_ns)),
+                time(times.map(|times| times.p95_ns as f64)),
+                time(times.map(|times| times.max_ns as f64)),
             ]);
         } else {
             cells.push(count(one.calls));
@@ -237,7 +249,7 @@ fn rows(view: &InspectView) -> Vec<Row> {
     let shown = view.by_statement.iter().take(ROWS_MAX);
     shown
         .map(|one| Row {
-            name: one_line(one.name(), 300),
+            name: one_line(&name_of(one), 300),
             cells: cells(one),
         })
         .collect()

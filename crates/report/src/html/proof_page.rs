@@ -1,5 +1,6 @@
 //! A proof as a page: the verdicts on top, how the intervals narrowed, what else moved, and every run.
 
+use analyse::StatementComparison;
 use askama::Template;
 
 use super::chart::curves::{Curve, Point, curves};
@@ -10,7 +11,6 @@ use crate::text::proof_text::{
     amount, candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text,
     verdict_text, with_interval,
 };
-use crate::view::compare::StatementCompareView;
 use crate::view::proof::{ProofSideView, ProofSizeView, ProofView};
 
 /// Changes that have a colour of their own.
@@ -154,7 +154,7 @@ fn chart(view: &ProofView) -> String {
 }
 
 fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
-    let group = |what: &str, statements: &[StatementCompareView]| Group {
+    let group = |what: &str, statements: &[StatementComparison]| Group {
         head: format!("{}: {what}", count(statements.len() as u64)),
         statements: statements
             .iter()
@@ -172,13 +172,13 @@ fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
         [
             format!(
                 "{}{}",
-                error.direction,
+                error.direction.name(),
                 if error.regression { ", worse" } else { "" }
             ),
-            error.sqlstate.clone(),
+            error.sqlstate.to_string(),
             format!("{} → {}", count(error.before), count(error.after)),
-            one_line(&error.message, 200),
-            one_line(&error.sql, 400),
+            one_line(error.message.as_deref().unwrap_or_default(), 200),
+            one_line(error.sql.as_deref().unwrap_or_default(), 400),
         ]
     });
     let looks = side.looks.iter().map(|look| {

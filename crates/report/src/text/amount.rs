@@ -29,9 +29,14 @@ pub(crate) fn duration(us: f64) -> String {
     duration_text((us * 1e3).round() as i64)
 }
 
-/// A duration before and after: `1.20 → 3.40 ms`, `850 µs → 1.20 s`.
+/// Nanoseconds as a duration.
+pub(crate) fn duration_ns(ns: f64) -> String {
+    duration_text(ns.round() as i64)
+}
+
+/// Nanoseconds before and after as durations: `1.20 → 3.40 ms`, `850 µs → 1.20 s`.
 pub(crate) fn duration_change(before: Option<f64>, after: Option<f64>) -> String {
-    let text = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), duration);
+    let text = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), duration_ns);
     let (before, after) = (text(before), text(after));
     let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_owned());
     match (before.split_once(' '), unit(&after)) {
@@ -42,10 +47,10 @@ pub(crate) fn duration_change(before: Option<f64>, after: Option<f64>) -> String
     }
 }
 
-/// A duration that was added: `+1.20 s`, `−3.40 ms`.
-pub(crate) fn added(us: f64) -> String {
-    let sign = if us < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", duration(us.abs()))
+/// Nanoseconds that were added: `+1.20 s`, `−3.40 ms`.
+pub(crate) fn added(ns: f64) -> String {
+    let sign = if ns < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", duration_ns(ns.abs()))
 }
 
 /// A share with the digits that matter: `41.2 %`, `0.3 %`, `100 %`.
@@ -112,7 +117,7 @@ mod tests {
         assert_eq!(counted(1, "session"), "1 session");
         assert_eq!(counted(0, "session"), "0 sessions");
         assert_eq!(duration(1_234.5), "1.23 ms");
-        assert_eq!(added(-3_400.0), "−3.40 ms");
+        assert_eq!(added(-3_400_000.0), "−3.40 ms");
         assert_eq!(bytes(1_023), "1023 B");
         assert_eq!(bytes(12_897_484), "12.3 MiB");
         assert_eq!(rate(1_234.6), "1,235");
@@ -121,14 +126,11 @@ mod tests {
 
     #[test]
     fn a_change_names_its_unit_once_where_it_can() {
+        assert_eq!(duration_change(Some(1.2e6), Some(3.4e6)), "1.20 → 3.40 ms");
+        assert_eq!(duration_change(Some(850e3), Some(1.2e9)), "850 µs → 1.20 s");
+        assert_eq!(duration_change(None, Some(1.2e9)), "– → 1.20 s");
         assert_eq!(
-            duration_change(Some(1_200.0), Some(3_400.0)),
-            "1.20 → 3.40 ms"
-        );
-        assert_eq!(duration_change(Some(850.0), Some(1.2e6)), "850 µs → 1.20 s");
-        assert_eq!(duration_change(None, Some(1.2e6)), "– → 1.20 s");
-        assert_eq!(
-            duration_change(Some(61e6), Some(62e6)),
+            duration_change(Some(61e9), Some(62e9)),
             "1 min 01 s → 1 min 02 s"
         );
     }

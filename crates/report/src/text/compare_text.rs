@@ -1,17 +1,22 @@
 //! The comparison for people: verdict, cautions, what changed by cost, errors, what it all means.
 
-use crate::text::amount::{added, count, counted, duration, duration_change, rate, ratio};
+use analyse::plan::StatementPlans;
+use analyse::{
+    Comparison, ErrorChange, Finding, InsufficientData, LatencySummary, NoiseSource, RowsChange,
+    RunFacts, StatementComparison, TimesComparison, Verdict, Warning,
+};
+
+use crate::text::amount::{added, count, counted, duration_change, duration_ns, rate};
 use crate::text::condition_text;
-use crate::text::line::one_line;
+use crate::text::line::{one_line, statement_name};
+use crate::text::plan_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::targets_text;
 use crate::text::time_text;
-use crate::view::compare::{
-    CautionView, CompareView, ErrorChangeView, RowsChangeView, RunSideView, StatementCompareView,
-    TimesView,
+use crate::text::times_text::{
+    change, count_findings, finding, measured_change, name_of, p50, p95, p99, ratio_text,
 };
-use crate::view::latency::LatencyView;
 
 /// The text has about so many lines: what a screen holds.
 const LINES: usize = 40;
@@ -29,16 +34,16 @@ const ROWS_MAX: usize = 6;
 const ERROR_COLUMNS: usize = 5 + 2 + 5 + 2 + 2;
 
 /// The comparison as text, ending with a line feed.
-pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
+pub fn render_text(view: &Comparison, style: &TextStyle) -> String {
     let mut lines = vec![verdict(view, *style)];
     lines.extend(worst(view, *style));
-    if !view.is_noise_known() && view.verdict.word == "regression" {
+    if !view.is_noise_known() && view.has_regression() {
         let caveat = "  One run a side: two runs of one server may differ as much. Repeat it, or give --noise.";
         lines.push(style.paint(Tone::Aside, caveat));
     }
     lines.push(String::new());
     lines.extend(header(view, *style));
-    lines.extend(cautions(view, *style));
+    lines.extend(warnings(view, *style));
     lines.push(String::new());
     let mut behind = errors(view, *style);
     behind.extend(rows(view, *style));
@@ -72,58 +77,59 @@ pub fn render_text(view: &CompareView, style: &TextStyle) -> String {
     lines.join("\n")
 }
 
-fn verdict(view: &CompareView, style: TextStyle) -> String {
-    let tone = match view.verdict.word {
-        "regression" => Tone::Bad,
-        "no_regression" => Tone::Good,
-        _ => Tone::Care,
+fn verdict(view: &Comparison, style: TextStyle) -> String {
+    let tone = match view.verdict {
+        Verdict::Regression { .. } => Tone::Bad,
+        Verdict::NoRegression { .. } => Tone::Good,
+        Verdict::InsufficientData => Tone::Care,
     };
     let (head, why) = verdict_words(view);
-    let text = match (view.verdict.word, why.as_str()) {
+    let text = match (view.verdict, why.as_str()) {
         (_, "") => format!("{head}."),
-        ("regression", why) => format!("{}: {why}.", head.to_uppercase()),
-        ("no_regression", why) => format!("{head}. {why}."),
-        (_, why) => format!("{head}: {why}."),
+        (Verdict::Regression { .. }, why) => format!("{}: {why}.", head.to_uppercase()),
+        (Verdict::NoRegression { .. }, why) => format!("{head}. {why}."),
+        (Verdict::InsufficientData, why) => format!("{head}: {why}."),
     };
     style.paint(tone, &text)
 }
 
 /// The verdict in a few words, and why, or what else; sentences without their ends.
-pub(crate) fn verdict_words(view: &CompareView) -> (&'static str, String) {
-    let verdict = &view.verdict;
-    match verdict.word {
-        "regression" => {
+pub(crate) fn verdict_words(view: &Comparison) -> (&'static str, String) {
+    match view.verdict {
+        Verdict::Regression {
+            slower,
+            errors,
+            overall,
+        } => {
             let mut reasons = Vec::new();
-            if verdict.slower > 0 {
-                reasons.push(format!(
-                    "{} got slower",
-                    counted(verdict.slower as u64, "statement")
-                ));
+            if slower > 0 {
+                let slower = counted(slower as u64, "statement");
+                reasons.push(format!("{slower} got slower"));
             }
-            if verdict.errors > 0 {
-                let are = if verdict.errors == 1 { "is" } else { "are" };
-                let errors = counted(verdict.errors as u64, "error");
+            if errors > 0 {
+                let are = if errors == 1 { "is" } else { "are" };
+                let errors = counted(errors as u64, "error");
                 let worse = view.errors.iter().filter(|one| one.regression);
                 let times: u64 = worse.map(|one| one.after).sum();
                 let times = counted(times, "time");
                 reasons.push(format!("{errors} {are} new or more frequent ({times})"));
             }
-            if verdict.overall {
+            if overall {
                 reasons.push("all statements together take longer".to_owned());
             }
             reasons.extend(beside(view));
             ("Regression", reasons.join("; "))
         }
-        "no_regression" => {
+        Verdict::NoRegression { faster } => {
             let mut news = Vec::new();
-            if verdict.faster > 0 {
-                let faster = counted(verdict.faster as u64, "statement");
+            if faster > 0 {
+                let faster = counted(faster as u64, "statement");
                 news.push(format!("{faster} got faster"));
             }
             news.extend(beside(view));
             ("No regression was found", news.join("; "))
         }
-        _ => {
+        Verdict::InsufficientData => {
             let (head, why) = not_enough(view);
             let why = (!why.is_empty()).then_some(why).into_iter();
             (head, why.chain(beside(view)).collect::<Vec<_>>().join("; "))
@@ -132,28 +138,32 @@ pub(crate) fn verdict_words(view: &CompareView) -> (&'static str, String) {
 }
 
 /// What is no part of the verdict and must not be missed.
-fn beside(view: &CompareView) -> Vec<String> {
-    let verdict = &view.verdict;
+fn beside(view: &Comparison) -> Vec<String> {
     let mut news = Vec::new();
-    if verdict.suspected > 0 {
-        let looks = if verdict.suspected == 1 {
-            "looks"
-        } else {
-            "look"
-        };
-        let suspected = counted(verdict.suspected as u64, "statement");
+    let suspected = view.suspected();
+    if suspected > 0 {
+        let looks = if suspected == 1 { "looks" } else { "look" };
+        let suspected = counted(suspected as u64, "statement");
         news.push(format!("{suspected} {looks} slower, which may be chance"));
     }
-    if verdict.other_rows > 0 {
-        let other = counted(verdict.other_rows as u64, "statement");
+    let other_rows = view.other_rows();
+    if other_rows > 0 {
+        let other = counted(other_rows as u64, "statement");
         news.push(format!("{other} returned other rows than before"));
     }
     news
 }
 
 /// Too few calls, or too much noise: what helps is not the same.
-fn not_enough(view: &CompareView) -> (&'static str, String) {
-    let noisy = |times: &TimesView| matches!(times.lack, Some("unclear" | "may_be_chance"));
+fn not_enough(view: &Comparison) -> (&'static str, String) {
+    let noisy = |times: &TimesComparison| {
+        matches!(
+            times.finding,
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear | InsufficientData::MayBeChance
+            }
+        )
+    };
     let any = noisy(&view.all) || view.statements.iter().any(|one| noisy(&one.service));
     match any {
         true => (
@@ -165,39 +175,24 @@ fn not_enough(view: &CompareView) -> (&'static str, String) {
 }
 
 /// The statement that the verdict is about most, by name.
-fn worst(view: &CompareView, style: TextStyle) -> Option<String> {
+fn worst(view: &Comparison, style: TextStyle) -> Option<String> {
     let worst = view.statements.iter().find(|one| one.regression)?;
-    let (measure, get): (&str, fn(&LatencyView) -> f64) = match worst.service.measure? {
-        "mean" => ("mean", |latency| latency.mean_us),
-        "p99" => ("p99", |latency| latency.p99_us),
-        _ => ("p50", |latency| latency.p50_us),
-    };
-    let change = duration_change(
-        worst.service.before.as_ref().map(get),
-        worst.service.after.as_ref().map(get),
-    );
+    let change = measured_change(&worst.service);
     let cost = worst
         .service
-        .added_us
-        .map_or_else(String::new, |us| format!(", {} in all", added(us)));
-    let text = format!("the dearest: {measure} {change}{cost}: {}", name_of(worst));
+        .added_ns
+        .map_or_else(String::new, |ns| format!(", {} in all", added(ns)));
+    let text = format!("the dearest: {change}{cost}: {}", name_of(worst));
     Some(format!("  {}", one_line(&text, style.columns() - 2)))
 }
 
-fn name_of(statement: &StatementCompareView) -> &str {
-    match statement.sql.as_str() {
-        "" => &statement.fingerprint,
-        sql => sql,
-    }
-}
-
-fn header(view: &CompareView, style: TextStyle) -> Vec<String> {
+fn header(view: &Comparison, style: TextStyle) -> Vec<String> {
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
     for (name, side) in [("before", &view.before), ("after", &view.after)] {
         for (at, run) in side.runs.iter().enumerate() {
             table.row([
                 format!("  {}", if at == 0 { name } else { "" }),
-                one_line(&run.run, 40),
+                one_line(&run.name, 40),
                 one_line(&side_facts(run), style.columns().saturating_sub(20)),
             ]);
         }
@@ -208,7 +203,7 @@ fn header(view: &CompareView, style: TextStyle) -> Vec<String> {
 }
 
 /// What runs of the same server differ by.
-fn noise(view: &CompareView) -> Option<String> {
+fn noise(view: &Comparison) -> Option<String> {
     let noise = view.noise.as_ref()?;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let tail = noise
@@ -216,25 +211,25 @@ fn noise(view: &CompareView) -> Option<String> {
         .map_or_else(String::new, |p99| format!(", p99 {}", percent(p99)));
     let (median, mean) = (percent(noise.median), percent(noise.mean));
     Some(match noise.source {
-        "given" => format!(
+        NoiseSource::Given => format!(
             "  noise   {} of one server surely differ by: median {median}, mean {mean}{tail} (95 % of statements)",
             counted(noise.runs.len() as u64, "run")
         ),
-        _ => format!(
+        NoiseSource::Repeats => format!(
             "  noise   runs of one side differ as a whole by: median {median}, mean {mean}{tail} (standard deviation)"
         ),
     })
 }
 
-fn side_facts(run: &RunSideView) -> String {
+fn side_facts(run: &RunFacts) -> String {
     let mut facts = vec![
         format!("{} done", count(run.done)),
         format!("{} failed", count(run.failed)),
         format!("{} skipped", count(run.skipped)),
-        format!("in {}", duration(run.elapsed_us)),
+        format!("in {}", duration_ns(run.elapsed_ns as f64)),
     ];
-    if run.elapsed_us > 0.0 {
-        let per_s = (run.done + run.failed) as f64 * 1e6 / run.elapsed_us;
+    if run.elapsed_ns > 0 {
+        let per_s = (run.done + run.failed) as f64 * 1e9 / run.elapsed_ns as f64;
         facts.push(format!("{} a second", rate(per_s)));
     }
     if !run.server_version.is_empty() {
@@ -249,53 +244,57 @@ fn side_facts(run: &RunSideView) -> String {
     facts.join(", ")
 }
 
-fn cautions(view: &CompareView, style: TextStyle) -> Vec<String> {
-    if view.cautions.is_empty() {
+fn warnings(view: &Comparison, style: TextStyle) -> Vec<String> {
+    if view.warnings.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![String::new(), style.paint(Tone::Care, "Read with care:")];
-    for caution in &view.cautions {
-        lines.push(format!("  ! {}", one_line(&caution_text(caution), 400)));
+    for warning in &view.warnings {
+        lines.push(format!("  ! {}", one_line(&warning_text(warning), 400)));
     }
     lines
 }
 
 /// What there is to be careful about, in a sentence without its end.
-pub(crate) fn caution_text(caution: &CautionView) -> String {
-    match caution {
-        CautionView::DifferentWorkloads { before, after } => {
+pub(crate) fn warning_text(warning: &Warning) -> String {
+    match warning {
+        Warning::DifferentWorkloads { before, after } => {
             format!(
                 "the runs replayed different workloads, {before} and {after}; differences may be theirs"
             )
         }
-        CautionView::Partial { run, status } => {
-            format!("the run {run} is partial: it was {status} before its end")
+        Warning::Partial { run, status } => {
+            format!(
+                "the run {run} is partial: it was {} before its end",
+                status.name()
+            )
         }
-        CautionView::SpeedsDiffer { before, after } => {
+        Warning::SpeedsDiffer { before, after } => {
             format!("the speeds differ, {before} and {after}, and so did the load")
         }
-        CautionView::ToolLagHigh { run, p99_us } => format!(
+        Warning::ToolLagHigh { run, p99_ns } => format!(
             "the replaying machine was a bottleneck in the run {run}: tool lag p99 is {}",
-            duration(*p99_us)
+            duration_ns(*p99_ns as f64)
         ),
-        CautionView::FellBehind { run, by_us } => format!(
+        Warning::FellBehind { run, by_ns } => format!(
             "the server did not keep up in the run {run}: it ended {} late",
-            duration(*by_us)
+            duration_ns(*by_ns as f64)
         ),
-        CautionView::SkippedDiffer { before, after } => format!(
+        Warning::SkippedDiffer { before, after } => format!(
             "{} before and {} after were never sent",
             counted(*before, "statement"),
             count(*after)
         ),
-        CautionView::NoConnection { run, statements } => format!(
+        Warning::NoConnection { run, statements } => format!(
             "{} of the run {run} had no connection to go to",
             counted(*statements, "statement")
         ),
-        CautionView::NotInTurns { first } => format!(
-            "all runs {first} the change came first, so what changed by itself meanwhile passes for the change; \
-             replay in turns: before, after, after, before"
+        Warning::NotInTurns { first } => format!(
+            "all runs {} the change came first, so what changed by itself meanwhile passes for the change; \
+             replay in turns: before, after, after, before",
+            first.name()
         ),
-        CautionView::FewStatements { statements } => {
+        Warning::FewStatements { statements } => {
             format!("only {} to compare", counted(*statements, "statement"))
         }
     }
@@ -312,14 +311,14 @@ struct Entry {
 }
 
 /// What became of a statement's plan, where that is worth a line.
-pub(crate) fn plan_line(statement: &StatementCompareView) -> Option<String> {
-    let plan = statement.plan.as_ref()?;
-    let changed = plan.verdict == "changed";
-    let asked = plan.verdict == "same" && statement.service.measure.is_some();
-    (changed || asked).then(|| plan.line())
+pub(crate) fn plan_line(statement: &StatementComparison) -> Option<String> {
+    let plans = statement.plans.as_ref()?;
+    let same = plans.comparison.as_ref().map(|found| found.same)?;
+    let asked = statement.service.finding.measure().is_some();
+    (!same || asked).then(|| plan_text::line(plans))
 }
 
-fn table(view: &CompareView, room: usize, style: TextStyle) -> Vec<String> {
+fn table(view: &Comparison, room: usize, style: TextStyle) -> Vec<String> {
     let mut entries = vec![Entry::heading()];
     entries.push(Entry::of(
         "ALL STATEMENTS",
@@ -332,7 +331,7 @@ fn table(view: &CompareView, room: usize, style: TextStyle) -> Vec<String> {
     }
     let shown = picked(&view.statements, room);
     for statement in &shown {
-        let name = name_of(statement);
+        let name = &name_of(statement);
         let calls = Some((statement.calls_before, statement.calls_after));
         let entry = Entry::of(name, &statement.service, calls, statement.captured.as_ref());
         entries.push(Entry {
@@ -376,9 +375,9 @@ fn table(view: &CompareView, room: usize, style: TextStyle) -> Vec<String> {
 
 /// What is shown: all that changed, the dearest first, filled up with what did not, in the order
 /// of the view.
-fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCompareView> {
-    let cost = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0).abs();
-    let changed = |one: &StatementCompareView| one.service.measure.is_some();
+fn picked(statements: &[StatementComparison], room: usize) -> Vec<&StatementComparison> {
+    let cost = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0).abs();
+    let changed = |one: &StatementComparison| one.service.finding.measure().is_some();
     let mut ranked: Vec<usize> = (0..statements.len()).collect();
     ranked.sort_by(|a, b| {
         let key = |at: usize| {
@@ -394,7 +393,7 @@ fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCom
     let saves = |at: usize| {
         statements[at]
             .service
-            .added_us
+            .added_ns
             .is_none_or(|added| added < 0.0)
     };
     ranked.sort_by(|a, b| {
@@ -405,10 +404,10 @@ fn picked(statements: &[StatementCompareView], room: usize) -> Vec<&StatementCom
 }
 
 /// Plans that changed of statements that are not shown.
-pub(crate) fn other_plans(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
-    let changed = |one: &&StatementCompareView| {
-        let plan = one.plan.as_ref();
-        plan.is_some_and(|plan| plan.verdict == "changed")
+pub(crate) fn other_plans(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
+    let changed = |one: &&StatementComparison| {
+        let plans = one.plans.as_ref();
+        plans.is_some_and(StatementPlans::is_changed)
     };
     let all = view.statements.iter().filter(changed).count();
     let rest = all - shown.iter().copied().filter(changed).count();
@@ -419,16 +418,14 @@ pub(crate) fn other_plans(view: &CompareView, shown: &[&StatementCompareView]) -
     })
 }
 
-fn others(view: &CompareView, shown: &[&StatementCompareView]) -> Option<String> {
-    let of = |finding: &str| {
-        let hit = |one: &StatementCompareView| one.service.finding == finding;
-        let all = view.statements.iter().filter(|one| hit(one)).count();
-        all - shown.iter().filter(|one| hit(one)).count()
-    };
-    let parts: Vec<String> = ["slower", "faster", "same", "not enough data"]
+fn others(view: &Comparison, shown: &[&StatementComparison]) -> Option<String> {
+    let all = count_findings(&view.statements);
+    let told = count_findings(shown.iter().copied());
+    let parts: Vec<String> = all
         .into_iter()
-        .filter(|finding| of(finding) > 0)
-        .map(|finding| format!("{} {finding}", count(of(finding) as u64)))
+        .zip(told)
+        .filter(|((_, all), (_, told))| all > told)
+        .map(|((finding, all), (_, told))| format!("{} {finding}", count(all - told)))
         .collect();
     let rest = view.statements.len() - shown.len();
     (rest > 0).then(|| {
@@ -454,60 +451,41 @@ impl Entry {
 
     fn of(
         name: &str,
-        times: &TimesView,
+        times: &TimesComparison,
         calls: Option<(u64, u64)>,
-        captured: Option<&LatencyView>,
+        captured: Option<&LatencySummary>,
     ) -> Self {
-        let of = |get: fn(&LatencyView) -> f64| {
-            duration_change(
-                times.before.as_ref().map(get),
-                times.after.as_ref().map(get),
-            )
-        };
-        let done = |side: Option<LatencyView>| side.map_or(0, |latency| latency.count);
+        let dash = || "–".to_owned();
+        let done = |side: Option<LatencySummary>| side.map_or(0, |latency| latency.count);
         let (before, after) = calls.unwrap_or((done(times.before), done(times.after)));
         let calls = if before == after {
             count(before)
         } else {
             format!("{} → {}", count(before), count(after))
         };
-        let shown_ratio = match times.measure {
-            Some("mean") => times.mean_ratio,
-            Some("p99") => times.p99_ratio,
-            _ => times.median_ratio,
-        };
-        let interval = shown_ratio.and_then(|shown| Some((shown.ratio, shown.low?, shown.high?)));
-        let finding = match times.measure {
-            Some(measure @ ("mean" | "p99")) => format!("{} ({measure})", times.finding),
-            _ => times.finding.to_owned(),
-        };
         Self {
-            finding,
+            finding: finding(times),
             tone: match times.finding {
-                "slower" => Some(Tone::Bad),
-                "faster" => Some(Tone::Good),
-                _ => None,
+                Finding::Slower { .. } => Some(Tone::Bad),
+                Finding::Faster { .. } => Some(Tone::Good),
+                Finding::Same | Finding::InsufficientData { .. } => None,
             },
-            // A ratio that nothing is known of is not shown.
-            ratio: interval.map_or_else(
-                || "–".to_owned(),
-                |(value, low, high)| format!("{} [{} – {}]", ratio(value), ratio(low), ratio(high)),
-            ),
+            ratio: ratio_text(times, "").unwrap_or_else(dash),
             name: name.to_owned(),
             numbers: [
-                times.added_us.map_or_else(|| "–".to_owned(), added),
+                times.added_ns.map_or_else(dash, added),
                 calls,
-                of(|latency| latency.p50_us),
-                of(|latency| latency.p95_us),
-                of(|latency| latency.p99_us),
-                captured.map_or_else(|| "–".to_owned(), |latency| duration(latency.p50_us)),
+                change(times, p50),
+                change(times, p95),
+                change(times, p99),
+                captured.map_or_else(dash, |latency| duration_ns(p50(latency))),
             ],
             plan: None,
         }
     }
 }
 
-fn errors(view: &CompareView, style: TextStyle) -> Vec<String> {
+fn errors(view: &Comparison, style: TextStyle) -> Vec<String> {
     if view.errors.is_empty() {
         return Vec::new();
     }
@@ -521,8 +499,8 @@ fn errors(view: &CompareView, style: TextStyle) -> Vec<String> {
         let counts = format!("{} → {}", count(change.before), count(change.after));
         let taken = ERROR_COLUMNS + counts.chars().count();
         table.row([
-            change.direction.to_owned(),
-            change.sqlstate.clone(),
+            change.direction.name().to_owned(),
+            change.sqlstate.to_string(),
             counts,
             error_text(change, style.columns().saturating_sub(taken)),
         ]);
@@ -542,26 +520,23 @@ fn errors(view: &CompareView, style: TextStyle) -> Vec<String> {
 }
 
 /// Numbers of rows that differ; nothing where none does.
-fn rows(view: &CompareView, style: TextStyle) -> Vec<String> {
-    if view.rows.is_empty() {
+fn rows(view: &Comparison, style: TextStyle) -> Vec<String> {
+    if view.rows.changes.is_empty() {
         return Vec::new();
     }
     let title = "Rows that differ, before → after, over executions done in both runs";
     let mut lines = vec![String::new(), style.paint(Tone::Heading, title)];
-    let shown = &view.rows[..view.rows.len().min(ROWS_MAX)];
+    let shown = &view.rows.changes[..view.rows.changes.len().min(ROWS_MAX)];
     lines.extend(shown.iter().map(|one| row_line(one, style.columns())));
-    let rest = view.rows.len() - shown.len();
+    let rest = view.rows.changes.len() - shown.len();
     if rest > 0 {
         lines.push(format!("and {} more", count(rest as u64)));
     }
     lines
 }
 
-fn row_line(change: &RowsChangeView, width: usize) -> String {
-    let sql = match change.sql.as_str() {
-        "" => &change.fingerprint,
-        sql => sql,
-    };
+fn row_line(change: &RowsChange, width: usize) -> String {
+    let sql = statement_name(change.sql.as_deref(), change.fingerprint);
     let executions = counted(change.compared, "execution");
     let text = match change.only_values {
         true => format!(
@@ -577,32 +552,36 @@ fn row_line(change: &RowsChangeView, width: usize) -> String {
     one_line(&text, width)
 }
 
-fn error_text(change: &ErrorChangeView, width: usize) -> String {
+fn error_text(change: &ErrorChange, width: usize) -> String {
     let mut parts = Vec::new();
     if change.captured > 0 {
         parts.push(format!("(captured {})", count(change.captured)));
     }
-    if !change.message.is_empty() {
-        parts.push(format!("{}:", change.message));
+    if let Some(message) = &change.message {
+        parts.push(format!("{message}:"));
     }
-    parts.push(match (change.sql.as_str(), &change.fingerprint) {
-        ("", None) => "connecting".to_owned(),
-        ("", Some(fingerprint)) => fingerprint.clone(),
-        (sql, _) => sql.to_owned(),
-    });
+    parts.push(error_subject(change));
     one_line(&parts.join(" "), width)
 }
 
-fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
+/// Names the statement of an error.
+pub(crate) fn error_subject(change: &ErrorChange) -> String {
+    match change.fingerprint {
+        None => "connecting".to_owned(),
+        Some(fingerprint) => statement_name(change.sql.as_deref(), fingerprint).into_owned(),
+    }
+}
+
+fn legend(view: &Comparison, style: TextStyle) -> Vec<String> {
     let margin = view.margin * 100.0;
     let response = match (&view.before.response, &view.after.response) {
         (Some(before), Some(after)) => format!(
             "Response time (due → done): p50 {}, p99 {}. Tool lag p99 {}.",
-            duration_change(Some(before.p50_us), Some(after.p50_us)),
-            duration_change(Some(before.p99_us), Some(after.p99_us)),
+            duration_change(Some(p50(before)), Some(p50(after))),
+            duration_change(Some(p99(before)), Some(p99(after))),
             duration_change(
-                view.before.tool_lag.map(|lag| lag.p99_us),
-                view.after.tool_lag.map(|lag| lag.p99_us)
+                view.before.tool_lag.as_ref().map(p99),
+                view.after.tool_lag.as_ref().map(p99)
             ),
         ),
         _ => "Response time (due → done): not known of both runs.".to_owned(),
@@ -633,13 +612,13 @@ fn legend(view: &CompareView, style: TextStyle) -> Vec<String> {
 }
 
 /// What the intervals do not know.
-pub(crate) fn caveats(view: &CompareView) -> Vec<String> {
+pub(crate) fn caveats(view: &Comparison) -> Vec<String> {
     let failed = "Failed and skipped statements are in no time.";
     let several = view.before.runs.len().max(view.after.runs.len()) > 1;
     let given = view
         .noise
         .as_ref()
-        .is_some_and(|noise| noise.source == "given");
+        .is_some_and(|noise| noise.source == NoiseSource::Given);
     if several {
         return vec![format!(
             "{failed} How much runs of one side differ is in the intervals."

@@ -2,7 +2,7 @@
 
 use analyse::condition::{ConditionOutcome, Kind, MeasuredQuantity};
 
-use crate::text::amount::{added, count, counted, duration, percent, rate, ratio};
+use crate::text::amount::{added, count, counted, duration_ns, percent, rate, ratio};
 use crate::text::line::{cut, one_line, statement_name};
 use crate::text::style::{TextStyle, Tone};
 
@@ -73,8 +73,8 @@ pub(crate) fn measured(quantities: &[MeasuredQuantity]) -> String {
         let value = match (one.value, one.unit) {
             (None, _) => "not known".to_owned(),
             (Some(value), Kind::Ratio) => format!("{}x", ratio(value)),
-            (Some(ns), Kind::Time) if one.quantity.ends_with("added") => added(ns / 1e3),
-            (Some(ns), Kind::Time) => duration(ns / 1e3),
+            (Some(ns), Kind::Time) if one.quantity.ends_with("added") => added(ns),
+            (Some(ns), Kind::Time) => duration_ns(ns),
             (Some(value), Kind::Share) => percent(value, 1.0),
             (Some(value), Kind::Count) if value.fract() == 0.0 => count(value as u64),
             (Some(value), Kind::Count) => rate(value),

@@ -1,15 +1,17 @@
 //! Where a replay did not do what the capture did, for people.
 
+use analyse::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstSeen};
+use workload::Sqlstate;
+
 use crate::text::amount::{count, counted};
-use crate::text::line::{one_line, wrapped};
+use crate::text::line::{one_line, statement_name, wrapped};
 use crate::text::style::{TextStyle, Tone};
-use crate::view::divergence::{DifferenceView, DivergenceView};
 
 /// The most differences that are shown.
 const DIFFERENCES_MAX: usize = 8;
 
 /// The section, from its empty line on.
-pub(super) fn lines(view: &DivergenceView, style: TextStyle) -> Vec<String> {
+pub(super) fn lines(view: &Divergence, style: TextStyle) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         style.paint(Tone::Heading, "Beside the capture"),
@@ -36,7 +38,7 @@ pub(super) fn lines(view: &DivergenceView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn verdict(view: &DivergenceView) -> (Tone, String) {
+fn verdict(view: &Divergence) -> (Tone, String) {
     let mut parts = vec![format!(
         "{} of {} the same",
         count(view.same),
@@ -91,17 +93,17 @@ fn verdict(view: &DivergenceView) -> (Tone, String) {
         format!("{} not sent", count(view.skipped)),
     );
     let (tone, word) = match view.verdict {
-        "same" if view.lost_unsent + view.skipped + view.unknown == 0 => {
+        DivergenceVerdict::Same if view.lost_unsent + view.skipped + view.unknown == 0 => {
             (Tone::Good, "The replay did what the capture did")
         }
-        "same" => (Tone::Good, "What was replayed did what the capture did"),
-        "differs" => (Tone::Bad, "The replay did not do all that the capture did"),
-        _ => (Tone::Care, "Nothing could be set beside the capture"),
+        DivergenceVerdict::Same => (Tone::Good, "What was replayed did what the capture did"),
+        DivergenceVerdict::Differs => (Tone::Bad, "The replay did not do all that the capture did"),
+        DivergenceVerdict::Unknown => (Tone::Care, "Nothing could be set beside the capture"),
     };
     (tone, format!("{word}: {}.", parts.join(", ")))
 }
 
-fn rows_line(view: &DivergenceView) -> String {
+fn rows_line(view: &Divergence) -> String {
     let sent = view.statements - (view.lost_unsent + view.skipped).min(view.statements);
     match view.rows_compared {
         0 if sent == 0 => "No statement was sent: neither errors nor numbers of rows were compared.".to_owned(),
@@ -121,29 +123,25 @@ fn rows_line(view: &DivergenceView) -> String {
 }
 
 /// Two lines: how, how often and what; then the first place and message.
-fn difference(one: &DifferenceView, style: TextStyle) -> Vec<String> {
-    let code = |code: &Option<String>| code.clone().unwrap_or_default();
+fn difference(one: &Difference, style: TextStyle) -> Vec<String> {
+    let code = |code: Option<Sqlstate>| code.map_or_else(String::new, |code| code.to_string());
+    let (sqlstate, captured) = (code(one.sqlstate), code(one.captured_sqlstate));
     let what = match one.kind {
-        "lost" => format!("connection lost {}", code(&one.sqlstate)),
-        "error_new" => format!("new {}", code(&one.sqlstate)),
-        "error_other" => format!(
-            "{} instead of {}",
-            code(&one.sqlstate),
-            code(&one.captured_sqlstate)
-        ),
-        "rows" => "other rows".to_owned(),
-        "values" => "other values in as many rows".to_owned(),
-        _ => format!("gone {}", code(&one.captured_sqlstate)),
+        DifferenceKind::Lost => format!("connection lost {sqlstate}"),
+        DifferenceKind::ErrorNew => format!("new {sqlstate}"),
+        DifferenceKind::ErrorOther => format!("{sqlstate} instead of {captured}"),
+        DifferenceKind::Rows => "other rows".to_owned(),
+        DifferenceKind::Values => "other values in as many rows".to_owned(),
+        DifferenceKind::ErrorGone => format!("gone {captured}"),
     };
-    let sql = match (one.sql.as_str(), &one.fingerprint) {
-        ("", Some(fingerprint)) => fingerprint,
-        (sql, _) => sql,
-    };
+    let sql = one.fingerprint.map_or_else(String::new, |fingerprint| {
+        statement_name(one.sql.as_deref(), fingerprint).into_owned()
+    });
     let head = format!("{what} × {}", count(one.count));
     let width = style.columns();
     let painted = style.paint(Tone::Heading, &head);
     let room = width.saturating_sub(head.chars().count() + 4);
-    let mut second = vec![format!("first {}", one.first.place())];
+    let mut second = vec![format!("first {}", place(&one.first))];
     if let Some(rows) = one.rows {
         let mut sums = Vec::new();
         for (executions, sum, word) in [
@@ -161,18 +159,24 @@ fn difference(one: &DifferenceView, style: TextStyle) -> Vec<String> {
         sums.push(format!(
             "at most {} → {}",
             count(rows.largest_captured),
-            count(rows.largest_here)
+            count(rows.largest_replayed)
         ));
         second.insert(0, sums.join("; "));
     }
     if one.following > 0 {
         second.push(format!("{} only followed", count(one.following)));
     }
-    if !one.first.message.is_empty() {
-        second.push(one.first.message.clone());
-    }
+    second.extend(one.first.message.clone());
     vec![
-        format!("  {painted}  {}", one_line(sql, room)),
+        format!("  {painted}  {}", one_line(&sql, room)),
         format!("    {}", one_line(&second.join("; "), width - 4)),
     ]
+}
+
+/// `file:line`, or the session and the place in it.
+fn place(first: &FirstSeen) -> String {
+    match (&first.source, first.line) {
+        (Some(source), Some(line)) => format!("{source}:{line}"),
+        _ => format!("session {}, event {}", first.session, first.sequence),
+    }
 }

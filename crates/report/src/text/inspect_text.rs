@@ -3,18 +3,20 @@
 mod server;
 mod statements;
 
-pub(crate) use server::server_lines;
+pub(crate) use server::{server_lines, upkeep};
+pub(crate) use statements::{name_of, share};
 
-use crate::text::amount::{bytes, count, duration, percent, rate};
+use std::collections::BTreeMap;
+
+use analyse::{Arrivals, DurationBin, Inspection, Moment, NameTotals, OverTime, StatementOrder};
+use workload::Sqlstate;
+
+use crate::text::amount::{bytes, count, duration, duration_ns, percent, rate};
 use crate::text::chart::bars;
 use crate::text::line::{listed, one_line};
 use crate::text::run_text::codes;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::inspect::{
-    ArrivalsView, DurationBinView, InspectView, NameCountView, NameTotalsView, OverTimeView,
-    StatementOrder,
-};
 
 /// Lines of text that the chart is high.
 const CHART_LINES: usize = 3;
@@ -33,7 +35,7 @@ pub struct InspectTextOptions {
 }
 
 /// The workload as text, ending with a line feed.
-pub fn render_text(view: &InspectView, options: InspectTextOptions, style: &TextStyle) -> String {
+pub fn render_text(view: &Inspection, options: InspectTextOptions, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
     lines.extend(facts(view, style.columns()));
     lines.extend(arrivals(view, *style));
@@ -45,7 +47,7 @@ pub fn render_text(view: &InspectView, options: InspectTextOptions, style: &Text
     lines.join("\n")
 }
 
-fn heading(view: &InspectView, style: TextStyle) -> String {
+fn heading(view: &Inspection, style: TextStyle) -> String {
     let ends_early = if view.recovered {
         "; recovered from an interrupted capture, it ends early"
     } else {
@@ -60,7 +62,7 @@ fn heading(view: &InspectView, style: TextStyle) -> String {
     )
 }
 
-fn facts(view: &InspectView, width: usize) -> Vec<String> {
+fn facts(view: &Inspection, width: usize) -> Vec<String> {
     let room = width.saturating_sub(18);
     let mut table = Table::new(&[Align::Left, Align::Left]);
     let mut row = |name: &str, what: String| {
@@ -75,7 +77,7 @@ fn facts(view: &InspectView, width: usize) -> Vec<String> {
     } else {
         String::new()
     };
-    let writes = percent(view.writes as f64, view.statements as f64);
+    let writes = percent(view.writes() as f64, view.statements as f64);
     row(
         "statements",
         format!("{}{per_s}; {writes} may write", count(view.statements)),
@@ -84,25 +86,27 @@ fn facts(view: &InspectView, width: usize) -> Vec<String> {
         let what = "done before this slice and put at its start, to bring sessions to it";
         row("of these", format!("{} {what}", count(view.prelude)));
     }
-    row("classes", names(&view.classes, room));
-    row("sent as", names(&view.kinds, room));
-    row("databases", totals(&view.databases, room));
-    row("users", totals(&view.users, room));
-    row("applications", totals(&view.applications, room));
+    let classes = view.classes.iter().map(|(class, all)| (class.name(), *all));
+    row("classes", listing(by_count(classes), room));
+    let kinds = view.kinds.iter().map(|(kind, all)| (*kind, *all));
+    row("sent as", listing(by_count(kinds), room));
+    row("databases", totals(&view.databases.names(), room));
+    row("users", totals(&view.users.names(), room));
+    row("applications", totals(&view.applications.names(), room));
     row("durations", known_durations(view));
-    row("errors", codes(&view.errors, room));
+    let errors: BTreeMap<Sqlstate, u64> = (view.errors.iter())
+        .map(|(code, error)| (*code, error.count))
+        .collect();
+    row("errors", codes(&errors, room));
     let mut name = "not replayable";
-    for reason in &view.unreplayable {
-        row(
-            name,
-            format!("{}: {}", count(reason.count), reason.explanation),
-        );
+    for (reason, all) in &view.unreplayable {
+        row(name, format!("{}: {}", count(*all), reason.explanation()));
         name = "";
     }
     table.lines()
 }
 
-fn known_durations(view: &InspectView) -> String {
+fn known_durations(view: &Inspection) -> String {
     let Some(captured) = view.captured else {
         return match view.statements {
             0 => String::new(),
@@ -110,46 +114,51 @@ fn known_durations(view: &InspectView) -> String {
                 .to_owned(),
         };
     };
-    let known = percent(view.with_duration as f64, view.statements as f64);
+    let known = percent(view.with_duration() as f64, view.statements as f64);
     format!(
         "known of {known}: {} in all; p50 {}, p95 {}, p99 {}, max {}",
-        duration(captured.total_us),
-        duration(captured.p50_us),
-        duration(captured.p95_us),
-        duration(captured.p99_us),
-        duration(captured.max_us)
+        duration_ns(captured.total_ns),
+        duration_ns(captured.p50_ns as f64),
+        duration_ns(captured.p95_ns as f64),
+        duration_ns(captured.p99_ns as f64),
+        duration_ns(captured.max_ns as f64)
     )
 }
 
-fn sessions(view: &InspectView) -> String {
+fn sessions(view: &Inspection) -> String {
     let mut text = format!(
         "{}, at most {} at once",
-        count(view.sessions),
-        count(view.sessions_at_once)
+        count(view.sessions.count),
+        count(view.sessions.at_once)
     );
-    if view.sessions_start_unseen > 0 {
+    if view.sessions.start_unseen > 0 {
         text.push_str(&format!(
             "; {} began before the capture",
-            count(view.sessions_start_unseen)
+            count(view.sessions.start_unseen)
         ));
     }
-    if view.sessions_end_unseen > 0 {
+    if view.sessions.end_unseen > 0 {
         text.push_str(&format!(
             "; {} did not end in it",
-            count(view.sessions_end_unseen)
+            count(view.sessions.end_unseen)
         ));
     }
     text
 }
 
-fn names(names: &[NameCountView], width: usize) -> String {
-    let names = names.iter();
-    listing(names.map(|one| (one.name.as_str(), one.statements)), width)
+/// The most frequent first; ties stay as they are.
+pub(crate) fn by_count<'a>(
+    names: impl Iterator<Item = (&'a str, u64)>,
+) -> impl Iterator<Item = (&'a str, u64)> {
+    let mut all: Vec<_> = names.collect();
+    all.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    all.into_iter()
 }
 
-fn totals(names: &[NameTotalsView], width: usize) -> String {
+fn totals(names: &[NameTotals], width: usize) -> String {
     let names = names.iter();
-    listing(names.map(|one| (one.name.as_str(), one.statements)), width)
+    let names = names.map(|one| (one.name.as_str(), one.totals.statements));
+    listing(names, width)
 }
 
 fn listing<'a>(names: impl Iterator<Item = (&'a str, u64)>, width: usize) -> String {
@@ -165,8 +174,8 @@ fn listing<'a>(names: impl Iterator<Item = (&'a str, u64)>, width: usize) -> Str
     listed(&items, width)
 }
 
-fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
-    let ArrivalsView { width_us, counts } = &view.arrivals;
+fn arrivals(view: &Inspection, style: TextStyle) -> Vec<String> {
+    let Arrivals { width_us, counts } = &view.arrivals;
     let Some(most) = counts.iter().max() else {
         return Vec::new();
     };
@@ -207,52 +216,50 @@ fn arrivals(view: &InspectView, style: TextStyle) -> Vec<String> {
 type Fold = fn(u64, u64) -> u64;
 
 /// Its name, its values, how two values become one, and how one is written.
-type Strip<'a> = (&'static str, &'a [u64], Fold, fn(u64) -> String);
+type Strip = (&'static str, fn(&Moment) -> u64, Fold, fn(u64) -> String);
 
 /// What else there was over time, on the same columns: its name, the most of a column, the columns.
 /// What never occurred is left out.
-fn strips(
-    over: &OverTimeView,
-    width_us: i64,
-    columns: usize,
-) -> Vec<(&'static str, String, Vec<u64>)> {
-    let fold = |values: &[u64], add: Fold| {
+fn strips(over: &OverTime, width_us: i64, columns: usize) -> Vec<(&'static str, String, Vec<u64>)> {
+    let fold = |value: fn(&Moment) -> u64, add: Fold| {
         let mut folded = vec![0; columns];
-        for (place, value) in values.iter().enumerate() {
+        for (place, moment) in over.moments.iter().enumerate() {
             let at_us = over.start_us + place as i64 * over.width_us;
             let column = (at_us.max(0) / width_us) as usize;
             let cell = &mut folded[column.min(columns - 1)];
-            *cell = add(*cell, *value);
+            *cell = add(*cell, value(moment));
         }
         folded
     };
     let sum: Fold = |a, b| a + b;
     let most: Fold = u64::max;
-    let all: [Strip<'_>; 6] = [
-        ("sessions open", &over.open, most, count),
-        ("errors", &over.errors, sum, count),
-        ("temporary files", &over.temporary_bytes, sum, bytes),
-        ("lock waits", &over.lock_waits, sum, count),
-        ("checkpoints", &over.checkpoints, sum, count),
-        ("autovacuum", &over.autovacuums, sum, count),
+    let all: [Strip; 6] = [
+        ("sessions open", |one| one.open_max, most, count),
+        ("errors", Moment::errors, sum, count),
+        ("temporary files", |one| one.temporary_bytes, sum, bytes),
+        ("lock waits", |one| one.lock_waits, sum, count),
+        ("checkpoints", |one| one.checkpoints, sum, count),
+        ("autovacuum", |one| one.autovacuums, sum, count),
     ];
     all.into_iter()
-        .filter(|(_, values, ..)| values.iter().any(|value| *value > 0))
-        .map(|(name, values, add, text)| {
-            let folded = fold(values, add);
+        .filter(|(_, value, ..)| over.moments.iter().any(|one| value(one) > 0))
+        .map(|(name, value, add, text)| {
+            let folded = fold(value, add);
             let most = folded.iter().copied().max().unwrap_or(0);
             (name, text(most), folded)
         })
         .collect()
 }
 
-fn durations(view: &InspectView, style: TextStyle) -> Vec<String> {
-    let bins = folded(&view.durations);
+fn durations(view: &Inspection, style: TextStyle) -> Vec<String> {
+    let bins = folded(&view.durations.bins());
     let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);
     if most == 0 {
         return Vec::new();
     }
-    let total_us = view.captured.map_or(0.0, |captured| captured.total_us);
+    let total_us = view
+        .captured
+        .map_or(0.0, |captured| captured.total_ns / 1e3);
     let title = "How long statements took, and their part of the time";
     let mut lines = vec![String::new(), style.paint(Tone::Heading, title)];
     let mut table = Table::new(&[
@@ -271,8 +278,8 @@ fn durations(view: &InspectView, style: TextStyle) -> Vec<String> {
         table.row([
             format!("  {range}"),
             count(bin.count),
-            percent(bin.count as f64, view.with_duration as f64),
-            percent(bin.total_us as f64, total_us),
+            percent(bin.count as f64, view.with_duration() as f64),
+            percent(bin.time_us as f64, total_us),
             match bin.count {
                 0 => String::new(),
                 _ => "█".repeat((part.round() as usize).max(1)),
@@ -284,8 +291,8 @@ fn durations(view: &InspectView, style: TextStyle) -> Vec<String> {
 }
 
 /// The bins; where there are many, those of a decade together.
-fn folded(bins: &[DurationBinView]) -> Vec<DurationBinView> {
-    let mut folded: Vec<DurationBinView> = Vec::new();
+fn folded(bins: &[DurationBin]) -> Vec<DurationBin> {
+    let mut folded: Vec<DurationBin> = Vec::new();
     for bin in bins {
         let decade_ends = |to_us: u64| to_us.to_string().trim_end_matches('0') == "1";
         match folded.last_mut() {
@@ -294,7 +301,7 @@ fn folded(bins: &[DurationBinView]) -> Vec<DurationBinView> {
             {
                 last.to_us = bin.to_us;
                 last.count += bin.count;
-                last.total_us += bin.total_us;
+                last.time_us += bin.time_us;
             }
             _ => folded.push(*bin),
         }

@@ -19,6 +19,7 @@ pub mod mask_text;
 pub mod observed_text;
 pub mod pcap_text;
 pub mod phases_text;
+pub(crate) mod plan_text;
 pub(crate) mod processor_text;
 pub mod proof_text;
 pub mod proxy_text;
@@ -32,5 +33,6 @@ pub mod sweep_text;
 mod table;
 pub(crate) mod targets_text;
 pub(crate) mod time_text;
+pub(crate) mod times_text;
 
 pub use style::TextStyle;

@@ -1,10 +1,12 @@
 //! What was seen of a server while it was watched, for people: forty lines at most.
 
-use crate::text::amount::{bytes, count, counted, duration, percent, rate};
+use analyse::observed::{CounterChange, Observation, Observed, ObservedStatement, Wait};
+use run::ProbeState;
+
+use crate::text::amount::{bytes, count, counted, duration_ns, percent, rate};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::observed::{MovedView, ObservedStatementView, WaitView, WatchedView};
 
 const STATEMENTS_MAX: usize = 8;
 const WAITS_MAX: usize = 5;
@@ -15,9 +17,10 @@ const NOTES_MAX: usize = 3;
 const OWN_WAITS_MAX: usize = 2;
 
 /// What was seen as text, ending with a line feed.
-pub fn render_text(view: &WatchedView, style: &TextStyle) -> String {
+pub fn render_text(view: &Observation, style: &TextStyle) -> String {
     let width = style.columns();
     let mut lines = vec![heading(view, *style)];
+    let view = &view.observed;
     lines.extend(statements(view, *style));
     lines.extend(waits(view, *style));
     lines.extend(machine(view, *style));
@@ -36,7 +39,7 @@ fn title(style: TextStyle, text: &str) -> String {
     style.paint(Tone::Heading, text)
 }
 
-fn heading(view: &WatchedView, style: TextStyle) -> String {
+fn heading(view: &Observation, style: TextStyle) -> String {
     let version = match view.server_version.as_str() {
         "" => String::new(),
         version => format!(", PostgreSQL {version}"),
@@ -44,24 +47,25 @@ fn heading(view: &WatchedView, style: TextStyle) -> String {
     format!(
         "{}: watched for {}. {}{version}",
         title(style, &one_line(&view.run, 60)),
-        duration(view.elapsed_us),
+        duration_ns(view.elapsed_ns as f64),
         view.target,
     )
 }
 
-fn statements(view: &WatchedView, style: TextStyle) -> Vec<String> {
+fn statements(view: &Observed, style: TextStyle) -> Vec<String> {
     let totals = &view.totals;
-    let what = match (totals.calls, totals.plan_us) {
+    let total_ns = view.total_ns() as f64;
+    let what = match (totals.calls, totals.plan_ns) {
         (0, _) => "Statements, by the samples that met them".to_owned(),
-        (_, Some(plan_us)) => format!(
+        (_, Some(plan_ns)) => format!(
             "Statements by planning and execution time: {}, {} of it planning; {}",
-            duration(totals.total_us),
-            percent(plan_us, totals.total_us),
+            duration_ns(total_ns),
+            percent(plan_ns as f64, total_ns),
             counted(totals.calls, "call"),
         ),
         (_, None) => format!(
             "Statements by execution time, planning not counted: {}; {}",
-            duration(totals.total_us),
+            duration_ns(total_ns),
             counted(totals.calls, "call"),
         ),
     };
@@ -89,24 +93,26 @@ fn statements(view: &WatchedView, style: TextStyle) -> Vec<String> {
         table.line(statement(one, view, style.columns()));
     }
     lines.extend(table.lines());
-    let rest =
-        view.statements.len().saturating_sub(STATEMENTS_MAX) as u64 + view.statements_left_out;
+    let rest = view.statements.len().saturating_sub(STATEMENTS_MAX);
     if rest > 0 {
-        lines.push(format!("  and {} more", count(rest)));
+        lines.push(format!("  and {} more", count(rest as u64)));
     }
     lines
 }
 
-fn statement(one: &ObservedStatementView, view: &WatchedView, width: usize) -> Vec<String> {
+fn statement(one: &ObservedStatement, view: &Observed, width: usize) -> Vec<String> {
     let none = || "–".to_owned();
     let numbers = one.counted.as_ref();
-    let total_us = numbers.map_or(0.0, |one| one.total_us);
+    let (own_ns, all_ns) = (one.total_ns() as f64, view.total_ns() as f64);
     let own: Vec<String> = one
         .waits
         .iter()
         .filter(|wait| wait.kind.is_some())
         .take(OWN_WAITS_MAX)
-        .map(|wait| format!("{} {}", wait_name(wait), percent(wait.share, 1.0)))
+        .map(|wait| {
+            let share = percent(wait.samples as f64, one.samples.max(1) as f64);
+            format!("{} {share}", wait_name(wait))
+        })
         .collect();
     let own = match own.is_empty() {
         true => String::new(),
@@ -118,14 +124,14 @@ fn statement(one: &ObservedStatementView, view: &WatchedView, width: usize) -> V
         .as_deref()
         .unwrap_or("(of other roles, whose texts this one may not see)");
     vec![
-        one.share.map_or_else(
-            || format!("  {}", none()),
-            |share| format!("  {}", percent(share, 1.0)),
-        ),
-        numbers.map_or_else(none, |_| duration(total_us)),
+        match numbers {
+            Some(_) if all_ns > 0.0 => format!("  {}", percent(own_ns, all_ns)),
+            _ => format!("  {}", none()),
+        },
+        numbers.map_or_else(none, |_| duration_ns(own_ns)),
         numbers
-            .and_then(|one| one.plan_us)
-            .map_or_else(none, |plan_us| percent(plan_us, total_us)),
+            .and_then(|one| one.plan_ns)
+            .map_or_else(none, |plan_ns| percent(plan_ns as f64, own_ns)),
         numbers.map_or_else(none, |one| count(one.calls)),
         numbers.and_then(|one| one.plans).map_or_else(none, count),
         match view.samples {
@@ -136,7 +142,7 @@ fn statement(one: &ObservedStatementView, view: &WatchedView, width: usize) -> V
     ]
 }
 
-fn wait_name(wait: &WaitView) -> String {
+fn wait_name(wait: &Wait) -> String {
     match (&wait.kind, &wait.wait) {
         (None, _) => "on a processor, or in want of one".to_owned(),
         (Some(kind), None) => kind.clone(),
@@ -144,30 +150,34 @@ fn wait_name(wait: &WaitView) -> String {
     }
 }
 
-fn waits(view: &WatchedView, style: TextStyle) -> Vec<String> {
-    let Some(active) = view.active else {
+fn waits(view: &Observed, style: TextStyle) -> Vec<String> {
+    if view.samples == 0 {
         return Vec::new();
-    };
+    }
+    let average = |count: u64| count as f64 / view.samples as f64;
     let missed = match view.samples_missed {
         0 => String::new(),
         missed => format!(", {} missed", count(missed)),
     };
     let what = format!(
         "Active sessions: {} on average, in {}{missed}",
-        rate(active),
+        rate(average(view.active_samples)),
         counted(view.samples, "sample"),
     );
     let mut lines = vec![title(style, &what)];
     let mut table = Table::new(&[Align::Right, Align::Right, Align::Left]);
     for wait in view.waits.iter().take(WAITS_MAX) {
         table.row([
-            format!("  {}", percent(wait.share, 1.0)),
-            rate(wait.average),
+            format!(
+                "  {}",
+                percent(wait.samples as f64, view.active_samples.max(1) as f64)
+            ),
+            rate(average(wait.samples)),
             wait_name(wait),
         ]);
     }
     lines.extend(table.lines());
-    let idle = view.idle_in_transaction.unwrap_or(0.0);
+    let idle = average(view.idle_in_transaction);
     if idle > 0.005 {
         lines.push(format!(
             "  beside them {} held a transaction open and did nothing",
@@ -187,13 +197,13 @@ fn waits(view: &WatchedView, style: TextStyle) -> Vec<String> {
             text(&one.blocked),
             text(&one.blocker),
             one.blocker_state,
-            counted(one.looks, "look"),
+            counted(one.samples, "look"),
         ));
     }
     lines
 }
 
-fn machine(view: &WatchedView, style: TextStyle) -> Vec<String> {
+fn machine(view: &Observed, style: TextStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(machine) = &view.machine {
         let share = |part: f64| percent(part, 1.0);
@@ -217,58 +227,50 @@ fn machine(view: &WatchedView, style: TextStyle) -> Vec<String> {
             ),
             rate(machine.own_s),
         ));
-        let pressure = match (
-            machine.pressure_cpu,
-            machine.pressure_memory,
-            machine.pressure_io,
-        ) {
-            (Some(cpu), Some(memory), Some(io)) => format!(
-                "  something stood still for want of a processor {}, memory {}, a disk {} of the time",
-                share(cpu),
-                share(memory),
-                share(io)
-            ),
-            _ => String::new(),
-        };
         lines.push(format!(
             "  memory {} of {} available at least; disk read {}, written {}; network in {}, out {}",
-            bytes(machine.memory_available_least_bytes as u64),
+            bytes(machine.memory_available_min_bytes as u64),
             bytes(machine.memory_bytes as u64),
             per_s(machine.disk_read_bytes),
             per_s(machine.disk_written_bytes),
             per_s(machine.network_received_bytes),
             per_s(machine.network_sent_bytes),
         ));
-        if !pressure.is_empty() {
-            lines.push(pressure);
-        }
+        lines.extend(machine.pressure.map(|pressure| {
+            format!(
+                "  something stood still for want of a processor {}, memory {}, a disk {} of the time",
+                share(pressure.cpu),
+                share(pressure.memory),
+                share(pressure.io)
+            )
+        }));
     }
     if let Some(locks) = &view.locks {
-        let share = match locks.fast_path_share {
-            None => String::new(),
-            Some(share) => format!(
+        let share = match locks.fast_path + locks.past_fast_path {
+            0 => String::new(),
+            all => format!(
                 "; on the fast path {} of those that may ({} of one session at most, {} past it)",
-                percent(share, 1.0),
-                count(locks.fast_path_most),
-                count(locks.past_fast_path_most),
+                percent(locks.fast_path as f64, all as f64),
+                count(locks.fast_path_max),
+                count(locks.past_fast_path_max),
             ),
         };
         lines.push(format!(
             "{} {} at once at most, {} waiting{share}",
             title(style, "Locks:"),
-            count(locks.most),
-            count(locks.most_waiting),
+            count(locks.max),
+            count(locks.max_waiting),
         ));
     }
     lines
 }
 
 /// Of all counters those that tell most; the rest is in the JSON.
-fn counters(view: &WatchedView, style: TextStyle) -> Vec<String> {
+fn counters(view: &Observed, style: TextStyle) -> Vec<String> {
     let gained = |source: &str, name: &str| -> f64 {
         let all = view.counters.iter();
         all.filter(|one| one.source == source && one.name == name)
-            .map(|one| one.gained)
+            .map(|one| one.delta)
             .sum()
     };
     let database = |name: &str| gained("pg_stat_database", name);
@@ -310,17 +312,17 @@ fn counters(view: &WatchedView, style: TextStyle) -> Vec<String> {
         ("seq_tup_read", "rows read by sequential scans"),
         ("n_dead_tup", "dead rows"),
     ] {
-        let mut all: Vec<&MovedView> = view
+        let mut all: Vec<&CounterChange> = view
             .counters
             .iter()
             .filter(|one| one.source == "pg_stat_user_tables" && one.name == name)
-            .filter(|one| one.gained >= 1.0)
+            .filter(|one| one.delta >= 1.0)
             .collect();
-        all.sort_by(|a, b| b.gained.total_cmp(&a.gained));
+        all.sort_by(|a, b| b.delta.total_cmp(&a.delta));
         let first: Vec<String> = all
             .iter()
             .take(3)
-            .map(|one| format!("{} {}", one.object, number(one.gained)))
+            .map(|one| format!("{} {}", one.object, number(one.delta)))
             .collect();
         if !first.is_empty() {
             lines.push(format!("  {what}: {}", first.join(", ")));
@@ -329,7 +331,7 @@ fn counters(view: &WatchedView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn queue(view: &WatchedView, style: TextStyle) -> Vec<String> {
+fn queue(view: &Observed, style: TextStyle) -> Vec<String> {
     let mut lines = Vec::new();
     for one in view.queue.iter().take(QUEUE_MAX) {
         let name = match one.object.as_str() {
@@ -342,18 +344,18 @@ fn queue(view: &WatchedView, style: TextStyle) -> Vec<String> {
             one_line(&name, 60),
             rate(one.first),
             rate(one.last),
-            rate(one.least),
-            rate(one.most),
+            rate(one.min),
+            rate(one.max),
             rate(one.mean),
         ));
     }
     lines
 }
 
-fn unseen(view: &WatchedView, style: TextStyle) -> Vec<String> {
+fn unseen(view: &Observed, style: TextStyle) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for probe in &view.probes {
-        if let Some(why) = &probe.off {
+        if let Some(why) = &probe.disabled_reason {
             all.push(with_remedy(
                 &format!("{}: {why}", probe.probe),
                 &probe.remedy,
@@ -361,11 +363,12 @@ fn unseen(view: &WatchedView, style: TextStyle) -> Vec<String> {
         }
     }
     for note in &view.notes {
-        if note.kind == "back" {
-            continue;
-        }
-        let text = match note.kind {
-            "lost" => format!("the connection was lost after {}", duration(note.at_us)),
+        let text = match note.state {
+            ProbeState::Back => continue,
+            ProbeState::Lost => {
+                let after = duration_ns(note.at_ns as f64);
+                format!("the connection was lost after {after}")
+            }
             _ => note.text.clone(),
         };
         let many = match note.count {
@@ -380,8 +383,8 @@ fn unseen(view: &WatchedView, style: TextStyle) -> Vec<String> {
     let off: Vec<&str> = view
         .host
         .iter()
-        .filter(|one| one.state == "changeable")
-        .map(|one| one.setting.as_str())
+        .filter(|one| one.state == ProbeState::Changeable)
+        .map(|one| one.probe.as_str())
         .collect();
     let mut lines = Vec::new();
     if !all.is_empty() {
@@ -397,12 +400,12 @@ fn unseen(view: &WatchedView, style: TextStyle) -> Vec<String> {
     if !off.is_empty() {
         lines.push(format!("  off, and can be turned on: {}", off.join(", ")));
     }
-    let questions: u64 = view.probes.iter().map(|probe| probe.questions).sum();
-    let asked_us: f64 = view.probes.iter().map(|probe| probe.asked_us).sum();
+    let questions: u64 = view.probes.iter().map(|probe| probe.queries).sum();
+    let asked_ns: u64 = view.probes.iter().map(|probe| probe.query_ns).sum();
     lines.push(format!(
         "  Watching asked {} and waited {} for the answers.",
         counted(questions, "question"),
-        duration(asked_us)
+        duration_ns(asked_ns as f64)
     ));
     lines
 }

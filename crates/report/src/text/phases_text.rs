@@ -1,16 +1,17 @@
 //! What the processor time of a profile was for, for people.
 
-use crate::text::amount::{count, counted, duration};
+use analyse::phases::PhaseReport;
+
+use crate::text::amount::{count, counted, duration_ns};
 use crate::text::line::{cut, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::phases::{PhaseView, PhasesView};
 
 /// How many phases of a statement are named.
 const PHASES_OF_STATEMENT: usize = 3;
 
 /// The phases as text, ending with a line feed.
-pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
+pub fn render_text(view: &PhaseReport, style: &TextStyle) -> String {
     let profile = &view.profile;
     let width = style.columns();
     let heading = format!("Processor time of {} by phase", one_line(&view.run, 60));
@@ -19,35 +20,40 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
         true => "",
         false => ", without the kernel's part",
     };
-    let complete = profile
-        .complete_percent
-        .map_or_else(String::new, |percent| {
-            format!(" ({percent:.0} % of them reach main)")
-        });
+    let percent = |part: f64, whole: f64| 100.0 * part / whole.max(1.0);
+    let complete = match profile.unwound {
+        0 => String::new(),
+        unwound => format!(
+            " ({:.0} % of them reach main)",
+            percent(profile.complete as f64, unwound as f64)
+        ),
+    };
     lines.push(format!(
         "  {} samples a second of {} ({}){kernel}, stacks by {}{complete}",
         profile.frequency_hz, profile.scope, profile.event, profile.unwinding
     ));
-    let sampled = duration(profile.sampled_cpu_us as f64);
-    let of = |us: u64| duration(us as f64);
+    let sampled = duration_ns(profile.sampled_ns());
+    let of = |ns: u64| duration_ns(ns as f64);
     let scheduler = profile
-        .kernel_cpu_us
-        .map_or_else(String::new, |us| format!(", {} by its scheduler's", of(us)));
-    let kernel = match (profile.task_clock_us, profile.kernel_cpu_us) {
-        (Some(us), _) => Some((of(us), "count of tasks", &*scheduler)),
-        (None, Some(us)) => Some((of(us), "count", "")),
+        .cpu_ns
+        .map_or_else(String::new, |ns| format!(", {} by its scheduler's", of(ns)));
+    let kernel = match (profile.task_clock_ns, profile.cpu_ns) {
+        (Some(ns), _) => Some((ns, "count of tasks", &*scheduler)),
+        (None, Some(ns)) => Some((ns, "count", "")),
         (None, None) => None,
     };
-    lines.push(match (kernel, profile.sampled_percent) {
-        (Some((time, count, beside)), Some(percent)) => format!(
-            "  The server's processes: {sampled} by samples, {time} by the kernel's {count} ({percent:.1} %){beside}"
+    lines.push(match kernel.filter(|(ns, ..)| *ns > 0) {
+        Some((ns, count, beside)) => format!(
+            "  The server's processes: {sampled} by samples, {} by the kernel's {count} ({:.1} %){beside}",
+            of(ns),
+            percent(profile.sampled_ns(), ns as f64)
         ),
-        _ => format!("  The server's processes: {sampled} by samples"),
+        None => format!("  The server's processes: {sampled} by samples"),
     });
-    if profile.is_weighed {
+    if view.is_weighed {
         lines.push(format!(
             "  Each sample stands for {}: all together for what the counters of tasks counted",
-            duration(profile.sample_us)
+            duration_ns(view.sample_ns)
         ));
     }
     if profile.lost > 0 {
@@ -65,9 +71,12 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
     table.row(["  phase", "share", "CPU", "samples"].map(str::to_owned));
     for phase in &view.phases {
         table.row([
-            format!("  {}", phase.title),
-            format!("{:.1} %", phase.share_percent),
-            duration(phase.cpu_us as f64),
+            format!("  {}", phase.phase.title()),
+            format!(
+                "{:.1} %",
+                percent(phase.samples as f64, view.samples as f64)
+            ),
+            duration_ns(phase.cpu_ns),
             count(phase.samples),
         ]);
     }
@@ -97,7 +106,7 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
         lines.push(String::new());
         let heading = format!(
             "Statements: {} of {of} are known to be one's",
-            count(view.of_statements)
+            count(view.statement_samples)
         );
         lines.push(style.paint(Tone::Heading, &heading));
         for one in &view.statements {
@@ -105,18 +114,15 @@ pub fn render_text(view: &PhasesView, style: &TextStyle) -> String {
                 .phases
                 .iter()
                 .take(PHASES_OF_STATEMENT)
-                .map(
-                    |PhaseView {
-                         title,
-                         share_percent,
-                         ..
-                     }| format!("{title} {share_percent:.0} %"),
-                )
+                .map(|phase| {
+                    let share = percent(phase.samples as f64, one.samples as f64);
+                    format!("{} {share:.0} %", phase.phase.title())
+                })
                 .collect();
             let line = format!(
                 "  {:>5.1} %  {:>8}  {}  {}",
-                one.share_percent,
-                duration(one.cpu_us as f64),
+                percent(one.samples as f64, view.samples as f64),
+                duration_ns(one.cpu_ns),
                 one.fingerprint,
                 one_line(one.sql.as_deref().unwrap_or("(text not known)"), 200)
             );

@@ -1,14 +1,15 @@
 //! Where the server's processor time went, in a few lines.
 
-use crate::text::amount::{count, counted, duration, duration_change, percent, ratio};
+use analyse::time_model::{
+    CpuCounter, PlanningShare, ProcessorCategory, ProcessorModel, ProcessorRemark,
+    StatementCpuTime, TimePart,
+};
+
+use crate::text::amount::{count, counted, duration_ns, percent, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::processor::{
-    PlanningShareView, ProcessorPartView, ProcessorRemarkView, ProcessorStatementView,
-    ProcessorView,
-};
-use crate::view::time_change::ProcessorChangeView;
+use crate::text::time_text::basis;
 
 /// Parts that are shown; the rest is summed up.
 const PARTS_MAX: usize = 10;
@@ -17,44 +18,46 @@ const PART_SHARE_MIN: f64 = 0.005;
 /// Statements that are shown, each with its largest parts.
 const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
-/// Parts of a comparison that are shown.
-const CHANGES_MAX: usize = 4;
 
 /// The lines, with a blank one before them.
-pub(crate) fn lines(view: &ProcessorView, style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(view: &ProcessorModel, style: TextStyle) -> Vec<String> {
     let by = match view.counted_by {
-        "tasks" => "by the kernel's count of tasks",
-        "kernel" => "by the kernel's count",
-        _ => "by stacks",
+        CpuCounter::Tasks => "by the kernel's count of tasks",
+        CpuCounter::Scheduler => "by the kernel's count",
+        CpuCounter::Stacks => "by stacks",
     };
     let title = format!(
         "Where the server's processor time went: {}, {by}",
-        duration(view.cpu_us)
+        duration_ns(view.whole.cpu_ns)
     );
+    let whole_ns = view.whole.cpu_ns;
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
     // What was not met is always told.
+    let all = view.whole.parts.iter();
     let (apart, parts): (Vec<_>, Vec<_>) =
-        view.parts.iter().partition(|part| part.what == "not_met");
-    let notable = |part: &&&ProcessorPartView| part.us >= PART_SHARE_MIN * view.cpu_us;
+        all.partition(|part| part.category == ProcessorCategory::Unattributed);
+    let notable = |part: &&&TimePart<ProcessorCategory>| part.ns >= PART_SHARE_MIN * whole_ns;
     let shown = parts.iter().take(PARTS_MAX).take_while(notable).count();
     for part in &parts[..shown] {
-        row(&mut table, part);
+        row(&mut table, part, whole_ns);
     }
     let rest = &parts[shown..];
     if !rest.is_empty() {
-        let us: f64 = rest.iter().map(|part| part.us).sum();
+        let ns: f64 = rest.iter().map(|part| part.ns).sum();
         table.row([
             format!("  {} more", count(rest.len() as u64)),
-            percent(us, view.cpu_us),
-            duration(us),
+            percent(ns, whole_ns),
+            duration_ns(ns),
             String::new(),
         ]);
     }
-    apart.into_iter().for_each(|part| row(&mut table, part));
+    apart
+        .into_iter()
+        .for_each(|part| row(&mut table, part, whole_ns));
     lines.extend(table.lines());
     for one in view.statements.iter().take(STATEMENTS_MAX) {
-        lines.extend(statement(one, view.cpu_us, style.columns()));
+        lines.extend(statement(one, whole_ns, style.columns()));
     }
     for remark in remarks(view) {
         lines.extend(wrapped(&remark, "  ", "  ", style.columns()));
@@ -62,45 +65,46 @@ pub(crate) fn lines(view: &ProcessorView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn row(table: &mut Table, part: &ProcessorPartView) {
-    let known = match part.error {
-        Some(error) if error < 1.0 => format!("{} ± {:.0} %", part.known, 100.0 * error),
-        Some(_) => format!("{}, too few samples to tell", part.known),
-        None => part.known.to_owned(),
-    };
+fn row(table: &mut Table, part: &TimePart<ProcessorCategory>, whole_ns: f64) {
     table.row([
-        format!("  {}", part_name(part.what, part.of.as_deref())),
-        percent(part.share, 1.0),
-        duration(part.us),
-        known,
+        format!("  {}", category(&part.category)),
+        percent(part.ns, whole_ns),
+        duration_ns(part.ns),
+        basis(part.basis),
     ]);
 }
 
-/// What a part is, in words.
-pub(crate) fn part_name(what: &str, of: Option<&str>) -> String {
-    match what {
-        "client" => of.map_or_else(|| "clients' sessions".to_owned(), str::to_owned),
-        "server" => format!("process: {}", of.unwrap_or_default()),
-        "own" => "our own questions".to_owned(),
-        _ => "counted and not met".to_owned(),
+/// Describes what the time went into.
+pub(crate) fn category(category: &ProcessorCategory) -> String {
+    match category {
+        ProcessorCategory::Client(None) => "clients' sessions".to_owned(),
+        ProcessorCategory::Client(Some(phase)) => phase.clone(),
+        ProcessorCategory::Server(kind) => format!("process: {kind}"),
+        ProcessorCategory::Own => "our own questions".to_owned(),
+        ProcessorCategory::Unattributed => "counted and not met".to_owned(),
     }
 }
 
-fn statement(one: &ProcessorStatementView, whole_us: f64, width: usize) -> Vec<String> {
+fn statement(one: &StatementCpuTime, whole_ns: f64, width: usize) -> Vec<String> {
     let sql = one.sql.as_deref().unwrap_or("a statement without its text");
     let head = format!(
         "  {}, {}: ",
-        percent(one.cpu_us, whole_us),
-        duration(one.cpu_us)
+        percent(one.cpu_ns, whole_ns),
+        duration_ns(one.cpu_ns)
     );
     let room = width.saturating_sub(head.chars().count());
     let mut lines = vec![format!("{head}{}", one_line(sql, room.max(20)))];
-    let phases = one.parts.iter().filter(|part| part.of.is_some());
+    let phases = one.parts.iter().filter(|part| {
+        matches!(
+            part.category,
+            ProcessorCategory::Client(Some(_)) | ProcessorCategory::Server(_)
+        )
+    });
     let words: Vec<String> = phases
         .take(PARTS_OF_STATEMENT)
         .map(|part| {
-            let name = part_name(part.what, part.of.as_deref());
-            format!("{name} {}", percent(part.share, 1.0))
+            let share = percent(part.ns, one.cpu_ns);
+            format!("{} {share}", category(&part.category))
         })
         .collect();
     if !words.is_empty() {
@@ -109,46 +113,46 @@ fn statement(one: &ProcessorStatementView, whole_us: f64, width: usize) -> Vec<S
     lines
 }
 
-fn remarks(view: &ProcessorView) -> Vec<String> {
-    let remark = |remark: &ProcessorRemarkView| match remark {
-        ProcessorRemarkView::NotCounted => {
+fn remarks(view: &ProcessorModel) -> Vec<String> {
+    let remark = |remark: &ProcessorRemark| match remark {
+        ProcessorRemark::NotCounted => {
             "The kernel's count could not be read: all of it is what stacks stand for.".to_owned()
         }
-        ProcessorRemarkView::NoStacks => {
+        ProcessorRemark::NoStacks => {
             "No stacks were taken (--profile), so there are no phases, and a statement's part is \
              inferred from how often it was met running or ready to run."
                 .to_owned()
         }
-        ProcessorRemarkView::MoreThanCounted { factor } => format!(
+        ProcessorRemark::MoreThanCounted { factor } => format!(
             "Stacks stood for {} times what the kernel counted, and were scaled down to that.",
             ratio(*factor)
         ),
-        ProcessorRemarkView::FewerThanCounted { factor } => format!(
+        ProcessorRemark::FewerThanCounted { factor } => format!(
             "Stacks stood for {} times what the kernel counted, and were scaled up to that.",
             ratio(*factor)
         ),
     };
     let mut all: Vec<String> = view.remarks.iter().map(remark).collect();
-    if view.unassigned_us > 0.0 {
+    if view.unassigned.cpu_ns > 0.0 {
         all.push(format!(
             "{} of clients' sessions belong to no statement that is known: between statements, beginning \
              and ending sessions, workers, other clients.",
-            duration(view.unassigned_us)
+            duration_ns(view.unassigned.cpu_ns)
         ));
     }
-    if view.samples > 0 && view.counted_by != "stacks" {
+    if view.samples > 0 && view.counted_by != CpuCounter::Stacks {
         all.push(format!(
             "{} stand for {}, {:.1} % of what the kernel counted.",
             counted(view.samples, "stack"),
-            duration(view.sampled_us),
-            100.0 * view.sampled_us / view.cpu_us.max(1.0)
+            duration_ns(view.sampled_ns),
+            100.0 * view.sampled_ns / view.whole.cpu_ns.max(1e3)
         ));
     }
     all
 }
 
 /// What both witnesses say of planning, where both do.
-pub(crate) fn planning_line(view: &PlanningShareView) -> Option<String> {
+pub(crate) fn planning_line(view: &PlanningShare) -> Option<String> {
     let (by_statistics, by_stacks) = (view.by_statistics?, view.by_stacks?);
     Some(format!(
         "  Planning's share of planning and execution: {} by pg_stat_statements' clocks, {} ± {:.1} by stacks.",
@@ -158,72 +162,51 @@ pub(crate) fn planning_line(view: &PlanningShareView) -> Option<String> {
     ))
 }
 
-/// What processor time was made of before and after.
-pub(crate) fn change_lines(view: &ProcessorChangeView, style: TextStyle) -> Vec<String> {
-    let title = format!(
-        "The server's processor time of a run, before → after: {}",
-        duration_change(Some(view.before_us), Some(view.after_us))
-    );
-    let mut lines = vec![style.paint(Tone::Heading, &title)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
-    for part in view.parts.iter().take(CHANGES_MAX) {
-        table.row([
-            format!("  {}", part_name(part.what, part.of.as_deref())),
-            duration_change(Some(part.before_us), Some(part.after_us)),
-            crate::text::amount::added(part.after_us - part.before_us),
-            part.known.to_owned(),
-        ]);
-    }
-    lines.extend(table.lines());
-    lines
-}
-
 #[cfg(test)]
 mod tests {
+    use analyse::time_model::Basis;
+
     use super::*;
 
     fn part(
-        what: &'static str,
-        of: Option<&str>,
-        us: f64,
-        error: Option<f64>,
-    ) -> ProcessorPartView {
-        ProcessorPartView {
-            what,
-            of: of.map(str::to_owned),
-            us,
-            share: us / 1e6,
-            known: if error.is_some() {
-                "sampled"
-            } else {
-                "inferred"
-            },
-            error,
+        category: ProcessorCategory,
+        ns: f64,
+        samples: Option<u64>,
+    ) -> TimePart<ProcessorCategory> {
+        TimePart {
+            category,
+            ns,
+            basis: samples.map_or(Basis::Inferred, |samples| Basis::Sampled { samples }),
         }
     }
 
     #[test]
     fn parts_are_told_with_what_was_not_met_last() {
-        let view = ProcessorView {
-            cpu_us: 1e6,
-            counted_by: "kernel",
+        let client = |phase: &str| ProcessorCategory::Client(Some(phase.to_owned()));
+        let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
+        let time = |cpu_ns, parts| StatementCpuTime {
+            sql: Some("select $1".to_owned()),
+            cpu_ns,
+            parts,
+            ..StatementCpuTime::default()
+        };
+        let view = ProcessorModel {
+            whole: time(
+                1e9,
+                vec![
+                    part(client("scans"), 700e6, Some(1_421)),
+                    part(client("planning"), 200e6, Some(24)),
+                    part(checkpointer, 57e6, Some(2)),
+                    part(ProcessorCategory::Unattributed, 40e6, None),
+                    part(client("network"), 3e6, Some(1)),
+                ],
+            ),
+            statements: vec![time(600e6, vec![part(client("scans"), 600e6, Some(400))])],
+            unassigned: time(303e6, Vec::new()),
+            counted_by: CpuCounter::Scheduler,
             samples: 95,
-            sampled_us: 959_596.0,
-            parts: vec![
-                part("client", Some("scans"), 700_000.0, Some(0.052)),
-                part("client", Some("planning"), 200_000.0, Some(0.4)),
-                part("server", Some("checkpointer"), 57_000.0, Some(1.4)),
-                part("not_met", None, 40_000.0, None),
-                part("client", Some("network"), 3_000.0, Some(1.9)),
-            ],
-            statements: vec![ProcessorStatementView {
-                fingerprint: "01".to_owned(),
-                sql: Some("select $1".to_owned()),
-                cpu_us: 600_000.0,
-                parts: vec![part("client", Some("scans"), 600_000.0, Some(0.1))],
-            }],
-            statements_count: 1,
-            unassigned_us: 303_000.0,
+            sampled_ns: 959_596e3,
+            scale: 1.0,
             remarks: vec![],
         };
         let text = lines(&view, TextStyle::default()).join("\n");
@@ -237,7 +220,7 @@ Where the server's processor time went: 1.00 s, by the kernel's count
   1 more                  0.3 %  3.00 ms
   counted and not met     4.0 %  40.0 ms  inferred
   60.0 %, 600 ms: select $1
-    scans 60.0 %
+    scans 100 %
   303 ms of clients' sessions belong to no statement that is known: between statements, beginning
   and ending sessions, workers, other clients.
   95 stacks stand for 960 ms, 96.0 % of what the kernel counted."
@@ -246,14 +229,14 @@ Where the server's processor time went: 1.00 s, by the kernel's count
 
     #[test]
     fn planning_is_told_where_both_witnesses_saw_it() {
-        let both = PlanningShareView::new(Some((300.0, 700.0)), (33, 67)).unwrap();
+        let both = PlanningShare::new(Some((300.0, 700.0)), (33, 67)).unwrap();
         assert_eq!(
             planning_line(&both).unwrap(),
             "  Planning's share of planning and execution: 30.0 % by pg_stat_statements' clocks, 33.0 % ± 9.2 by stacks."
         );
-        let one = PlanningShareView::new(None, (0, 10)).unwrap();
+        let one = PlanningShare::new(None, (0, 10)).unwrap();
         assert_eq!(planning_line(&one), None);
         assert!(one.by_stacks == Some(0.0) && one.by_stacks_error.unwrap() > 0.1);
-        assert_eq!(PlanningShareView::new(None, (0, 0)), None);
+        assert_eq!(PlanningShare::new(None, (0, 0)), None);
     }
 }

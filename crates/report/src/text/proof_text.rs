@@ -1,11 +1,12 @@
 //! A proof, for people: the verdicts, what they rest on, and what else moved.
 
+use analyse::{Measure, StatementComparison};
+
 use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::candidate::IndexCandidateView;
-use crate::view::compare::StatementCompareView;
 use crate::view::proof::{ProofEffectView, ProofNumberView, ProofSideView, ProofView};
 
 /// The text has about so many lines: what a screen holds.
@@ -307,8 +308,8 @@ fn side_lines(
                 error.sqlstate,
                 count(error.before),
                 count(error.after),
-                one_line(&error.message, 60),
-                one_line(&error.sql, 200)
+                one_line(error.message.as_deref().unwrap_or_default(), 60),
+                one_line(error.sql.as_deref().unwrap_or_default(), 200)
             );
             lines.push(cut(&line, width));
         }
@@ -387,7 +388,7 @@ fn numbers(side: &ProofSideView) -> Vec<String> {
 }
 
 fn named(
-    statements: &[StatementCompareView],
+    statements: &[StatementComparison],
     what: &str,
     room: usize,
     style: TextStyle,
@@ -418,25 +419,25 @@ fn more(lines: &mut Vec<String>, all: usize, shown: usize) {
 }
 
 /// A statement with the ratio that its finding rests on.
-pub(crate) fn statement_text(statement: &StatementCompareView) -> String {
+pub(crate) fn statement_text(statement: &StatementComparison) -> String {
     let times = &statement.service;
-    let (found, measure) = match times.measure {
-        Some("median") => (times.median_ratio, "median"),
-        Some("p99") => (times.p99_ratio, "p99"),
-        _ => (times.mean_ratio, "mean"),
-    };
-    let factor = found.map_or_else(
+    let measure = times.finding.measure().unwrap_or(Measure::Mean);
+    let factor = times.ratio(measure).map_or_else(
         || "–".to_owned(),
-        |found| match (found.low, found.high) {
-            (Some(low), Some(high)) => {
-                format!("{} ({} – {})", ratio(found.ratio), ratio(low), ratio(high))
-            }
-            _ => ratio(found.ratio),
+        |found| match found.interval {
+            Some(interval) => format!(
+                "{} ({} – {})",
+                ratio(found.value),
+                ratio(interval.low),
+                ratio(interval.high)
+            ),
+            None => ratio(found.value),
         },
     );
     format!(
-        "× {factor} {measure}  {} calls  {}",
+        "× {factor} {}  {} calls  {}",
+        measure.name(),
         count(statement.calls_after),
-        one_line(&statement.sql, 400)
+        one_line(statement.sql.as_deref().unwrap_or_default(), 400)
     )
 }

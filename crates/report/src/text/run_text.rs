@@ -1,14 +1,16 @@
 //! How one run went, for people.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
-use crate::text::amount::{bytes, count, counted, duration, rate};
+use analyse::LatencySummary;
+
+use crate::text::amount::{bytes, count, counted, duration, duration_ns, rate};
 use crate::text::divergence_text;
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
-use crate::view::latency::LatencyView;
 use crate::view::run_summary::RunSummaryView;
 
 /// The most errors of which the first is shown.
@@ -135,7 +137,7 @@ fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
         Align::Right,
     ]);
     table.row(["Times", "p50", "p95", "p99", "max"].map(String::from));
-    let rows: [(&str, &Option<LatencyView>); 5] = [
+    let rows: [(&str, &Option<LatencySummary>); 5] = [
         ("  service time (sent → done)", &view.service),
         ("  response time (due → done)", &view.response),
         ("  tool lag (ours)", &view.tool_lag),
@@ -146,17 +148,18 @@ fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
         ("  opening a connection", &view.connecting),
     ];
     for (name, latency) in rows {
-        let cell = |get: fn(&LatencyView) -> f64| {
-            latency
-                .as_ref()
-                .map_or_else(|| "–".to_owned(), |latency| duration(get(latency)))
+        let cell = |get: fn(&LatencySummary) -> u64| {
+            latency.as_ref().map_or_else(
+                || "–".to_owned(),
+                |latency| duration_ns(get(latency) as f64),
+            )
         };
         table.row([
             name.to_owned(),
-            cell(|latency| latency.p50_us),
-            cell(|latency| latency.p95_us),
-            cell(|latency| latency.p99_us),
-            cell(|latency| latency.max_us),
+            cell(|latency| latency.p50_ns),
+            cell(|latency| latency.p95_ns),
+            cell(|latency| latency.p99_ns),
+            cell(|latency| latency.max_ns),
         ]);
     }
     let mut lines = table.lines();
@@ -187,8 +190,8 @@ fn examples(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
 }
 
 /// Errors by count: `23505 × 38 · 42P01 × 2`.
-pub(crate) fn codes(errors: &BTreeMap<String, u64>, width: usize) -> String {
-    let mut ordered: Vec<(&String, &u64)> = errors.iter().collect();
+pub(crate) fn codes<C: Display>(errors: &BTreeMap<C, u64>, width: usize) -> String {
+    let mut ordered: Vec<(&C, &u64)> = errors.iter().collect();
     ordered.sort_by_key(|(_, number)| std::cmp::Reverse(**number));
     let items: Vec<String> = ordered
         .into_iter()

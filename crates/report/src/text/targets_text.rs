@@ -1,17 +1,19 @@
 //! What is different between two targets, in a few lines.
 
+use analyse::targets::{
+    Bearing, Detail, IndexDifference, ObjectDifference, SettingDifference, SettingSide,
+    SizeDifference, TargetsComparison,
+};
+
 use crate::text::amount::{count, counted};
 use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
-use crate::view::targets::{
-    DetailView, IndexView, ObjectView, SettingSideView, SettingView, SizeView, TargetsView,
-};
 
 /// Differences of one kind that are shown; of the rest, how many they are.
 const SHOWN_MAX: usize = 4;
 
 /// The lines; none where nothing differs and all is known.
-pub(crate) fn lines(view: &TargetsView, style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(view: &TargetsComparison, style: TextStyle) -> Vec<String> {
     let mut found: Vec<(&str, Vec<String>)> = Vec::new();
     let by_hand = view.settings.iter().filter(|one| !one.by_version);
     let (places, set): (Vec<_>, Vec<_>) = by_hand.partition(|one| is_aside(one));
@@ -29,16 +31,18 @@ pub(crate) fn lines(view: &TargetsView, style: TextStyle) -> Vec<String> {
     found.push(("tables", view.relations.iter().map(object).collect()));
     found.push(("indexes", view.indexes.iter().map(index).collect()));
     let invalid = view.invalid_indexes.iter();
-    let invalid = invalid.map(|one| format!("invalid {}: {} on {}", one.side, one.name, one.table));
+    let invalid =
+        invalid.map(|one| format!("invalid {}: {} on {}", one.side.name(), one.name, one.table));
     found.push(("indexes", invalid.collect()));
     found.push(("sizes", view.sizes.iter().map(size).collect()));
     // That secrets are not kept is so on either side, always.
-    let notes = view.notes.iter().filter(|note| note.about != "secrets");
-    let notes = notes.map(|note| {
-        let counted = note
+    let notes = view.notes.iter().filter(|one| one.note.about != "secrets");
+    let notes = notes.map(|one| {
+        let counted = one
+            .note
             .count
             .map_or_else(String::new, |left| format!(" ({})", count(left)));
-        format!("{}: {}{counted}", note.side, note.text)
+        format!("{}: {}{counted}", one.side.name(), one.note.text)
     });
     found.push(("unknown", notes.collect()));
 
@@ -81,12 +85,12 @@ pub(crate) fn lines(view: &TargetsView, style: TextStyle) -> Vec<String> {
 }
 
 /// Where a server is and how it is watched differs anyhow.
-fn is_aside(setting: &SettingView) -> bool {
-    matches!(setting.bearing, "place" | "watching")
+pub(crate) fn is_aside(setting: &SettingDifference) -> bool {
+    matches!(setting.bearing, Bearing::Place | Bearing::Watching)
 }
 
-fn setting(one: &SettingView) -> String {
-    let value = |side: &Option<SettingSideView>| match side {
+fn setting(one: &SettingDifference) -> String {
+    let value = |side: &Option<SettingSide>| match side {
         None => "not there".to_owned(),
         Some(side) => match &side.value {
             None => "not kept".to_owned(),
@@ -94,7 +98,7 @@ fn setting(one: &SettingView) -> String {
             Some(value) => value.clone(),
         },
     };
-    let source = |side: &Option<SettingSideView>| {
+    let source = |side: &Option<SettingSide>| {
         let side = side.as_ref()?;
         let restart = if side.pending_restart {
             ", restart pending"
@@ -118,8 +122,8 @@ fn setting(one: &SettingView) -> String {
     )
 }
 
-fn details(details: &[DetailView]) -> String {
-    let one = |detail: &DetailView| {
+fn details(details: &[Detail]) -> String {
+    let one = |detail: &Detail| {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".to_owned());
         format!(
             "{} {} → {}",
@@ -131,27 +135,27 @@ fn details(details: &[DetailView]) -> String {
     details.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn object(one: &ObjectView) -> String {
+fn object(one: &ObjectDifference) -> String {
     match one.details.is_empty() {
-        true => format!("{}: {}", one.presence, one.name),
+        true => format!("{}: {}", one.presence.name(), one.name),
         false => format!("{}: {}", one.name, details(&one.details)),
     }
 }
 
-fn index(one: &IndexView) -> String {
+fn index(one: &IndexDifference) -> String {
     match &one.renamed {
         Some(after) => format!(
             "the same under another name: {} → {after} on {}",
             one.name, one.table
         ),
         None if one.details.is_empty() => {
-            format!("{}: {} on {}", one.presence, one.name, one.table)
+            format!("{}: {} on {}", one.presence.name(), one.name, one.table)
         }
         None => format!("{}: {}", one.name, details(&one.details)),
     }
 }
 
-fn size(one: &SizeView) -> String {
+fn size(one: &SizeDifference) -> String {
     let change = |before: Option<u64>, after: Option<u64>, none: &str| {
         let side = |side: Option<u64>| side.map_or_else(|| none.to_owned(), count);
         format!("{} → {}", side(before), side(after))
@@ -226,7 +230,7 @@ mod tests {
     fn differences_are_told_and_many_are_counted() {
         let names = ["a", "b", "c", "d", "e", "f"];
         let found = compare_targets(&facts("65536", &names), &facts("4096", &[]));
-        let text = lines(&TargetsView::new(&found), PLAIN).join("\n");
+        let text = lines(&found, PLAIN).join("\n");
         assert_eq!(
             text,
             "
@@ -248,6 +252,6 @@ Targets, before → after
         let mut one = facts("4096", &["a"]);
         one.notes.truncate(2);
         let found = compare_targets(&one, &one);
-        assert_eq!(lines(&TargetsView::new(&found), PLAIN), [""; 0]);
+        assert_eq!(lines(&found, PLAIN), [""; 0]);
     }
 }

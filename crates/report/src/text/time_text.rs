@@ -1,12 +1,14 @@
 //! Where the time of a run went, in a few lines.
 
-use crate::text::amount::{added, count, counted, duration, duration_change, percent, ratio};
+use analyse::time_model::{
+    Basis, PartsChange, StatementTime, TimeCategory, TimeChange, TimeModel, TimePart, TimeRemark,
+};
+
+use crate::text::amount::{added, count, counted, duration_change, duration_ns, percent, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::processor_text;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::time::{TimeOfView, TimePartView, TimeRemarkView, TimeView};
-use crate::view::time_change::TimeChangeView;
 
 /// Parts of the service time that are shown; the rest is summed up.
 const PARTS_MAX: usize = 10;
@@ -17,57 +19,57 @@ const STATEMENTS_MAX: usize = 3;
 const PARTS_OF_STATEMENT: usize = 4;
 
 /// The lines, with a blank one before them.
-pub(crate) fn lines(view: &TimeView, style: TextStyle) -> Vec<String> {
+pub(crate) fn lines(view: &TimeModel, style: TextStyle) -> Vec<String> {
     let whole = &view.whole;
     if whole.parts.is_empty() {
         return Vec::new();
     }
     let title = format!(
         "Where the time went: {} of response time (due → done) of {}",
-        duration(whole.response_us),
+        duration_ns(whole.response_ns),
         counted(whole.calls, "statement")
     );
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
     for lag in whole.parts.iter().filter(|part| is_lag(part)) {
         table.row([
-            format!("  {}", name(lag)),
-            percent(lag.us, whole.response_us),
-            duration(lag.us),
-            known(lag),
+            format!("  {}", category(&lag.category)),
+            percent(lag.ns, whole.response_ns),
+            duration_ns(lag.ns),
+            basis(lag.basis),
         ]);
     }
     table.row([
         "  service time (sent → done)".to_owned(),
-        percent(whole.service_us, whole.response_us),
-        duration(whole.service_us),
+        percent(whole.service_ns, whole.response_ns),
+        duration_ns(whole.service_ns),
         "measured; of this".to_owned(),
     ]);
     let parts = of_service(whole);
-    let notable = |part: &&&TimePartView| part.us >= PART_SHARE_MIN * whole.service_us;
+    let notable = |part: &&&TimePart<TimeCategory>| part.ns >= PART_SHARE_MIN * whole.service_ns;
     let shown = parts.iter().take(PARTS_MAX).take_while(notable).count();
     for part in &parts[..shown] {
         table.row([
-            format!("    {}", name(part)),
-            percent(part.us, whole.service_us),
-            duration(part.us),
-            known(part),
+            format!("    {}", category(&part.category)),
+            percent(part.ns, whole.service_ns),
+            duration_ns(part.ns),
+            basis(part.basis),
         ]);
     }
     let rest = &parts[shown..];
     if !rest.is_empty() {
-        let us: f64 = rest.iter().map(|part| part.us).sum();
+        let ns: f64 = rest.iter().map(|part| part.ns).sum();
         table.row([
             format!("    {} more", count(rest.len() as u64)),
-            percent(us, whole.service_us),
-            duration(us),
+            percent(ns, whole.service_ns),
+            duration_ns(ns),
             String::new(),
         ]);
     }
     lines.extend(table.lines());
-    if view.statements_count > 1 {
+    if view.statements.len() > 1 {
         for one in view.statements.iter().take(STATEMENTS_MAX) {
-            lines.extend(statement(one, whole.service_us, style.columns()));
+            lines.extend(statement(one, whole.service_ns, style.columns()));
         }
     }
     for remark in remarks(view) {
@@ -84,22 +86,25 @@ pub(crate) fn lines(view: &TimeView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn is_lag(part: &TimePartView) -> bool {
-    matches!(part.what, "tool_lag" | "session_lag")
+fn is_lag(part: &TimePart<TimeCategory>) -> bool {
+    matches!(
+        part.category,
+        TimeCategory::ToolLag | TimeCategory::SessionLag
+    )
 }
 
 /// The parts of the service time, the largest first.
-fn of_service(time: &TimeOfView) -> Vec<&TimePartView> {
+fn of_service(time: &StatementTime) -> Vec<&TimePart<TimeCategory>> {
     let mut parts: Vec<_> = time.parts.iter().filter(|part| !is_lag(part)).collect();
-    parts.sort_by(|one, other| other.us.total_cmp(&one.us));
+    parts.sort_by(|one, other| other.ns.total_cmp(&one.ns));
     parts
 }
 
-fn statement(one: &TimeOfView, whole_us: f64, width: usize) -> Vec<String> {
+fn statement(one: &StatementTime, whole_ns: f64, width: usize) -> Vec<String> {
     let sql = one.sql.as_deref().unwrap_or("a statement without its text");
     let head = format!(
         "  {} of service time, {}: ",
-        percent(one.service_us, whole_us),
+        percent(one.service_ns, whole_ns),
         counted(one.calls, "call")
     );
     let room = width.saturating_sub(head.chars().count());
@@ -107,7 +112,13 @@ fn statement(one: &TimeOfView, whole_us: f64, width: usize) -> Vec<String> {
     let words: Vec<String> = of_service(one)
         .into_iter()
         .take(PARTS_OF_STATEMENT)
-        .map(|part| format!("{} {}", name(part), percent(part.us, one.service_us)))
+        .map(|part| {
+            format!(
+                "{} {}",
+                category(&part.category),
+                percent(part.ns, one.service_ns)
+            )
+        })
         .collect();
     lines.extend(wrapped(&words.join(", "), "    ", "    ", width));
     lines
@@ -117,100 +128,106 @@ fn statement(one: &TimeOfView, whole_us: f64, width: usize) -> Vec<String> {
 const CHANGES_MAX: usize = 4;
 
 /// What response times were made of before and after, with a blank line before it.
-pub(crate) fn change_lines(view: &TimeChangeView, style: TextStyle) -> Vec<String> {
+pub(crate) fn change_lines(view: &TimeChange, style: TextStyle) -> Vec<String> {
+    let response = &view.response;
     let title = format!(
         "Where the time of a run went, before → after: {} of response time",
-        duration_change(Some(view.before_us), Some(view.after_us))
+        duration_change(Some(response.before_ns), Some(response.after_ns))
     );
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
-    for part in view.parts.iter().take(CHANGES_MAX) {
-        table.row([
-            format!("  {}", part_name(part.what, part.of.as_deref())),
-            duration_change(Some(part.before_us), Some(part.after_us)),
-            added(part.after_us - part.before_us),
-            part.known.to_owned(),
-        ]);
-    }
-    lines.extend(table.lines());
+    lines.extend(changes(response, category));
     if let Some(processor) = &view.processor {
-        lines.extend(processor_text::change_lines(processor, style));
+        let title = format!(
+            "The server's processor time of a run, before → after: {}",
+            duration_change(Some(processor.before_ns), Some(processor.after_ns))
+        );
+        lines.push(style.paint(Tone::Heading, &title));
+        lines.extend(changes(processor, processor_text::category));
     }
     lines
 }
 
-/// What a part is, in words.
-fn name(part: &TimePartView) -> String {
-    part_name(part.what, part.of.as_deref())
+/// The parts that changed most.
+fn changes<C>(change: &PartsChange<C>, category: fn(&C) -> String) -> Vec<String> {
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left]);
+    for part in change.parts.iter().take(CHANGES_MAX) {
+        table.row([
+            format!("  {}", category(&part.category)),
+            duration_change(Some(part.before_ns), Some(part.after_ns)),
+            added(part.after_ns - part.before_ns),
+            part.basis.name().to_owned(),
+        ]);
+    }
+    table.lines()
 }
 
-pub(crate) fn part_name(what: &str, of: Option<&str>) -> String {
-    match what {
-        "tool_lag" => "tool lag".to_owned(),
-        "session_lag" => "session lag".to_owned(),
-        "way" => "network and the way".to_owned(),
-        "processor" => of.map_or_else(
-            || "on the processor".to_owned(),
-            |phase| format!("processor: {phase}"),
-        ),
-        "wait" => format!("wait: {}", of.unwrap_or_default().trim_end()),
-        "execution" => "execution, not looked into".to_owned(),
-        "unlooked" => "service time, not looked into".to_owned(),
-        other => other.to_owned(),
+/// Describes what the time went into.
+pub(crate) fn category(category: &TimeCategory) -> String {
+    match category {
+        TimeCategory::ToolLag => "tool lag".to_owned(),
+        TimeCategory::SessionLag => "session lag".to_owned(),
+        TimeCategory::OutsideServer => "network and the way".to_owned(),
+        TimeCategory::Planning => "planning".to_owned(),
+        TimeCategory::Processor(None) => "on the processor".to_owned(),
+        TimeCategory::Processor(Some(phase)) => format!("processor: {phase}"),
+        TimeCategory::Wait { kind, event } => format!("wait: {kind} {event}").trim_end().to_owned(),
+        TimeCategory::Execution => "execution, not looked into".to_owned(),
+        TimeCategory::Unobserved => "service time, not looked into".to_owned(),
     }
 }
 
-fn known(part: &TimePartView) -> String {
-    match part.error {
-        Some(error) if error < 1.0 => format!("{} ± {:.0} %", part.known, 100.0 * error),
-        Some(_) => format!("{}, too few samples to tell", part.known),
-        None => part.known.to_owned(),
+/// Describes how a part is known, and how exactly.
+pub(crate) fn basis(basis: Basis) -> String {
+    match basis.error() {
+        Some(error) if error < 1.0 => format!("{} ± {:.0} %", basis.name(), 100.0 * error),
+        Some(_) => format!("{}, too few samples to tell", basis.name()),
+        None => basis.name().to_owned(),
     }
 }
 
-fn remarks(view: &TimeView) -> Vec<String> {
+fn remarks(view: &TimeModel) -> Vec<String> {
     let mut all: Vec<String> = view
         .remarks
         .iter()
         .map(|remark| match remark {
-            TimeRemarkView::NotSampled => {
+            TimeRemark::NotSampled => {
                 "The server's activity was not sampled, so waits and processor are not told apart."
                     .to_owned()
             }
-            TimeRemarkView::PlanningUnknown => {
+            TimeRemark::PlanningUnknown => {
                 "Planning is not told from execution: set pg_stat_statements.track_planning = on, \
                  or take profiles."
                     .to_owned()
             }
-            TimeRemarkView::MoreThanSeen { factor } => format!(
+            TimeRemark::MoreThanSeen { factor } => format!(
                 "Samples found {} times what clients saw, and were scaled down to that.",
                 ratio(*factor)
             ),
-            TimeRemarkView::Unwatched { share } => format!(
+            TimeRemark::Unwatched { share } => format!(
                 "In {} of the service time nobody sampled the server (what did was killed, or could not reach it): of that time only the server's own statistics, if any, are known.",
                 percent(*share, 1.0)
             ),
-            TimeRemarkView::SamplesMissed { share } => format!(
+            TimeRemark::SamplesMissed { share } => format!(
                 "{} of the samples that were due were not taken.",
                 percent(*share, 1.0)
             ),
-            TimeRemarkView::OthersCalls { factor } => format!(
+            TimeRemark::OthersCalls { factor } => format!(
                 "The server counted {} times the calls of this run: others sent the same statements, \
                  and planning is this run's share of it.",
                 ratio(*factor)
             ),
         })
         .collect();
-    if view.others_us > 0.0 {
+    if view.others_ns > 0.0 {
         all.push(format!(
             "Beside it, {} of other statements: other clients, or what functions ran.",
-            duration(view.others_us)
+            duration_ns(view.others_ns)
         ));
     }
-    if view.hidden_us > 0.0 {
+    if view.hidden_ns > 0.0 {
         all.push(format!(
             "Sessions that the role may not look into, idle or not: {}; one with pg_monitor sees what they do.",
-            duration(view.hidden_us)
+            duration_ns(view.hidden_ns)
         ));
     }
     all
@@ -220,48 +237,55 @@ fn remarks(view: &TimeView) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn part(what: &'static str, of: Option<&str>, us: f64, error: Option<f64>) -> TimePartView {
-        TimePartView {
-            what,
-            of: of.map(str::to_owned),
-            us,
-            share: us / 1e6,
-            known: if error.is_some() {
-                "sampled"
-            } else {
-                "measured"
-            },
-            error,
+    fn part(category: TimeCategory, ns: f64, samples: Option<u64>) -> TimePart<TimeCategory> {
+        TimePart {
+            category,
+            ns,
+            basis: samples.map_or(Basis::Measured, |samples| Basis::Sampled { samples }),
         }
     }
 
     #[test]
     fn the_largest_come_first_and_the_small_ones_are_summed_up() {
-        let whole = TimeOfView {
+        let on = |phase: &str| TimeCategory::Processor(Some(phase.to_owned()));
+        let lock = TimeCategory::Wait {
+            kind: "Lock".to_owned(),
+            event: "transactionid".to_owned(),
+        };
+        let whole = StatementTime {
             fingerprint: None,
             sql: None,
             calls: 1_200,
-            response_us: 1e6,
-            service_us: 999_000.0,
+            response_ns: 1e9,
+            service_ns: 999e6,
             parts: vec![
-                part("tool_lag", None, 1_000.0, None),
-                part("planning", None, 299_000.0, None),
-                part("wait", Some("Lock transactionid"), 600_000.0, Some(0.052)),
-                part("processor", Some("scan"), 99_000.0, Some(1.4)),
-                part("processor", Some("wal"), 1_000.0, Some(1.9)),
+                part(TimeCategory::ToolLag, 1e6, None),
+                part(TimeCategory::Planning, 299e6, None),
+                part(lock, 600e6, Some(1_421)),
+                part(on("scan"), 99e6, Some(2)),
+                part(on("wal"), 1e6, Some(1)),
             ],
+            scale: 1.0,
         };
-        let one = TimeOfView {
+        let one = StatementTime {
             sql: Some("update t set n = n + $1".to_owned()),
             ..whole.clone()
         };
-        let view = TimeView {
+        let other = StatementTime {
+            sql: Some("select $1".to_owned()),
+            service_ns: 99.9e6,
+            calls: 1,
+            parts: vec![part(TimeCategory::Planning, 99.9e6, None)],
+            ..whole.clone()
+        };
+        let view = TimeModel {
             whole,
-            statements: vec![one],
-            statements_count: 2,
-            others_us: 2e6,
-            hidden_us: 0.0,
-            remarks: vec![TimeRemarkView::SamplesMissed { share: 0.25 }],
+            statements: vec![one, other],
+            others_ns: 2e9,
+            others_running_ns: 0.0,
+            planned_and_executed_ns: None,
+            hidden_ns: 0.0,
+            remarks: vec![TimeRemark::SamplesMissed { share: 0.25 }],
             planning: None,
             processor: None,
         };
@@ -278,6 +302,8 @@ Where the time went: 1.00 s of response time (due → done) of 1,200 statements
     1 more                     0.1 %  1.00 ms
   100 % of service time, 1,200 calls: update t set n = n + $1
     wait: Lock transactionid 60.1 %, planning 29.9 %, processor: scan 9.9 %, processor: wal 0.1 %
+  10.0 % of service time, 1 call: select $1
+    planning 100 %
   25.0 % of the samples that were due were not taken.
   Beside it, 2.00 s of other statements: other clients, or what functions ran."
         );

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use analyse::proof::{Effect, Verdict};
+use analyse::{ErrorChange, StatementComparison, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::view::candidate::IndexCandidateView;
-use crate::view::compare::{CautionView, ErrorChangeView, StatementCompareView};
 
 /// A proof.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -82,21 +82,21 @@ pub struct ProofSideView {
     /// Something got worse: a statement, an error, or the goal.
     pub worse: bool,
     /// Statements that got slower, noticeably; what costs most first.
-    pub slower: Vec<StatementCompareView>,
+    pub slower: Vec<StatementComparison>,
     /// Statements that look noticeably slower, where chance could not be ruled out.
-    pub suspected: Vec<StatementCompareView>,
+    pub suspected: Vec<StatementComparison>,
     /// Statements that got faster; what saves most first.
-    pub faster: Vec<StatementCompareView>,
+    pub faster: Vec<StatementComparison>,
     /// Statements that were on both sides and are none of these.
     pub others: u64,
     /// Statements on one side only: there is nothing to compare them with.
     pub one_sided: u64,
     /// Errors that changed; those that got worse first.
-    pub errors: Vec<ErrorChangeView>,
+    pub errors: Vec<ErrorChange>,
     /// Statements with other rows than before that do not differ by themselves.
     pub other_rows: u64,
     /// Reasons to read the comparison of statements with care.
-    pub cautions: Vec<CautionView>,
+    pub warnings: Vec<Warning>,
     /// Tables and indexes of which there was one side only, or whose size differs by a tenth and more behind the runs.
     pub sizes: Vec<ProofSizeView>,
     /// What the workload's rewriting did, and what it takes from comparing; sentences.

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use analyse::{Divergence, ErrorExample, Summary};
+use analyse::observed::Observation;
+use analyse::time_model::TimeModel;
+use analyse::{Divergence, ErrorExample, LatencySummary, Literals, Summary, redact_message};
 use run::{RunInfo, RunStatus, SkipReason};
 use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Sqlstate;
-
-use crate::view::divergence::DivergenceView;
-use crate::view::latency::LatencyView;
-use crate::view::observed::WatchedView;
-use crate::view::time::TimeView;
-use analyse::{Literals, redact_message};
 
 /// How one run went. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
@@ -58,15 +54,15 @@ pub struct RunSummaryView {
     /// Bytes of the answers.
     pub bytes: u64,
     /// Sent → done, of what was done.
-    pub service: Option<LatencyView>,
+    pub service: Option<LatencySummary>,
     /// Due → done, of what was done.
-    pub response: Option<LatencyView>,
+    pub response: Option<LatencySummary>,
     /// Opening a connection.
-    pub connecting: Option<LatencyView>,
+    pub connecting: Option<LatencySummary>,
     /// The part of due → sent that is the tool's fault, of what was sent.
-    pub tool_lag: Option<LatencyView>,
+    pub tool_lag: Option<LatencySummary>,
     /// The part of due → sent in which the session's previous statement was not done.
-    pub session_lag: Option<LatencyView>,
+    pub session_lag: Option<LatencySummary>,
     /// Sessions that were once later than `session_lag_notable_us` for that reason.
     pub sessions_held_up: u64,
     /// In microseconds.
@@ -74,13 +70,13 @@ pub struct RunSummaryView {
     /// The errors beside the captured ones; `null` where nothing was captured of any.
     pub versus_capture: Option<ErrorsVersusCaptureView>,
     /// Where it did not do what the capture did.
-    pub divergence: DivergenceView,
+    pub divergence: Divergence,
     /// The first of each error.
     pub examples: Vec<ErrorExampleView>,
     /// What was seen of the server meanwhile; `null` where it was not watched.
-    pub observed: Option<WatchedView>,
+    pub observed: Option<Observation>,
     /// Where the time went; `null` where nobody watched the target.
-    pub time: Option<TimeView>,
+    pub time: Option<TimeModel>,
 }
 
 /// A reason and how many statements it holds for.
@@ -131,7 +127,7 @@ impl RunSummaryView {
         run: &str,
         info: &RunInfo,
         summary: &Summary,
-        divergence: &Divergence,
+        divergence: Divergence,
         literals: Literals,
     ) -> Self {
         let skipped = skipped(info, summary);
@@ -169,11 +165,11 @@ impl RunSummaryView {
             throughput_per_s: summary.throughput_per_s(),
             rows: summary.rows,
             bytes: summary.bytes,
-            service: summary.service.map(LatencyView::from),
-            response: summary.response.map(LatencyView::from),
-            connecting: summary.connecting.map(LatencyView::from),
-            tool_lag: summary.tool_lag.map(LatencyView::from),
-            session_lag: summary.session_lag.map(LatencyView::from),
+            service: summary.service,
+            response: summary.response,
+            connecting: summary.connecting,
+            tool_lag: summary.tool_lag,
+            session_lag: summary.session_lag,
             sessions_held_up: summary.sessions_held_up,
             session_lag_notable_us: analyse::SESSION_LAG_NOTABLE_NS as f64 / 1e3,
             versus_capture: summary
@@ -185,7 +181,7 @@ impl RunSummaryView {
                     new: by_code(&versus.new),
                     gone: by_code(&versus.gone),
                 }),
-            divergence: DivergenceView::new(divergence, info, literals),
+            divergence,
             examples: summary
                 .examples
                 .iter()
@@ -197,7 +193,7 @@ impl RunSummaryView {
     }
 
     /// With what was seen of the server meanwhile.
-    pub fn with_observed(self, observed: Option<WatchedView>) -> Self {
+    pub fn with_observed(self, observed: Option<Observation>) -> Self {
         Self { observed, ..self }
     }
 }

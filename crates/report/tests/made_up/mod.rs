@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use analyse::Inspection;
-use report::{InspectView, StatementOrder};
+use analyse::{Inspection, Literals};
 use workload::{
     Event, EventKind, Fingerprint, Outcome, ServerEvent, ServerEventKind, Session, SourceFile,
     Sqlstate, StatementClass, StatementText, Unreplayable, WorkloadInfo,
@@ -78,8 +77,8 @@ fn server_events() -> Vec<ServerEvent> {
     events
 }
 
-/// Its view.
-pub fn inspected(made: Made) -> InspectView {
+/// Its inspection.
+pub fn inspected(made: Made) -> Inspection {
     let mut info = WorkloadInfo {
         span_us: 119_960_000,
         server_to_us: 119_000_000,
@@ -178,14 +177,19 @@ pub fn inspected(made: Made) -> InspectView {
     let server_events = server_events()
         .into_iter()
         .map(|event| (event, Some(Fingerprint(3))));
-    let inspection = Inspection::collect::<Infallible>(
+    let literals = match made.literals {
+        true => Literals::Shown,
+        false => Literals::Hidden,
+    };
+    let mut inspection = Inspection::collect::<Infallible>(
         &info,
         server_events.map(Ok),
         sessions,
         events.map(Ok),
         texts,
-        made.literals,
+        literals,
     )
     .unwrap();
-    InspectView::new("shop.workload", &inspection, StatementOrder::Total)
+    inspection.workload = "shop.workload".to_owned();
+    inspection
 }

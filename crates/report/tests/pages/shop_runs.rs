@@ -1,12 +1,15 @@
 //! Two runs of a shop, made up: of a dozen statements one got much slower, one a little faster, one
 //! has few calls, one fails now, one returns other rows.
 
-use analyse::{CompareOptions, RunProfile, Runs, compare};
-use report::{
-    CompareView, IndexView, Literals, PlanChangeView, PlanSideView, PlanStepView, RunNames,
-    SettingSideView, SettingView, TargetNoteView, TargetsView,
+use analyse::plan::{StatementPlans, statement_plans};
+use analyse::targets::{
+    Bearing, IndexDifference, Presence, SettingDifference, SettingSide, TargetNote,
+    TargetsComparison,
 };
-use run::{Execution, RunStatus};
+use analyse::{CompareOptions, Comparison, Literals, RunProfile, Runs, Side, compare};
+use run::{Execution, FactNote, PlanFact, PlanOutcome, RunStatus};
+use serde_json::{Value, json};
+use workload::Fingerprint;
 
 use crate::made_up_runs::{Chance, connect, done, failed, info, text};
 
@@ -87,17 +90,20 @@ fn traffic(seed: u64, change: bool) -> Vec<Execution> {
     executions
 }
 
-fn profile(executions: Vec<Execution>, status: RunStatus) -> RunProfile {
+fn profile(name: &str, executions: Vec<Execution>, status: RunStatus) -> RunProfile {
     let texts = (1..)
         .zip(STATEMENTS)
         .map(|(id, (sql, ..))| Ok(text(id, sql)));
     let mut info = info();
     info.status = status;
-    RunProfile::collect::<()>(info, executions.into_iter().map(Ok), texts).unwrap()
+    let executions = executions.into_iter().map(Ok);
+    let mut profile = RunProfile::collect::<()>(info, executions, texts).unwrap();
+    profile.name = name.to_owned();
+    profile
 }
 
 /// The comparison without the change, or with it.
-pub fn compared(change: bool) -> CompareView {
+pub fn compared(change: bool) -> Comparison {
     let (before, after) = (traffic(1, false), traffic(2, change));
     let mut view = view(
         before,
@@ -110,14 +116,14 @@ pub fn compared(change: bool) -> CompareView {
     );
     if change {
         view.targets = Some(targets());
-        view.statements[0].plan = Some(plans());
+        view.statements[0].plans = Some(plans());
     }
     view
 }
 
-fn targets() -> TargetsView {
+fn targets() -> TargetsComparison {
     let side = |value: &str, default| {
-        Some(SettingSideView {
+        Some(SettingSide {
             value: Some(value.to_owned()),
             source: if default {
                 "default"
@@ -129,130 +135,96 @@ fn targets() -> TargetsView {
             pending_restart: false,
         })
     };
-    TargetsView {
-        same: false,
+    TargetsComparison {
         version_before: Some("17.2".to_owned()),
         version_after: Some("17.2".to_owned()),
-        settings: vec![SettingView {
+        settings: vec![SettingDifference {
             name: "random_page_cost".to_owned(),
-            bearing: "planner",
+            bearing: Bearing::Planner,
             by_version: false,
             before: side("4", true),
             after: side("1.1", false),
         }],
-        settings_gone: 0,
-        settings_new: 0,
-        databases: Vec::new(),
-        extensions: Vec::new(),
-        relations: Vec::new(),
-        indexes: vec![IndexView {
+        indexes: vec![IndexDifference {
             database: "shop".to_owned(),
             table: "public.orders".to_owned(),
             name: "orders_customer".to_owned(),
             renamed: None,
-            presence: "only before",
+            presence: Presence::OnlyBefore,
             definition:
                 "CREATE INDEX orders_customer ON public.orders USING btree (customer_id, placed_at)"
                     .to_owned(),
             details: Vec::new(),
         }],
-        invalid_indexes: Vec::new(),
-        sizes: Vec::new(),
-        notes: vec![TargetNoteView {
-            side: "after",
-            about: "settings".to_owned(),
-            text: "some may be seen by a superuser only".to_owned(),
-            count: Some(3),
+        notes: vec![TargetNote {
+            side: Side::After,
+            note: FactNote {
+                about: "settings".to_owned(),
+                text: "some may be seen by a superuser only".to_owned(),
+                count: Some(3),
+                database: None,
+            },
         }],
+        ..TargetsComparison::default()
     }
 }
 
-fn plans() -> PlanChangeView {
-    let step = |depth, label: &str, mark, rows, cost, conditions: &[&str]| PlanStepView {
-        depth,
-        label: label.to_owned(),
-        mark,
-        rows,
-        cost,
-        conditions: conditions.iter().map(|one| (*one).to_owned()).collect(),
+fn plans() -> StatementPlans {
+    let fact = |plan: Value| PlanFact {
+        fingerprint: Fingerprint(2),
+        service_ns: 0,
+        calls: 0,
+        example: None,
+        database: String::new(),
+        user: String::new(),
+        outcome: PlanOutcome::Planned(json!([{ "Plan": plan }]).to_string()),
     };
-    let side = |steps| PlanSideView {
-        steps,
-        ..PlanSideView::default()
+    let condition = "(customer_id = 7) AND (placed_at > '2026-01-01'::date)";
+    let limit = |cost: f64, below: Value| {
+        fact(json!({
+            "Node Type": "Limit", "Plan Rows": 20, "Total Cost": cost, "Plans": [below]
+        }))
     };
-    let scan = "Index Scan using orders_customer on orders";
-    PlanChangeView {
-        verdict: "changed",
-        words: vec![
-            format!("{scan} → Seq Scan on orders"),
-            "a Sort comes in".to_owned(),
-        ],
-        indexes_gone: vec!["orders_customer".to_owned()],
-        indexes_new: Vec::new(),
-        before: side(vec![
-            step(0, "Limit", "same", 20.0, 8.4, &[]),
-            step(
-                1,
-                scan,
-                "changed",
-                43.0,
-                17.2,
-                &["Index Cond: (customer_id = $1) AND (placed_at > $2)"],
-            ),
-        ]),
-        after: side(vec![
-            step(0, "Limit", "same", 20.0, 4_130.0, &[]),
-            step(
-                1,
-                "Sort",
-                "alone",
-                43.0,
-                4_130.0,
-                &["Sort Key: placed_at DESC"],
-            ),
-            step(
-                2,
-                "Seq Scan on orders",
-                "changed",
-                43.0,
-                4_129.0,
-                &["Filter: (customer_id = $1) AND (placed_at > $2)"],
-            ),
-        ]),
-    }
+    let before = json!({
+        "Node Type": "Index Scan", "Relation Name": "orders", "Index Name": "orders_customer",
+        "Plan Rows": 43, "Total Cost": 17.2, "Index Cond": condition
+    });
+    let scan = json!({
+        "Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 43, "Total Cost": 4_129.0,
+        "Filter": condition
+    });
+    let after = json!({
+        "Node Type": "Sort", "Plan Rows": 43, "Total Cost": 4_130.0, "Sort Key": ["placed_at DESC"],
+        "Plans": [scan]
+    });
+    let (before, after) = (limit(8.4, before), limit(4_130.0, after));
+    statement_plans(Some(&before), Some(&after), Literals::Hidden).unwrap()
 }
 
-fn view(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> CompareView {
+fn view(before: Vec<Execution>, after: Vec<Execution>, status: RunStatus) -> Comparison {
     let runs = Runs {
-        before: vec![profile(before, RunStatus::Complete)],
-        after: vec![profile(after, status)],
+        before: vec![profile("shop-15.run", before, RunStatus::Complete)],
+        after: vec![profile("shop-without-index.run", after, status)],
         noise: Vec::new(),
     };
-    let comparison = compare(runs, CompareOptions::default());
-    let names = RunNames {
-        before: vec!["shop-15.run".to_owned()],
-        after: vec!["shop-without-index.run".to_owned()],
-        noise: Vec::new(),
-    };
-    CompareView::new(&names, &comparison, Literals::Hidden)
+    compare(runs, CompareOptions::default())
 }
 
 /// Nothing was done at all.
-pub fn nothing() -> CompareView {
+pub fn nothing() -> Comparison {
     view(Vec::new(), Vec::new(), RunStatus::Complete)
 }
 
 /// The same with 5,000 statements: those of the shop, each under many names.
-pub fn many() -> CompareView {
+pub fn many() -> Comparison {
     let mut view = compared(true);
     let few = std::mem::take(&mut view.statements);
     for number in 0..5_000 {
         let mut one = few[number % few.len()].clone();
-        one.fingerprint = format!(
-            "{:016x}",
-            0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)
-        );
-        one.sql = format!("{} and shard_{number:04} = $9", one.sql);
+        let number = number as u64;
+        one.fingerprint = Fingerprint(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1));
+        let sql = one.sql.unwrap_or_default();
+        one.sql = Some(format!("{sql} and shard_{number:04} = $9"));
         view.statements.push(one);
     }
     view

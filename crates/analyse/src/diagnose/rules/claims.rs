@@ -152,7 +152,7 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
     };
     let last = |counter: &str| {
         let moved = evidence.moved("pg_stat_user_tables", &object, counter);
-        moved.map(|one| one.most)
+        moved.map(|one| one.max)
     };
     let live = last("n_live_tup").or(table.and_then(|table| table.rows).map(|rows| rows as f64));
     let dead = last("n_dead_tup").unwrap_or(0.0);

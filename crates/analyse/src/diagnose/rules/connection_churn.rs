@@ -41,10 +41,10 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             "sessions of the run or workload",
         ),
         (Err(_), Ok(observed)) if evidence.server_major.is_none_or(|major| major >= 14) => {
-            let all = observed.moved.iter();
+            let all = observed.counters.iter();
             let came: f64 = all
                 .filter(|one| one.source == "pg_stat_database" && one.name == "sessions")
-                .map(|one| one.gained)
+                .map(|one| one.delta)
                 .sum();
             let statements = evidence.statements.iter().map(|one| one.calls as f64).sum();
             (came, statements, None, "sessions of pg_stat_database")

@@ -46,15 +46,15 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         })
         .map(|wait| wait.samples)
         .sum();
-    let (by, past) = locks.fast_path;
-    let past_share = past as f64 / (by + past).max(1) as f64;
-    if locks.past_fast_path_most == 0 {
+    let all = (locks.fast_path + locks.past_fast_path).max(1);
+    let past_share = locks.past_fast_path as f64 / all as f64;
+    if locks.past_fast_path_max == 0 {
         return Ok(Vec::new());
     }
     let waited = waits as f64 / observed.active_samples.max(1) as f64;
     let many = widest(evidence, thresholds.of(&PLACES));
     let mut facts = vec![
-        Fact::new("most locks of a session past the fast path", locks.past_fast_path_most as f64, Unit::Count, "pg_locks, once a second")
+        Fact::new("most locks of a session past the fast path", locks.past_fast_path_max as f64, Unit::Count, "pg_locks, once a second")
             .check("SELECT pid, count(*) FROM pg_locks WHERE NOT fastpath AND mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') AND locktype = 'relation' GROUP BY 1 ORDER BY 2 DESC"),
         Fact::new("of all locks that might go by it", past_share, Unit::Share, "pg_locks, once a second"),
         Fact::new("samples that waited for the lock manager", waited, Unit::Share, "samples of pg_stat_activity"),
@@ -93,7 +93,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         subject,
         title: format!(
             "sessions lock up to {} tables and indexes past the fast path",
-            locks.past_fast_path_most
+            locks.past_fast_path_max
         ),
         evidence: facts,
         cost: None,
@@ -131,12 +131,13 @@ mod tests {
                     .waiting("", "", 1_000 - waits),
             )
             .locks(Locks {
-                looks: 60,
-                most: 500,
-                most_waiting: 0,
-                fast_path_most: 16,
-                past_fast_path_most: past,
-                fast_path: (160, past),
+                samples: 60,
+                max: 500,
+                max_waiting: 0,
+                fast_path_max: 16,
+                past_fast_path_max: past,
+                fast_path: 160,
+                past_fast_path: past,
             })
     }
 

@@ -39,14 +39,14 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     evidence.facts.as_ref().map_err(Clone::clone)?;
     let mut findings = Vec::new();
     let tables = observed
-        .moved
+        .counters
         .iter()
         .filter(|one| one.source == "pg_stat_user_tables" && one.name == "n_tup_upd");
     for updates in tables {
         let name = updates.object.as_str();
         let hot = evidence.gained("pg_stat_user_tables", name, "n_tup_hot_upd");
-        let share_hot = hot / updates.gained.max(1.0);
-        if updates.gained < thresholds.of(&UPDATES) || share_hot >= thresholds.of(&SHARE) {
+        let share_hot = hot / updates.delta.max(1.0);
+        if updates.delta < thresholds.of(&UPDATES) || share_hot >= thresholds.of(&SHARE) {
             continue;
         }
         let Some((schema, table)) = name.split_once('.') else {
@@ -106,13 +106,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '{name}'::regclass"
         );
         let mut facts = vec![
-            Fact::new(
-                "updates",
-                updates.gained,
-                Unit::Count,
-                "pg_stat_user_tables",
-            )
-            .check(check),
+            Fact::new("updates", updates.delta, Unit::Count, "pg_stat_user_tables").check(check),
             Fact::new(
                 "of these HOT",
                 share_hot,

@@ -83,7 +83,7 @@ fn waits(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
                 "looks that found it behind one that was {}",
                 blocker.blocker_state
             ),
-            blocker.looks as f64,
+            blocker.samples as f64,
             Unit::Count,
             "pg_blocking_pids",
         ));
@@ -130,9 +130,9 @@ fn deadlocks(evidence: &Evidence) -> Option<Finding> {
         .as_ref()
         .map_or(0, |log| log.deadlocks.values().sum());
     let counted: f64 = evidence.observed.as_ref().map_or(0.0, |observed| {
-        let all = observed.moved.iter();
+        let all = observed.counters.iter();
         all.filter(|one| one.source == "pg_stat_database" && one.name == "deadlocks")
-            .map(|one| one.gained)
+            .map(|one| one.delta)
             .sum()
     });
     let count = (of_statements.max(logged) as f64).max(counted);

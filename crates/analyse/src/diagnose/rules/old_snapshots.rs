@@ -34,13 +34,13 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         .probes
         .iter()
         .find(|one| one.probe == "connections");
-    if let Some(why) = off.and_then(|probe| probe.off.as_ref()) {
+    if let Some(why) = off.and_then(|probe| probe.disabled_reason.as_ref()) {
         return Err(Missing::because(format!(
             "sessions were not looked at: {why}"
         )));
     }
     let source = "transactions";
-    let most = |name: &str| evidence.moved(source, "", name).map_or(0.0, |one| one.most);
+    let most = |name: &str| evidence.moved(source, "", name).map_or(0.0, |one| one.max);
     let (age_s, passed) = (most("oldest_seconds"), most("oldest_snapshot_transactions"));
     let is_old = age_s >= thresholds.of(&AGE);
     let is_passed = passed >= thresholds.of(&TRANSACTIONS);
@@ -49,10 +49,10 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     }
     // Where dead rows gather meanwhile.
     let dead = observed
-        .moved
+        .counters
         .iter()
         .filter(|one| one.source == "pg_stat_user_tables" && one.name == "n_dead_tup")
-        .max_by(|a, b| a.most.total_cmp(&b.most));
+        .max_by(|a, b| a.max.total_cmp(&b.max));
     let mut facts = vec![
         Fact::new("the oldest transaction", age_s * 1e9, Unit::Nanoseconds, "xact_start of pg_stat_activity")
             .check("SELECT pid, state, now() - xact_start, age(backend_xmin), query FROM pg_stat_activity ORDER BY xact_start"),
@@ -61,7 +61,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     if let Some(dead) = dead {
         facts.push(Fact::new(
             format!("dead rows of {}", dead.object),
-            dead.most,
+            dead.max,
             Unit::Count,
             "pg_stat_user_tables",
         ));

@@ -43,15 +43,15 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     let view = "pg_stat_user_tables";
     let mut findings = Vec::new();
     for scans in observed
-        .moved
+        .counters
         .iter()
         .filter(|one| one.source == view && one.name == "seq_scan")
     {
         let name = scans.object.as_str();
         let of = |counter: &str| evidence.gained(view, name, counter);
-        let each = of("seq_tup_read") / scans.gained.max(1.0);
+        let each = of("seq_tup_read") / scans.delta.max(1.0);
         let growth = of("n_tup_ins") - of("n_tup_del");
-        if scans.gained < thresholds.of(&SCANS)
+        if scans.delta < thresholds.of(&SCANS)
             || each < thresholds.of(&ROWS)
             || growth < thresholds.of(&GROWTH)
         {
@@ -95,7 +95,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 format!("{name} grows and is read as a whole, {each:.0} rows each time{by}")
             },
             evidence: vec![
-                Fact::new("sequential scans", scans.gained, Unit::Count, view).check(format!(
+                Fact::new("sequential scans", scans.delta, Unit::Count, view).check(format!(
                     "SELECT seq_scan, seq_tup_read, n_live_tup FROM {view} WHERE relid = '{name}'::regclass"
                 )),
                 Fact::new("rows read by each", each, Unit::Count, view),

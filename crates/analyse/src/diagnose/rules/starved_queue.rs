@@ -77,7 +77,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         let lower = one.name.to_lowercase();
         let slope = growth / evidence.elapsed_s.max(1.0);
         let ages = lower.contains("oldest") || lower.split('_').any(|word| word == "age");
-        let stuck = lower.contains("stuck") && one.least > 0.0;
+        let stuck = lower.contains("stuck") && one.min > 0.0;
         if stuck || ages && evidence.elapsed_s >= 5.0 && slope >= thresholds.of(&AGE) {
             findings.push(stuck_work(&name, one, ages.then_some(slope)));
         }
@@ -184,8 +184,8 @@ mod tests {
             zeros,
             first,
             last,
-            least: first.min(last),
-            most: first.max(last),
+            min: first.min(last),
+            max: first.max(last),
             mean: (first + last) / 2.0,
             ..QueueSeries::default()
         }

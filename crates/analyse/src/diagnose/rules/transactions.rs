@@ -86,9 +86,9 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
         let idle = all
             .iter()
             .filter(|one| one.blocker_state.starts_with("idle in transaction"));
-        let looks: u64 = idle.map(|one| one.looks).sum();
+        let samples: u64 = idle.map(|one| one.samples).sum();
         // Looked at once a second, or as often as samples are taken where that is less.
-        looks as f64 * sample_ns.max(1e9)
+        samples as f64 * sample_ns.max(1e9)
     });
     let share = evidence.share(waited);
     let warns = longest || each_ns >= thresholds.of(&EACH) * 1e6;

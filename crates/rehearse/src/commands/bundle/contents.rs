@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use analyse::Literals;
 use analyse::plan::PlanSide;
-use report::{ArtefactView, Literals, PlanSideView, to_json};
+use report::{ArtefactView, to_document, to_json};
 use run::{Artefact, Moment, PlanFact, RunReader};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -190,7 +191,7 @@ impl<'r> Contents<'r> {
 
         let literals = summary::literals(self.literals);
         let summary = match self.reader.info().is_observation() {
-            true => to_json(&summary::watched(self.reader, self.name)?),
+            true => to_document(&summary::watched(self.reader, self.name)?),
             false => to_json(&summary::view(self.reader, self.name, literals)?),
         };
         let packed = pack.file("run/summary.json", summary.as_bytes())?;
@@ -327,13 +328,12 @@ impl<'r> Contents<'r> {
 }
 
 fn plan_of(plan: &PlanFact, literals: Literals) -> serde_json::Value {
-    let side = PlanSideView::new(&PlanSide::of(Some(plan)), literals);
     json!({
         "fingerprint": format!("{:016x}", plan.fingerprint.0),
         "calls": plan.calls,
         "service_s": plan.service_ns as f64 / 1e9,
         "database": plan.database,
-        "plan": side,
+        "plan": PlanSide::of(Some(plan), literals),
     })
 }
 

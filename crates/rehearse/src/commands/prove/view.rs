@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use analyse::CompareOptions;
 use analyse::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
+use analyse::{CompareOptions, Finding, InsufficientData, StatementComparison};
 use experiment::End;
 use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 use report::{
-    CompareView, IndexCandidateView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView,
-    ProofSizeView, ProofView, StatementCompareView, compare_page,
+    IndexCandidateView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView,
+    ProofSizeView, ProofView, compare_page,
 };
 
 use crate::commands::compare::{self, Request};
@@ -212,7 +212,7 @@ fn side(
         one_sided: 0,
         errors: Vec::new(),
         other_rows: 0,
-        cautions: Vec::new(),
+        warnings: Vec::new(),
         sizes: sizes(before.last(), after.last()),
         rewritten: Vec::new(),
         page: None,
@@ -251,37 +251,37 @@ fn compared(
         options: CompareOptions {
             margin: journal.plan().margin,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            literals: literals(show_literals),
             ..CompareOptions::default()
         },
     };
-    let comparison = compare::compare(&request)?;
-    let literals = literals(show_literals);
-    let mut view = CompareView::new(&request.names(), &comparison, literals);
-    known::put_into(&mut view, &request.before, &request.after, literals)?;
+    let mut comparison = compare::compare(&request)?;
+    known::put_into(&mut comparison, &request.before, &request.after)?;
     let page = format!("compare-{number}.html");
-    let html = compare_page::render_html(&view);
+    let html = compare_page::render_html(&comparison);
     outputs::write(outputs::PAGE, &journal.path().join(&page), &html)?;
     side.page = Some(page);
-    side.worse |= view.verdict.word == "regression";
-    side.other_rows = view.verdict.other_rows as u64;
-    side.cautions = view.cautions;
-    side.errors = view.errors;
-    for mut statement in view.statements {
+    side.worse |= comparison.has_regression();
+    side.other_rows = comparison.other_rows() as u64;
+    side.warnings = comparison.warnings;
+    side.errors = comparison.errors;
+    for mut statement in comparison.statements {
         statement.details = None;
-        let is_faster = statement.service.finding == "faster";
         if statement.regression {
             side.slower.push(statement);
         } else if statement.suspected {
             side.suspected.push(statement);
-        } else if is_faster {
-            side.faster.push(statement);
-        } else if statement.service.lack == Some("one_sided") {
-            side.one_sided += 1;
         } else {
-            side.others += 1;
+            match statement.service.finding {
+                Finding::Faster { .. } => side.faster.push(statement),
+                Finding::InsufficientData {
+                    reason: InsufficientData::OneSided,
+                } => side.one_sided += 1,
+                _ => side.others += 1,
+            }
         }
     }
-    let added = |one: &StatementCompareView| one.service.added_us.unwrap_or(0.0);
+    let added = |one: &StatementComparison| one.service.added_ns.unwrap_or(0.0);
     side.faster.sort_by(|a, b| added(a).total_cmp(&added(b)));
     Ok(())
 }

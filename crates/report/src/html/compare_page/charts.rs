@@ -1,8 +1,10 @@
 //! The few charts of the whole: how it went over time, and how times are spread.
 
+use analyse::{Comparison, Details, SideStretch, StretchTimes};
+
 use crate::html::chart::lines::{Line, Scale, lines};
-use crate::text::amount::{count, duration, duration_change, rate};
-use crate::view::compare::{CompareView, DetailsView, StretchTimesView, StretchView};
+use crate::text::amount::{count, duration, duration_change, duration_ns, rate};
+use crate::text::times_text::{change, p50, p99};
 
 /// Numbers of the style for lines: before and after, and the same with dashes.
 const BEFORE: u8 = 0x11;
@@ -22,8 +24,8 @@ const FOUR: [(&str, &str); 4] = [
 pub(super) struct Chart {
     pub(super) title: &'static str,
     pub(super) note: &'static str,
-    /// What it says, for those who do not see it.
-    pub(super) spoken: String,
+    /// Alternative text of the chart.
+    pub(super) alt_text: String,
     /// Classes of the style, and what they mean.
     pub(super) legend: &'static [(&'static str, &'static str)],
     pub(super) svg: String,
@@ -36,7 +38,7 @@ pub(super) struct Numbers {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-pub(super) fn charts(view: &CompareView) -> Vec<Chart> {
+pub(super) fn charts(view: &Comparison) -> Vec<Chart> {
     [
         over_time(view),
         spread(view),
@@ -48,14 +50,19 @@ pub(super) fn charts(view: &CompareView) -> Vec<Chart> {
     .collect()
 }
 
+/// The width of a stretch. Charts are in microseconds.
+fn width_us(view: &Comparison) -> f64 {
+    view.over_time.width_ns as f64 / 1e3
+}
+
 /// A line through the middles of the stretches.
 fn line(
-    view: &CompareView,
-    stretches: &[StretchView],
+    view: &Comparison,
+    stretches: &[SideStretch],
     colour: u8,
-    value: impl Fn(&StretchView) -> Option<f64>,
+    value: impl Fn(&SideStretch) -> Option<f64>,
 ) -> Line {
-    let width_us = view.over_time.width_us;
+    let width_us = width_us(view);
     let places = (0..).map(|at| (f64::from(at) + 0.5) * width_us);
     Line {
         colour,
@@ -66,10 +73,10 @@ fn line(
     }
 }
 
-fn span(view: &CompareView) -> Scale {
+fn span(view: &Comparison) -> Scale {
     let stretches = view.over_time.before.len().max(view.over_time.after.len());
     Scale::Time {
-        to_us: view.over_time.width_us * stretches as f64,
+        to_us: width_us(view) * stretches as f64,
     }
 }
 
@@ -78,33 +85,26 @@ fn values(lines: &[Line]) -> impl Iterator<Item = f64> {
     points.filter_map(|(_, value)| *value)
 }
 
-fn over_time(view: &CompareView) -> Option<Chart> {
+fn over_time(view: &Comparison) -> Option<Chart> {
     let over = &view.over_time;
-    let of = |get: fn(&StretchTimesView) -> f64| {
-        move |stretch: &StretchView| stretch.service.as_ref().map(get)
+    let of = |get: fn(&StretchTimes) -> u64| {
+        move |stretch: &SideStretch| Some(get(stretch.service.as_ref()?) as f64 / 1e3)
     };
-    let (p50, p99) = (of(|times| times.p50_us), of(|times| times.p99_us));
+    let (median, tail) = (of(|times| times.p50_ns), of(|times| times.p99_ns));
     let drawn = [
-        line(view, &over.before, BEFORE_DASHED, p99),
-        line(view, &over.after, AFTER_DASHED, p99),
-        line(view, &over.before, BEFORE, p50),
-        line(view, &over.after, AFTER, p50),
+        line(view, &over.before, BEFORE_DASHED, tail),
+        line(view, &over.after, AFTER_DASHED, tail),
+        line(view, &over.before, BEFORE, median),
+        line(view, &over.after, AFTER, median),
     ];
     let scale = Scale::durations(values(&drawn))?;
-    let all = &view.all;
     Some(Chart {
         title: "Latency over time",
         note: "service time",
-        spoken: format!(
+        alt_text: format!(
             "in all, p50 {} and p99 {}",
-            duration_change(
-                all.before.map(|one| one.p50_us),
-                all.after.map(|one| one.p50_us)
-            ),
-            duration_change(
-                all.before.map(|one| one.p99_us),
-                all.after.map(|one| one.p99_us)
-            ),
+            change(&view.all, p50),
+            change(&view.all, p99)
         ),
         legend: &FOUR,
         svg: lines(&span(view), &scale, &drawn),
@@ -117,7 +117,7 @@ fn edge_us(bin: usize) -> f64 {
 }
 
 /// The service times of all statements, as the share of calls in each bin from the first.
-fn shares(view: &CompareView, bins: fn(&DetailsView) -> &[u64]) -> Vec<f64> {
+fn shares(view: &Comparison, bins: fn(&Details) -> &[u64]) -> Vec<f64> {
     let mut sums: Vec<f64> = Vec::new();
     for details in view
         .statements
@@ -138,7 +138,7 @@ fn shares(view: &CompareView, bins: fn(&DetailsView) -> &[u64]) -> Vec<f64> {
     sums
 }
 
-fn spread(view: &CompareView) -> Option<Chart> {
+fn spread(view: &Comparison) -> Option<Chart> {
     let sides = [
         shares(view, |details| &details.bins_before),
         shares(view, |details| &details.bins_after),
@@ -176,7 +176,7 @@ fn spread(view: &CompareView) -> Option<Chart> {
     Some(Chart {
         title: "How long calls took",
         note: "by service time",
-        spoken: format!(
+        alt_text: format!(
             "most calls took {} before and {} after",
             mode(&sides[0]),
             mode(&sides[1])
@@ -186,13 +186,13 @@ fn spread(view: &CompareView) -> Option<Chart> {
     })
 }
 
-fn per_second(view: &CompareView, stretch: &StretchView) -> f64 {
-    stretch.sent as f64 * 1e6 / view.over_time.width_us
+fn per_second(view: &Comparison, stretch: &SideStretch) -> f64 {
+    stretch.sent as f64 * 1e6 / width_us(view)
 }
 
-fn arrivals(view: &CompareView) -> Option<Chart> {
+fn arrivals(view: &Comparison) -> Option<Chart> {
     let over = &view.over_time;
-    let sent = |stretch: &StretchView| Some(per_second(view, stretch));
+    let sent = |stretch: &SideStretch| Some(per_second(view, stretch));
     let drawn = [
         line(view, &over.before, BEFORE, sent),
         line(view, &over.after, AFTER, sent),
@@ -201,7 +201,7 @@ fn arrivals(view: &CompareView) -> Option<Chart> {
     (most > 0.0).then(|| Chart {
         title: "Statements a second",
         note: "by when they were due",
-        spoken: format!("at most {} a second", rate(most)),
+        alt_text: format!("at most {} a second", rate(most)),
         legend: &TWO,
         svg: lines(
             &span(view),
@@ -217,49 +217,48 @@ fn arrivals(view: &CompareView) -> Option<Chart> {
     })
 }
 
-fn tool_lag(view: &CompareView) -> Option<Chart> {
+fn tool_lag(view: &Comparison) -> Option<Chart> {
     let over = &view.over_time;
-    let p99 = |stretch: &StretchView| stretch.tool_lag.map(|lag| lag.p99_us);
+    let tail = |stretch: &SideStretch| Some(stretch.tool_lag?.p99_ns as f64 / 1e3);
     let drawn = [
-        line(view, &over.before, BEFORE_DASHED, p99),
-        line(view, &over.after, AFTER_DASHED, p99),
+        line(view, &over.before, BEFORE_DASHED, tail),
+        line(view, &over.after, AFTER_DASHED, tail),
     ];
     let scale = Scale::durations(values(&drawn))?;
-    let side = |lag: Option<crate::view::latency::LatencyView>| lag.map(|lag| lag.p99_us);
+    let [before, after] = [&view.before, &view.after].map(|side| side.tool_lag.as_ref().map(p99));
     Some(Chart {
         title: "Tool lag",
         note: "the replaying program's own delay",
-        spoken: format!(
-            "p99 {}",
-            duration_change(side(view.before.tool_lag), side(view.after.tool_lag))
-        ),
+        alt_text: format!("p99 {}", duration_change(before, after)),
         legend: &FOUR[2..],
         svg: lines(&span(view), &scale, &drawn),
     })
 }
 
-pub(super) fn numbers(view: &CompareView) -> Numbers {
+pub(super) fn numbers(view: &Comparison) -> Numbers {
     let over = &view.over_time;
-    let row = |at: usize, before: &StretchView, after: &StretchView| {
-        let times =
-            |get: &dyn Fn(&StretchView) -> Option<f64>| duration_change(get(before), get(after));
-        let both = |get: fn(&StretchView) -> u64| match (get(before), get(after)) {
+    let row = |at: usize, before: &SideStretch, after: &SideStretch| {
+        let times = |get: fn(&SideStretch) -> Option<u64>| {
+            let ns = |stretch| get(stretch).map(|ns| ns as f64);
+            duration_change(ns(before), ns(after))
+        };
+        let both = |get: fn(&SideStretch) -> u64| match (get(before), get(after)) {
             (0, 0) => String::new(),
             (before, after) => format!("{} → {}", count(before), count(after)),
         };
         vec![
-            duration(at as f64 * over.width_us),
+            duration_ns(at as f64 * over.width_ns as f64),
             both(|stretch| stretch.sent),
             both(|stretch| stretch.failed),
-            times(&|stretch| stretch.service.map(|times| times.p50_us)),
-            times(&|stretch| stretch.service.map(|times| times.p99_us)),
-            times(&|stretch| stretch.response.map(|times| times.p99_us)),
-            times(&|stretch| stretch.tool_lag.map(|times| times.p99_us)),
+            times(|stretch| Some(stretch.service?.p50_ns)),
+            times(|stretch| Some(stretch.service?.p99_ns)),
+            times(|stretch| Some(stretch.response?.p99_ns)),
+            times(|stretch| Some(stretch.tool_lag?.p99_ns)),
         ]
     };
     let stretches = over.before.iter().zip(&over.after).enumerate();
     Numbers {
-        width: duration(over.width_us),
+        width: duration_ns(over.width_ns as f64),
         heads: [
             "from",
             "sent",

@@ -1,7 +1,8 @@
 //! What was observed of the targets, before and after.
 
+use analyse::Comparison;
+
 use crate::text::amount::count;
-use crate::view::compare::CompareView;
 
 /// Numbers that are shown.
 const ROWS_MAX: usize = 60;
@@ -28,7 +29,7 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-pub(super) fn observed(view: &CompareView) -> Option<Observed> {
+pub(super) fn observed(view: &Comparison) -> Option<Observed> {
     let observed = view.observed.as_ref()?;
     let all = observed.numbers.iter();
     let told: Vec<_> = all

@@ -4,15 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use analyse::plan::{Mark, PlanComparison, PlanSide, StatementPlans};
+use analyse::{
+    Comparison, Details, Finding, LatencySummary, Ratio, SlowExecution, StatementComparison,
+};
 use serde::Serialize;
+use workload::{Fingerprint, StatementClass};
 
 use super::plan_change;
-use super::words::remark_text;
-use crate::view::compare::{
-    CompareView, DetailsView, RatioView, SlowExecutionView, StatementCompareView,
-};
-use crate::view::latency::LatencyView;
-use crate::view::plan::{PlanChangeView, PlanSideView};
+use super::words::anomaly_text;
+use crate::text::plan_text;
 
 /// What the page's script needs beside the statements.
 #[derive(Serialize)]
@@ -44,14 +45,12 @@ struct Ratios {
 /// What the table shows of a statement, and what it is found by.
 #[derive(Serialize)]
 pub(super) struct Packed<'a> {
-    fingerprint: &'a str,
-    sql: &'a str,
-    class: &'a str,
-    finding: &'a str,
+    fingerprint: Fingerprint,
+    sql: Option<&'a str>,
+    class: Option<StatementClass>,
+    #[serde(flatten)]
+    finding: Finding,
     regression: bool,
-    measure: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lack: Option<&'a str>,
     ratios: Ratios,
     added: Option<f64>,
     /// Before, after.
@@ -74,7 +73,7 @@ pub(super) struct Packed<'a> {
 
 /// What an open statement shows beside; each before and after.
 #[derive(Serialize)]
-pub(super) struct Details<'a> {
+pub(super) struct Opened {
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<[Option<Times>; 2]>,
     /// Session lag.
@@ -90,21 +89,22 @@ pub(super) struct Details<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     slowest: Option<[Vec<Slow>; 2]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    remarks: Vec<String>,
+    anomalies: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<PlanDetails<'a>>,
+    plan: Option<PlanDetails>,
 }
 
 /// What became of the plan, and its steps before and after.
 #[derive(Serialize)]
-struct PlanDetails<'a> {
-    verdict: &'a str,
+struct PlanDetails {
+    /// Whether the plan is the same; `null` unless both sides have one.
+    same: Option<bool>,
     words: Vec<String>,
-    sides: [Vec<Step<'a>>; 2],
+    sides: [Vec<Step>; 2],
 }
 
 /// How far below the top, what it does, its mark, the planner's rows and cost, its conditions.
-type Step<'a> = (usize, &'a str, &'a str, f64, f64, &'a [String]);
+type Step = (usize, String, Mark, f64, f64, Vec<String>);
 
 /// Service and response time, rows, when it was due, session, sequence.
 type Slow = (f64, f64, u64, f64, u64, u64);
@@ -130,53 +130,56 @@ fn short(value: f64) -> f64 {
     format!("{rounded:.6}").parse().unwrap_or(rounded)
 }
 
-fn times(latency: &LatencyView) -> Times {
+/// Nanoseconds as microseconds.
+fn us(ns: f64) -> f64 {
+    short(ns / 1e3)
+}
+
+fn times(latency: &LatencySummary) -> Times {
     [
-        short(latency.mean_us),
-        short(latency.p50_us),
-        short(latency.p95_us),
-        short(latency.p99_us),
-        short(latency.max_us),
+        us(latency.mean_ns),
+        us(latency.p50_ns as f64),
+        us(latency.p95_ns as f64),
+        us(latency.p99_ns as f64),
+        us(latency.max_ns as f64),
     ]
 }
 
-fn interval(ratio: &RatioView) -> Interval {
+fn interval(ratio: &Ratio) -> Interval {
     (
-        short(ratio.ratio),
-        ratio.low.map(short),
-        ratio.high.map(short),
+        short(ratio.value),
+        ratio.interval.map(|interval| short(interval.low)),
+        ratio.interval.map(|interval| short(interval.high)),
     )
 }
 
-pub(super) fn page(view: &CompareView) -> PageData {
+pub(super) fn page(view: &Comparison) -> PageData {
     PageData {
         margin: view.margin,
         level: view.interval_level_percent,
-        span_us: view.over_time.width_us * view.over_time.before.len() as f64,
+        span_us: view.over_time.width_ns as f64 / 1e3 * view.over_time.before.len() as f64,
         heights: HEIGHTS,
     }
 }
 
-pub(super) fn statements<'a>(kept: &[&'a StatementCompareView]) -> Vec<Packed<'a>> {
+pub(super) fn statements<'a>(kept: &[&'a StatementComparison]) -> Vec<Packed<'a>> {
     kept.iter().map(|one| packed(one)).collect()
 }
 
-fn packed(one: &StatementCompareView) -> Packed<'_> {
+fn packed(one: &StatementComparison) -> Packed<'_> {
     let service = &one.service;
     Packed {
-        fingerprint: &one.fingerprint,
-        sql: &one.sql,
+        fingerprint: one.fingerprint,
+        sql: one.sql.as_deref(),
         class: one.class,
         finding: service.finding,
         regression: one.regression,
-        measure: service.measure,
-        lack: service.lack,
         ratios: Ratios {
             median: service.median_ratio.as_ref().map(interval),
             mean: service.mean_ratio.as_ref().map(interval),
             p99: service.p99_ratio.as_ref().map(interval),
         },
-        added: service.added_us.map(short),
+        added: service.added_ns.map(us),
         calls: (one.calls_before, one.calls_after),
         errors: (one.errors_before, one.errors_after, one.errors_captured),
         skipped: (one.skipped_before + one.skipped_after > 0)
@@ -185,65 +188,84 @@ fn packed(one: &StatementCompareView) -> Packed<'_> {
         after: service.after.as_ref().map(times),
         captured: one.captured.as_ref().map(times),
         why: plan_change(one),
-        words: one.plan.as_ref().map_or_else(String::new, plan_words),
+        words: one.plans.as_ref().map_or_else(String::new, plan_words),
     }
 }
 
-pub(super) fn details<'a>(kept: &[&'a StatementCompareView]) -> BTreeMap<&'a str, Details<'a>> {
-    let each = kept.iter();
-    each.map(|one| (one.fingerprint.as_str(), detail(one)))
+pub(super) fn details(kept: &[&StatementComparison]) -> BTreeMap<Fingerprint, Opened> {
+    kept.iter()
+        .map(|one| (one.fingerprint, detail(one)))
         .collect()
 }
 
-fn detail(one: &StatementCompareView) -> Details<'_> {
-    let both = |before: &Option<LatencyView>, after: &Option<LatencyView>| {
+fn detail(one: &StatementComparison) -> Opened {
+    let both = |before: &Option<LatencySummary>, after: &Option<LatencySummary>| {
         (before.is_some() || after.is_some())
             .then(|| [before, after].map(|side| side.as_ref().map(times)))
     };
     let details = one.details.as_ref();
-    let slow = |all: &Vec<SlowExecutionView>| all.iter().map(slow).collect();
-    Details {
+    let slow = |all: &Vec<SlowExecution>| all.iter().map(slow).collect();
+    Opened {
         response: both(&one.response_before, &one.response_after),
         lag: both(&one.session_lag_before, &one.session_lag_after).filter(waited),
         bins: details.and_then(bins),
         medians: details.and_then(medians),
         slowest: details.map(|details| [&details.slowest_before, &details.slowest_after].map(slow)),
-        remarks: one.remarks.iter().map(remark_text).collect(),
-        plan: one.plan.as_ref().map(|plan| PlanDetails {
-            verdict: plan.verdict,
-            words: match plan.words.is_empty() {
-                true => vec![plan.line()],
-                false => plan.words.clone(),
+        anomalies: one.anomalies.iter().map(anomaly_text).collect(),
+        plan: one.plans.as_ref().map(|plans| PlanDetails {
+            same: plans.comparison.as_ref().map(|found| found.same),
+            words: match plan_text::changes(plans) {
+                none if none.is_empty() => vec![plan_text::line(plans)],
+                changes => changes,
             },
-            sides: [steps(&plan.before), steps(&plan.after)],
+            sides: steps(plans),
         }),
     }
 }
 
-fn steps(side: &PlanSideView) -> Vec<Step<'_>> {
-    let steps = side.steps.iter();
+/// The steps of both sides.
+fn steps(plans: &StatementPlans) -> [Vec<Step>; 2] {
+    let marks = |of: fn(&PlanComparison) -> &Vec<Mark>| {
+        let found = plans.comparison.as_ref();
+        found.map_or(&[][..], |found| of(found).as_slice())
+    };
+    [
+        steps_of(&plans.before, marks(|found| &found.before_marks)),
+        steps_of(&plans.after, marks(|found| &found.after_marks)),
+    ]
+}
+
+fn steps_of(side: &PlanSide, marks: &[Mark]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if let Some(plan) = side.plan() {
+        plan.root.each(&mut |node, depth| {
+            let mark = marks.get(steps.len()).copied().unwrap_or(Mark::Same);
+            let conditions = node.conditions.iter().map(ToString::to_string).collect();
+            let (rows, cost) = (short(node.rows), short(node.cost));
+            steps.push((depth, node.label(), mark, rows, cost, conditions));
+        });
+    }
     steps
-        .map(|step| {
-            let (rows, cost) = (short(step.rows), short(step.cost));
-            let conditions = step.conditions.as_slice();
-            (
-                step.depth,
-                step.label.as_str(),
-                step.mark,
-                rows,
-                cost,
-                conditions,
-            )
-        })
-        .collect()
 }
 
 /// What was done, each once.
-fn plan_words(plan: &PlanChangeView) -> String {
-    let steps = plan.before.steps.iter().chain(&plan.after.steps);
-    let labels: BTreeSet<&str> = steps.map(|step| step.label.as_str()).collect();
-    let mut words = vec![format!("plan {}", plan.verdict)];
-    words.extend(labels.into_iter().map(str::to_owned));
+fn plan_words(plans: &StatementPlans) -> String {
+    let mut labels = BTreeSet::new();
+    for plan in [&plans.before, &plans.after]
+        .into_iter()
+        .filter_map(|side| side.plan())
+    {
+        plan.root.each(&mut |node, _| {
+            labels.insert(node.label());
+        });
+    }
+    let verdict = match plans.comparison.as_ref().map(|found| found.same) {
+        None => "plan unknown",
+        Some(true) => "plan same",
+        Some(false) => "plan changed",
+    };
+    let mut words = vec![verdict.to_owned()];
+    words.extend(labels);
     words.join(" ")
 }
 
@@ -252,12 +274,12 @@ fn waited(lag: &[Option<Times>; 2]) -> bool {
     lag.iter().flatten().flatten().any(|us| *us > 0.0)
 }
 
-fn slow(one: &SlowExecutionView) -> Slow {
+fn slow(one: &SlowExecution) -> Slow {
     (
-        short(one.service_us),
-        short(one.response_us),
+        us(one.service_ns as f64),
+        us(one.response_ns as f64),
         one.rows,
-        short(one.due_us),
+        us(one.due_ns as f64),
         one.session,
         one.sequence,
     )
@@ -270,7 +292,7 @@ fn height(part: f64) -> char {
     char::from(HEIGHTS.as_bytes()[at.min(highest)])
 }
 
-fn bins(details: &DetailsView) -> Option<(u32, f64, [String; 2])> {
+fn bins(details: &Details) -> Option<(u32, f64, [String; 2])> {
     let sides = [&details.bins_before, &details.bins_after].map(|side| {
         let all = side.iter().sum::<u64>().max(1) as f64;
         let shares = side.iter().map(|calls| *calls as f64 / all);
@@ -281,27 +303,26 @@ fn bins(details: &DetailsView) -> Option<(u32, f64, [String; 2])> {
     (most > 0.0).then(|| (details.first_bin, short(most), sides.map(letters)))
 }
 
-fn medians(details: &DetailsView) -> Option<(f64, f64, [String; 2])> {
-    let sides = [&details.medians_before_us, &details.medians_after_us].map(|side| thinned(side));
-    let known = sides.iter().flatten().flatten().copied();
-    let (least, most) = known.fold((f64::INFINITY, 0.0f64), |(least, most), us| {
-        (least.min(us), most.max(us))
-    });
-    let letter = |us: &Option<f64>| match us {
-        Some(us) if most > least => height((us / least).ln() / (most / least).ln()),
+fn medians(details: &Details) -> Option<(f64, f64, [String; 2])> {
+    let sides = [&details.medians_before_ns, &details.medians_after_ns].map(|side| thinned(side));
+    let known = || sides.iter().flatten().flatten().copied();
+    let (least, most) = (known().min()? as f64, known().max()? as f64);
+    let letter = |ns: &Option<u64>| match ns {
+        Some(ns) if most > least => height((*ns as f64 / least).ln() / (most / least).ln()),
         Some(_) => height(0.0),
         None => GAP,
     };
-    let letters = |side: Vec<Option<f64>>| side.iter().map(letter).collect();
-    (most > 0.0 && least > 0.0).then(|| (short(least), short(most), sides.map(letters)))
+    let letters = |side: &Vec<Option<u64>>| side.iter().map(letter).collect();
+    let heights = [&sides[0], &sides[1]].map(letters);
+    (least > 0.0).then(|| (us(least), us(most), heights))
 }
 
 /// The middle of neighbours, where there are more points than are seen.
-fn thinned(points: &[Option<f64>]) -> Vec<Option<f64>> {
+fn thinned(points: &[Option<u64>]) -> Vec<Option<u64>> {
     let group = points.len().div_ceil(POINTS_MAX).max(1);
-    let middle = |group: &[Option<f64>]| {
-        let mut known: Vec<f64> = group.iter().flatten().copied().collect();
-        known.sort_unstable_by(f64::total_cmp);
+    let middle = |group: &[Option<u64>]| {
+        let mut known: Vec<u64> = group.iter().flatten().copied().collect();
+        known.sort_unstable();
         known.get(known.len() / 2).copied()
     };
     points.chunks(group).map(middle).collect()
@@ -313,12 +334,12 @@ mod tests {
 
     #[test]
     fn a_chart_is_letters() {
-        let details = DetailsView {
+        let details = Details {
             first_bin: 60,
             bins_before: vec![1, 3, 0],
             bins_after: vec![0, 0, 8],
-            medians_before_us: vec![Some(10.0), None, Some(1_000.0)],
-            medians_after_us: vec![Some(100.0), Some(100.0), None],
+            medians_before_ns: vec![Some(10_000), None, Some(1_000_000)],
+            medians_after_ns: vec![Some(100_000), Some(100_000), None],
             slowest_before: Vec::new(),
             slowest_after: Vec::new(),
         };
@@ -331,7 +352,7 @@ mod tests {
         let json = serde_json::to_string(HEIGHTS).unwrap();
         assert_eq!(json.len(), HEIGHTS.len() + 2, "nothing is escaped");
         assert!(!HEIGHTS.contains(['<', '>', '&', GAP]));
-        assert_eq!(thinned(&[Some(1.0); 200]).len(), 50);
+        assert_eq!(thinned(&[Some(1); 200]).len(), 50);
     }
 
     #[test]

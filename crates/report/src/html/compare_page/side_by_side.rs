@@ -1,9 +1,9 @@
 //! The two sides as the reader has to know them: which runs, of what, against what.
 
-use crate::text::amount::{count, counted, duration, rate};
+use analyse::{Comparison, LatencySummary, NoiseSource, RunFacts, SideFacts};
+
+use crate::text::amount::{count, counted, duration_ns, rate};
 use crate::text::line::one_line;
-use crate::view::compare::{CompareView, RunSideView, SideView};
-use crate::view::latency::LatencyView;
 
 pub(super) struct Side {
     pub(super) name: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct FactRow {
 }
 
 /// What the runs of a side have in common, or each of what they have, in the order of the runs.
-fn each(side: &SideView, text: impl Fn(&RunSideView) -> String) -> String {
+fn each(side: &SideFacts, text: impl Fn(&RunFacts) -> String) -> String {
     let mut found: Vec<String> = Vec::new();
     for text in side.runs.iter().map(text) {
         if !found.contains(&text) {
@@ -34,18 +34,18 @@ fn each(side: &SideView, text: impl Fn(&RunSideView) -> String) -> String {
 }
 
 /// The runs' names.
-pub(super) fn names(side: &SideView) -> String {
-    each(side, |run| one_line(&run.run, 300))
+pub(super) fn names(side: &SideFacts) -> String {
+    each(side, |run| one_line(&run.name, 300))
 }
 
 /// The longest of a side's runs.
-fn took_us(side: &SideView) -> f64 {
-    let runs = side.runs.iter();
-    runs.map(|run| run.elapsed_us).fold(0.0, f64::max)
+fn took(side: &SideFacts) -> String {
+    let longest_ns = side.runs.iter().map(|run| run.elapsed_ns).max();
+    duration_ns(longest_ns.unwrap_or(0) as f64)
 }
 
 /// `2026-11-21 19:05 UTC`.
-fn when(run: &RunSideView) -> String {
+fn when(run: &RunFacts) -> String {
     match run.started_wall_us {
         0 => String::new(),
         at => {
@@ -56,7 +56,7 @@ fn when(run: &RunSideView) -> String {
     }
 }
 
-pub(super) fn sides(view: &CompareView) -> [Side; 2] {
+pub(super) fn sides(view: &Comparison) -> [Side; 2] {
     [("before", &view.before), ("after", &view.after)].map(|(name, side)| {
         let mut facts = Vec::new();
         let version = each(side, |run| run.server_version.clone());
@@ -78,7 +78,7 @@ pub(super) fn sides(view: &CompareView) -> [Side; 2] {
             count(side.failed),
             count(side.skipped)
         ));
-        let took = duration(took_us(side));
+        let took = took(side);
         facts.push(match side.runs.len() {
             1 => format!("in {took}"),
             runs => format!("in {runs} runs of up to {took}"),
@@ -92,7 +92,7 @@ pub(super) fn sides(view: &CompareView) -> [Side; 2] {
 }
 
 /// How much runs of one server differ, where it is known.
-pub(super) fn noise(view: &CompareView) -> String {
+pub(super) fn noise(view: &Comparison) -> String {
     let Some(noise) = &view.noise else {
         return "One run on each side: how much two runs of the same server differ is not in the intervals; several runs a side would tell.".to_owned();
     };
@@ -106,22 +106,22 @@ pub(super) fn noise(view: &CompareView) -> String {
         share(noise.mean)
     );
     match noise.source {
-        "given" => format!(
+        NoiseSource::Given => format!(
             "{} of one unchanged server differ in 95 % of the statements by no more than: {by}; the margin is no less than that.",
             counted(noise.runs.len() as u64, "run")
         ),
-        _ => format!(
+        NoiseSource::Repeats => format!(
             "Runs of one side differ as a whole (one standard deviation): {by}; that is in the intervals."
         ),
     }
 }
 
 /// Both sides, fact by fact.
-pub(super) fn facts(view: &CompareView) -> Vec<FactRow> {
+pub(super) fn facts(view: &Comparison) -> Vec<FactRow> {
     let both = [&view.before, &view.after];
     let dash = || "–".to_owned();
     let mut rows = Vec::new();
-    let mut row = |name, alike: bool, text: &dyn Fn(&SideView) -> String| {
+    let mut row = |name, alike: bool, text: &dyn Fn(&SideFacts) -> String| {
         let [before, after] = both.map(text);
         rows.push(FactRow {
             name,
@@ -143,9 +143,9 @@ pub(super) fn facts(view: &CompareView) -> Vec<FactRow> {
     row("began", false, &|side| each(side, when));
     row("speed", true, &|side| each(side, |run| run.speed.clone()));
     row("it was", true, &|side| {
-        each(side, |run| run.status.to_owned())
+        each(side, |run| run.status.name().to_owned())
     });
-    row("took", false, &|side| duration(took_us(side)));
+    row("took", false, &took);
     row("statements done", true, &|side| count(side.done));
     row("failed", true, &|side| count(side.failed));
     row("never sent", true, &|side| count(side.skipped));
@@ -155,7 +155,7 @@ pub(super) fn facts(view: &CompareView) -> Vec<FactRow> {
         })
     });
     row("connections", true, &|side| {
-        let sum = |get: fn(&RunSideView) -> u64| side.runs.iter().map(get).sum::<u64>();
+        let sum = |get: fn(&RunFacts) -> u64| side.runs.iter().map(get).sum::<u64>();
         match sum(|run| run.connects_failed) {
             0 => count(sum(|run| run.connects)),
             failed => format!(
@@ -165,17 +165,17 @@ pub(super) fn facts(view: &CompareView) -> Vec<FactRow> {
             ),
         }
     });
-    let latency = |latency: Option<LatencyView>| {
+    let latency = |latency: Option<LatencySummary>| {
         latency.map_or_else(dash, |latency| {
             format!(
                 "p50 {}, p99 {}, at most {}",
-                duration(latency.p50_us),
-                duration(latency.p99_us),
-                duration(latency.max_us)
+                duration_ns(latency.p50_ns as f64),
+                duration_ns(latency.p99_ns as f64),
+                duration_ns(latency.max_ns as f64)
             )
         })
     };
-    let times = |name, before: Option<LatencyView>, after: Option<LatencyView>| FactRow {
+    let times = |name, before: Option<LatencySummary>, after: Option<LatencySummary>| FactRow {
         name,
         before: latency(before),
         after: latency(after),

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use analyse::targets::{
+    Bearing, Detail, IndexDifference, ObjectDifference, Presence, SettingDifference, SettingSide,
+    SizeDifference, TargetsComparison,
+};
+use analyse::{Comparison, Side};
+
 use super::NEWS_MAX;
 use crate::text::amount::{bytes, count, counted};
 use crate::text::line::one_line;
-use crate::view::compare::CompareView;
-use crate::view::targets::{
-    DetailView, IndexView, ObjectView, SettingSideView, SettingView, SizeView, TargetsView,
-};
+use crate::text::targets_text::is_aside;
 
 pub(super) struct Targets {
     /// In how many things they differ, by what they are.
@@ -41,10 +44,10 @@ impl Row {
     }
 }
 
-pub(super) fn targets(view: &CompareView) -> Option<Targets> {
+pub(super) fn targets(view: &Comparison) -> Option<Targets> {
     let targets = view.targets.as_ref()?;
-    let aside = |one: &&SettingView| matches!(one.bearing, "place" | "watching");
-    let settings = |wanted: &dyn Fn(&&SettingView) -> bool| {
+    let aside = |one: &&SettingDifference| is_aside(one);
+    let settings = |wanted: &dyn Fn(&&SettingDifference) -> bool| {
         let found = targets.settings.iter().filter(wanted);
         found.map(setting).collect::<Vec<_>>()
     };
@@ -76,11 +79,12 @@ pub(super) fn targets(view: &CompareView) -> Option<Targets> {
         ),
     ];
     let groups = groups.into_iter().filter(|(_, rows)| !rows.is_empty());
-    let unknown = targets.notes.iter().map(|note| {
-        let left = note
+    let unknown = targets.notes.iter().map(|one| {
+        let left = one
+            .note
             .count
             .map_or_else(String::new, |count| format!(" ({})", self::count(count)));
-        format!("{}: {}{left}", note.side, note.text)
+        format!("{}: {}{left}", one.side.name(), one.note.text)
     });
     Some(Targets {
         summary: summary(targets),
@@ -96,22 +100,22 @@ pub(super) fn targets(view: &CompareView) -> Option<Targets> {
     })
 }
 
-fn summary(targets: &TargetsView) -> String {
+fn summary(targets: &TargetsComparison) -> String {
     let version = usize::from(targets.version_before != targets.version_after);
-    let settings = |wanted: fn(&&SettingView) -> bool| {
+    let settings = |wanted: fn(&&SettingDifference) -> bool| {
         let matter = targets.settings.iter();
-        let matter = matter.filter(|one| one.bearing != "place");
+        let matter = matter.filter(|one| one.bearing != Bearing::Place);
         matter.filter(wanted).count()
     };
     let kinds = [
         ("version", version),
         (
             "setting",
-            settings(|one| !one.by_version && one.bearing != "watching"),
+            settings(|one| !one.by_version && one.bearing != Bearing::Watching),
         ),
         (
             "setting of how they are watched|settings of how they are watched",
-            settings(|one| !one.by_version && one.bearing == "watching"),
+            settings(|one| !one.by_version && one.bearing == Bearing::Watching),
         ),
         // Beside another version they go without saying.
         ("default", (1 - version) * settings(|one| one.by_version)),
@@ -138,24 +142,24 @@ fn summary(targets: &TargetsView) -> String {
 }
 
 /// Indexes that are not the same, or that queries may use on one side only; each once.
-fn indexes(targets: &TargetsView) -> usize {
+fn indexes(targets: &TargetsComparison) -> usize {
     let mut all: BTreeSet<(&str, &str)> = targets
         .indexes
         .iter()
         .map(|one| (&*one.table, &*one.name))
         .collect();
-    let invalid = |side: &str| -> BTreeSet<(&str, &str)> {
+    let invalid = |side: Side| -> BTreeSet<(&str, &str)> {
         let invalid = targets.invalid_indexes.iter();
         invalid
             .filter(|one| one.side == side)
             .map(|one| (&*one.table, &*one.name))
             .collect()
     };
-    all.extend(invalid("before").symmetric_difference(&invalid("after")));
+    all.extend(invalid(Side::Before).symmetric_difference(&invalid(Side::After)));
     all.len()
 }
 
-fn note(targets: &TargetsView) -> String {
+fn note(targets: &TargetsComparison) -> String {
     let mut note = match targets.same {
         true => "They do not differ in what was asked for: version, settings, extensions, tables and indexes.".to_owned(),
         false => "What differs of version, settings, extensions, tables and indexes; what was asked for and is not here is alike.".to_owned(),
@@ -177,8 +181,8 @@ fn note(targets: &TargetsView) -> String {
     note
 }
 
-fn setting(one: &SettingView) -> Row {
-    let side = |side: &Option<SettingSideView>| {
+fn setting(one: &SettingDifference) -> Row {
+    let side = |side: &Option<SettingSide>| {
         let Some(side) = side else {
             return "not there".to_owned();
         };
@@ -197,11 +201,11 @@ fn setting(one: &SettingView) -> Row {
 }
 
 /// A row for each detail; what is on one side only has none.
-fn rows_of(name: &str, presence: &str, what: &str, details: &[DetailView]) -> Vec<Row> {
+fn rows_of(name: &str, presence: Presence, what: &str, details: &[Detail]) -> Vec<Row> {
     match presence {
-        "only before" => return vec![Row::new(name, what, "–")],
-        "only after" => return vec![Row::new(name, "–", what)],
-        _ => {}
+        Presence::OnlyBefore => return vec![Row::new(name, what, "–")],
+        Presence::OnlyAfter => return vec![Row::new(name, "–", what)],
+        Presence::Differs => {}
     }
     let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".to_owned());
     let details = details.iter();
@@ -213,12 +217,12 @@ fn rows_of(name: &str, presence: &str, what: &str, details: &[DetailView]) -> Ve
         .collect()
 }
 
-fn objects(objects: &[ObjectView]) -> Vec<Row> {
-    let of = |one: &ObjectView| rows_of(&one.name, one.presence, "there", &one.details);
+fn objects(objects: &[ObjectDifference]) -> Vec<Row> {
+    let of = |one: &ObjectDifference| rows_of(&one.name, one.presence, "there", &one.details);
     objects.iter().flat_map(of).collect()
 }
 
-fn index(one: &IndexView) -> Vec<Row> {
+fn index(one: &IndexDifference) -> Vec<Row> {
     match &one.renamed {
         Some(after) => vec![Row::new(
             &format!("on {}, the same under another name", one.table),
@@ -232,18 +236,18 @@ fn index(one: &IndexView) -> Vec<Row> {
     }
 }
 
-fn invalid(targets: &TargetsView) -> impl Iterator<Item = Row> {
+fn invalid(targets: &TargetsComparison) -> impl Iterator<Item = Row> {
     targets.invalid_indexes.iter().map(|one| {
         let name = format!("{} on {}", one.name, one.table);
         let invalid = "invalid: queries do not use it";
         match one.side {
-            "before" => Row::new(&name, invalid, ""),
-            _ => Row::new(&name, "", invalid),
+            Side::Before => Row::new(&name, invalid, ""),
+            Side::After => Row::new(&name, "", invalid),
         }
     })
 }
 
-fn size(one: &SizeView) -> Row {
+fn size(one: &SizeDifference) -> Row {
     let side = |rows: Option<u64>, size: Option<u64>| {
         let size = size.map(bytes);
         let rows = match rows {
@@ -325,7 +329,7 @@ mod tests {
             (indexed(true), indexed(false), "differ in 1 index."),
             (indexed(false), indexed(false), "do not differ"),
         ] {
-            let view = TargetsView::new(&compare_targets(&before, &after));
+            let view = compare_targets(&before, &after);
             assert!(summary(&view).starts_with(said), "{}", summary(&view));
             let alike = note(&view).starts_with("They do not differ");
             assert_eq!(alike, said == "do not differ", "{}", note(&view));

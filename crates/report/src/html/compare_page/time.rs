@@ -1,23 +1,22 @@
 //! What response times were made of, before and after.
 
-use crate::text::amount::{added, duration, duration_change};
-use crate::text::processor_text;
-use crate::text::time_text::part_name;
-use crate::view::compare::CompareView;
+use analyse::Comparison;
+use analyse::time_model::PartsChange;
+
+use crate::text::amount::{added, duration_change, duration_ns};
+use crate::text::{processor_text, time_text};
 
 /// Parts that are shown.
 const ROWS_MAX: usize = 20;
 
 pub(super) struct Time {
     pub(super) note: String,
-    pub(super) rows: Vec<TimeRow>,
-    pub(super) more: usize,
-    /// The same of the server's processor time, where it is known.
-    pub(super) processor: Option<Processor>,
+    pub(super) parts: Parts,
+    /// The same of the server's processor time, if known.
+    pub(super) processor: Option<(String, Parts)>,
 }
 
-pub(super) struct Processor {
-    pub(super) note: String,
+pub(super) struct Parts {
     pub(super) rows: Vec<TimeRow>,
     pub(super) more: usize,
 }
@@ -27,41 +26,39 @@ pub(super) struct TimeRow {
     pub(super) before: String,
     pub(super) after: String,
     pub(super) added: String,
-    pub(super) known: &'static str,
+    pub(super) basis: &'static str,
 }
 
-pub(super) fn time(view: &CompareView) -> Option<Time> {
+pub(super) fn time(view: &Comparison) -> Option<Time> {
     let time = view.time.as_ref()?;
-    let rows = time.parts.iter().take(ROWS_MAX).map(|part| TimeRow {
-        name: part_name(part.what, part.of.as_deref()),
-        before: duration(part.before_us),
-        after: duration(part.after_us),
-        added: added(part.after_us - part.before_us),
-        known: part.known,
+    let processor = time.processor.as_ref().map(|processor| {
+        let note = format!(
+            "Processor time of the server's processes: {}. Its parts, those that changed most first.",
+            duration_change(Some(processor.before_ns), Some(processor.after_ns))
+        );
+        (note, parts(processor, processor_text::category))
     });
+    let response = &time.response;
     Some(Time {
         note: format!(
             "Response time (due → done) of all statements of a run: {}. Its parts, those that changed most first; lag is a consequence of what others took.",
-            duration_change(Some(time.before_us), Some(time.after_us))
+            duration_change(Some(response.before_ns), Some(response.after_ns))
         ),
-        rows: rows.collect(),
-        more: time.parts.len().saturating_sub(ROWS_MAX),
-        processor: time.processor.as_ref().map(|processor| {
-            let rows = processor.parts.iter().take(ROWS_MAX).map(|part| TimeRow {
-                name: processor_text::part_name(part.what, part.of.as_deref()),
-                before: duration(part.before_us),
-                after: duration(part.after_us),
-                added: added(part.after_us - part.before_us),
-                known: part.known,
-            });
-            Processor {
-                note: format!(
-                    "Processor time of the server's processes: {}. Its parts, those that changed most first.",
-                    duration_change(Some(processor.before_us), Some(processor.after_us))
-                ),
-                rows: rows.collect(),
-                more: processor.parts.len().saturating_sub(ROWS_MAX),
-            }
-        }),
+        parts: parts(response, time_text::category),
+        processor,
     })
+}
+
+fn parts<C>(change: &PartsChange<C>, category: fn(&C) -> String) -> Parts {
+    let rows = change.parts.iter().take(ROWS_MAX).map(|part| TimeRow {
+        name: category(&part.category),
+        before: duration_ns(part.before_ns),
+        after: duration_ns(part.after_ns),
+        added: added(part.after_ns - part.before_ns),
+        basis: part.basis.name(),
+    });
+    Parts {
+        rows: rows.collect(),
+        more: change.parts.len().saturating_sub(ROWS_MAX),
+    }
 }

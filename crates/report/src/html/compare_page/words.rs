@@ -1,28 +1,33 @@
 //! What the page says in words: of what is odd about a statement, and of its own terms.
 
-use crate::text::amount::{percent, ratio};
-use crate::view::compare::{CompareView, RemarkView};
+use analyse::{Anomaly, Comparison};
 
-/// What is odd, in a sentence.
-pub(super) fn remark_text(remark: &RemarkView) -> String {
-    match remark {
-        RemarkView::HeavyTail { side, share } => format!(
-            "Heavy tail {side}: the slowest hundredth of calls takes {} of the time, so the mean says little of a call.",
+use crate::text::amount::{percent, ratio};
+
+/// Describes an anomaly in a sentence.
+pub(super) fn anomaly_text(anomaly: &Anomaly) -> String {
+    match anomaly {
+        Anomaly::HeavyTail { side, share } => format!(
+            "Heavy tail {}: the slowest hundredth of calls takes {} of the time, so the mean says little of a call.",
+            side.name(),
             percent(*share, 1.0)
         ),
-        RemarkView::Burst { side, share } => format!(
-            "A burst {side}: half of the calls lie in {} of the run, so few moments decide.",
+        Anomaly::Burst { side, share } => format!(
+            "A burst {}: half of the calls lie in {} of the run, so few moments decide.",
+            side.name(),
             percent(*share, 1.0)
         ),
-        RemarkView::WarmUp { side, factor } => format!(
-            "Warm-up {side}: in the first eighth of the run the median is {} times that of the rest.",
+        Anomaly::WarmUp { side, factor } => format!(
+            "Warm-up {}: in the first eighth of the run the median is {} times that of the rest.",
+            side.name(),
             ratio(*factor)
         ),
-        RemarkView::Drift { side, factor } => format!(
-            "Drift {side}: the median at the end is {} times that at the start.",
+        Anomaly::Drift { side, factor } => format!(
+            "Drift {}: the median at the end is {} times that at the start.",
+            side.name(),
             ratio(*factor)
         ),
-        RemarkView::DifferenceDrifts { from, to } => format!(
+        Anomaly::DifferenceDrifts { from, to } => format!(
             "The difference itself drifts: {} times as long at the start of the runs, {} times at their end.",
             ratio(*from),
             ratio(*to)
@@ -31,7 +36,7 @@ pub(super) fn remark_text(remark: &RemarkView) -> String {
 }
 
 /// The page's terms and what they mean.
-pub(super) fn words(view: &CompareView) -> Vec<(&'static str, String)> {
+pub(super) fn words(view: &Comparison) -> Vec<(&'static str, String)> {
     let margin = format!("{:.0} %", view.margin * 100.0);
     let level = view.interval_level_percent;
     vec![

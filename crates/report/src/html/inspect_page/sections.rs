@@ -1,9 +1,12 @@
 //! The page's tables, as text in cells.
 
+use analyse::{DurationBin, Inspection, NameTotals};
+use workload::ServerEventKind;
+
+use crate::sqlstate::condition_name;
 use crate::text::amount::{bytes, count, duration, percent};
-use crate::text::inspect_text::server_lines;
+use crate::text::inspect_text::{by_count, name_of, server_lines, upkeep};
 use crate::text::line::one_line;
-use crate::view::inspect::{InspectView, NameTotalsView};
 
 /// Names shown of each sort.
 const NAMES_MAX: usize = 12;
@@ -19,15 +22,13 @@ pub(super) struct Bin {
     pub(super) time_share: String,
 }
 
-pub(super) fn durations(view: &InspectView) -> Vec<Bin> {
-    let most = view
-        .durations
-        .iter()
-        .map(|bin| bin.count)
-        .max()
-        .unwrap_or(0);
-    let total_us = view.captured.map_or(0.0, |captured| captured.total_us);
-    let bin = |bin: &crate::view::inspect::DurationBinView| Bin {
+pub(super) fn durations(view: &Inspection) -> Vec<Bin> {
+    let bins = view.durations.bins();
+    let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);
+    let total_us = view
+        .captured
+        .map_or(0.0, |captured| captured.total_ns / 1e3);
+    let bin = |bin: &DurationBin| Bin {
         range: match bin.to_us {
             Some(to_us) => format!(
                 "{} – {}",
@@ -37,16 +38,16 @@ pub(super) fn durations(view: &InspectView) -> Vec<Bin> {
             None => format!("{} and more", duration(bin.from_us as f64)),
         },
         count: count(bin.count),
-        share: percent(bin.count as f64, view.with_duration as f64),
+        share: percent(bin.count as f64, view.with_duration() as f64),
         // What is more than nothing is seen.
         width: match bin.count {
             0 => "0".to_owned(),
             some => format!("{:.2}", (100.0 * some as f64 / most.max(1) as f64).max(0.3)),
         },
-        time: duration(bin.total_us as f64),
-        time_share: percent(bin.total_us as f64, total_us),
+        time: duration(bin.time_us as f64),
+        time_share: percent(bin.time_us as f64, total_us),
     };
-    view.durations.iter().map(bin).collect()
+    bins.iter().map(bin).collect()
 }
 
 pub(super) struct ErrorRow {
@@ -59,28 +60,27 @@ pub(super) struct ErrorRow {
     pub(super) linked: bool,
 }
 
-pub(super) fn errors(view: &InspectView) -> Vec<ErrorRow> {
+pub(super) fn errors(view: &Inspection) -> Vec<ErrorRow> {
     let place = |source: &str, line: u64, session: u64| match line {
         0 => format!("session {session}"),
         line => format!("{}:{line}, session {session}", one_line(source, 60)),
     };
-    let errors = view.error_examples.iter();
+    let errors = view.errors_by_count().into_iter();
     errors
-        .map(|error| {
-            let statement = view
-                .by_statement
-                .iter()
-                .find(|one| one.fingerprint == error.fingerprint);
+        .map(|(code, error)| {
+            let mut statements = view.by_statement.iter();
+            let statement = statements.find(|one| Some(one.fingerprint) == error.fingerprint);
+            let fingerprint = (error.fingerprint).map_or_else(String::new, |one| one.to_string());
             ErrorRow {
-                code: error.sqlstate.clone(),
-                name: error.name,
+                code: code.to_string(),
+                name: condition_name(code.as_str()),
                 count: count(error.count),
-                place: place(&error.source, error.line, error.session),
-                fingerprint: error.fingerprint.clone(),
+                place: place(view.source(error.place), error.place.line, error.session),
                 statement: statement.map_or_else(
-                    || error.fingerprint.clone(),
-                    |statement| one_line(statement.name(), 160),
+                    || fingerprint.clone(),
+                    |statement| one_line(&name_of(statement), 160),
                 ),
+                fingerprint,
                 linked: statement.is_some(),
             }
         })
@@ -101,25 +101,25 @@ pub(super) struct GroupRow {
     pub(super) errors: String,
 }
 
-pub(super) fn groups(view: &InspectView) -> Vec<Group> {
+pub(super) fn groups(view: &Inspection) -> Vec<Group> {
     let timed = view.captured.is_some();
-    let row = |one: &NameTotalsView| GroupRow {
+    let row = |one: &NameTotals| GroupRow {
         name: match one.name.as_str() {
             "" => "(none)".to_owned(),
             name => one_line(name, 80),
         },
-        sessions: count(one.sessions),
-        statements: count(one.statements),
+        sessions: count(one.totals.sessions),
+        statements: count(one.totals.statements),
         time: match timed {
-            true => duration(one.total_us as f64),
+            true => duration(one.totals.time_us as f64),
             false => "–".to_owned(),
         },
-        errors: count(one.errors),
+        errors: count(one.totals.errors),
     };
     [
-        ("Databases", &view.databases),
-        ("Users", &view.users),
-        ("Applications", &view.applications),
+        ("Databases", view.databases.names()),
+        ("Users", view.users.names()),
+        ("Applications", view.applications.names()),
     ]
     .into_iter()
     .filter(|(_, names)| !names.is_empty())
@@ -131,34 +131,31 @@ pub(super) fn groups(view: &InspectView) -> Vec<Group> {
     .collect()
 }
 
-pub(super) fn sent(view: &InspectView) -> Vec<(String, String)> {
-    let classes = view
-        .classes
-        .iter()
-        .map(|one| (one.name.clone(), one.statements));
-    let kinds = view.kinds.iter().map(|one| {
-        let name = match one.name.as_str() {
+pub(super) fn sent(view: &Inspection) -> Vec<(String, String)> {
+    let classes = view.classes.iter().map(|(class, all)| (class.name(), *all));
+    let kinds = view.kinds.iter().map(|(kind, all)| {
+        let name = match *kind {
             "simple" => "by simple query",
             "execute" => "by bind and execute",
             "prepare" => "prepared only",
             "fetch" => "fetched on",
             other => other,
         };
-        (name.to_owned(), one.statements)
+        (name, *all)
     });
-    classes
-        .chain(kinds)
-        .map(|(name, statements)| (name, count(statements)))
+    by_count(classes)
+        .chain(by_count(kinds))
+        .map(|(name, statements)| (name.to_owned(), count(statements)))
         .collect()
 }
 
 /// A name and what is to be said of it.
 pub(super) type ActivityRow = (&'static str, String);
 
-pub(super) fn activity(view: &InspectView) -> Vec<ActivityRow> {
+pub(super) fn activity(view: &Inspection) -> Vec<ActivityRow> {
     let mut rows = server_lines(view, usize::MAX);
     let checkpoints = &view.server.checkpoints;
-    if checkpoints.completed > 0 {
+    if view.server.of(ServerEventKind::Checkpoint) > 0 {
         rows.push((
             "of checkpoints",
             format!(
@@ -182,22 +179,22 @@ pub(super) struct UpkeepRow {
     pub(super) dead: String,
 }
 
-pub(super) fn tables(view: &InspectView) -> Vec<UpkeepRow> {
-    let tables = view.server.autovacuum.iter().take(TABLES_MAX);
+pub(super) fn tables(view: &Inspection) -> Vec<UpkeepRow> {
+    let tables = upkeep(&view.server).into_iter().take(TABLES_MAX);
     tables
-        .map(|table| UpkeepRow {
-            name: one_line(&table.table, 120),
+        .map(|(name, table)| UpkeepRow {
+            name: one_line(name, 120),
             vacuums: count(table.vacuums),
             analyzes: count(table.analyzes),
-            time: duration(table.total_us as f64),
+            time: duration(table.time_us as f64),
             removed: count(table.tuples_removed),
             dead: count(table.tuples_dead),
         })
         .collect()
 }
 
-pub(super) fn tables_more(view: &InspectView) -> usize {
-    view.server.autovacuum.len().saturating_sub(TABLES_MAX)
+pub(super) fn tables_more(view: &Inspection) -> usize {
+    view.server.tables.len().saturating_sub(TABLES_MAX)
 }
 
 pub(super) struct NotableRow {
@@ -206,11 +203,11 @@ pub(super) struct NotableRow {
     pub(super) place: String,
 }
 
-pub(super) fn notable(view: &InspectView) -> Vec<NotableRow> {
+pub(super) fn notable(view: &Inspection) -> Vec<NotableRow> {
     let notable = view.server.notable.iter();
     notable
         .map(|one| {
-            let kind = one.kind.replace('_', " ");
+            let kind = one.kind.name().replace('_', " ");
             let when = clock::utc_text(view.start_wall_us.saturating_add(one.at_us));
             NotableRow {
                 when: when.trim_end_matches(" UTC").to_owned(),
@@ -218,7 +215,11 @@ pub(super) fn notable(view: &InspectView) -> Vec<NotableRow> {
                     "" => kind,
                     subject => format!("{kind}: {}", one_line(subject, 200)),
                 },
-                place: format!("{}:{}", one_line(&one.source, 60), one.line),
+                place: format!(
+                    "{}:{}",
+                    one_line(view.source(one.place), 60),
+                    one.place.line
+                ),
             }
         })
         .collect()

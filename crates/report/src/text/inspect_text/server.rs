@@ -1,53 +1,56 @@
 //! What failed, and what the server did.
 
+use analyse::{Inspection, ServerActivity, StatementStats, TableUpkeep};
+use workload::ServerEventKind as Kind;
+
+use super::statements::name_of;
+use crate::sqlstate::condition_name;
 use crate::text::amount::{bytes, count, counted, duration};
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::inspect::{InspectStatementView, InspectView, ServerView};
 
 /// Codes of errors shown.
 const ERRORS_MAX: usize = 4;
 
 /// The errors by code, each with where the first stands.
-pub(super) fn errors(view: &InspectView, style: TextStyle) -> Vec<String> {
-    if view.error_examples.is_empty() {
+pub(super) fn errors(view: &Inspection, style: TextStyle) -> Vec<String> {
+    if view.errors.is_empty() {
         return Vec::new();
     }
-    let all: u64 = view.errors.values().sum();
+    let errors = view.errors_by_count();
+    let all: u64 = errors.iter().map(|(_, error)| error.count).sum();
     let title = format!(
         "Errors, {} with {}",
         count(all),
-        counted(view.errors.len() as u64, "code")
+        counted(errors.len() as u64, "code")
     );
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &title)];
     let mut table = Table::new(&[Align::Right, Align::Left, Align::Left]);
-    for error in view.error_examples.iter().take(ERRORS_MAX) {
-        let at = match error.line {
+    for (code, error) in errors.iter().take(ERRORS_MAX) {
+        let at = match error.place.line {
             0 => format!("session {}", error.session),
-            line => place(&error.source, line),
+            line => place(view.source(error.place), line),
         };
         table.row([
             format!("  {}", count(error.count)),
-            format!("{} {}", error.sqlstate, error.name),
+            format!("{code} {}", condition_name(code.as_str())),
             format!("first at {at}"),
         ]);
     }
-    for (line, error) in table.lines().into_iter().zip(&view.error_examples) {
-        let statement = view
-            .by_statement
-            .iter()
-            .find(|one| one.fingerprint == error.fingerprint);
+    for (line, (_, error)) in table.lines().into_iter().zip(&errors) {
+        let mut statements = view.by_statement.iter();
+        let statement = statements.find(|one| Some(one.fingerprint) == error.fingerprint);
         let room = style.columns().saturating_sub(line.chars().count() + 2);
         lines.push(match statement {
             Some(statement) if room >= 20 => {
-                format!("{line}: {}", one_line(statement.name(), room))
+                format!("{line}: {}", one_line(&name_of(statement), room))
             }
             _ => line,
         });
     }
-    if view.error_examples.len() > ERRORS_MAX {
-        let more = view.error_examples.len() - ERRORS_MAX;
+    if errors.len() > ERRORS_MAX {
+        let more = errors.len() - ERRORS_MAX;
         lines.push(format!("  and {}", counted(more as u64, "more code")));
     }
     lines
@@ -63,7 +66,7 @@ pub(super) fn place(path: &str, line: u64) -> String {
 }
 
 /// What the server did beside its clients' statements.
-pub(super) fn activity(view: &InspectView, style: TextStyle) -> Vec<String> {
+pub(super) fn activity(view: &Inspection, style: TextStyle) -> Vec<String> {
     if view.server.count == 0 {
         return Vec::new();
     }
@@ -78,9 +81,10 @@ pub(super) fn activity(view: &InspectView, style: TextStyle) -> Vec<String> {
 }
 
 /// What is to be said of the server, by name. What is many is cut to `width`.
-pub(crate) fn server_lines(view: &InspectView, width: usize) -> Vec<(&'static str, String)> {
+pub(crate) fn server_lines(view: &Inspection, width: usize) -> Vec<(&'static str, String)> {
     let server = &view.server;
-    let deadlocks = (server.deadlocks > 0).then(|| count(server.deadlocks));
+    let deadlocks = server.of(Kind::Deadlock);
+    let deadlocks = (deadlocks > 0).then(|| count(deadlocks));
     let all = [
         ("temporary files", temporary_files(view)),
         ("lock waits", lock_waits(view)),
@@ -94,14 +98,15 @@ pub(crate) fn server_lines(view: &InspectView, width: usize) -> Vec<(&'static st
         .collect()
 }
 
-fn temporary_files(view: &InspectView) -> Option<String> {
+fn temporary_files(view: &Inspection) -> Option<String> {
     let server = &view.server;
-    if server.temporary_files == 0 {
+    let files = server.of(Kind::TemporaryFile);
+    if files == 0 {
         return None;
     }
     let mut text = format!(
         "{}, {} in all, the largest {}",
-        count(server.temporary_files),
+        count(files),
         bytes(server.temporary_bytes),
         bytes(server.temporary_bytes_max)
     );
@@ -109,40 +114,41 @@ fn temporary_files(view: &InspectView) -> Option<String> {
         text.push_str(&format!(
             "; most ({}) by {}",
             bytes(most.temporary_bytes),
-            most.name()
+            name_of(most)
         ));
     }
     Some(text)
 }
 
-fn lock_waits(view: &InspectView) -> Option<String> {
+fn lock_waits(view: &Inspection) -> Option<String> {
     let server = &view.server;
     let longest = server.lock_longest.as_ref()?;
     let mut text = format!(
         "{}, {} in those that ended; the longest {} for {}",
-        count(server.lock_waits),
+        count(server.of(Kind::LockWait)),
         duration(server.lock_waited_us as f64),
         duration(longest.waited_us as f64),
-        longest.lock
+        longest.subject
     );
     if let Some(most) = most(view, |one| one.lock_waited_us) {
         text.push_str(&format!(
             "; most ({}) by {}",
             duration(most.lock_waited_us as f64),
-            most.name()
+            name_of(most)
         ));
     }
     Some(text)
 }
 
-fn most(view: &InspectView, of: fn(&InspectStatementView) -> u64) -> Option<&InspectStatementView> {
+fn most(view: &Inspection, of: fn(&StatementStats) -> u64) -> Option<&StatementStats> {
     let most = view.by_statement.iter().max_by_key(|one| of(one))?;
     (of(most) > 0).then_some(most)
 }
 
-fn checkpoints(server: &ServerView) -> Option<String> {
+fn checkpoints(server: &ServerActivity) -> Option<String> {
     let checkpoints = &server.checkpoints;
-    if checkpoints.completed == 0 && checkpoints.causes.is_empty() {
+    let completed = server.of(Kind::Checkpoint);
+    if completed == 0 && checkpoints.causes.is_empty() {
         return None;
     }
     let mut causes: Vec<_> = checkpoints.causes.iter().collect();
@@ -151,8 +157,8 @@ fn checkpoints(server: &ServerView) -> Option<String> {
         .into_iter()
         .map(|(cause, begun)| format!("{cause} {}", count(*begun)))
         .collect();
-    let mut text = format!("{} ({})", count(checkpoints.completed), causes.join(" · "));
-    if checkpoints.completed > 0 {
+    let mut text = format!("{} ({})", count(completed), causes.join(" · "));
+    if completed > 0 {
         text.push_str(&format!(
             "; {} in all, the longest {}; {} of WAL",
             duration(checkpoints.total_us as f64),
@@ -160,56 +166,66 @@ fn checkpoints(server: &ServerView) -> Option<String> {
             bytes(checkpoints.wal_bytes)
         ));
     }
-    if checkpoints.too_frequent > 0 {
-        let too = count(checkpoints.too_frequent);
+    let too_frequent = server.of(Kind::CheckpointsTooFrequent);
+    if too_frequent > 0 {
+        let too = count(too_frequent);
         text.push_str(&format!("; {too} × too frequent"));
     }
     Some(text)
 }
 
-fn autovacuum(server: &ServerView) -> Option<String> {
-    let dearest = server.autovacuum.first()?;
-    let sum = |of: fn(&crate::view::inspect::TableUpkeepView) -> u64| -> u64 {
-        server.autovacuum.iter().map(of).sum()
-    };
+/// The tables of autovacuum, the most time first.
+pub(crate) fn upkeep(server: &ServerActivity) -> Vec<(&str, &TableUpkeep)> {
+    let mut tables: Vec<_> = (server.tables.iter())
+        .map(|(name, table)| (&**name, table))
+        .collect();
+    tables.sort_by_key(|(_, table)| std::cmp::Reverse(table.time_us));
+    tables
+}
+
+fn autovacuum(server: &ServerActivity) -> Option<String> {
+    let (name, dearest) = *upkeep(server).first()?;
+    let sum = |of: fn(&TableUpkeep) -> u64| -> u64 { server.tables.values().map(of).sum() };
     let mut text = format!(
-        "{}, {} of {}, {}; most for {}: {}",
+        "{}, {} of {}, {}; most for {name}: {}",
         counted(sum(|table| table.vacuums), "vacuum"),
         match sum(|table| table.analyzes) {
             1 => "1 analyze".to_owned(),
             more => format!("{} analyzes", count(more)),
         },
-        counted(server.autovacuum.len() as u64, "table"),
-        duration(sum(|table| table.total_us) as f64),
-        dearest.table,
-        duration(dearest.total_us as f64)
+        counted(server.tables.len() as u64, "table"),
+        duration(sum(|table| table.time_us) as f64),
+        duration(dearest.time_us as f64)
     );
-    let hindered = sum(|table| table.hindered);
-    if hindered > 0 {
-        text.push_str(&format!("; {} cancelled or left out", count(hindered)));
+    let cancelled = sum(|table| table.cancelled_for_lock);
+    if cancelled > 0 {
+        text.push_str(&format!("; {} cancelled or left out", count(cancelled)));
     }
     Some(text)
 }
 
-fn others(server: &ServerView, width: usize) -> Option<String> {
-    const TOLD_ABOVE: [&str; 11] = [
-        "temporary_file",
-        "lock_wait",
-        "lock_acquired",
-        "lock_failed",
-        "deadlock",
-        "checkpoint_starting",
-        "checkpoint",
-        "checkpoints_too_frequent",
-        "autovacuum",
-        "autoanalyze",
-        "autovacuum_cancelled",
-    ];
-    let items: Vec<String> = server
-        .kinds
-        .iter()
-        .filter(|(kind, _)| !TOLD_ABOVE.contains(kind) && **kind != "autovacuum_skipped")
-        .map(|(kind, times)| format!("{} {}", kind.replace('_', " "), count(*times)))
+fn others(server: &ServerActivity, width: usize) -> Option<String> {
+    let told_above = |kind: &Kind| {
+        matches!(
+            kind,
+            Kind::TemporaryFile
+                | Kind::LockWait
+                | Kind::LockAcquired
+                | Kind::LockFailed
+                | Kind::Deadlock
+                | Kind::CheckpointStarting
+                | Kind::Checkpoint
+                | Kind::CheckpointsTooFrequent
+                | Kind::Autovacuum
+                | Kind::Autoanalyze
+                | Kind::AutovacuumCancelled
+                | Kind::AutovacuumSkipped
+        )
+    };
+    let kinds = server.kinds.iter().filter(|(kind, _)| !told_above(kind));
+    let mut items: Vec<String> = kinds
+        .map(|(kind, times)| format!("{} {}", kind.name().replace('_', " "), count(*times)))
         .collect();
+    items.sort_unstable();
     (!items.is_empty()).then(|| listed(&items, width))
 }

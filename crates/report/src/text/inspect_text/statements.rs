@@ -1,12 +1,15 @@
 //! The top statements, in four orders, and the slowest calls.
 
+use std::borrow::Cow;
+
+use analyse::{CallExample, Inspection, LatencySummary, StatementOrder, StatementStats};
+
 use super::server::place;
-use crate::text::amount::{count, counted, duration, percent};
-use crate::text::line::one_line;
+use crate::text::amount::{count, counted, duration, duration_ns, percent};
+use crate::text::line::{one_line, statement_name};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::inspect::{CallExampleView, InspectStatementView, InspectView, StatementOrder};
-use crate::view::latency::LatencyView;
+use crate::text::times_text::{p50, p95, p99};
 
 /// Statements shown by total time.
 const BY_TOTAL_MAX: usize = 5;
@@ -14,33 +17,41 @@ const BY_TOTAL_MAX: usize = 5;
 const BY_OTHERS_MAX: usize = 3;
 
 /// What a list shows of each statement.
-type Cell = (&'static str, fn(&InspectStatementView) -> String);
+type Cell = (&'static str, fn(&StatementStats, &Inspection) -> String);
 
-const CALLS: Cell = ("calls", |one| count(one.calls));
-const ERRORS: Cell = ("failed", |one| count(one.errors));
-const ROWS: Cell = ("rows", |one| one.rows.map_or_else(dash, count));
-const SHARE: Cell = ("share", |one| {
-    one.share.map_or_else(dash, |share| percent(share, 1.0))
-});
-const TOTAL: Cell = ("total", |one| time(one, |latency| latency.total_us));
-const MEAN: Cell = ("mean", |one| time(one, |latency| latency.mean_us));
-const P50: Cell = ("p50", |one| time(one, |latency| latency.p50_us));
-const P95: Cell = ("p95", |one| time(one, |latency| latency.p95_us));
-const P99: Cell = ("p99", |one| time(one, |latency| latency.p99_us));
-const MAX: Cell = ("max", |one| time(one, |latency| latency.max_us));
+const CALLS: Cell = ("calls", |one, _| count(one.calls));
+const ERRORS: Cell = ("failed", |one, _| count(one.errors));
+const ROWS: Cell = ("rows", |one, _| one.rows.map_or_else(dash, count));
+const SHARE: Cell = ("share", |one, all| share(one, all).unwrap_or_else(dash));
+const TOTAL: Cell = ("total", |one, _| time(one, |latency| latency.total_ns));
+const MEAN: Cell = ("mean", |one, _| time(one, |latency| latency.mean_ns));
+const P50: Cell = ("p50", |one, _| time(one, p50));
+const P95: Cell = ("p95", |one, _| time(one, p95));
+const P99: Cell = ("p99", |one, _| time(one, p99));
+const MAX: Cell = ("max", |one, _| time(one, |latency| latency.max_ns as f64));
 
 fn dash() -> String {
     "–".to_owned()
 }
 
-fn time(one: &InspectStatementView, of: fn(&LatencyView) -> f64) -> String {
+fn time(one: &StatementStats, of: fn(&LatencySummary) -> f64) -> String {
     one.captured
-        .map_or_else(dash, |latency| duration(of(&latency)))
+        .map_or_else(dash, |latency| duration_ns(of(&latency)))
+}
+
+/// A statement's part of the time of all statements.
+pub(crate) fn share(one: &StatementStats, all: &Inspection) -> Option<String> {
+    Some(percent(one.captured?.total_ns, all.captured?.total_ns))
+}
+
+/// Names the statement by its SQL, or by its fingerprint if that is unknown.
+pub(crate) fn name_of(one: &StatementStats) -> Cow<'_, str> {
+    statement_name(one.sql.as_deref(), one.fingerprint)
 }
 
 /// The lists. With an `order`, that one alone.
 pub(super) fn lists(
-    view: &InspectView,
+    view: &Inspection,
     order: Option<StatementOrder>,
     most: Option<usize>,
     style: TextStyle,
@@ -68,13 +79,8 @@ pub(super) fn lists(
     lines
 }
 
-fn listing(
-    view: &InspectView,
-    order: StatementOrder,
-    most: usize,
-    style: TextStyle,
-) -> Vec<String> {
-    let shown: Vec<&InspectStatementView> = view
+fn listing(view: &Inspection, order: StatementOrder, most: usize, style: TextStyle) -> Vec<String> {
+    let shown: Vec<&StatementStats> = view
         .top(order, most)
         .into_iter()
         .filter(|one| one.calls > 0)
@@ -101,7 +107,7 @@ fn listing(
     let mut table = Table::new(&vec![Align::Right; cells.len()]);
     table.line(cells.iter().map(|(name, _)| (*name).to_owned()).collect());
     for one in &shown {
-        table.line(cells.iter().map(|(_, cell)| cell(one)).collect());
+        table.line(cells.iter().map(|(_, cell)| cell(one, view)).collect());
     }
     let of = format!(
         "{title}, {} of {}",
@@ -109,16 +115,17 @@ fn listing(
         counted(view.fingerprints, "statement")
     );
     let mut lines = vec![String::new(), style.paint(Tone::Heading, &of)];
-    let names = std::iter::once("statement").chain(shown.iter().map(|one| one.name()));
+    let names = shown.iter().map(|one| name_of(one));
+    let names = std::iter::once(Cow::Borrowed("statement")).chain(names);
     for (place, (numbers, name)) in table.lines().into_iter().zip(names).enumerate() {
         let room = style.columns().saturating_sub(numbers.chars().count() + 4);
-        lines.push(format!("  {numbers}  {}", one_line(name, room.max(20))));
+        lines.push(format!("  {numbers}  {}", one_line(&name, room.max(20))));
         let example = place
             .checked_sub(1)
             .and_then(|place| shown[place].example.as_ref())
             .filter(|_| order == StatementOrder::Max);
         if let Some(example) = example {
-            lines.push(style.paint(Tone::Aside, &format!("    {}", slowest(example))));
+            lines.push(style.paint(Tone::Aside, &format!("    {}", slowest(example, view))));
             lines.extend(literal(example, style.columns()));
         }
     }
@@ -126,19 +133,20 @@ fn listing(
 }
 
 /// Where a call was met.
-fn slowest(example: &CallExampleView) -> String {
+fn slowest(example: &CallExample, view: &Inspection) -> String {
     let mut text = format!(
         "the slowest: {} after the start, session {}",
-        duration(example.at_us as f64),
+        duration(example.due_us as f64),
         example.session
     );
-    if example.line > 0 {
-        text.push_str(&format!(", {}", place(&example.source, example.line)));
+    if example.place.line > 0 {
+        let at = place(view.source(example.place), example.place.line);
+        text.push_str(&format!(", {at}"));
     }
     text
 }
 
-fn literal(example: &CallExampleView, width: usize) -> Vec<String> {
+fn literal(example: &CallExample, width: usize) -> Vec<String> {
     let Some(literal) = &example.literal else {
         return Vec::new();
     };

@@ -216,8 +216,11 @@ fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
         .statements
         .iter()
         .filter(|statement| statement.regression)
-        .max_by(|a, b| added(a.times.added_ns).total_cmp(&added(b.times.added_ns)))?;
-    let ratio = found.times.median.map_or(f64::NAN, |ratio| ratio.value);
+        .max_by(|a, b| added(a.service.added_ns).total_cmp(&added(b.service.added_ns)))?;
+    let ratio = found
+        .service
+        .median_ratio
+        .map_or(f64::NAN, |ratio| ratio.value);
     Some((found.sql.clone()?, ratio))
 }
 

@@ -1,6 +1,10 @@
 //! Reasons to read a comparison with care.
 
+use std::fmt;
+
 use run::RunStatus;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::profile::RunProfile;
 
@@ -17,17 +21,18 @@ const FELL_BEHIND_NS: i64 = 2_000_000_000;
 /// Fewer statements than this in a run are a try, not a comparison.
 const STATEMENTS_FEW: u64 = 200;
 
-/// One of the two runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A side of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The first.
+    /// Before the change.
     Before,
-    /// The second.
+    /// After the change.
     After,
 }
 
 impl Side {
-    /// The name under which it is written.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Side::Before => "before",
@@ -37,7 +42,7 @@ impl Side {
 }
 
 /// One of the runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WhichRun {
     /// The side.
     pub side: Side,
@@ -45,9 +50,17 @@ pub struct WhichRun {
     pub number: Option<usize>,
 }
 
+impl fmt::Display for WhichRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.side.name())?;
+        self.number.map_or(Ok(()), |number| write!(f, " {number}"))
+    }
+}
+
 /// A reason to read a comparison with care.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Caution {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "warning", rename_all = "snake_case")]
+pub enum Warning {
     /// The runs replayed different workloads; differences may be theirs.
     DifferentWorkloads {
         /// What was replayed before.
@@ -110,36 +123,19 @@ pub enum Caution {
     },
 }
 
-impl Caution {
-    /// The name under which it is written.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Caution::DifferentWorkloads { .. } => "different_workloads",
-            Caution::Partial { .. } => "partial",
-            Caution::SpeedsDiffer { .. } => "speeds_differ",
-            Caution::ToolLagHigh { .. } => "tool_lag_high",
-            Caution::FellBehind { .. } => "fell_behind",
-            Caution::SkippedDiffer { .. } => "skipped_differ",
-            Caution::NoConnection { .. } => "no_connection",
-            Caution::NotInTurns { .. } => "not_in_turns",
-            Caution::FewStatements { .. } => "few_statements",
-        }
-    }
-}
-
 /// All that hold.
-pub(crate) fn cautions(before: &[RunProfile], after: &[RunProfile]) -> Vec<Caution> {
+pub(crate) fn warnings(before: &[RunProfile], after: &[RunProfile]) -> Vec<Warning> {
     let mut found = Vec::new();
     let all = || before.iter().chain(after);
     let first = &before[0];
     if let Some(other) = all().find(|run| run.info.workload.id != first.info.workload.id) {
-        found.push(Caution::DifferentWorkloads {
+        found.push(Warning::DifferentWorkloads {
             before: first.info.workload.name.clone(),
             after: other.info.workload.name.clone(),
         });
     }
     if let Some(other) = all().find(|run| run.speed() != first.speed()) {
-        found.push(Caution::SpeedsDiffer {
+        found.push(Warning::SpeedsDiffer {
             before: first.speed().to_owned(),
             after: other.speed().to_owned(),
         });
@@ -156,17 +152,17 @@ pub(crate) fn cautions(before: &[RunProfile], after: &[RunProfile]) -> Vec<Cauti
     };
     let (skipped_before, skipped_after) = (most_skipped(before), most_skipped(after));
     if skipped_before != skipped_after {
-        found.push(Caution::SkippedDiffer {
+        found.push(Warning::SkippedDiffer {
             before: skipped_before,
             after: skipped_after,
         });
     }
     if let Some(first) = first_side(before, after) {
-        found.push(Caution::NotInTurns { first });
+        found.push(Warning::NotInTurns { first });
     }
     let least = all().map(|run| run.all.account.done).min().unwrap_or(0);
     if least < STATEMENTS_FEW {
-        found.push(Caution::FewStatements { statements: least });
+        found.push(Warning::FewStatements { statements: least });
     }
     found
 }
@@ -191,15 +187,15 @@ fn first_side(before: &[RunProfile], after: &[RunProfile]) -> Option<Side> {
     }
 }
 
-fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Caution>) {
+fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Warning>) {
     let status = run.info.status;
     if status != RunStatus::Complete {
-        found.push(Caution::Partial { run: which, status });
+        found.push(Warning::Partial { run: which, status });
     }
     if let Some(lag) = run.tool_lag()
         && lag.p99_ns > TOOL_LAG_P99_HIGH_NS
     {
-        found.push(Caution::ToolLagHigh {
+        found.push(Warning::ToolLagHigh {
             run: which,
             p99_ns: lag.p99_ns,
         });
@@ -208,10 +204,10 @@ fn of_one(which: WhichRun, run: &RunProfile, found: &mut Vec<Caution>) {
     let much_ns = (run.info.span_due_ns as f64 * FELL_BEHIND_SHARE) as i64;
     if status == RunStatus::Complete && run.speed() != "max" && by_ns > FELL_BEHIND_NS.max(much_ns)
     {
-        found.push(Caution::FellBehind { run: which, by_ns });
+        found.push(Warning::FellBehind { run: which, by_ns });
     }
     if run.no_connection > 0 {
-        found.push(Caution::NoConnection {
+        found.push(Warning::NoConnection {
             run: which,
             statements: run.no_connection,
         });

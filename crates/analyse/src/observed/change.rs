@@ -1,41 +1,42 @@
-//! What was observed of the targets, before and after a change: everything that is a number.
+//! Numbers observed of the targets, before and after a change.
 
 use std::collections::BTreeMap;
 
-use analyse::observed::Observed;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::Observed;
 
 /// Counters that changed, at most so many.
 const COUNTERS_MAX: usize = 300;
 
-/// What the runs observed of their targets, side by side; of several runs a side, the mean of a run.
+/// Numbers that the runs observed of their targets; the mean of the runs of each side.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
-pub struct ObservedChangeView {
+pub struct ObservedChange {
     /// Statistics of statements, locks, the machine and the user's query, in this order; then the
     /// server's counters, those that changed most for their size first.
-    pub numbers: Vec<NumberChangeView>,
-    /// Counters that are left out.
+    pub numbers: Vec<NumberChange>,
+    /// Number of counters that are left out.
     pub left_out: u64,
 }
 
 /// One number.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
-pub struct NumberChangeView {
-    /// Where it comes from: `pg_stat_statements`, `locks`, `machine`, `queue`, or the server's view.
+pub struct NumberChange {
+    /// Its source: `pg_stat_statements`, `locks`, `machine`, `queue`, or the server's view.
     pub source: String,
-    /// Of what: a table, a database; empty where there is only one.
+    /// The object, such as a table or a database; empty if there is only one.
     pub object: String,
-    /// Its name, with its unit where it has one.
+    /// Its name, with its unit if it has one.
     pub name: String,
-    /// In a run before; `null` where none had it.
+    /// In a run before; `null` if none had it.
     pub before: Option<f64>,
-    /// In a run after; `null` where none had it.
+    /// In a run after; `null` if none had it.
     pub after: Option<f64>,
 }
 
-impl NumberChangeView {
-    /// By how much of the greater it changed: 0 is not, 1 is from or to nothing.
+impl NumberChange {
+    /// Returns the change as a share of the greater number: 0 is none, 1 is from or to nothing.
     pub fn share(&self) -> f64 {
         let (before, after) = (self.before.unwrap_or(0.0), self.after.unwrap_or(0.0));
         let greater = before.abs().max(after.abs());
@@ -49,8 +50,8 @@ impl NumberChangeView {
 /// Kind of number (a group, and which of it), source, object and name.
 type Key = (usize, usize, String, String, String);
 
-impl ObservedChangeView {
-    /// Of the runs of both sides. Nothing where a side has none.
+impl ObservedChange {
+    /// Compares the runs of both sides. `None` if a side has none.
     pub fn new(before: &[Observed], after: &[Observed]) -> Option<Self> {
         if before.is_empty() || after.is_empty() {
             return None;
@@ -66,7 +67,7 @@ impl ObservedChangeView {
         }
         let (mut few, mut counters) = (Vec::new(), Vec::new());
         for ((group, _, source, object, name), [before, after]) in sums {
-            let one = NumberChangeView {
+            let one = NumberChange {
                 source,
                 object,
                 name,
@@ -126,11 +127,11 @@ fn numbers(run: &Observed) -> Vec<(Key, f64)> {
     }
     if let Some(locks) = &run.locks {
         let counts = [
-            ("most at a moment", locks.most),
-            ("most that waited at a moment", locks.most_waiting),
+            ("most at a moment", locks.max),
+            ("most that waited at a moment", locks.max_waiting),
             (
                 "most of one process past the fast path",
-                locks.past_fast_path_most,
+                locks.past_fast_path_max,
             ),
         ];
         for (at, (name, value)) in counts.into_iter().enumerate() {
@@ -141,14 +142,17 @@ fn numbers(run: &Observed) -> Vec<(Key, f64)> {
         let amounts = [
             (
                 "server's processor time, s",
-                machine.server_s.0 + machine.server_s.1,
+                machine.server_user_s + machine.server_system_s,
             ),
             ("processors busy, share", machine.busy),
             ("waiting for a disk, share", machine.waiting_for_disk),
-            ("read from disks, bytes", machine.disk_bytes.0),
-            ("written to disks, bytes", machine.disk_bytes.1),
-            ("received over the network, bytes", machine.network_bytes.0),
-            ("sent over the network, bytes", machine.network_bytes.1),
+            ("read from disks, bytes", machine.disk_read_bytes),
+            ("written to disks, bytes", machine.disk_written_bytes),
+            (
+                "received over the network, bytes",
+                machine.network_received_bytes,
+            ),
+            ("sent over the network, bytes", machine.network_sent_bytes),
         ];
         for (at, (name, value)) in amounts.into_iter().enumerate() {
             add((2, at), "machine", "", name, Some(value));
@@ -158,15 +162,10 @@ fn numbers(run: &Observed) -> Vec<(Key, f64)> {
         let name = format!("{}, mean", series.name);
         add((3, 0), "queue", &series.object, &name, Some(series.mean));
     }
-    for moved in run.moved.iter().filter(|moved| !moved.gauge) {
+    for one in run.counters.iter().filter(|one| !one.gauge) {
         // Counters have no order of their own.
-        add(
-            (COUNTERS, 0),
-            &moved.source,
-            &moved.object,
-            &moved.name,
-            Some(moved.gained),
-        );
+        let value = Some(one.delta);
+        add((COUNTERS, 0), &one.source, &one.object, &one.name, value);
     }
     found
 }
@@ -174,25 +173,25 @@ fn numbers(run: &Observed) -> Vec<(Key, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyse::observed::{Locks, Moved};
+    use crate::observed::{CounterChange, Locks};
 
     fn run(calls: u64, wal: Option<u64>, counters: &[(&str, f64)]) -> Observed {
         let mut run = Observed {
             locks: Some(Locks {
-                most: 3,
+                max: 3,
                 ..Locks::default()
             }),
             ..Observed::default()
         };
         run.totals.calls = calls;
         run.totals.wal_bytes = wal;
-        for (name, gained) in counters {
-            run.moved.push(Moved {
+        for (name, delta) in counters {
+            run.counters.push(CounterChange {
                 source: "pg_stat_database".to_owned(),
                 object: "shop".to_owned(),
                 name: (*name).to_owned(),
-                gained: *gained,
-                ..Moved::default()
+                delta: *delta,
+                ..CounterChange::default()
             });
         }
         run
@@ -221,7 +220,7 @@ mod tests {
                 ("deadlocks", 1.0),
             ],
         )];
-        let change = ObservedChangeView::new(&before, &after).unwrap();
+        let change = ObservedChange::new(&before, &after).unwrap();
         let of = |name: &str| {
             let one = change.numbers.iter().find(|one| one.name == name).unwrap();
             (one.before, one.after)
@@ -242,6 +241,6 @@ mod tests {
                 ("blks_read", Some(20.0), Some(25.0))
             ]
         );
-        assert_eq!(ObservedChangeView::new(&before, &[]), None);
+        assert_eq!(ObservedChange::new(&before, &[]), None);
     }
 }

@@ -1,14 +1,13 @@
-//! Errors of a replay that are often not the server's doing, in words, with what to do.
+//! Errors of a replay that are often not the server's doing, with what to do.
 
-/// What an error means in a replay, and what to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Explanation {
+/// The meaning of an error in a replay.
+struct Explanation {
     /// Codes that begin so: five characters, or a class of two.
     codes: &'static [&'static str],
-    /// The option of the replay that it comes from; it is not told where the run was made without.
+    /// The option of the replay that it comes from; it is not given for a run without it.
     option: Option<&'static str>,
     /// Where it comes from, and what to do.
-    pub(crate) text: &'static str,
+    text: &'static str,
 }
 
 /// The first that matches holds.
@@ -65,15 +64,16 @@ const EXPLANATIONS: [Explanation; 10] = [
     },
 ];
 
-/// What is known of this error in a replay with these options, if anything.
+/// Explains an error in a replay with these options, if anything is known of it.
 pub(crate) fn explanation(
     sqlstate: &str,
     has_option: impl Fn(&str) -> bool,
-) -> Option<&'static Explanation> {
-    EXPLANATIONS.iter().find(|one| {
+) -> Option<&'static str> {
+    let found = EXPLANATIONS.iter().find(|one| {
         one.codes.iter().any(|code| sqlstate.starts_with(code))
             && one.option.is_none_or(&has_option)
-    })
+    });
+    found.map(|one| one.text)
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn told(sqlstate: &str, options: &[&str]) -> &'static str {
-        explanation(sqlstate, |option| options.contains(&option)).map_or("", |one| one.text)
+        explanation(sqlstate, |option| options.contains(&option)).unwrap_or("")
     }
 
     #[test]

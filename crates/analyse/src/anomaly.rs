@@ -1,13 +1,16 @@
-//! What is odd about how a statement's times came, and makes a plain ratio say less than it seems to.
+//! Anomalies in a statement's times that make a plain ratio say less than it seems to.
 //!
-//! Remarks decide nothing: a finding stands on intervals and tests that hold with all of these. They
+//! Anomalies decide nothing: a finding stands on intervals and tests that hold with all of these. They
 //! tell the reader where to look.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::bootstrap::Resampler;
-use crate::caution::Side;
 use crate::series::{slot_of, value_of};
 use crate::timeline::STRETCHES_MAX;
 use crate::trend::trend;
+use crate::warning::Side;
 
 /// A trend counts where chance makes one this rarely: looked for in thousands of statements.
 const TREND_LEVEL: f64 = 0.001;
@@ -30,9 +33,10 @@ const COARSE: usize = STRETCHES_MAX >> COARSE_BITS;
 /// Stretches with calls that the first eighth must have.
 const WARM_UP_STRETCHES_MIN: usize = 3;
 
-/// Something odd.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Remark {
+/// An anomaly in a statement's times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "anomaly", rename_all = "snake_case")]
+pub enum Anomaly {
     /// The slowest hundredth of calls takes this share of the time: the mean says little of a call.
     HeavyTail {
         /// Which side.
@@ -70,19 +74,6 @@ pub enum Remark {
     },
 }
 
-impl Remark {
-    /// The name under which it is written.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Remark::HeavyTail { .. } => "heavy_tail",
-            Remark::Burst { .. } => "burst",
-            Remark::WarmUp { .. } => "warm_up",
-            Remark::Drift { .. } => "drift",
-            Remark::DifferenceDrifts { .. } => "difference_drifts",
-        }
-    }
-}
-
 /// Medians by stretch.
 pub(crate) type Medians = [Option<f64>; STRETCHES_MAX];
 
@@ -118,12 +109,12 @@ pub(crate) fn medians(runs: &[Resampler], bits: u32) -> Medians {
 }
 
 /// All that hold. `used` stretches of the runs have anything in them.
-pub(crate) fn remarks(
+pub(crate) fn anomalies(
     before: &[Resampler],
     after: &[Resampler],
     paired: bool,
     used: usize,
-) -> Vec<Remark> {
+) -> Vec<Anomaly> {
     let mut found = Vec::new();
     for (side, runs) in [(Side::Before, before), (Side::After, after)] {
         of_side(side, runs, used, &mut found);
@@ -134,23 +125,23 @@ pub(crate) fn remarks(
     found
 }
 
-fn of_side(side: Side, runs: &[Resampler], used: usize, found: &mut Vec<Remark>) {
+fn of_side(side: Side, runs: &[Resampler], used: usize, found: &mut Vec<Anomaly>) {
     let shares = runs.iter().filter_map(|run| tail_share(run.sorted()));
     // Of several runs, that with the least: what holds in all.
     let share = shares.fold(f64::INFINITY, f64::min);
     if share.is_finite() && share >= HEAVY_TAIL_SHARE {
-        found.push(Remark::HeavyTail { side, share });
+        found.push(Anomaly::HeavyTail { side, share });
     }
     if let Some(share) = burst_share(runs, used)
         && share <= BURST_SHARE
     {
-        found.push(Remark::Burst { side, share });
+        found.push(Anomaly::Burst { side, share });
     }
     let fine = medians(runs, 0);
     let first = used.div_ceil(8);
     let warm_up = warm_up(&fine[..first], &fine[first..used.max(first)]);
     if let Some(factor) = warm_up {
-        found.push(Remark::WarmUp { side, factor });
+        found.push(Anomaly::WarmUp { side, factor });
     }
     let skipped = if warm_up.is_some() {
         first.div_ceil(1 << COARSE_BITS)
@@ -166,7 +157,7 @@ fn of_side(side: Side, runs: &[Resampler], used: usize, found: &mut Vec<Remark>)
         && trend.p < TREND_LEVEL
         && trend.change.abs() > TREND_FACTOR.ln()
     {
-        found.push(Remark::Drift {
+        found.push(Anomaly::Drift {
             side,
             factor: trend.change.exp(),
         });
@@ -223,7 +214,7 @@ fn warm_up(first: &[Option<f64>], rest: &[Option<f64>]) -> Option<f64> {
     (clear && factor >= WARM_UP_FACTOR).then_some(factor)
 }
 
-fn difference_drifts(before: &[Resampler], after: &[Resampler]) -> Option<Remark> {
+fn difference_drifts(before: &[Resampler], after: &[Resampler]) -> Option<Anomaly> {
     let (before, after) = (medians(before, COARSE_BITS), medians(after, COARSE_BITS));
     let logs: Vec<f64> = before
         .iter()
@@ -242,7 +233,7 @@ fn difference_drifts(before: &[Resampler], after: &[Resampler]) -> Option<Remark
         .collect();
     starts.sort_unstable_by(f64::total_cmp);
     let start = starts[starts.len() / 2];
-    Some(Remark::DifferenceDrifts {
+    Some(Anomaly::DifferenceDrifts {
         from: start.exp(),
         to: (start + trend.change).exp(),
     })
@@ -268,9 +259,13 @@ mod tests {
         [Resampler::new(&series)]
     }
 
-    fn names(before: &[Resampler], after: &[Resampler]) -> Vec<&'static str> {
-        let found = remarks(before, after, true, STRETCHES_MAX);
-        found.iter().map(Remark::name).collect()
+    fn names(before: &[Resampler], after: &[Resampler]) -> Vec<String> {
+        let name = |anomaly: &Anomaly| {
+            let json = serde_json::to_value(anomaly).unwrap();
+            json["anomaly"].as_str().unwrap().to_owned()
+        };
+        let found = anomalies(before, after, true, STRETCHES_MAX);
+        found.iter().map(name).collect()
     }
 
     #[test]
@@ -285,13 +280,13 @@ mod tests {
     fn each_oddity_is_named() {
         let steady = run(1, |_, _| 1.0);
         let drifting = run(2, |place, _| 1.0 + place);
-        let found = remarks(&steady, &drifting, true, STRETCHES_MAX);
+        let found = anomalies(&steady, &drifting, true, STRETCHES_MAX);
         let [
-            Remark::Drift {
+            Anomaly::Drift {
                 side: Side::After,
                 factor,
             },
-            Remark::DifferenceDrifts { from, to },
+            Anomaly::DifferenceDrifts { from, to },
         ] = found[..]
         else {
             panic!("{found:?}");

@@ -1,0 +1,276 @@
+//! Where the time went before and after a change.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Basis, ProcessorCategory, TimeCategory, TimeModel, TimePart};
+
+/// Components of response time and processor time, before and after.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TimeChange {
+    /// Response time (due → done) of all statements.
+    pub response: PartsChange<TimeCategory>,
+    /// The server's processor time; `null` unless it is known of all runs.
+    pub processor: Option<PartsChange<ProcessorCategory>>,
+}
+
+/// A time and its parts, before and after; the mean of the runs of each side.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PartsChange<C> {
+    /// The whole before.
+    pub before_ns: f64,
+    /// The whole after.
+    pub after_ns: f64,
+    /// The parts, those that changed most first.
+    pub parts: Vec<PartChange<C>>,
+}
+
+/// A part of a time, before and after.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PartChange<C> {
+    /// What the time went into.
+    #[serde(flatten)]
+    pub category: C,
+    /// In a run before.
+    pub before_ns: f64,
+    /// In a run after.
+    pub after_ns: f64,
+    /// How it is known, in the run in which it is least certain.
+    #[serde(flatten)]
+    pub basis: Basis,
+}
+
+impl TimeChange {
+    /// Compares the runs of both sides. `None` if a side has none.
+    pub fn new(before: &[TimeModel], after: &[TimeModel]) -> Option<Self> {
+        if before.is_empty() || after.is_empty() {
+            return None;
+        }
+        // Phases are told apart only if all runs have them.
+        let has_no_phases = |run: &TimeModel| {
+            let mut parts = run.whole.parts.iter();
+            parts.any(|part| part.category == TimeCategory::Processor(None))
+        };
+        let in_one = before.iter().chain(after).any(has_no_phases);
+        let category = |category: &TimeCategory| match category {
+            TimeCategory::Processor(_) if in_one => TimeCategory::Processor(None),
+            other => other.clone(),
+        };
+        let side = |runs: &'_ [TimeModel]| {
+            let each = runs.iter().map(|run| &run.whole);
+            each.map(|one| (one.response_ns, one.parts.clone()))
+                .collect()
+        };
+        Some(Self {
+            response: PartsChange::new([side(before), side(after)], category),
+            processor: processor(before, after),
+        })
+    }
+}
+
+fn processor(before: &[TimeModel], after: &[TimeModel]) -> Option<PartsChange<ProcessorCategory>> {
+    // Phases are told apart only if all runs have stacks.
+    let has_no_stacks =
+        |run: &TimeModel| run.processor.as_ref().is_some_and(|one| one.samples == 0);
+    let in_one = before.iter().chain(after).any(has_no_stacks);
+    let category = |category: &ProcessorCategory| match category {
+        ProcessorCategory::Client(_) if in_one => ProcessorCategory::Client(None),
+        other => other.clone(),
+    };
+    let side = |runs: &[TimeModel]| -> Option<Vec<_>> {
+        let each = runs.iter().map(|run| Some(&run.processor.as_ref()?.whole));
+        each.map(|one| one.map(|one| (one.cpu_ns, one.parts.clone())))
+            .collect()
+    };
+    Some(PartsChange::new([side(before)?, side(after)?], category))
+}
+
+/// The whole of a run, and its parts.
+type Parts<C> = (f64, Vec<TimePart<C>>);
+
+impl<C: Clone + Ord> PartsChange<C> {
+    /// Compares the wholes and parts of the runs of both sides.
+    fn new(sides: [Vec<Parts<C>>; 2], category: impl Fn(&C) -> C) -> Self {
+        let mut wholes = [0.0; 2];
+        let mut parts: BTreeMap<C, PartChange<C>> = BTreeMap::new();
+        for (side, runs) in sides.iter().enumerate() {
+            let share = 1.0 / runs.len() as f64;
+            for (whole_ns, run) in runs {
+                wholes[side] += share * whole_ns;
+                for part in run {
+                    let category = category(&part.category);
+                    let change = parts.entry(category.clone()).or_insert(PartChange {
+                        category,
+                        before_ns: 0.0,
+                        after_ns: 0.0,
+                        basis: part.basis,
+                    });
+                    match side {
+                        0 => change.before_ns += share * part.ns,
+                        _ => change.after_ns += share * part.ns,
+                    }
+                    change.basis = change.basis.weaker(part.basis);
+                }
+            }
+        }
+        let mut parts: Vec<PartChange<C>> = parts.into_values().collect();
+        let changed_ns = |part: &PartChange<C>| (part.after_ns - part.before_ns).abs();
+        parts.sort_by(|one, other| changed_ns(other).total_cmp(&changed_ns(one)));
+        Self {
+            before_ns: wholes[0],
+            after_ns: wholes[1],
+            parts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time_model::{CpuCounter, ProcessorModel, StatementCpuTime, StatementTime};
+
+    fn lock() -> TimeCategory {
+        TimeCategory::Wait {
+            kind: "Lock".to_owned(),
+            event: "tuple".to_owned(),
+        }
+    }
+
+    fn on(phase: Option<&str>) -> TimeCategory {
+        TimeCategory::Processor(phase.map(str::to_owned))
+    }
+
+    fn client(phase: Option<&str>) -> ProcessorCategory {
+        ProcessorCategory::Client(phase.map(str::to_owned))
+    }
+
+    fn run(parts: &[(TimeCategory, f64)]) -> TimeModel {
+        let parts = parts.iter().map(|(category, ns)| TimePart {
+            category: category.clone(),
+            ns: *ns,
+            basis: match category {
+                TimeCategory::Wait { .. } => Basis::Sampled { samples: 9 },
+                _ => Basis::Measured,
+            },
+        });
+        let parts: Vec<_> = parts.collect();
+        TimeModel {
+            whole: StatementTime {
+                fingerprint: None,
+                sql: None,
+                calls: 1,
+                response_ns: parts.iter().map(|part| part.ns).sum(),
+                service_ns: 0.0,
+                parts,
+                scale: 1.0,
+            },
+            statements: Vec::new(),
+            others_ns: 0.0,
+            others_running_ns: 0.0,
+            planned_and_executed_ns: None,
+            hidden_ns: 0.0,
+            remarks: Vec::new(),
+            planning: None,
+            processor: None,
+        }
+    }
+
+    /// Categories with their times before and after, and how they are known.
+    fn told<C: Clone>(change: &PartsChange<C>) -> Vec<(C, f64, f64, &'static str)> {
+        let parts = change.parts.iter();
+        parts
+            .map(|part| {
+                let (category, basis) = (part.category.clone(), part.basis.name());
+                (category, part.before_ns, part.after_ns, basis)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn parts_are_averaged_over_runs_and_ordered_by_their_change() {
+        let planning = TimeCategory::Planning;
+        let before = [
+            run(&[(planning.clone(), 10.0), (lock(), 4.0)]),
+            run(&[(planning.clone(), 20.0)]),
+        ];
+        let after = [run(&[(planning.clone(), 16.0), (lock(), 50.0)])];
+        let change = TimeChange::new(&before, &after).unwrap().response;
+        assert_eq!((change.before_ns, change.after_ns), (17.0, 66.0));
+        assert_eq!(
+            told(&change),
+            [
+                (lock(), 2.0, 50.0, "sampled"),
+                (planning, 15.0, 16.0, "measured")
+            ]
+        );
+        assert_eq!(TimeChange::new(&before, &[]), None);
+    }
+
+    #[test]
+    fn phases_are_told_apart_only_if_all_runs_have_them() {
+        let phases = [(on(Some("scans")), 4.0), (on(Some("sort")), 2.0)];
+        let change = TimeChange::new(&[run(&phases)], &[run(&[(on(None), 5.0)])]).unwrap();
+        assert_eq!(told(&change.response), [(on(None), 6.0, 5.0, "measured")]);
+        let change = TimeChange::new(&[run(&phases)], &[run(&phases[..1])]).unwrap();
+        assert_eq!(change.response.parts.len(), 2);
+    }
+
+    #[test]
+    fn processor_time_is_compared_if_all_runs_have_it() {
+        let with = |samples, parts: &[(ProcessorCategory, f64)]| {
+            let parts = parts.iter().map(|(category, ns)| TimePart {
+                category: category.clone(),
+                ns: *ns,
+                basis: match category {
+                    ProcessorCategory::Unattributed => Basis::Inferred,
+                    _ => Basis::Sampled { samples: 9 },
+                },
+            });
+            let parts: Vec<_> = parts.collect();
+            TimeModel {
+                processor: Some(ProcessorModel {
+                    whole: StatementCpuTime {
+                        cpu_ns: parts.iter().map(|part| part.ns).sum(),
+                        parts,
+                        ..StatementCpuTime::default()
+                    },
+                    statements: Vec::new(),
+                    unassigned: StatementCpuTime::default(),
+                    counted_by: CpuCounter::Scheduler,
+                    samples,
+                    sampled_ns: 0.0,
+                    scale: 1.0,
+                    remarks: Vec::new(),
+                }),
+                ..run(&[])
+            }
+        };
+        let (scans, sort) = (client(Some("scans")), client(Some("sort")));
+        let before = with(9, &[(scans.clone(), 4.0), (sort.clone(), 2.0)]);
+        let rest = ProcessorCategory::Unattributed;
+        let after = with(9, &[(scans.clone(), 5.0), (rest.clone(), 9.0)]);
+        let change = |after: TimeModel| {
+            let change = TimeChange::new(std::slice::from_ref(&before), &[after]);
+            let change = change.unwrap().processor?;
+            Some(((change.before_ns, change.after_ns), told(&change)))
+        };
+        assert_eq!(
+            change(after),
+            Some((
+                (6.0, 14.0),
+                vec![
+                    (rest, 0.0, 9.0, "inferred"),
+                    (sort, 2.0, 0.0, "sampled"),
+                    (scans, 4.0, 5.0, "sampled"),
+                ]
+            ))
+        );
+        // If a run has no stacks there are no phases.
+        let none = with(0, &[(client(None), 7.0)]);
+        let all = vec![(client(None), 6.0, 7.0, "sampled")];
+        assert_eq!(change(none), Some(((6.0, 7.0), all)));
+        assert_eq!(change(run(&[])), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Words for a comparison of times.
+
+use std::borrow::Cow;
+
+use analyse::{Finding, LatencySummary, Measure, StatementComparison, TimesComparison};
+
+use crate::text::amount::{duration_change, ratio};
+use crate::text::line::statement_name;
+
+/// The finding, with its measure unless that is the median: `slower (p99)`.
+pub(crate) fn finding(times: &TimesComparison) -> String {
+    match times.measure() {
+        Measure::Median => times.finding.name().to_owned(),
+        measure => format!("{} ({})", times.finding.name(), measure.name()),
+    }
+}
+
+/// Counts statements by their findings.
+pub(crate) fn count_findings<'s>(
+    statements: impl IntoIterator<Item = &'s StatementComparison>,
+) -> [(&'static str, u64); 4] {
+    let mut counts = ["slower", "faster", "same", "not enough data"].map(|name| (name, 0));
+    for one in statements {
+        let place = match one.service.finding {
+            Finding::Slower { .. } => 0,
+            Finding::Faster { .. } => 1,
+            Finding::Same => 2,
+            Finding::InsufficientData { .. } => 3,
+        };
+        counts[place].1 += 1;
+    }
+    counts
+}
+
+/// The ratio that the finding rests on, and its interval: `1.34x [1.21 – 1.48]`. `None` without an
+/// interval, since a ratio alone says nothing.
+pub(crate) fn ratio_text(times: &TimesComparison, unit: &str) -> Option<String> {
+    let shown = times.ratio(times.measure())?;
+    let interval = shown.interval?;
+    Some(format!(
+        "{}{unit} [{} – {}]",
+        ratio(shown.value),
+        ratio(interval.low),
+        ratio(interval.high)
+    ))
+}
+
+/// A number of the latency before and after: `1.20 → 3.40 ms`.
+pub(crate) fn change(times: &TimesComparison, get: fn(&LatencySummary) -> f64) -> String {
+    duration_change(
+        times.before.as_ref().map(get),
+        times.after.as_ref().map(get),
+    )
+}
+
+/// The measure that the finding rests on, before and after: `p99 1.20 → 3.40 ms`.
+pub(crate) fn measured_change(times: &TimesComparison) -> String {
+    let measure = times.measure();
+    let name = match measure {
+        Measure::Median => "p50",
+        other => other.name(),
+    };
+    let ns = |side: Option<LatencySummary>| side.map(|latency| latency.measure_ns(measure));
+    let change = duration_change(ns(times.before), ns(times.after));
+    format!("{name} {change}")
+}
+
+/// The median, in nanoseconds.
+pub(crate) fn p50(latency: &LatencySummary) -> f64 {
+    latency.p50_ns as f64
+}
+
+/// The 95th percentile, in nanoseconds.
+pub(crate) fn p95(latency: &LatencySummary) -> f64 {
+    latency.p95_ns as f64
+}
+
+/// The 99th percentile, in nanoseconds.
+pub(crate) fn p99(latency: &LatencySummary) -> f64 {
+    latency.p99_ns as f64
+}
+
+/// Names the statement by its SQL, or by its fingerprint if that is unknown.
+pub(crate) fn name_of(statement: &StatementComparison) -> Cow<'_, str> {
+    statement_name(statement.sql.as_deref(), statement.fingerprint)
+}
