@@ -109,7 +109,8 @@ fn is_alike(one: &Option<Screened>, other: &Option<Screened>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screening::{Expected, Way};
+    use crate::screening::Expected;
+    use analyse::diagnose::ScreeningMethod;
 
     fn candidate(columns: &[&str], updated: &[&str]) -> IndexCandidate {
         IndexCandidate {
@@ -128,7 +129,7 @@ mod tests {
 
     fn screened(after: f64, bytes: u64, uses: bool) -> Option<Screened> {
         Some(Screened {
-            way: Way::Built,
+            method: ScreeningMethod::Built,
             bytes: Some(bytes),
             expected: vec![Expected {
                 fingerprint: Fingerprint(1),

@@ -35,5 +35,5 @@ pub use environment::{
 pub use error::ExperimentError;
 pub use journal::{Journal, Manifest, Plan, refuse_taken};
 pub use runner::{End, Engine, Event, Experiment, Listener, Progress, Step};
-pub use screening::{BUILT_MAX, Expected, Screened, Screening, Way};
+pub use screening::{BUILT_MAX, Expected, Screened, Screening};
 pub use trial::TrialContext;

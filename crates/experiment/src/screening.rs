@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use analyse::diagnose::IndexCandidate;
+use analyse::diagnose::{IndexCandidate, ScreeningMethod};
 use analyse::plan::{Plan, read_plan};
 use observe::Example;
 use replay::{LoginMap, Target};
@@ -23,25 +23,6 @@ const TIME: Duration = Duration::from_secs(3_600);
 pub const BUILT_MAX: usize = 60;
 /// The name of an index while it is built.
 const BUILT: &str = "rehearse_candidate";
-
-/// How a candidate was shown to the planner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// As a hypothetical index of the extension HypoPG.
-    Hypothetical,
-    /// As an index that was built, and dropped.
-    Built,
-}
-
-impl Way {
-    /// The name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Hypothetical => "hypopg",
-            Way::Built => "built",
-        }
-    }
-}
 
 /// The planner's estimate of a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,8 +40,8 @@ pub struct Expected {
 /// The planner's estimates of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Screened {
-    /// How it was shown to the planner.
-    pub way: Way,
+    /// How the planner was told.
+    pub method: ScreeningMethod,
     /// Size in bytes; estimated, if it is hypothetical.
     pub bytes: Option<u64>,
     /// The estimate of each statement that has a plan.
@@ -225,7 +206,7 @@ impl<'a> Planner<'a> {
         schema: &str,
     ) -> Result<Screened, ExperimentError> {
         let mut screened = Screened {
-            way: Way::Hypothetical,
+            method: ScreeningMethod::Hypopg,
             bytes: None,
             expected: Vec::new(),
             refused: None,
@@ -270,7 +251,7 @@ impl<'a> Planner<'a> {
         examples: &[Of<'_>],
     ) -> Result<Screened, ExperimentError> {
         let mut screened = Screened {
-            way: Way::Built,
+            method: ScreeningMethod::Built,
             bytes: None,
             expected: Vec::new(),
             refused: None,

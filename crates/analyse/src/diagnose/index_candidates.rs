@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 
 use run::RelationFact;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use workload::{Fingerprint, StatementClass};
 
 use super::asked::{Asked, asked, is_there, shapes};
@@ -49,6 +51,16 @@ pub struct IndexCandidate {
     pub is_classical: bool,
     /// The statements for whose plans it was made.
     pub serves: Vec<Fingerprint>,
+}
+
+/// How the planner is asked about an index that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreeningMethod {
+    /// With a hypothetical index of the extension HypoPG.
+    Hypopg,
+    /// The index is built, and dropped.
+    Built,
 }
 
 impl IndexCandidate {

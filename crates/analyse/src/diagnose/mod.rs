@@ -36,7 +36,7 @@ pub use evidence::{
 };
 pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, Unit};
 pub use history::{History, Repetition, SessionAccount, Step, TransactionAccount};
-pub use index_candidates::{IndexCandidate, IndexCandidates, index_candidates};
+pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
 pub use rules::{RULES, Rule};
 pub use suspect::{Behind, Suspect, SuspectShare, like, suspect};
 pub use threshold::{Threshold, ThresholdError, Thresholds};

@@ -281,10 +281,10 @@ fn views(
                 shape: candidate.shape(),
                 updated: candidate.updated.clone(),
                 is_classical: candidate.is_classical,
-                screened: screened.as_ref().map(|one| one.way.name().to_owned()),
+                screened: screened.as_ref().map(|one| one.method),
                 refused: screened.as_ref().and_then(|one| one.refused.clone()),
                 bytes: screened.as_ref().and_then(|one| one.bytes),
-                believed_share: screened
+                expected_share: screened
                     .as_ref()
                     .map_or(0.0, |one| evidence.share(expected_saving_ns(one, ns))),
                 expected: expected
@@ -306,7 +306,7 @@ fn views(
         let measured = |one: &IndexCandidateView| one.proved_as.is_some();
         measured(b)
             .cmp(&measured(a))
-            .then(b.believed_share.total_cmp(&a.believed_share))
+            .then(b.expected_share.total_cmp(&a.expected_share))
     });
     views
 }

@@ -428,8 +428,6 @@ fn writes(reader: &WorkloadReader, engine: &Options) -> String {
     )
 }
 
-/// The values' default: hidden.
-
 fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     pairs
         .iter()

@@ -1,5 +1,6 @@
 //! A proof, for people: the verdicts, what they rest on, and what else moved.
 
+use analyse::diagnose::ScreeningMethod;
 use analyse::{Measure, StatementComparison};
 
 use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
@@ -56,7 +57,7 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
     let listed = view
         .candidates
         .iter()
-        .filter(|one| one.believed_share > 0.0);
+        .filter(|one| one.expected_share > 0.0);
     let count_listed = listed.clone().count();
     for one in listed.take(CANDIDATES_MAX) {
         let [share, size, name, cost, _] = candidate_cells(one);
@@ -77,16 +78,16 @@ fn candidate_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
 /// How many there were, how the planner was asked, and how many are measured.
 pub(crate) fn candidates_sentence(view: &ProofView) -> String {
     let all = &view.candidates;
-    let by = |way: &str| {
+    let by = |method: ScreeningMethod| {
         all.iter()
-            .filter(|one| one.screened.as_deref() == Some(way))
+            .filter(|one| one.screened == Some(method))
             .count()
     };
     let mut ways = Vec::new();
-    if by("hypopg") > 0 {
+    if by(ScreeningMethod::Hypopg) > 0 {
         ways.push("as hypothetical ones (HypoPG)".to_owned());
     }
-    if by("built") > 0 {
+    if by(ScreeningMethod::Built) > 0 {
         ways.push("each built for a moment".to_owned());
     }
     let unasked = all.iter().filter(|one| one.screened.is_none()).count();
@@ -113,7 +114,7 @@ pub(crate) fn candidate_cells(one: &IndexCandidateView) -> [String; 5] {
         (None, false) => format!("not HOT: {}", one.updated.join(", ")),
     };
     [
-        percent(one.believed_share, 1.0),
+        percent(one.expected_share, 1.0),
         one.bytes.map_or_else(|| "–".to_owned(), bytes),
         format!("{} {}", one_line(&one.table, 60), one_line(&one.shape, 160)),
         cost,

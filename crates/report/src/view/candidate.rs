@@ -1,5 +1,6 @@
 //! What is shown of an index that may serve: what the planner expects of it, before anything is replayed.
 
+use analyse::diagnose::ScreeningMethod;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,18 +17,18 @@ pub struct IndexCandidateView {
     pub updated: Vec<String>,
     /// Its keys are in the order that is taught: equality, order, ranges.
     pub is_classical: bool,
-    /// How the planner was asked: `hypopg` (a hypothetical index) or `built`; `null` where it was not.
-    pub screened: Option<String>,
+    /// How the planner was asked; `null` if it was not.
+    pub screened: Option<ScreeningMethod>,
     /// Why the planner could not be asked.
     pub refused: Option<String>,
     /// Its size in bytes, estimated of a hypothetical one.
     pub bytes: Option<u64>,
-    /// The share of the time of all statements, from 0 to 1, that it saves if time goes as the planner's costs do: a
-    /// belief, and without what writes pay.
-    pub believed_share: f64,
+    /// The share of the time of all statements, from 0 to 1, that it saves if time goes as the planner's costs do:
+    /// an expectation, and without what writes pay.
+    pub expected_share: f64,
     /// What the planner expects of each statement that it was made for.
     pub expected: Vec<ExpectedCostView>,
-    /// The change of the proof that measures it; `null` where it was left at the belief.
+    /// The change of the proof that measures it; `null` if it was not measured.
     pub proved_as: Option<String>,
 }
 
