@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, HashSet};
 
 use run::{Execution, Outcome, SkipReason, StatementKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Fingerprint, Sqlstate};
 
 use crate::histogram::Histogram;
 use crate::latency_summary::LatencySummary;
+use crate::redaction::{Literals, redact_message};
 
 /// A session that was once this late because its previous statement was not done counts as held
 /// up, in nanoseconds: ten times what is due to network and scheduling.
 pub const SESSION_LAG_NOTABLE_NS: u64 = 10_000_000;
 
 /// How one run went. Counts of statements add up: `done` + `failed` + `skipped` = `statements`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Statements in the run.
     pub statements: u64,
@@ -38,7 +41,7 @@ pub struct Summary {
     /// The part of due → sent in which the session's previous statement was not done, of all
     /// statements sent.
     pub session_lag: Option<LatencySummary>,
-    /// Sessions that were once later than [`SESSION_LAG_NOTABLE_NS`] for that reason.
+    /// Sessions that were once more than 10 ms late for that reason.
     pub sessions_held_up: u64,
     /// Rows returned or affected.
     pub rows: u64,
@@ -53,7 +56,7 @@ pub struct Summary {
 }
 
 /// Errors of statements that were sent, beside those captured.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorsVersusCapture {
     /// Failed both times, with the same error as far as is known.
     pub same: u64,
@@ -66,11 +69,11 @@ pub struct ErrorsVersusCapture {
 }
 
 /// The first execution that ended in an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorExample {
     /// The error.
     pub sqlstate: Sqlstate,
-    /// The session's number in the workload.
+    /// The session's number in the run: that in the workload, and for a copy its number times 10¹² more.
     pub session: u64,
     /// The event's sequence in the session.
     pub sequence: u64,
@@ -78,7 +81,7 @@ pub struct ErrorExample {
     pub kind: StatementKind,
     /// The statement; `None` for connecting.
     pub fingerprint: Option<Fingerprint>,
-    /// The server's message. It may hold literals.
+    /// The server's message, redacted.
     pub message: Option<String>,
 }
 
@@ -87,12 +90,25 @@ impl Summary {
     /// is handed back.
     pub fn collect<E>(
         executions: impl IntoIterator<Item = Result<Execution, E>>,
+        literals: Literals,
     ) -> Result<Self, E> {
-        let mut counting = Counting::default();
+        let mut counting = Counting {
+            literals,
+            ..Counting::default()
+        };
         for execution in executions {
             counting.add(&execution?);
         }
         Ok(counting.finish())
+    }
+
+    /// Counts statements that a stopped replay did not reach. They have no executions in the run, whose
+    /// manifest has their number.
+    pub fn add_unreached(&mut self, statements: u64) {
+        if statements > 0 {
+            self.statements += statements;
+            *self.skipped.entry(SkipReason::Stopped).or_default() += statements;
+        }
     }
 
     /// Statements that failed.
@@ -114,6 +130,7 @@ impl Summary {
 
 #[derive(Default)]
 struct Counting {
+    literals: Literals,
     summary: Summary,
     service: Histogram,
     response: Histogram,
@@ -221,7 +238,10 @@ impl Counting {
                 sequence: execution.sequence,
                 kind: execution.kind,
                 fingerprint: execution.fingerprint,
-                message: execution.message.clone(),
+                message: execution
+                    .message
+                    .as_ref()
+                    .map(|message| redact_message(sqlstate, message, self.literals)),
             });
         }
     }

@@ -22,6 +22,8 @@
 //! they do not, it is not the server that holds throughput back, and there is no knee to name. The
 //! threshold is ours: past it, three quarters of each added client wait.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A step that grows by less does not pay.
@@ -30,7 +32,7 @@ pub const GROWTH_MIN: f64 = 0.25;
 const LEVEL: f64 = 0.95;
 
 /// What is measured of trials at one point.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// The geometric mean.
     pub centre: f64,
@@ -95,7 +97,7 @@ pub fn estimates(points: &[Vec<f64>]) -> Vec<Option<Estimate>> {
 }
 
 /// From one level to the next.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// The lower level.
     pub from: f64,
@@ -110,12 +112,14 @@ pub struct Step {
 }
 
 /// Where a curve bends.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Bend {
     /// From level to level, ascending.
     pub steps: Vec<Step>,
-    /// The knee, or why there is none.
-    pub knee: Result<Knee, NoKnee>,
+    /// The knee.
+    pub knee: Option<Knee>,
+    /// The reason why there is no knee.
+    pub no_knee: Option<NoKnee>,
     /// The level with the most throughput.
     pub peak: Option<f64>,
     /// Throughput at the highest level as a share of that at the peak, where the interval of their
@@ -124,7 +128,7 @@ pub struct Bend {
 }
 
 /// The knee of a curve.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Knee {
     /// The level.
     pub level: f64,
@@ -136,7 +140,8 @@ pub struct Knee {
 }
 
 /// Why a curve has no knee.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum NoKnee {
     /// Fewer than two levels have a result.
     OneLevel,
@@ -198,14 +203,16 @@ pub fn bend(points: &[(f64, Vec<f64>, Vec<f64>)]) -> Bend {
         let fall = last.0 - peak.0;
         (place + 1 < levels.len() && fall + half < 0.0).then(|| fall.exp())
     });
+    let knee = match (knee(&steps), ends_at) {
+        (Err(NoKnee::StillGrows | NoKnee::OneLevel), Some(level)) => {
+            Err(NoKnee::Collapses { level })
+        }
+        (Ok(found), Some(level)) if found.level >= level => Err(NoKnee::Collapses { level }),
+        (found, _) => found,
+    };
     Bend {
-        knee: match (knee(&steps), ends_at) {
-            (Err(NoKnee::StillGrows | NoKnee::OneLevel), Some(level)) => {
-                Err(NoKnee::Collapses { level })
-            }
-            (Ok(found), Some(level)) if found.level >= level => Err(NoKnee::Collapses { level }),
-            (found, _) => found,
-        },
+        knee: knee.ok(),
+        no_knee: knee.err(),
         steps,
         peak: best.map(|(place, _)| levels[place]),
         falls_to,
@@ -311,26 +318,27 @@ mod tests {
                 (2.0, &[190.0, 195.0]),
                 (4.0, at),
             ]))
-            .knee
+            .no_knee
         };
-        assert_eq!(ends(&[0.0, 0.0]), Err(NoKnee::Collapses { level: 4.0 }));
-        assert_eq!(ends(&[370.0, 0.0]), Err(NoKnee::Collapses { level: 4.0 }));
-        assert_eq!(ends(&[370.0, 372.0]), Err(NoKnee::StillGrows));
+        assert_eq!(ends(&[0.0, 0.0]), Some(NoKnee::Collapses { level: 4.0 }));
+        assert_eq!(ends(&[370.0, 0.0]), Some(NoKnee::Collapses { level: 4.0 }));
+        assert_eq!(ends(&[370.0, 372.0]), Some(NoKnee::StillGrows));
     }
 
     #[test]
     fn what_still_grows_has_none_and_noise_widens_where_it_may_be() {
         let grows = bend(&curve(&[(1.0, &[100.0]), (2.0, &[190.0]), (4.0, &[350.0])]));
-        assert_eq!(grows.knee, Err(NoKnee::StillGrows));
-        assert_eq!(bend(&curve(&[(4.0, &[100.0])])).knee, Err(NoKnee::OneLevel));
-        assert_eq!(bend(&[]).knee, Err(NoKnee::OneLevel));
+        assert_eq!(grows.no_knee, Some(NoKnee::StillGrows));
+        let single = bend(&curve(&[(4.0, &[100.0])]));
+        assert_eq!(single.no_knee, Some(NoKnee::OneLevel));
+        assert_eq!(bend(&[]).no_knee, Some(NoKnee::OneLevel));
 
         let noisy = bend(&curve(&[
             (1.0, &[80.0, 125.0]),
             (2.0, &[160.0, 240.0]),
             (4.0, &[170.0, 260.0]),
         ]));
-        assert_eq!(noisy.knee, Err(NoKnee::Unclear));
+        assert_eq!(noisy.no_knee, Some(NoKnee::Unclear));
         // A single trial a point: a knee, and nothing of how sure that is.
         let single = bend(&curve(&[(1.0, &[100.0]), (2.0, &[110.0])])).knee;
         let single = single.unwrap();
@@ -362,6 +370,6 @@ mod tests {
             (1.0, vec![100.0, 100.0], vec![0.010, 0.010]),
             (2.0, vec![105.0, 105.0], vec![0.010, 0.010]),
         ];
-        assert_eq!(bend(&points).knee, Err(NoKnee::NotAsked));
+        assert_eq!(bend(&points).no_knee, Some(NoKnee::NotAsked));
     }
 }

@@ -2,7 +2,7 @@
 
 mod made_up;
 
-use analyse::Summary;
+use analyse::{Literals, Summary};
 use made_up::{connect, done, failed, skipped};
 use run::{Execution, SkipReason, StatementKind};
 use workload::{Sqlstate, Unreplayable};
@@ -12,7 +12,7 @@ fn code(text: &str) -> Sqlstate {
 }
 
 fn summary(executions: Vec<Execution>) -> Summary {
-    Summary::collect::<()>(executions.into_iter().map(Ok)).unwrap()
+    Summary::collect::<()>(executions.into_iter().map(Ok), Literals::Hidden).unwrap()
 }
 
 #[test]

@@ -115,8 +115,8 @@ impl Server {
             .unwrap();
     }
 
-    /// What a capture of what is in the log says of it.
-    fn fitness(&self, name: &str) -> serde_json::Value {
+    /// Captures what is in the log, and returns the document.
+    fn captured(&self, name: &str) -> serde_json::Value {
         let log = self.room.path().join(format!("{name}.log"));
         std::fs::copy(&self.log, &log).unwrap();
         let output = rehearse(&["capture", "log", log.to_str().unwrap(), "--check", "--json"]);
@@ -136,7 +136,7 @@ impl Server {
             self.kept(&workload),
             "{name}: what the manifest keeps"
         );
-        view["fitness"].clone()
+        view
     }
 
     /// The same, judged by what the workload keeps.
@@ -145,7 +145,7 @@ impl Server {
         let account = &reader.info().provenance.reconciliation;
         let account = serde_json::from_value(account.clone()).unwrap();
         let fitness = capture::log::Fitness::judge(&account);
-        serde_json::to_value(report::FitnessView::from(&fitness)).unwrap()
+        serde_json::to_value(fitness).unwrap()
     }
 }
 
@@ -205,14 +205,6 @@ fn traffic(server: &Server, sessions: i32) {
     });
 }
 
-fn extents(fitness: &serde_json::Value) -> Vec<(String, String)> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let uses = fitness["uses"].as_array().unwrap();
-    uses.iter()
-        .map(|of| (text(&of["use"]), text(&of["extent"])))
-        .collect()
-}
-
 /// The settings as printed give a log that lacks nothing; and they are taken back.
 fn the_printed_settings_suffice(major: u16) {
     let server = Server::new(major);
@@ -220,21 +212,21 @@ fn the_printed_settings_suffice(major: u16) {
     let script = printed(&["capture", "settings", "--version", &version]);
     server.apply(&statements(&script), ("log_min_duration_statement", "0"));
     traffic(&server, 3);
-    let fitness = server.fitness("best");
+    let view = server.captured("best");
+    let fitness = &view["fitness"];
     let lacks = &fitness["findings"];
     assert_eq!(lacks, &serde_json::json!([]), "{fitness:#}");
-    assert!(
-        extents(&fitness).iter().all(|(_, extent)| extent == "yes"),
-        "{fitness:#}"
-    );
+    let mut extents = fitness["uses"].as_object().unwrap().values();
+    assert!(extents.all(|extent| extent == "yes"), "{fitness:#}");
     // The preparations of the failing texts count as statements of their own, or do not, by what
     // the server logged; nothing that was sent is missing.
-    assert_eq!(fitness["statements"], SENT * 3, "{fitness:#}");
+    let tallies = &view["tallies"];
+    assert_eq!(tallies["statements"], SENT * 3, "{view:#}");
     assert_eq!(fitness["replayable"], SENT * 3);
-    assert_eq!(fitness["failed"], FAILED * 3);
-    assert_eq!(fitness["timed"], (SENT - FAILED) * 3);
-    assert_eq!(fitness["sessions"], 3);
-    assert_eq!(fitness["whole_sessions"], 3);
+    assert_eq!(tallies["failed"], FAILED * 3);
+    assert_eq!(tallies["timed"], (SENT - FAILED) * 3);
+    assert_eq!(tallies["sessions"], 3);
+    assert_eq!(tallies["whole"], 3);
 
     let undo = printed(&["capture", "settings", "--version", &version, "--undo"]);
     server.apply(&statements(&undo), ("log_min_duration_statement", "-1"));
@@ -406,17 +398,14 @@ fn whatever_a_setting_takes_away_is_found_and_the_setting_named() {
         // A sample of few transactions shows too few of their ends now and then, one of many never.
         let sessions = if *finding == "gaps" { 3 } else { 1 };
         traffic(&server, sessions);
-        let fitness = server.fitness(&format!("lack-{index}"));
+        let fitness = &server.captured(&format!("lack-{index}"))["fitness"];
         let findings = fitness["findings"].as_array().unwrap();
         let found = findings.iter().find(|found| found["finding"] == *finding);
         let found = found.unwrap_or_else(|| panic!("{set:?}: no {finding} in {fitness:#}"));
-        let named = found["settings"].as_array().unwrap();
         let (name, value) = setting;
-        let advice = serde_json::json!({"name": name, "value": value});
-        assert!(named.contains(&advice), "{set:?}: {found:#}");
+        assert_eq!(found["settings"][name], *value, "{set:?}: {found:#}");
         let (of, wanted) = extent;
-        let extents = extents(&fitness);
-        let is = extents.iter().find(|(name, _)| name == of).unwrap();
-        assert_eq!(is.1, *wanted, "{set:?}: {of}: {fitness:#}");
+        let is = &fitness["uses"][of];
+        assert_eq!(is, wanted, "{set:?}: {of}: {fitness:#}");
     }
 }

@@ -25,8 +25,8 @@ const FLOORS: [(&str, u8); 16] = [
     ("replay", 2),
     ("observe", 2),
     ("analyse", 3),
-    ("report", 4),
     ("experiment", 4),
+    ("report", 5),
     ("lab", 5),
     ("rehearse", 6),
 ];

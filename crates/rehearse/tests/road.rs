@@ -355,9 +355,8 @@ fn a_log_of_a_real_client_replays_with_the_same_rows_and_errors_on_15_and_17() {
         let sent = captured.sent;
         assert_eq!(failed, sent.failed - sent.refused, "{major}: {summary:#}");
         assert_eq!(summary["versus_capture"]["same"], failed);
-        assert_eq!(summary["skipped"][0]["reason"], "parameters_missing");
-        assert_eq!(summary["skipped"][0]["count"], sent.refused);
-        assert_eq!(summary["skipped"].as_array().unwrap().len(), 1);
+        let skipped = serde_json::json!({ "parameters_missing": sent.refused });
+        assert_eq!(summary["skipped"], skipped);
         assert_eq!(content(&endpoint), captured.content, "the rows on {major}");
     }
 

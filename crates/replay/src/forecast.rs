@@ -22,7 +22,7 @@ pub struct Forecast {
     /// those that the server would refuse.
     pub writes: u64,
     /// Statements that would not be sent, by reason.
-    pub skipped: BTreeMap<&'static str, u64>,
+    pub skipped: BTreeMap<SkipReason, u64>,
     /// When the last event would be due, in nanoseconds from the start; `None` at full speed. In a
     /// closed loop, when it would be due in an open one.
     pub span_ns: Option<i64>,
@@ -68,7 +68,7 @@ pub fn forecast(reader: &WorkloadReader, options: &Options) -> Result<Forecast, 
             None => None,
         };
         match skipped {
-            Some(reason) => *forecast.skipped.entry(reason.name()).or_default() += 1,
+            Some(reason) => *forecast.skipped.entry(reason).or_default() += 1,
             None => {
                 let writes = step
                     .fingerprint

@@ -1,10 +1,9 @@
-//! JSON for machines.
+//! JSON documents.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A result that is printed as a JSON document of its own.
-pub trait Document: Serialize + JsonSchema {
+pub trait Document: Serialize {
     /// Name and version of the document's shape, in its field `schema`.
     const SCHEMA: &'static str;
 }

@@ -8,21 +8,24 @@
 use analyse::observed::Observation;
 use analyse::phases::PhaseReport;
 use analyse::{Comparison, Inspection};
+use capture::log::LogReport;
+use capture::pcap::PcapReport;
+use capture::proxy::ProxyStatus;
+use capture::settings::Plan;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::json;
 
 use crate::json::Document;
-use crate::view::capture::CaptureView;
-use crate::view::case::CaseView;
-use crate::view::diagnose::DiagnosisView;
-use crate::view::dry_run::DryRunView;
+use crate::view::case::CaseReport;
+use crate::view::diagnose::DiagnosisReport;
+use crate::view::dry_run::DryRun;
 use crate::view::evidence::EvidenceView;
-use crate::view::pcap::PcapView;
 use crate::view::proof::ProofView;
-use crate::view::proxy::ProxyView;
-use crate::view::run_summary::RunSummaryView;
-use crate::view::sweep::SweepView;
+use crate::view::run_summary::RunReport;
+use crate::view::sweep::SweepReport;
+use crate::view::workload::CaptureReport;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/2";
@@ -38,6 +41,14 @@ impl Document for Inspection {
 
 impl Document for Observation {
     const SCHEMA: &'static str = "rehearse/observe/1";
+}
+
+impl Document for ProxyStatus {
+    const SCHEMA: &'static str = "rehearse/capture-proxy/1";
+}
+
+impl Document for Plan {
+    const SCHEMA: &'static str = "rehearse/settings/1";
 }
 
 /// A command whose JSON output has a schema.
@@ -115,19 +126,19 @@ impl Described {
     /// The schema (JSON Schema, draft 2020-12), ending with a line feed.
     pub fn schema(self) -> String {
         let schema = match self {
-            Described::CaptureLog => of::<CaptureView>(),
-            Described::CapturePcap => of::<PcapView>(),
-            Described::CaptureProxy => of::<ProxyView>(),
+            Described::CaptureLog => of::<CaptureReport<LogReport>>(),
+            Described::CapturePcap => of::<CaptureReport<PcapReport>>(),
+            Described::CaptureProxy => document::<ProxyStatus>(),
             Described::Inspect => document::<Inspection>(),
-            Described::Summary => of::<RunSummaryView>(),
-            Described::DryRun => of::<DryRunView>(),
+            Described::Summary => of::<RunReport>(),
+            Described::DryRun => of::<DryRun>(),
             Described::Compare => document::<Comparison>(),
             Described::Phases => document::<PhaseReport>(),
-            Described::Sweep => of::<SweepView>(),
+            Described::Sweep => of::<SweepReport>(),
             Described::Observe => document::<Observation>(),
             Described::Evidence => of::<EvidenceView>(),
-            Described::Lab => of::<CaseView>(),
-            Described::Diagnose => of::<DiagnosisView>(),
+            Described::Lab => of::<CaseReport>(),
+            Described::Diagnose => of::<DiagnosisReport>(),
             Described::Proof => of::<ProofView>(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("plain data");
@@ -135,13 +146,20 @@ impl Described {
     }
 }
 
-fn of<View: JsonSchema>() -> Schema {
+fn of<Result: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<View>()
+    let settings = settings.with_transform(RecursiveTransform(remove_rust));
+    settings.into_generator().into_root_schema_for::<Result>()
+}
+
+/// Removes what only readers in Rust know: formats such as `uint64`, and defaults of fields that are always written.
+fn remove_rust(schema: &mut Schema) {
+    schema.remove("format");
+    schema.remove("default");
 }
 
 /// Returns the schema of a result with the field that names it.
-fn document<T: Document>() -> Schema {
+fn document<T: Document + JsonSchema>() -> Schema {
     let mut schema = of::<T>();
     let object = schema.ensure_object();
     let properties = object.entry("properties").or_insert_with(|| json!({}));

@@ -1,7 +1,9 @@
 //! A capture by the proxy as a reader sees it.
 
-use capture::proxy::{CaptureStatus, Finished, Incomplete, ProxyStatus, RecordingAccount};
-use report::{ProxyStatusView, ProxyView, TextStyle, proxy_text, to_json};
+use capture::proxy::{
+    CaptureStatus, Finished, Incomplete, ProxyStatus, RecordingAccount, RecordingState,
+};
+use report::{TextStyle, proxy_text, to_json};
 
 const NINE_US: i64 = 1_772_355_600_000_000;
 
@@ -32,14 +34,17 @@ fn status() -> ProxyStatus {
         failure: Some("No space left on device".to_owned()),
         ..account.clone()
     };
-    let finished = |name: &str, account, info| Finished {
+    let finished = |name: &str, state, account| Finished {
         name: name.to_owned(),
+        state,
+        sessions: 2,
+        statements: 1_234,
+        events: 1_240,
         account,
         provenance: Default::default(),
-        info,
-        gone: false,
     };
     ProxyStatus {
+        upstream: "db:5432".to_owned(),
         connections: 0,
         accepted: 5,
         refused: 1,
@@ -49,8 +54,8 @@ fn status() -> ProxyStatus {
         capture: CaptureStatus {
             recording: None,
             finished: vec![
-                finished("shop.workload", account, Some(Default::default())),
-                finished("shop-2.workload", failed, None),
+                finished("shop.workload", RecordingState::Complete, account),
+                finished("shop-2.workload", RecordingState::Partial, failed),
             ],
             broken_down: None,
         },
@@ -59,23 +64,23 @@ fn status() -> ProxyStatus {
 
 #[test]
 fn every_byte_is_somewhere() {
-    let mut view = ProxyView::new("db:5432", &status());
-    let text = proxy_text::render_text(&view, &TextStyle::default());
+    let mut wrong = status();
+    let text = proxy_text::render_text(&wrong, &TextStyle::default());
     assert_eq!(text, PROXY);
     let mut kept = status();
-    kept.capture.finished[1].info = Some(workload::WorkloadInfo {
+    kept.capture.finished[1].set_recovered(&workload::WorkloadInfo {
         statements: 1_000,
         ..Default::default()
     });
-    let kept = proxy_text::render_text(&ProxyView::new("db:5432", &kept), &TextStyle::default());
+    let kept = proxy_text::render_text(&kept, &TextStyle::default());
     // Lines are cut where they are full.
     let kept: Vec<&str> = kept.split_whitespace().collect();
     let kept = kept.join(" ");
     assert!(kept.contains("shop-2.workload: 1,000 statements"), "{kept}");
     assert!(kept.contains("what was written by then is there"), "{kept}");
     let mut gone = status();
-    gone.capture.finished[1].gone = true;
-    let gone = proxy_text::render_text(&ProxyView::new("db:5432", &gone), &TextStyle::default());
+    gone.capture.finished[1].set_gone();
+    let gone = proxy_text::render_text(&gone, &TextStyle::default());
     let gone: Vec<&str> = gone.split_whitespace().collect();
     let gone = gone.join(" ");
     assert!(
@@ -88,21 +93,18 @@ fn every_byte_is_somewhere() {
         gone.contains(nothing) && !gone.contains("rehearse recover"),
         "{gone}"
     );
-    view.recordings[0].read_bytes += 1;
-    let text = proxy_text::render_text(&view, &TextStyle::default());
+    wrong.capture.finished[0].account.read_bytes += 1;
+    let text = proxy_text::render_text(&wrong, &TextStyle::default());
     assert!(text.contains("do not add up"), "{text}");
 }
 
 #[test]
 fn machines_are_told_the_same() {
-    let view = ProxyView::new("db:5432", &status());
-    let json: serde_json::Value = serde_json::from_str(&to_json(&view)).unwrap();
-    assert_eq!(json["schema"], "rehearse/capture-proxy/1");
+    let json: serde_json::Value = serde_json::from_str(&to_json(&status())).unwrap();
+    assert_eq!(json["accepted"], 5);
     assert_eq!(json["recordings"][0]["incomplete"][0]["bytes"], 1_000_000);
-    assert_eq!(json["recordings"][1]["complete"], false);
-    let view = ProxyStatusView::new(&status());
-    let json: serde_json::Value = serde_json::from_str(&to_json(&view)).unwrap();
-    assert_eq!(json["recorded"][1], "shop-2.workload");
+    assert_eq!(json["recordings"][1]["workload"], "shop-2.workload");
+    assert_eq!(json["recordings"][1]["state"], "partial");
     assert!(json["recording"].is_null());
 }
 

@@ -1,7 +1,9 @@
 //! What became of one event of the workload.
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
 use workload::{Fingerprint, Sqlstate};
 
 /// What became of one event of the workload. Times are nanoseconds from the replay's start, on
@@ -91,8 +93,9 @@ impl Execution {
     }
 }
 
-/// The kind of event that was replayed; the names are those of [`workload::EventKind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The kind of event that was replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum StatementKind {
     Connect,
@@ -182,6 +185,26 @@ pub enum SkipReason {
     PipelineAborted,
     /// The replay must not write, and the server could not have held this back.
     ReadOnly,
+}
+
+impl Serialize for SkipReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for SkipReason {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
 }
 
 impl SkipReason {

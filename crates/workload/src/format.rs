@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lineage::{MaskNote, RewriteNote, SliceNote};
@@ -49,7 +50,7 @@ impl WorkloadInfo {
 }
 
 /// One file that was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceFile {
     /// As the user gave it; `-` for standard input.
     pub name: String,

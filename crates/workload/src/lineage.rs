@@ -8,6 +8,7 @@ mod slice_account;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use mask_account::{Kept, MaskAccount, MaskedValues};
@@ -43,7 +44,7 @@ pub struct MaskNote {
 }
 
 /// A rewriting that a workload went through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RewriteNote {
     /// The workload that was rewritten.
     pub workload: String,

@@ -1,9 +1,12 @@
 //! What a rule found.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 /// How bad it is, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It costs much, or breaks something.
     Problem,
@@ -13,117 +16,124 @@ pub enum Severity {
     Note,
 }
 
-impl Severity {
-    /// The name under which it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Problem => "problem",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        }
-    }
-}
-
-/// What it is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// A statement, with its normal form.
-    Statement(Fingerprint, String),
-    /// A table, with its schema.
-    Table(String),
+/// Kind of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SubjectKind {
+    /// A statement.
+    Statement,
+    /// A table.
+    Table,
     /// An index.
-    Index(String),
+    Index,
     /// A setting.
-    Setting(String),
+    Setting,
     /// A series of the user's query.
-    Queue(String),
+    Queue,
     /// The server as a whole, or its clients.
     Server,
 }
 
+/// Subject of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Subject {
+    /// Its kind.
+    pub kind: SubjectKind,
+    /// Its name, with its schema where it has one, or the normal form of a statement; empty for the server.
+    pub name: String,
+    /// Fingerprint of a statement.
+    pub fingerprint: Option<Fingerprint>,
+}
+
 impl Subject {
-    /// Its kind's name.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Subject::Statement(..) => "statement",
-            Subject::Table(_) => "table",
-            Subject::Index(_) => "index",
-            Subject::Setting(_) => "setting",
-            Subject::Queue(_) => "queue",
-            Subject::Server => "server",
+    fn named(kind: SubjectKind, name: String) -> Self {
+        Subject {
+            kind,
+            name,
+            fingerprint: None,
         }
     }
 
-    /// Its name, or its text.
-    pub fn name(&self) -> &str {
-        match self {
-            Subject::Statement(_, sql) => sql,
-            Subject::Table(name)
-            | Subject::Index(name)
-            | Subject::Setting(name)
-            | Subject::Queue(name) => name,
-            Subject::Server => "",
+    /// Makes one of a statement and its normal form.
+    pub fn statement(fingerprint: Fingerprint, sql: String) -> Self {
+        Subject {
+            fingerprint: Some(fingerprint),
+            ..Subject::named(SubjectKind::Statement, sql)
         }
+    }
+
+    /// Makes one of a table.
+    pub fn table(name: String) -> Self {
+        Subject::named(SubjectKind::Table, name)
+    }
+
+    /// Makes one of an index.
+    pub fn index(name: String) -> Self {
+        Subject::named(SubjectKind::Index, name)
+    }
+
+    /// Makes one of a setting.
+    pub fn setting(name: String) -> Self {
+        Subject::named(SubjectKind::Setting, name)
+    }
+
+    /// Makes one of a series of the user's query.
+    pub fn queue(name: String) -> Self {
+        Subject::named(SubjectKind::Queue, name)
+    }
+
+    /// Makes one of the server as a whole.
+    pub fn server() -> Self {
+        Subject::named(SubjectKind::Server, String::new())
     }
 }
 
-/// What a number is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Unit of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// How many.
+    /// A count.
     Count,
-    /// How many, and fractions of it: a mean.
+    /// A mean of counts.
     Mean,
     /// Nanoseconds.
+    #[serde(rename = "ns")]
     Nanoseconds,
     /// A share, from 0 to 1.
     Share,
     /// Bytes.
     Bytes,
-    /// So many a second.
+    /// A rate per second.
+    #[serde(rename = "per_s")]
     PerSecond,
-    /// So many times.
+    /// A factor.
     Times,
 }
 
-impl Unit {
-    /// The name under which it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Count => "count",
-            Unit::Mean => "mean",
-            Unit::Nanoseconds => "ns",
-            Unit::Share => "share",
-            Unit::Bytes => "bytes",
-            Unit::PerSecond => "per_s",
-            Unit::Times => "times",
-        }
-    }
-}
-
 /// One piece of evidence.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Fact {
-    /// What it is, in a few words.
+    /// Name of the number.
+    #[serde(rename = "name")]
     pub what: String,
-    /// How much.
+    /// The number; 0 if it could not be computed.
     pub number: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: Unit,
-    /// Where the number is from.
-    pub from: &'static str,
-    /// SQL, or a command, that shows it to whoever wants to see for himself.
+    /// Origin of the number.
+    pub source: &'static str,
+    /// SQL, or a command, that shows it by hand.
     pub check: Option<String>,
 }
 
 impl Fact {
     /// Without a way to check it by hand.
-    pub fn new(what: impl Into<String>, number: f64, unit: Unit, from: &'static str) -> Self {
+    pub fn new(what: impl Into<String>, number: f64, unit: Unit, source: &'static str) -> Self {
         Fact {
             what: what.into(),
-            number,
+            number: if number.is_finite() { number } else { 0.0 },
             unit,
-            from,
+            source,
             check: None,
         }
     }
@@ -139,9 +149,9 @@ impl Fact {
 }
 
 /// What it costs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
-    /// In nanoseconds of [`Evidence::whole_ns`](super::Evidence::whole_ns).
+    /// Its part of the whole, in nanoseconds.
     pub ns: f64,
     /// Of all of it, from 0 to 1.
     pub share: f64,
@@ -150,25 +160,38 @@ pub struct Cost {
 }
 
 /// What could be done about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
-    /// In words.
+    /// A sentence that names it.
+    #[serde(rename = "message")]
     pub words: String,
-    /// In a form in which it can be tried.
+    /// The change in a form in which it can be tried.
     pub form: Form,
 }
 
 /// A change in a form in which it can be tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Statements for the server.
     Sql(String),
-    /// A setting: name and value.
+    /// Name and value of a setting.
     Setting(String, String),
     /// A rewrite of the workload (`batch-inserts=50`).
     Rewrite(String),
     /// Something that only people can do.
     ByHand,
+}
+
+impl Form {
+    /// Returns the statements, the setting (`work_mem=64MB`) or the rewrite (`batch-inserts=50`).
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Form::Sql(text) | Form::Rewrite(text) => Some(text.clone()),
+            Form::Setting(name, value) => Some(format!("{name}={value}")),
+            Form::ByHand => None,
+        }
+    }
 }
 
 impl Change {
@@ -216,23 +239,22 @@ impl Change {
 }
 
 /// What a rule found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Which rule; put there by [`diagnose`](super::diagnose()).
+    /// Name of the rule. It is filled in when all rules have looked.
     pub rule: &'static str,
     /// How bad it is.
     pub severity: Severity,
     /// What it is about.
     pub subject: Subject,
-    /// In a sentence without a full stop.
+    /// A sentence without a full stop.
     pub title: String,
     /// What it rests on.
     pub evidence: Vec<Fact>,
     /// What it costs, where that is known.
     pub cost: Option<Cost>,
-    /// The most that fixing it can win: a share of [`Evidence::whole_ns`](super::Evidence::whole_ns), from
-    /// 0 to 1. `None`: not to be told from what was seen.
-    pub most_to_win: Option<f64>,
+    /// The most that fixing it can gain, a share of the whole from 0 to 1; `null` if that is not known.
+    pub max_gain: Option<f64>,
     /// What could be done, the first first.
     pub changes: Vec<Change>,
     /// What that may break, or cost.

@@ -34,29 +34,52 @@ mod threshold;
 pub use evidence::{
     Basis, Evidence, Gathered, Have, Missing, ServerLog, StackEvidence, StatementEvidence,
 };
-pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, Unit};
+pub use finding::{Change, Cost, Fact, Finding, Form, Severity, Subject, SubjectKind, Unit};
 pub use history::{History, Repetition, SessionAccount, Step, TransactionAccount};
 pub use index_candidates::{IndexCandidate, IndexCandidates, ScreeningMethod, index_candidates};
 pub use rules::{RULES, Rule};
-pub use suspect::{Behind, Suspect, SuspectShare, like, suspect};
-pub use threshold::{Threshold, ThresholdError, Thresholds};
+pub use suspect::{Behind, Suspect, SuspectShare, SuspectVerdict, like, suspect};
+pub use threshold::{Threshold, ThresholdError, ThresholdSetting, Thresholds};
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// What all rules said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Findings, those first whose fixing can win the most.
+    /// Findings, those first whose fixing can gain the most.
     pub findings: Vec<Finding>,
-    /// Each rule and what became of it, in the order of [`RULES`].
-    pub looked: Vec<Looked>,
+    /// Every rule with its outcome.
+    pub rules: Vec<RuleResult>,
 }
 
-/// What became of a rule.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Looked {
-    /// Which.
+/// A rule and its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct RuleResult {
+    /// The rule.
+    #[serde(flatten)]
     pub rule: &'static Rule,
-    /// How many findings it has, or why it could not look.
-    pub outcome: Result<usize, Missing>,
+    /// Its outcome.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Outcome of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It found nothing.
+    Well,
+    /// It found something.
+    Found {
+        /// Number of findings.
+        findings: usize,
+    },
+    /// It lacked its evidence.
+    CouldNotLook {
+        /// The reason, as what follows "because".
+        reason: String,
+    },
 }
 
 impl Diagnosis {
@@ -70,20 +93,24 @@ impl Diagnosis {
 /// Asks every rule.
 pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
     let mut findings = Vec::new();
-    let mut looked = Vec::new();
+    let mut rules = Vec::new();
     for rule in RULES {
-        let outcome = (rule.look)(evidence, thresholds).map(|found| {
-            let count = found.len();
-            findings.extend(found.into_iter().map(|one| Finding {
-                rule: rule.name,
-                ..one
-            }));
-            count
-        });
-        looked.push(Looked { rule, outcome });
+        let outcome = match (rule.look)(evidence, thresholds) {
+            Err(Missing(reason)) => Outcome::CouldNotLook { reason },
+            Ok(found) if found.is_empty() => Outcome::Well,
+            Ok(found) => {
+                let count = found.len();
+                findings.extend(found.into_iter().map(|one| Finding {
+                    rule: rule.name,
+                    ..one
+                }));
+                Outcome::Found { findings: count }
+            }
+        };
+        rules.push(RuleResult { rule, outcome });
     }
     findings.sort_by(|a, b| {
-        let won = |one: &Finding| one.most_to_win.unwrap_or(0.0);
+        let won = |one: &Finding| one.max_gain.unwrap_or(0.0);
         // Of several that speak of the same cause, the one comes first whose change can be tried.
         let by_hand = |one: &Finding| {
             let first = one.changes.first().map(|change| &change.form);
@@ -96,7 +123,7 @@ pub fn diagnose(evidence: &Evidence, thresholds: &Thresholds) -> Diagnosis {
             .then_with(|| a.rule.cmp(b.rule))
             .then_with(|| a.title.cmp(&b.title))
     });
-    Diagnosis { findings, looked }
+    Diagnosis { findings, rules }
 }
 
 #[cfg(test)]
@@ -128,6 +155,6 @@ mod tests {
         let findings = diagnose(&evidence, &Thresholds::default()).findings;
         let rules: Vec<&str> = findings.iter().take(2).map(|one| one.rule).collect();
         assert_eq!(rules, ["missing-index", "claims"]);
-        assert_eq!(findings[0].most_to_win, findings[1].most_to_win);
+        assert_eq!(findings[0].max_gain, findings[1].max_gain);
     }
 }

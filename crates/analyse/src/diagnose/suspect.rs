@@ -2,46 +2,73 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::Fingerprint;
 
 use super::evidence::{Basis, Evidence, StatementEvidence};
+use super::finding::Subject;
 use super::history::Step;
 use super::threshold::{CLEARED, Thresholds};
 
-/// What is suspected, and what it can account for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Suspect {
-    /// As it was given.
-    pub pattern: String,
-    /// The statements that it is of, the most time first.
-    pub statements: Vec<(Fingerprint, String)>,
-    /// Calls.
-    pub calls: u64,
-    /// Of all calls, from 0 to 1.
-    pub calls_share: f64,
-    /// What it can account for, each measured in its own way.
-    pub shares: Vec<SuspectShare>,
-    /// The greatest of these shares: the most that removing it could bring, from 0 to 1.
-    pub most_to_win: f64,
+/// Verdict on a suspect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspectVerdict {
     /// Every share that is known is below the threshold.
-    pub cleared: bool,
-    /// The threshold.
-    pub threshold: f64,
-    /// What of it could not be looked at, and why.
-    pub unknown: Vec<(&'static str, String)>,
+    Cleared,
+    /// A share is at the threshold or above it.
+    CouldMatter,
+    /// No statement matches the pattern.
+    NotSeen,
 }
 
-/// What of a time a suspect has.
-#[derive(Debug, Clone, PartialEq)]
+impl SuspectVerdict {
+    /// Returns it in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            SuspectVerdict::Cleared => "cleared",
+            SuspectVerdict::CouldMatter => "could matter",
+            SuspectVerdict::NotSeen => "not seen",
+        }
+    }
+}
+
+/// A suspect, and what it can account for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Suspect {
+    /// The pattern as it was given.
+    pub pattern: String,
+    /// The verdict.
+    pub verdict: SuspectVerdict,
+    /// The statements that match the pattern, the most time first.
+    pub statements: Vec<Subject>,
+    /// Their calls.
+    pub calls: u64,
+    /// Share of all calls, from 0 to 1.
+    pub calls_share: f64,
+    /// What they can account for, each measured in its own way.
+    pub shares: Vec<SuspectShare>,
+    /// The greatest of these shares: the most that removing the statements could gain, from 0 to 1.
+    pub max_gain: f64,
+    /// The share below which a suspect is cleared.
+    pub threshold: f64,
+    /// What could not be looked at, each with the reason.
+    pub unknown: Vec<String>,
+}
+
+/// Share of a time that a suspect has.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SuspectShare {
-    /// Of what.
+    /// Name of the time.
+    #[serde(rename = "whole")]
     pub of: &'static str,
-    /// How much, in nanoseconds; `None` where only the share is known.
+    /// The suspect's part of it, in nanoseconds; `null` if only the share is known.
     pub ns: Option<f64>,
-    /// From 0 to 1.
+    /// Share from 0 to 1.
     pub share: f64,
-    /// Where it is from.
-    pub from: &'static str,
+    /// Origin of the numbers.
+    pub source: &'static str,
 }
 
 /// Whether a normal form is like a pattern of SQL: `%` is any text, `_` any character, a backslash takes
@@ -156,7 +183,7 @@ impl Behind {
     }
 }
 
-/// What the statements that are like a pattern can account for; `None` where there are none.
+/// Computes what the statements that match a pattern can account for.
 /// `response` is what of the response times is theirs, waiting behind them included, and all of it, where
 /// that was counted, in nanoseconds.
 pub fn suspect(
@@ -164,14 +191,25 @@ pub fn suspect(
     pattern: &str,
     response: Option<(f64, f64)>,
     thresholds: &Thresholds,
-) -> Option<Suspect> {
+) -> Suspect {
     let is = |one: &&StatementEvidence| like(pattern, &one.sql);
     let statements: Vec<&StatementEvidence> = evidence.statements.iter().filter(is).collect();
+    let threshold = thresholds.of(&CLEARED);
     if statements.is_empty() {
-        return None;
+        return Suspect {
+            pattern: pattern.to_owned(),
+            verdict: SuspectVerdict::NotSeen,
+            statements: Vec::new(),
+            calls: 0,
+            calls_share: 0.0,
+            shares: Vec::new(),
+            max_gain: 0.0,
+            threshold,
+            unknown: Vec::new(),
+        };
     }
     let mut shares = Vec::new();
-    let mut unknown: Vec<(&'static str, String)> = Vec::new();
+    let mut unknown: Vec<String> = Vec::new();
     let calls: u64 = statements.iter().map(|one| one.calls).sum();
     let all_calls: u64 = evidence.statements.iter().map(|one| one.calls).sum();
     let ns: f64 = statements.iter().map(|one| one.ns).sum();
@@ -179,7 +217,7 @@ pub fn suspect(
         of: evidence.basis.whole(),
         ns: Some(ns),
         share: evidence.share(ns),
-        from: match (evidence.basis, &evidence.counted) {
+        source: match (evidence.basis, &evidence.counted) {
             // Nobody counted calls: it is what samples say.
             (Basis::Observation, Err(_)) => "samples that met it",
             _ => "its own calls",
@@ -190,12 +228,11 @@ pub fn suspect(
             of: "response time of all statements (due → done)",
             ns: Some(own_ns),
             share: own_ns / all_ns,
-            from: "its own calls, and what waited behind them in their sessions",
+            source: "its own calls, and what waited behind them in their sessions",
         }),
-        _ => unknown.push((
-            "response time",
-            "only a run has it whose sessions waited for nothing else".to_owned(),
-        )),
+        _ => unknown.push(
+            "response time: only a run has it whose sessions waited for nothing else".to_owned(),
+        ),
     }
     match &evidence.counted {
         Ok(()) => {
@@ -210,11 +247,11 @@ pub fn suspect(
                     of: "planning and execution time in the server",
                     ns: Some(own_ns),
                     share: own_ns / all_ns,
-                    from: "pg_stat_statements",
+                    source: "pg_stat_statements",
                 });
             }
         }
-        Err(missing) => unknown.push(("time in the server", missing.to_string())),
+        Err(missing) => unknown.push(format!("time in the server: {missing}")),
     }
     let cpu: Option<f64> = statements.iter().map(|one| evidence.cpu_share(one)).sum();
     match cpu {
@@ -222,15 +259,14 @@ pub fn suspect(
             of: "processor time of clients' backends",
             ns: None,
             share,
-            from: match evidence.stacks {
+            source: match evidence.stacks {
                 Ok(_) => "stacks",
                 Err(_) => "samples that met a backend not waiting",
             },
         }),
-        None => unknown.push((
-            "processor time",
-            "no stacks were taken, and no samples or too few of them".to_owned(),
-        )),
+        None => unknown.push(
+            "processor time: no stacks were taken, and no samples or too few of them".to_owned(),
+        ),
     }
     match (&evidence.observed, &evidence.sample_ns) {
         (Ok(observed), Ok(_)) => {
@@ -252,11 +288,11 @@ pub fn suspect(
                 of: "time that others waited for locks that it held",
                 ns: Some(ns),
                 share: evidence.share(ns),
-                from: "pg_blocking_pids, looked at once a second",
+                source: "pg_blocking_pids, looked at once a second",
             });
         }
         (_, Err(missing)) | (Err(missing), _) => {
-            unknown.push(("locks that it held", missing.to_string()));
+            unknown.push(format!("locks that it held: {missing}"));
         }
     }
     // What others waited for goes with it, so that both count.
@@ -265,27 +301,29 @@ pub fn suspect(
         found.map_or(0.0, |one| one.share)
     };
     let held = of("time that others waited");
-    let most_to_win = shares
+    let max_gain = shares
         .iter()
         .filter(|one| !one.of.starts_with("time that others waited"))
         .map(|one| one.share)
         .fold(evidence.share(ns) + held, f64::max)
         .min(1.0);
-    let threshold = thresholds.of(&CLEARED);
-    Some(Suspect {
+    Suspect {
         pattern: pattern.to_owned(),
+        verdict: match max_gain < threshold {
+            true => SuspectVerdict::Cleared,
+            false => SuspectVerdict::CouldMatter,
+        },
         statements: statements
             .iter()
-            .map(|one| (one.fingerprint, one.sql.clone()))
+            .map(|one| Subject::statement(one.fingerprint, one.sql.clone()))
             .collect(),
         calls,
         calls_share: calls as f64 / all_calls.max(1) as f64,
         shares,
-        most_to_win,
-        cleared: most_to_win < threshold,
+        max_gain,
         threshold,
         unknown,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -336,19 +374,19 @@ mod tests {
         let evidence = made_up.evidence();
         let thresholds = Thresholds::default();
         let of = |pattern: &str| suspect(&evidence, pattern, None, &thresholds);
-        let small = of("update links set download_after%").unwrap();
-        assert!(small.cleared, "{small:?}");
-        assert!((small.most_to_win - 0.01).abs() < 1e-9);
+        let small = of("update links set download_after%");
+        assert_eq!(small.verdict, SuspectVerdict::Cleared, "{small:?}");
+        assert!((small.max_gain - 0.01).abs() < 1e-9);
         assert!(small.calls_share > 0.9);
-        assert!(!of("update links%").unwrap().cleared);
-        assert!(of("nothing%").is_none());
-        assert_eq!(small.shares[0].from, "its own calls");
+        assert_eq!(of("update links%").verdict, SuspectVerdict::CouldMatter);
+        assert_eq!(of("nothing%").verdict, SuspectVerdict::NotSeen);
+        assert_eq!(small.shares[0].source, "its own calls");
         // Where nobody counted calls, it is known from samples.
         let mut watched = evidence;
         watched.basis = Basis::Observation;
         watched.counted = Err(Missing::because("it is not loaded"));
-        let watched = suspect(&watched, "update links%", None, &thresholds).unwrap();
-        assert_eq!(watched.shares[0].from, "samples that met it");
+        let watched = suspect(&watched, "update links%", None, &thresholds);
+        assert_eq!(watched.shares[0].source, "samples that met it");
         // What others waited for because of it is not its own time, and counts all the same.
         let held = MadeUp::new()
             .statement(statement(1, "update links set download_after = $1").took(1_000, 1.0))
@@ -359,7 +397,8 @@ mod tests {
                 40,
             )
             .evidence();
-        let held = suspect(&held, "update links set download_after%", None, &thresholds).unwrap();
-        assert!(!held.cleared && held.most_to_win > 0.3, "{held:?}");
+        let held = suspect(&held, "update links set download_after%", None, &thresholds);
+        assert_eq!(held.verdict, SuspectVerdict::CouldMatter);
+        assert!(held.max_gain > 0.3, "{held:?}");
     }
 }

@@ -2,22 +2,38 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::finding::Severity;
 use super::rules::RULES;
 
 /// A number that a rule goes by.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Threshold {
     /// Its name, by which it can be set.
     pub name: &'static str,
-    /// Its value where nobody sets another.
+    /// Its value if no other is set.
+    #[serde(rename = "default")]
     pub value: f64,
-    /// What it is of: `rows`, `share`, `calls a second` …
+    /// Its unit: `rows`, `share of time`, `calls a second` …
     pub unit: &'static str,
     /// What it decides.
     pub decides: &'static str,
-    /// Where it comes from; `ours` where we chose it.
+    /// Its origin; `ours` if this project chose it.
     pub source: &'static str,
+}
+
+/// A threshold with its value now.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct ThresholdSetting {
+    /// The threshold.
+    #[serde(flatten)]
+    pub threshold: &'static Threshold,
+    /// Its value now.
+    pub value: f64,
+    /// Its rule; `null` if it belongs to all.
+    pub rule: Option<&'static str>,
 }
 
 /// A finding that can win at least this share is a problem.
@@ -67,7 +83,7 @@ pub struct Thresholds {
 
 impl Thresholds {
     /// All there are, with the rule that each belongs to; those of all rules first.
-    pub fn all() -> impl Iterator<Item = (Option<&'static str>, &'static Threshold)> {
+    fn all() -> impl Iterator<Item = (Option<&'static str>, &'static Threshold)> {
         let general = GENERAL.iter().map(|one| (None, one));
         let of_rules = RULES.iter().flat_map(|rule| {
             let all = rule.thresholds.iter();
@@ -84,9 +100,13 @@ impl Thresholds {
             .unwrap_or(threshold.value)
     }
 
-    /// Whether somebody set it.
-    pub fn is_set(&self, threshold: &Threshold) -> bool {
-        self.set.contains_key(threshold.name)
+    /// Returns all of them with their values now; those of all rules first.
+    pub fn settings(&self) -> impl Iterator<Item = ThresholdSetting> {
+        Self::all().map(|(rule, threshold)| ThresholdSetting {
+            threshold,
+            value: self.of(threshold),
+            rule,
+        })
     }
 
     /// Sets one, as `name=value`.

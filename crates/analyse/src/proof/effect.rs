@@ -13,6 +13,8 @@
 //! narrow. Of several changes in one block (A B C C B A) those that lie apart from A lose that; with ρ = 0.3
 //! the interval of C is 6 % too narrow.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::ContinuousCDF;
 
 use crate::between_runs::students_t;
@@ -32,7 +34,7 @@ pub struct PairedBlock {
 }
 
 /// After divided by before.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
     /// The geometric mean of the ratios.
     pub ratio: f64,

@@ -2,8 +2,14 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::diagnose::Unit;
+
 /// What a change is to better: one number of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Goal {
     /// The response times (due → done) of all statements, summed.
     Total,
@@ -51,6 +57,24 @@ impl Goal {
             Goal::Cpu => "server CPU time",
             Goal::Wal => "WAL",
             Goal::Throughput => "throughput",
+        }
+    }
+
+    /// Returns the unit in which its number is shown.
+    pub fn unit(self) -> Unit {
+        match self {
+            Goal::Total | Goal::P50 | Goal::P99 | Goal::Cpu => Unit::Nanoseconds,
+            Goal::Wal => Unit::Bytes,
+            Goal::Throughput => Unit::PerSecond,
+        }
+    }
+
+    /// Returns a run's number, which has seconds or microseconds, in the goal's unit.
+    pub fn in_unit(self, number: f64) -> f64 {
+        match self {
+            Goal::Total | Goal::Cpu => number * 1e9,
+            Goal::P50 | Goal::P99 => number * 1e3,
+            Goal::Wal | Goal::Throughput => number,
         }
     }
 

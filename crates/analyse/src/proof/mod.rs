@@ -23,8 +23,12 @@ pub use effect::{Effect, PairedBlock, RUNS_A_SIDE, effect, half_width};
 pub use goal::Goal;
 pub use looks::{BLOCKS_MIN, ERROR, Look, looks};
 
-/// What a proof says of a goal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Verdict of a proof on a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The interval is wholly better than the margin.
     Won,

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a connection, or the rest of it, could not be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreadable {
     /// It is encrypted with TLS.
@@ -21,7 +24,7 @@ pub enum Unreadable {
 }
 
 /// What became of all that was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Connections, those that only asked for a cancel among them.
     pub connections: u64,
@@ -33,9 +36,9 @@ pub struct Account {
     pub refused: u64,
     /// Sessions that were recorded.
     pub sessions: u64,
-    /// Requests to cancel; and those of them that are for nobody who is recorded.
+    /// Requests to cancel.
     pub cancels: u64,
-    /// See [`Self::cancels`].
+    /// Requests to cancel a session that is not recorded.
     pub cancels_for_nobody: u64,
     /// Events given to the sink.
     pub events: u64,

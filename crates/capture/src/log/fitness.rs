@@ -8,7 +8,10 @@
 
 mod finding;
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 use super::prefix::Prefix;
 use super::reconcile::{Reconciliation, SkipReason, UnreadableReason};
@@ -17,7 +20,7 @@ use super::tallies::Tallies;
 pub use finding::{Advice, Finding};
 
 /// What a log can be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
     /// Sending the same statements again.
@@ -33,7 +36,7 @@ pub enum Use {
 }
 
 /// How far it is good for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
     /// Wholly.
@@ -45,17 +48,17 @@ pub enum Extent {
 }
 
 /// An extent for each use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Uses {
-    /// See [`Use::Replay`].
+    /// For sending the same statements again.
     pub replay: Extent,
-    /// See [`Use::Latencies`].
+    /// For comparing a replay's latencies with those of the capture.
     pub latencies: Extent,
-    /// See [`Use::Pacing`].
+    /// For sending statements when they were sent.
     pub pacing: Extent,
-    /// See [`Use::Sessions`].
+    /// For connecting as the clients did, when they did.
     pub sessions: Extent,
-    /// See [`Use::Failures`].
+    /// For telling whether a replay fails where the capture failed.
     pub failures: Extent,
 }
 
@@ -77,18 +80,40 @@ const UNMATCHED_PERCENT: u64 = 10;
 /// decided by those that are missing.
 const TIMED_PERCENT: u64 = 99;
 
-/// How log daemons say that they dropped lines: rsyslog and systemd-journald.
-const DROPPED: [&str; 3] = ["due to rate-limiting", "rate-limit", "Suppressed "];
-
 /// What a log is good for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fitness {
     /// How far, for each use.
     pub uses: Uses,
+    /// Statements that can be replayed as they were.
+    pub replayable: u64,
     /// What is missing, what matters most first.
+    #[serde(serialize_with = "with_settings")]
+    #[schemars(with = "Vec<FindingWithSettings<'static>>")]
     pub findings: Vec<Finding>,
-    /// What it was judged by.
+    /// Counts that it was judged by.
+    #[serde(skip)]
     pub tallies: Tallies,
+}
+
+/// A finding as it is serialised.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Finding")]
+struct FindingWithSettings<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    /// The use that suffers.
+    affects: Use,
+    /// Settings that make the next log show it, by name.
+    settings: BTreeMap<&'static str, &'static str>,
+}
+
+fn with_settings<S: Serializer>(findings: &[Finding], out: S) -> Result<S::Ok, S::Error> {
+    out.collect_seq(findings.iter().map(|finding| FindingWithSettings {
+        finding,
+        affects: finding.about(),
+        settings: finding.settings().iter().copied().collect(),
+    }))
 }
 
 impl Fitness {
@@ -104,6 +129,7 @@ impl Fitness {
         let uses = uses(&tallies, &findings);
         Fitness {
             uses,
+            replayable: tallies.replayable(),
             findings,
             tallies,
         }
@@ -213,12 +239,7 @@ fn values(account: &Reconciliation, findings: &mut Vec<Finding>) {
 /// Is every line there, and in order?
 fn lost_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
     use UnreadableReason as Why;
-    let dropped = account
-        .unreadable
-        .first
-        .iter()
-        .filter(|line| DROPPED.iter().any(|words| line.excerpt.contains(words)));
-    let dropped = dropped.count() as u64;
+    let dropped = account.unreadable.rate_limited;
     let torn = skipped(account, SkipReason::Detached) + unreadable(account, Why::LooseContinuation);
     let unread = unreadable(account, Why::Translated);
     let translated = unread + skipped(account, SkipReason::Translated);

@@ -50,6 +50,7 @@ mod text;
 mod timestamp;
 mod wrapped;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
@@ -167,9 +168,10 @@ pub struct LogOptions<'a> {
 }
 
 /// One input, as it was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SourceReport {
     /// Name, format and size, as the workload keeps them.
+    #[serde(flatten)]
     pub file: SourceFile,
     /// The `log_line_prefix`, for a stderr log.
     pub prefix: Option<String>,
@@ -186,18 +188,22 @@ pub struct SourceReport {
 }
 
 /// What a capture read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LogReport {
-    /// The inputs, in the order in which they were read; [`workload::Event::source`] is an index.
+    /// The inputs, in the order in which they were read. Events name their source by its place here, from 0.
     pub sources: Vec<SourceReport>,
     /// Where every line went.
+    #[serde(flatten)]
     pub reconciliation: Reconciliation,
     /// Sessions met.
+    #[serde(skip)]
     pub sessions: u64,
     /// How the files fit together.
     pub series: SeriesReport,
     /// Files that were found and are no logs.
     pub left_out: Vec<LeftOut>,
+    /// Suitability of the log for a replay.
+    pub fitness: Fitness,
 }
 
 /// Captures logs: reads them to their end, and pushes all events and sessions into `sink`.
@@ -327,6 +333,7 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
     }
     Ok(LogReport {
         sources: reports,
+        fitness: Fitness::judge(&reconciliation),
         reconciliation,
         sessions,
         series: series.finish(),
@@ -378,8 +385,10 @@ pub fn capture_bytes(
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();
     Ok(LogReport {
         sources: vec![report],
+        fitness: Fitness::judge(&reconciliation),
         reconciliation,
         sessions,
-        ..LogReport::default()
+        series: SeriesReport::default(),
+        left_out: Vec::new(),
     })
 }

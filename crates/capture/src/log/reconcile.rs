@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Place;
@@ -11,7 +12,7 @@ use super::tallies::Tallies;
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $words:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
@@ -102,7 +103,7 @@ reasons! {
 }
 
 /// Where something was met.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Location {
     /// Index into the sources.
     pub source: u32,
@@ -120,7 +121,7 @@ impl From<Place> for Location {
 }
 
 /// How much was skipped for one reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
     /// Physical lines.
     pub lines: u64,
@@ -128,8 +129,8 @@ pub struct Skipped {
     pub first: Location,
 }
 
-/// One line that could not be read, kept as it was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Place of a line that could not be read. Its text may hold values of the user's data, and is not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnreadableLine {
     /// The input's name, as the user gave it.
     pub file: String,
@@ -140,29 +141,33 @@ pub struct UnreadableLine {
     pub lines: u64,
     /// Why.
     pub reason: UnreadableReason,
-    /// Its first bytes.
-    pub excerpt: String,
 }
 
 /// What could not be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreadable {
     /// Physical lines.
     pub lines: u64,
     /// Lines by reason.
     pub reasons: BTreeMap<UnreadableReason, u64>,
-    /// The first of them, at most [`UNREADABLE_KEPT_MAX`].
+    /// Lines in which a log daemon reports that it dropped messages.
+    #[serde(default)]
+    pub rate_limited: u64,
+    /// Places of the first of them, at most 100.
     pub first: Vec<UnreadableLine>,
 }
 
-/// How many unreadable lines are kept as they were; the rest is only counted.
+/// Number of unreadable lines whose places are kept; the rest is only counted.
 pub const UNREADABLE_KEPT_MAX: usize = 100;
 
-/// How many bytes of an unreadable line are kept.
-const EXCERPT_BYTES_MAX: usize = 200;
+/// Words by which rsyslog and systemd-journald report dropped lines.
+const DROPPED: [&[u8]; 2] = [b"rate-limit", b"Suppressed "];
+
+/// Leading bytes of an unreadable line that are searched for [`DROPPED`].
+const SEARCHED_BYTES_MAX: usize = 200;
 
 /// The account of a capture. `lines` = `lines_in_events` + all skipped + unreadable.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reconciliation {
     /// Physical lines read.
     pub lines: u64,
@@ -178,7 +183,7 @@ pub struct Reconciliation {
     pub skipped: BTreeMap<SkipReason, Skipped>,
     /// Lines that could not be read.
     pub unreadable: Unreadable,
-    /// What else was counted, for [`super::Fitness`].
+    /// Counts that the suitability is judged by.
     #[serde(default)]
     pub tallies: Tallies,
 }
@@ -211,15 +216,16 @@ impl Reconciliation {
     ) {
         self.unreadable.lines += lines;
         *self.unreadable.reasons.entry(reason).or_default() += lines;
+        let start = &bytes[..bytes.len().min(SEARCHED_BYTES_MAX)];
+        let is_drop = |words: &&[u8]| memchr::memmem::find(start, words).is_some();
+        self.unreadable.rate_limited += u64::from(DROPPED.iter().any(is_drop));
         if self.unreadable.first.len() < UNREADABLE_KEPT_MAX {
-            let excerpt = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
             self.unreadable.first.push(UnreadableLine {
                 // Known to the caller, and filled in at the end.
                 file: String::new(),
                 at: place.into(),
                 lines,
                 reason,
-                excerpt: String::from_utf8_lossy(super::entry::trimmed(excerpt)).into_owned(),
             });
         }
     }
@@ -241,11 +247,12 @@ mod tests {
             UnreadableReason::NoPrefix,
             1,
             Place::default(),
-            &[b'x'; 1_000],
+            b"imuxsock lost 17 messages of Jane's due to rate-limiting",
         );
         assert!(account.adds_up());
-        assert_eq!(account.unreadable.first[0].excerpt.len(), EXCERPT_BYTES_MAX);
+        assert_eq!(account.unreadable.rate_limited, 1);
         let json = serde_json::to_string(&account).unwrap();
+        assert!(!json.contains("Jane"), "{json}");
         assert!(json.contains("\"checkpoint\":{\"lines\":2"), "{json}");
         assert_eq!(
             serde_json::from_str::<Reconciliation>(&json).unwrap(),

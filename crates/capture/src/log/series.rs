@@ -21,7 +21,8 @@ mod ends;
 
 use std::collections::{HashMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::assemble::Assembler;
@@ -49,7 +50,7 @@ const KEYS_MAX: usize = 1 << 14;
 const WATCHES_MAX: usize = 64;
 
 /// No line between two files of a series, for longer than files that follow each other show.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gap {
     /// The file before it.
     pub before: String,
@@ -62,7 +63,7 @@ pub struct Gap {
 }
 
 /// A file that begins before the end of one that was read before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overlap {
     /// The file.
     pub file: String,
@@ -81,7 +82,7 @@ pub struct Overlap {
 }
 
 /// How the files of a capture fit together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SeriesReport {
     /// Silences between files.
     pub gaps: Vec<Gap>,

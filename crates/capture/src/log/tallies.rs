@@ -7,11 +7,12 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::{EventRef, KindRef, ParameterRef, Sqlstate, Unreplayable};
 
 /// What was counted of a log's events. It is part of the account, and is written and read with it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Tallies {
     /// The `log_line_prefix`es of the stderr logs among the inputs.

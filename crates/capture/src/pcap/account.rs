@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
@@ -12,7 +13,7 @@ use crate::conversation;
 /// What became of all packets. Every packet is in one of `segments`, `segments_cut`,
 /// `headers_cut`, `fragments`, `passed` and `malformed`; every captured byte of payload is in one of
 /// `delivered_bytes`, `retransmitted_bytes` and `after_the_end_bytes`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PcapAccount {
     /// All packets.
     pub packets: u64,
@@ -49,9 +50,9 @@ pub struct PcapAccount {
     pub after_the_end_bytes: u64,
     /// Segments that waited for others before them.
     pub waited: u64,
-    /// Bytes of payload that are missing, and in how many pieces.
+    /// Bytes of payload that are missing.
     pub lost_bytes: u64,
-    /// See [`Self::lost_bytes`].
+    /// Number of pieces that are missing.
     pub gaps: u64,
     /// What the bytes say.
     pub conversation: conversation::Account,
@@ -110,9 +111,10 @@ impl PcapAccount {
 }
 
 /// One packet file or stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PcapSource {
     /// Its name, its format and its bytes.
+    #[serde(flatten)]
     pub file: SourceFile,
     /// Packets in it.
     pub packets: u64,
@@ -123,10 +125,11 @@ pub struct PcapSource {
 }
 
 /// What was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PcapReport {
     /// The sources, in the order of their first packets.
     pub sources: Vec<PcapSource>,
     /// What became of all packets.
+    #[serde(flatten)]
     pub account: PcapAccount,
 }

@@ -14,6 +14,7 @@ use etherparse::{
     EtherType, Ethernet2Slice, LaxIpPayloadSlice, LaxIpv4Slice, LaxIpv6Slice, LenSource,
     SingleVlanSlice, TcpHeader, TcpHeaderSlice, ether_type, ip_number,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Largest IP packet, in bytes. Offload makes packets of up to 512 KiB; one that claims to be longer is malformed.
@@ -55,7 +56,9 @@ impl Link {
 }
 
 /// Reason why a packet is none of the port's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Passed {
     /// TCP of other ports.
@@ -69,7 +72,9 @@ pub enum Passed {
 }
 
 /// Reason why a packet could not be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Malformed {
     /// It is shorter than its headers.

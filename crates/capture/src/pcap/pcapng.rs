@@ -2,7 +2,6 @@
 //!
 //! Facts: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>.
 
-use pcap_parser::{Block, PcapError};
 use pcap_parser::nom::error::ErrorKind;
 use pcap_parser::nom::{self, IResult, Needed, Offset};
 use pcap_parser::pcapng::{
@@ -10,6 +9,7 @@ use pcap_parser::pcapng::{
     parse_block_be, parse_block_le, parse_sectionheaderblock,
 };
 use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{Block, PcapError};
 
 use super::file::PacketRecord;
 use super::packet::Link;

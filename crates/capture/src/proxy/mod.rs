@@ -39,6 +39,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use schemars::JsonSchema;
+use serde::Serialize;
 use target::dial::Opener;
 use target::{SessionAttributes, Target, TargetError};
 
@@ -51,7 +53,7 @@ pub use listen::{Listen, ListenError};
 use opener::Openers;
 pub use recording::{Incomplete, OpenRecording, Recording, RecordingAccount};
 use scribe::{Action, Command, Parts};
-pub use scribe::{CaptureStatus, Finished, RecordingStatus};
+pub use scribe::{CaptureStatus, Finished, RecordingState, RecordingStatus};
 pub use server_tls::ServerTls;
 use tap::{CHUNK_BYTES, Tap, TapState};
 
@@ -90,27 +92,31 @@ pub enum ProxyError {
     System(#[from] io::Error),
 }
 
-/// How far a proxy is.
-#[derive(Debug, Clone, Default)]
+/// State of a proxy.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct ProxyStatus {
-    /// Connections that are open, those that have not said who they are among them.
+    /// Address of the server.
+    pub upstream: String,
+    /// Open connections, including those that have not logged in yet.
     pub connections: usize,
-    /// Connections that were ever taken.
+    /// Connections accepted since the start.
     pub accepted: u64,
-    /// Those of them that could not be led to the upstream.
+    /// Accepted connections that could not be connected to the server.
     pub refused: u64,
-    /// Bytes of clients that passed.
+    /// Bytes that clients sent, recorded or not.
     pub client_bytes: u64,
-    /// Bytes of servers that passed.
+    /// Bytes that servers sent, recorded or not.
     pub server_bytes: u64,
-    /// Bytes whose copies were dropped, whether something was recorded or not.
+    /// Bytes whose copies were dropped, recorded or not.
     pub lost_bytes: u64,
-    /// What the capture does.
+    /// State of the capture.
+    #[serde(flatten)]
     pub capture: CaptureStatus,
 }
 
 /// A proxy that runs.
 pub struct Proxy {
+    upstream: String,
     addresses: Vec<Listen>,
     inboxes: Vec<Arc<Inbox>>,
     counters: Vec<Arc<Counters>>,
@@ -207,6 +213,7 @@ impl Proxy {
             inboxes.push(inbox);
             received.push(messages);
         }
+        let upstream = options.upstream.address();
         let clock = Arc::new(WallClock::start());
         let (happenings, happened) = Happenings::new();
         let shared = Arc::new(Shared {
@@ -256,7 +263,7 @@ impl Proxy {
             happenings,
             open,
             conversation: options.conversation,
-            source: options.upstream.address(),
+            source: upstream.clone(),
             options: options.options,
         };
         let scribe = std::thread::Builder::new()
@@ -271,6 +278,7 @@ impl Proxy {
             })
             .collect::<io::Result<_>>()?;
         Ok(Proxy {
+            upstream,
             addresses,
             control: Control {
                 inboxes: inboxes.clone(),
@@ -305,6 +313,7 @@ impl Proxy {
     /// What tells how far it is, for other threads.
     pub fn watch(&self) -> Watch {
         Watch {
+            upstream: self.upstream.clone(),
             counters: self.counters.clone(),
             taps: self.taps.clone(),
             status: self.status.clone(),
@@ -359,6 +368,7 @@ const SPARE_CHUNKS: usize = 8;
 /// Tells how far a proxy is.
 #[derive(Clone)]
 pub struct Watch {
+    upstream: String,
     counters: Vec<Arc<Counters>>,
     taps: Vec<Arc<TapState>>,
     status: Arc<Mutex<CaptureStatus>>,
@@ -367,7 +377,10 @@ pub struct Watch {
 impl Watch {
     /// How far it is.
     pub fn status(&self) -> ProxyStatus {
-        let mut status = ProxyStatus::default();
+        let mut status = ProxyStatus {
+            upstream: self.upstream.clone(),
+            ..ProxyStatus::default()
+        };
         for counters in &self.counters {
             status.connections += counters.open.load(Ordering::Relaxed);
             status.accepted += counters.accepted.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Where a recording goes, and the account of one.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workload::{Provenance, WorkloadInfo};
@@ -29,7 +30,7 @@ pub trait Recording: EventSink + Send {
 pub type OpenRecording = Box<dyn FnMut(u32) -> Result<Box<dyn Recording>, SinkError> + Send>;
 
 /// A stretch of time that a recording does not have, or not all of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Incomplete {
     /// From when, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
@@ -40,7 +41,7 @@ pub struct Incomplete {
 }
 
 /// What became of all that passed while a recording was made.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingAccount {
     /// When it began, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,

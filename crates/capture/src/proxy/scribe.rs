@@ -13,6 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use schemars::JsonSchema;
+use serde::Serialize;
 use workload::{Provenance, SourceFile, WorkloadInfo};
 
 use super::forwarder::{Inbox, ToForwarder, WallClock};
@@ -34,38 +36,100 @@ const SHOW_EVERY_US: i64 = 200_000;
 const SECURE_EVERY_US: i64 = 500_000;
 const SECURE_OLDER_US: i64 = 400_000;
 
-/// A recording that is complete, or as complete as it will be.
-#[derive(Debug, Clone)]
-pub struct Finished {
-    /// Where it lies.
-    pub name: String,
-    /// What became of all that passed.
-    pub account: RecordingAccount,
-    /// What its manifest says of where it is from.
-    pub provenance: Provenance,
-    /// What is in the workload; `None` where it could not be completed: what was made safe of it lies
-    /// at its name with `.partial` behind it.
-    pub info: Option<WorkloadInfo>,
-    /// Nothing of it is there any more: its folder was taken away while it was written. Whoever looks
-    /// where it lies finds out; the capture does not.
-    pub gone: bool,
+/// State of the workload of a recording that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingState {
+    /// Everything that was read is in the workload.
+    Complete,
+    /// The recording ended early; what was written by then is in the workload.
+    Recovered,
+    /// The recording ended early; what was written by then lies at the workload's name with `.partial`
+    /// appended.
+    Partial,
+    /// The directory was removed while it was written. The program that looks there finds out; the
+    /// capture does not.
+    Gone,
 }
 
-/// What the capture does.
-#[derive(Debug, Clone, Default)]
+/// A recording that has ended.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Finished {
+    /// Path of the workload.
+    #[serde(rename = "workload")]
+    pub name: String,
+    /// State of the workload.
+    pub state: RecordingState,
+    /// Sessions in the workload; of a partial one, those that were read.
+    pub sessions: u64,
+    /// Statements in the workload; of a partial one, those that were read.
+    pub statements: u64,
+    /// Events in the workload; of a partial one, those that were read.
+    pub events: u64,
+    /// Account of all bytes that passed.
+    #[serde(flatten)]
+    pub account: RecordingAccount,
+    /// Origin of the workload, as its manifest has it.
+    #[serde(skip)]
+    pub provenance: Provenance,
+}
+
+impl Finished {
+    /// Makes one of a recording that was completed, or that ended early and was not.
+    fn new(
+        name: String,
+        state: RecordingState,
+        account: RecordingAccount,
+        provenance: Provenance,
+    ) -> Self {
+        let Account {
+            sessions,
+            statements,
+            events,
+            ..
+        } = account.conversation;
+        Finished {
+            name,
+            state,
+            sessions,
+            statements,
+            events,
+            account,
+            provenance,
+        }
+    }
+
+    /// Notes that a workload was made of what a partial recording had written.
+    pub fn set_recovered(&mut self, info: &WorkloadInfo) {
+        self.state = RecordingState::Recovered;
+        (self.sessions, self.statements, self.events) =
+            (info.sessions, info.statements, info.events);
+    }
+
+    /// Notes that nothing of the recording is left.
+    pub fn set_gone(&mut self) {
+        self.state = RecordingState::Gone;
+        (self.sessions, self.statements, self.events) = (0, 0, 0);
+    }
+}
+
+/// State of the capture.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct CaptureStatus {
-    /// The recording that is being made.
+    /// The recording in progress; `null` if nothing is being recorded.
     pub recording: Option<RecordingStatus>,
-    /// Recordings that were made, in order.
+    /// Recordings that have ended, in order.
+    #[serde(rename = "recordings")]
     pub finished: Vec<Finished>,
     /// The capture has broken down, by an error of ours: why.
     pub broken_down: Option<String>,
 }
 
 /// A recording that is being made.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct RecordingStatus {
-    /// Where it will lie.
+    /// Path of the workload.
+    #[serde(rename = "workload")]
     pub name: String,
     /// When it began, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
@@ -73,7 +137,8 @@ pub struct RecordingStatus {
     pub lost_bytes: u64,
     /// From when to when.
     pub incomplete: Vec<Incomplete>,
-    /// What the reader made of what it was given.
+    /// Account of what was read so far.
+    #[serde(rename = "conversation")]
     pub account: Account,
 }
 
@@ -490,18 +555,19 @@ impl Scribe {
             recording, name, ..
         } = current;
         let complete = move || {
-            let finished = recording.finish(provenance.clone());
-            let reason = finished.as_ref().err().map(ToString::to_string);
-            let finished = Finished {
-                name: name.clone(),
-                account: RecordingAccount {
-                    failure: reason.clone(),
-                    ..account
-                },
-                provenance,
-                info: finished.ok(),
-                gone: false,
+            let reason = recording
+                .finish(provenance.clone())
+                .err()
+                .map(|error| error.to_string());
+            let state = match reason {
+                None => RecordingState::Complete,
+                Some(_) => RecordingState::Partial,
             };
+            let account = RecordingAccount {
+                failure: reason.clone(),
+                ..account
+            };
+            let finished = Finished::new(name.clone(), state, account, provenance);
             let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
             status.finished.push(finished.clone());
             drop(status);
@@ -569,13 +635,9 @@ impl Scribe {
         };
         let (current, reason) = (&failed.current, failed.reason);
         let account = self.account(current, failed.at_us, from, Some(reason));
-        let finished = Finished {
-            name: current.name.clone(),
-            provenance: self.provenance(&account),
-            account,
-            info: None,
-            gone: false,
-        };
+        let provenance = self.provenance(&account);
+        let name = current.name.clone();
+        let finished = Finished::new(name, RecordingState::Partial, account, provenance);
         self.status(|status| status.finished.push(finished));
     }
 

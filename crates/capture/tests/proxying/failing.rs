@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::recordings::{Kept, PATIENCE, Running, Wish, server, until};
+use capture::proxy::RecordingState;
 
 /// Statements through the proxy that all must work.
 fn goes_on(proxy: &Running, times: i32) {
@@ -37,7 +38,10 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
     let [failed, complete] = status.capture.finished.as_slice() else {
         panic!("{:?}", status.capture.finished)
     };
-    assert!(failed.info.is_none() && complete.info.is_some());
+    assert_eq!(
+        (failed.state, complete.state),
+        (RecordingState::Partial, RecordingState::Complete)
+    );
     let failure = failed.account.failure.as_deref();
     assert_eq!(failure, Some("No space left on device"));
 }

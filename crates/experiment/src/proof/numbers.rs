@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use analyse::Histogram;
 use analyse::proof::Goal;
 use run::{Execution, Outcome, RunInfo};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::{Fingerprint, StatementClass};
 
 /// The size of a table or index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationSize {
     /// Name, with its schema.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct RelationSize {
 }
 
 /// What was measured of a run, from its first connection to its last answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofNumbers {
     /// Duration in seconds.
     pub elapsed_s: f64,

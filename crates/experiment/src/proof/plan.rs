@@ -1,5 +1,6 @@
 //! The plan of a proof, and what its directory keeps of each run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::numbers::ProofNumbers;
@@ -102,7 +103,7 @@ pub struct ProofPlan {
 }
 
 /// A run of a proof.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofTrial {
     /// Number in the order, from 1.
     pub number: u32,
@@ -127,7 +128,7 @@ pub struct Decision {
 }
 
 /// The result of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofRecord {
     /// Which run.
     #[serde(rename = "place")]

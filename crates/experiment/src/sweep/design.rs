@@ -4,13 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use clock::Speed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::{Condition, merge_settings};
 use crate::order::randomised_blocks;
 
 /// Protocol mode in which statements are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// The mode that was captured.
@@ -50,7 +53,7 @@ impl FromStr for Mode {
 }
 
 /// When statements are due.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// A closed loop: each statement is due when the client's previous one is done.
@@ -58,7 +61,11 @@ pub enum Pace {
     /// An open loop of a script: transactions a second of all clients, as a Poisson process.
     Rate(f64),
     /// An open loop of a workload: its captured times, divided by this factor.
-    Speed(#[serde(with = "as_text")] Speed),
+    Speed(
+        #[serde(with = "as_text")]
+        #[schemars(with = "String")]
+        Speed,
+    ),
 }
 
 mod as_text {
@@ -85,7 +92,7 @@ impl fmt::Display for Pace {
 }
 
 /// A setting of the server's or of its sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its name.
     pub name: String,
@@ -101,7 +108,7 @@ impl Setting {
 }
 
 /// A level of the settings: several that are set together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
     /// What it is called; empty where there is one level only, without settings.
     pub name: String,
@@ -121,7 +128,7 @@ impl Variant {
 }
 
 /// One combination of levels.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// How many clients; `None`: as many as the workload has.
     pub clients: Option<u32>,
@@ -134,7 +141,7 @@ pub struct Cell {
 }
 
 /// One trial of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Number in the order, from 1.
     pub number: u32,

@@ -14,6 +14,7 @@ mod trial;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -43,7 +44,7 @@ pub struct SweepPlan {
 }
 
 /// The result of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// What was performed.
     pub trial: Trial,

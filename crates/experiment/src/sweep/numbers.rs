@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use analyse::{Histogram, LatencySummary};
 use run::{Execution, Outcome};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statement_counts::Counted;
 
 /// Times, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Times {
     pub count: u64,
@@ -35,7 +36,7 @@ impl From<LatencySummary> for Times {
 }
 
 /// What was measured in a trial, between the end of its warm-up and its own.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbers {
     /// Duration of that time, in seconds.
     pub window_s: f64,

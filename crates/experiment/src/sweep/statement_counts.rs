@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::login::Questions;
 
@@ -12,7 +13,7 @@ const TIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// Counts of `pg_stat_statements` in a trial, of statements that are planned (`SELECT`, `INSERT`
 /// and so on) in the database of the sessions. Times are milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
     /// Executions.
     pub calls: u64,

@@ -9,14 +9,11 @@ mod proxy;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ::capture::log::{self, Fitness, LogError, LogFormat, LogOptions, LogReport, SourceReport};
+use ::capture::log::{self, LogError, LogFormat, LogOptions, LogReport, SourceReport};
 use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
 use kept::Kept;
-use report::{
-    CaptureView, FitnessView, MaskView, SkippedView, SliceView, UnreadableLineView, UnreadableView,
-    capture_text, fitness_text, to_json,
-};
+use report::{CaptureReport, capture_text, fitness_text, to_json};
 use workload::rewrite::Slicer;
 use workload::rewrite::mask::Masker;
 use workload::{
@@ -24,7 +21,7 @@ use workload::{
 };
 
 use crate::commands::settings;
-use crate::commands::sources::{Sources, sources, sources_view};
+use crate::commands::sources::{Sources, sources};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -64,11 +61,12 @@ fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
         &interrupt,
     )?;
     show(&captured, options.json);
-    if options.follow && captured.view.lines == 0 {
+    if options.follow && captured.report.reconciliation.lines == 0 {
         terminal::note("nothing was written to the log while it was followed");
     }
     let damaged = |source: &SourceReport| source.damage.is_some();
-    let found = captured.view.unreadable.lines > 0 || captured.report.sources.iter().any(damaged);
+    let found = captured.report.reconciliation.unreadable.lines > 0
+        || captured.report.sources.iter().any(damaged);
     Ok(if found { Ending::Found } else { Ending::Done })
 }
 
@@ -101,7 +99,7 @@ fn capture_whole(
     files: &[PathBuf],
     output: &Path,
     interrupt: &Interrupt,
-) -> Result<CapturedLog, Failure> {
+) -> Result<CaptureReport<LogReport>, Failure> {
     let files = Sources::Files(log::select(files).map_err(failure)?);
     let everything = (
         &SliceArgs::default(),
@@ -111,11 +109,6 @@ fn capture_whole(
     capture(files, Some(output), None, None, everything, interrupt)
 }
 
-struct CapturedLog {
-    report: LogReport,
-    view: CaptureView,
-}
-
 fn capture(
     sources: Sources,
     output: Option<&Path>,
@@ -123,7 +116,7 @@ fn capture(
     format: Option<LogFormat>,
     (slice, masking, encryption): (&SliceArgs, &MaskArgs, &EncryptArgs),
     interrupt: &Interrupt,
-) -> Result<CapturedLog, Failure> {
+) -> Result<CaptureReport<LogReport>, Failure> {
     let masker = masking.masker()?;
     let recipients = keys::recipients(&encryption.encrypt)?;
     let slicer = slice.slice()?.map(|slice| Slicer::new(slice, None));
@@ -222,22 +215,21 @@ fn capture(
     bar.finish_and_clear();
     let (mut report, span_us, statements, account, masked) = result?;
     report.left_out.splice(..0, selection.left_out);
-    let mut view = view(&report);
-    (view.statements, view.span_us) = (statements, span_us);
-    if let Some(account) = account {
-        view.sessions = account.sessions_kept;
-        view.slice = Some(SliceView::new(&account));
-    }
-    view.mask = masked.as_ref().map(MaskView::new);
-    if let Some(output) = output {
-        view.workload = output.display().to_string();
-    }
-    Ok(CapturedLog { report, view })
+    Ok(CaptureReport {
+        schema: "rehearse/capture/1",
+        workload: output.map(|output| output.display().to_string()),
+        span_us,
+        sessions: (account.as_ref()).map_or(report.sessions, |account| account.sessions_kept),
+        statements,
+        report,
+        slice: account,
+        mask: masked.map(From::from),
+    })
 }
 
 /// What was read, its span in microseconds, its statements, what a slice left out, and what was
 /// masked.
-type Captured = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
+type Written = (LogReport, i64, u64, Option<SliceAccount>, Option<MaskNote>);
 
 fn write(
     log_options: LogOptions<'_>,
@@ -246,7 +238,7 @@ fn write(
     (slicer, slice_options): (Option<Slicer>, BTreeMap<String, Vec<String>>),
     masker: Option<Masker>,
     interrupt: Option<&Interrupt>,
-) -> Result<Captured, Failure> {
+) -> Result<Written, Failure> {
     must_be_a_workloads_name(output)?;
     // The file may be gone when it is followed no more.
     let kept = Kept::create(output, log_options.follow.is_some(), recipients)?;
@@ -360,53 +352,7 @@ pub(super) fn failure(error: LogError) -> Failure {
     }
 }
 
-fn view(report: &LogReport) -> CaptureView {
-    let account = &report.reconciliation;
-    let file = |source: u32| {
-        report
-            .sources
-            .get(source as usize)
-            .map_or_else(String::new, |source| source.file.name.clone())
-    };
-    CaptureView {
-        schema: "rehearse/capture/1".to_owned(),
-        sessions: report.sessions,
-        lines: account.lines,
-        lines_in_events: account.lines_in_events,
-        events: account.events,
-        server_events: account.server_events,
-        skipped: account
-            .skipped
-            .iter()
-            .map(|(reason, skipped)| {
-                let name = serde_json::to_value(reason).expect("plain data");
-                let view = SkippedView {
-                    lines: skipped.lines,
-                    explanation: reason.explanation().to_owned(),
-                };
-                (name.as_str().unwrap_or_default().to_owned(), view)
-            })
-            .collect(),
-        unreadable: UnreadableView {
-            lines: account.unreadable.lines,
-            first: account
-                .unreadable
-                .first
-                .iter()
-                .map(|line| UnreadableLineView {
-                    file: file(line.at.source),
-                    line: line.at.line,
-                    reason: line.reason.explanation().to_owned(),
-                })
-                .collect(),
-        },
-        fitness: Some(FitnessView::from(&Fitness::judge(account))),
-        sources: sources_view(report),
-        ..CaptureView::default()
-    }
-}
-
-fn show(captured: &CapturedLog, json: bool) {
+fn show(captured: &CaptureReport<LogReport>, json: bool) {
     let alike = |one: &SourceReport, other: &SourceReport| {
         let key = |source: &SourceReport| (source.file.format.clone(), source.prefix.clone());
         key(one) == key(other) && other.notes.is_empty()
@@ -438,19 +384,15 @@ fn show(captured: &CapturedLog, json: bool) {
         }
     }
     if json {
-        terminal::say_line(&to_json(&captured.view));
+        terminal::say_line(&to_json(captured));
     } else {
         let style = terminal::style();
-        terminal::say(&capture_text::render_text(&captured.view, &style));
-        if let Some(fitness) = &captured.view.fitness {
-            // Of nothing, there is nothing to say what it is good for.
-            if captured.view.lines > 0 {
-                terminal::say(&fitness_text::render_text(
-                    fitness,
-                    captured.view.slice.is_some(),
-                    &style,
-                ));
-            }
+        terminal::say(&capture_text::render_text(captured, &style));
+        // An empty log is suitable for nothing, and that needs no table.
+        if captured.report.reconciliation.lines > 0 {
+            let of_a_part = captured.slice.is_some();
+            let fitness = &captured.report.fitness;
+            terminal::say(&fitness_text::render_text(fitness, of_a_part, &style));
         }
     }
 }

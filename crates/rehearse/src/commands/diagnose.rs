@@ -5,13 +5,14 @@ mod round;
 use std::path::Path;
 
 use analyse::diagnose::{
-    Behind, Diagnosis, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
 };
 use archive::ArchiveError;
 use clock::SystemClock;
 use replay::{LoginMap, Target};
-use report::{DiagnosisView, FindingProofView, ThresholdsView, diagnose_text, to_json};
+use report::{DiagnosisReport, diagnose_text, to_json};
 use run::{Facts, PlanFact, RunReader};
+use serde_json::json;
 use workload::WorkloadReader;
 
 use crate::commands::asking::told;
@@ -31,10 +32,13 @@ const PLANS_MAX: usize = 100;
 pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
     let thresholds = thresholds(&options.threshold)?;
     if options.thresholds {
-        let view = ThresholdsView::new(&thresholds);
+        let all: Vec<_> = thresholds.settings().collect();
         match options.json {
-            true => terminal::say_line(&to_json(&view)),
-            false => terminal::say(&diagnose_text::render_thresholds(&view, &terminal::style())),
+            true => terminal::say_line(&to_json(&json!({
+                "schema": "rehearse/diagnose-thresholds/1",
+                "thresholds": all,
+            }))),
+            false => terminal::say(&diagnose_text::render_thresholds(&all, &terminal::style())),
         }
         return Ok(Ending::Done);
     }
@@ -50,8 +54,7 @@ pub fn run(options: &Diagnose) -> Result<Ending, Failure> {
             ));
         }
     };
-    let diagnosis = diagnose(&met.evidence, &thresholds);
-    Ok(show(options, &met, &diagnosis, &thresholds, Vec::new()))
+    Ok(show(options, &report(met, &thresholds)))
 }
 
 /// What is diagnosed.
@@ -59,7 +62,7 @@ struct Met {
     /// As the user named it.
     name: String,
     evidence: Evidence,
-    suspects: Vec<Result<Suspect, String>>,
+    suspects: Vec<Suspect>,
 }
 
 /// The thresholds, some of them set by the user.
@@ -95,7 +98,7 @@ fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<M
             let suspects = options
                 .suspect
                 .iter()
-                .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
+                .map(|pattern| suspect(&evidence, pattern, None, thresholds))
                 .collect();
             Ok(Met {
                 name,
@@ -117,7 +120,7 @@ fn of_run(
     let mut suspects = Vec::new();
     for pattern in &options.suspect {
         let response = response(run, &evidence, pattern)?;
-        suspects.push(of_suspect(&evidence, pattern, response, thresholds));
+        suspects.push(suspect(&evidence, pattern, response, thresholds));
     }
     Ok(Met {
         name,
@@ -163,7 +166,7 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<M
     let suspects = options
         .suspect
         .iter()
-        .map(|pattern| of_suspect(&evidence, pattern, None, thresholds))
+        .map(|pattern| suspect(&evidence, pattern, None, thresholds))
         .collect();
     Ok(Met {
         name: target.address(),
@@ -209,46 +212,28 @@ fn response(
     Ok(Some(behind.finish()))
 }
 
-/// What the statements that are like a pattern can account for; the pattern, where there are none.
-pub fn of_suspect(
-    evidence: &Evidence,
-    pattern: &str,
-    response: Option<(f64, f64)>,
-    thresholds: &Thresholds,
-) -> Result<Suspect, String> {
-    suspect(evidence, pattern, response, thresholds).ok_or_else(|| pattern.to_owned())
+fn report(met: Met, thresholds: &Thresholds) -> DiagnosisReport {
+    let diagnosis = diagnose(&met.evidence, thresholds);
+    DiagnosisReport::new(
+        &met.name,
+        &met.evidence,
+        diagnosis,
+        thresholds,
+        met.suspects,
+    )
 }
 
-fn show(
-    options: &Diagnose,
-    met: &Met,
-    diagnosis: &Diagnosis,
-    thresholds: &Thresholds,
-    proofs: Vec<FindingProofView>,
-) -> Ending {
-    let view = view(met, diagnosis, thresholds, proofs);
+fn show(options: &Diagnose, report: &DiagnosisReport) -> Ending {
     match options.json {
-        true => terminal::say_line(&to_json(&view)),
+        true => terminal::say_line(&to_json(report)),
         false => terminal::say(&diagnose_text::render_text(
-            &view,
+            report,
             options.verbose,
             &terminal::style(),
         )),
     }
-    match view.is_finding {
+    match report.is_finding {
         true => Ending::Found,
         false => Ending::Done,
     }
-}
-
-fn view(
-    met: &Met,
-    diagnosis: &Diagnosis,
-    thresholds: &Thresholds,
-    proofs: Vec<FindingProofView>,
-) -> DiagnosisView {
-    let (evidence, suspects) = (&met.evidence, &met.suspects);
-    let mut view = DiagnosisView::new(&met.name, evidence, diagnosis, thresholds, suspects);
-    view.proofs = proofs;
-    view
 }

@@ -12,8 +12,11 @@ mod sweeping;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use lab::Scale;
 use report::flame::{FlameTitles, flame_picture};
-use report::{CaseCheckView, CaseView, TextStyle, case_page, case_text, to_json};
+use report::{
+    CaseCheck, CaseFile, CaseNumber, CaseReport, TextStyle, case_page, case_text, to_json,
+};
 
 use crate::commands::outputs;
 use crate::ending::{Ending, Failure};
@@ -61,17 +64,49 @@ pub fn run(options: &Lab) -> Result<Ending, Failure> {
     }
 }
 
-/// What had to be seen, whether it was, and what was measured of it.
-fn check(what: &str, holds: bool, measured: String) -> CaseCheckView {
-    CaseCheckView {
+/// The report of a case, with nothing measured yet.
+fn new_report(case: &lab::Case, scale: Scale, server_version: &str) -> CaseReport {
+    CaseReport {
+        schema: "rehearse/lab/1",
+        name: case.name,
+        title: case.title,
+        source: case.source,
+        scale: match scale {
+            Scale::Small => "small",
+            Scale::Full => "full",
+        },
+        server_version: server_version.to_owned(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        ..CaseReport::default()
+    }
+}
+
+fn check(what: &str, holds: bool, measured: String) -> CaseCheck {
+    CaseCheck {
         what: what.to_owned(),
         holds,
         measured,
     }
 }
 
+fn number(what: &str, published: Option<&str>, measured: String, why: &str) -> CaseNumber {
+    CaseNumber {
+        what: what.to_owned(),
+        published: published.map(str::to_owned),
+        measured,
+        why: why.to_owned(),
+    }
+}
+
+fn file(name: impl Into<String>, what: impl Into<String>) -> CaseFile {
+    CaseFile {
+        name: name.into(),
+        what: what.into(),
+    }
+}
+
 /// Leaves the page, and says what was seen. What had to be seen and was not is a finding.
-fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseView)) -> Result<Ending, Failure> {
+fn show(args: &CaseArgs, (directory, view): &(PathBuf, CaseReport)) -> Result<Ending, Failure> {
     let page = directory.join(PAGE);
     let drawn = |file: &str| picture(&directory.join(file));
     outputs::write(outputs::PAGE, &page, &case_page::render_html(view, &drawn))?;

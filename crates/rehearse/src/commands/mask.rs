@@ -4,10 +4,13 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use capture::{EventSink, MaskSink};
-use report::{MaskView, mask_text, to_json};
+
+use report::{Masking, TransformReport, mask_text, to_json};
 use workload::rewrite::SecretRedactor;
 use workload::rewrite::mask::{CopyFormat, Mask, Masker};
-use workload::{MaskNote, MaskedValues, WorkloadReader, WorkloadWriter, WriterOptions};
+use workload::{
+    MaskNote, MaskedValues, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
+};
 
 use crate::commands::capture::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
@@ -66,15 +69,12 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
         &recipients,
         SecretRedactor::default(),
     )?;
-    let note = whole(&reader, masker, writer, &interrupt)?;
-    let view = MaskView {
-        of: options.workload.display().to_string(),
-        workload: options.output.display().to_string(),
-        ..MaskView::new(&note)
-    };
+    let (info, note) = whole(&reader, masker, writer, &interrupt)?;
+    let paths = [&options.workload, &options.output].map(|path| path.display().to_string());
+    let masked = TransformReport::new("rehearse/mask/1", paths, &info, Masking::from(note));
     match options.json {
-        true => terminal::say_line(&to_json(&view)),
-        false => terminal::say(&mask_text::render_text(&view, &terminal::style())),
+        true => terminal::say_line(&to_json(&masked)),
+        false => terminal::say(&mask_text::render_text(&masked, &terminal::style())),
     }
     Ok(Ending::Done)
 }
@@ -85,7 +85,7 @@ fn whole(
     masker: Masker,
     writer: WorkloadWriter,
     interrupt: &Interrupt,
-) -> Result<MaskNote, Failure> {
+) -> Result<(WorkloadInfo, MaskNote), Failure> {
     let start_us = reader.info().provenance.start_wall_us;
     let mut sink = MaskSink::new(writer, Some(masker));
     for item in reader.server_events()? {
@@ -112,8 +112,8 @@ fn whole(
     let (mut writer, note) = sink.finish();
     let note = note.expect("there is a masker");
     writer.note_masks(reader.info().masked.iter().cloned().chain([note.clone()]));
-    writer.finish(reader.info().provenance.clone())?;
-    Ok(note)
+    let info = writer.finish(reader.info().provenance.clone())?;
+    Ok((info, note))
 }
 
 fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {

@@ -8,12 +8,12 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use analyse::proof::Goal;
+use analyse::proof::{Goal, Verdict};
 use clock::{Clock, SystemClock};
 use experiment::proof::{Proof, ProofJournal, ProofPlan, ProofSide};
 use experiment::{End, Environment, Manifest};
 use replay::Options;
-use report::{ProofView, proof_page, proof_text, to_json};
+use report::{ProofEnd, ProofView, proof_page, proof_text, to_json};
 use workload::WorkloadReader;
 
 use crate::commands::{experiments, looking, outputs, rewrite};
@@ -256,13 +256,13 @@ pub fn written(
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.
 fn ending(view: &ProofView) -> Result<Ending, Failure> {
-    if view.sides.iter().any(|side| side.worse) || view.ended == "stopped" {
+    if view.sides.iter().any(|side| side.worse) || view.ended == ProofEnd::Stopped {
         return Ok(Ending::Found);
     }
     let unclear: Vec<&str> = view
         .sides
         .iter()
-        .filter(|side| side.verdict == "not proven")
+        .filter(|side| side.verdict == Verdict::NotProven)
         .map(|side| side.name.as_str())
         .collect();
     match unclear.is_empty() {

@@ -9,8 +9,8 @@ use observe::profile::Profiling;
 use replay::{
     Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, SendOrder, Snapshot, Target,
 };
-use report::{DryRunSkippedView, DryRunView, LiveReplayView, dry_run_text, to_json};
-use run::{RunInfo, RunStatus, RunWriter, SkipReason};
+use report::{DryRun, LiveReplayView, dry_run_text, to_json};
+use run::{RunInfo, RunStatus, RunWriter};
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::asking::{Asked, Asking};
@@ -245,7 +245,7 @@ fn dry_run(
     encodings::announce(reader, target, &target_info)?;
     let forecast = replay::forecast(reader, engine)?;
     let skipped: u64 = forecast.skipped.values().sum();
-    let view = DryRunView {
+    let view = DryRun {
         schema: "rehearse/dry-run/1",
         workload: options.workload.display().to_string(),
         target: target_info.address,
@@ -256,15 +256,8 @@ fn dry_run(
         sent: forecast.statements - skipped,
         writes: forecast.writes,
         read_only: engine.read_only,
-        skipped: forecast
-            .skipped
-            .iter()
-            .filter_map(|(&name, &count)| {
-                let explanation = SkipReason::from_name(name)?.explanation();
-                Some((name.to_owned(), DryRunSkippedView { explanation, count }))
-            })
-            .collect(),
-        span_us: forecast.span_ns.map(|span_ns| span_ns as f64 / 1e3),
+        skipped: forecast.skipped,
+        span_ns: forecast.span_ns,
         idle_skipped_us: forecast.cut_us,
     };
     if options.json {

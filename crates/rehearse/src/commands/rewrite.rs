@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use report::{RewriteView, rewrite_text, to_json};
+use report::{Rewritings, TransformReport, rewrite_text, to_json};
 use workload::rewrite::{Rewriter, Rewriting, SecretRedactor};
 use workload::{
     Recipient, RewriteNote, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
@@ -32,15 +32,17 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
     }
     let info = rewrite(&reader, &all, (&options.output, &recipients), &interrupt)?;
     let done = &info.provenance.rewrites;
-    let view = RewriteView::new(
-        &options.workload.display().to_string(),
-        &options.output.display().to_string(),
+    let rewritings = done[done.len() - all.len()..].to_vec();
+    let paths = [&options.workload, &options.output].map(|path| path.display().to_string());
+    let rewritten = TransformReport::new(
+        "rehearse/rewrite/1",
+        paths,
         &info,
-        &done[done.len() - all.len()..],
+        Rewritings { rewritings },
     );
     match options.json {
-        true => terminal::say_line(&to_json(&view)),
-        false => terminal::say(&rewrite_text::render_text(&view, &terminal::style())),
+        true => terminal::say_line(&to_json(&rewritten)),
+        false => terminal::say(&rewrite_text::render_text(&rewritten, &terminal::style())),
     }
     Ok(Ending::Done)
 }

@@ -1,7 +1,7 @@
 //! `rehearse capture settings`: how to have a server write the best log.
 
 use ::capture::settings::{self, Provider};
-use report::{SettingsForm, SettingsView, settings_text, to_json};
+use report::{SettingsForm, settings_text, to_document};
 
 use crate::ending::{Ending, Failure};
 use crate::options::{self, CaptureSettings, SettingsFormat};
@@ -20,7 +20,7 @@ pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
     let plan = settings::for_replay(provider, options.version).map_err(Failure::usage)?;
     let form = match options.format {
         Some(SettingsFormat::Json) => {
-            terminal::say_line(&to_json(&SettingsView::from(plan)));
+            terminal::say_line(&to_document(&plan));
             return Ok(Ending::Done);
         }
         None => SettingsForm::usual(provider),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::capture::{EventSink, MaskSink, SinkError};
-use report::{MaskView, SliceView, slice_text, to_json};
+use report::{TransformReport, slice_text, to_json};
 use workload::rewrite::mask::Masker;
 use workload::rewrite::{SecretRedactor, SessionRecords, Slice, SliceError, Slicer};
 use workload::{
@@ -40,16 +40,13 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
         ),
         &interrupt,
     )?;
-    let mut view = SliceView::new(&account).of(
-        &options.workload.display().to_string(),
-        &options.output.display().to_string(),
-        &info,
-    );
-    view.mask = masked.as_ref().map(MaskView::new);
+    let paths = [&options.workload, &options.output].map(|path| path.display().to_string());
+    let mut sliced = TransformReport::new("rehearse/slice/1", paths, &info, account);
+    sliced.mask = masked.map(From::from);
     if options.json {
-        terminal::say_line(&to_json(&view));
+        terminal::say_line(&to_json(&sliced));
     } else {
-        terminal::say(&slice_text::render_text(&view, &terminal::style()));
+        terminal::say(&slice_text::render_text(&sliced, &terminal::style()));
     }
     Ok(Ending::Done)
 }

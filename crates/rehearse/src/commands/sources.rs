@@ -1,10 +1,9 @@
-//! What a capture reads, and what is shown of it.
+//! Sources of a capture from logs.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ::capture::log::{self, LogReport};
-use report::{GapView, LeftOutView, OverlapView, SourceView, SourcesView};
+use ::capture::log;
 
 use crate::commands::capture::failure;
 use crate::ending::Failure;
@@ -48,57 +47,4 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
         from_start: options.from_start,
         stop: Box::new(move || interrupt.is_asked() || over()),
     }))
-}
-
-/// What was read, to be shown.
-pub fn sources_view(report: &LogReport) -> SourcesView {
-    SourcesView {
-        files: report
-            .sources
-            .iter()
-            .map(|source| SourceView {
-                name: source.file.name.clone(),
-                format: source.file.format.clone(),
-                bytes: source.file.bytes,
-                lines: source.lines,
-                first_us: source.times_us.map(|(first_us, _)| first_us),
-                last_us: source.times_us.map(|(_, last_us)| last_us),
-                damage: source.damage.clone(),
-            })
-            .collect(),
-        left_out: report
-            .left_out
-            .iter()
-            .map(|left_out| LeftOutView {
-                name: left_out.name.clone(),
-                reason: left_out.reason.clone(),
-            })
-            .collect(),
-        gaps: report
-            .series
-            .gaps
-            .iter()
-            .map(|gap| GapView {
-                before: gap.before.clone(),
-                after: gap.after.clone(),
-                from_us: gap.from_us,
-                to_us: gap.to_us,
-            })
-            .collect(),
-        overlaps: report
-            .series
-            .overlaps
-            .iter()
-            .map(|overlap| OverlapView {
-                file: overlap.file.clone(),
-                files: overlap.files,
-                other: overlap.other.clone(),
-                from_us: overlap.from_us,
-                to_us: overlap.to_us,
-                same: overlap.same,
-                lines: overlap.lines,
-            })
-            .collect(),
-        missing: report.series.missing.clone(),
-    }
 }

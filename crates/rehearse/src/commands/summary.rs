@@ -5,7 +5,7 @@ use std::path::Path;
 use analyse::observed::{Observation, Observed, ObservedSum};
 use analyse::time_model::Sums;
 use analyse::{DivergenceFinder, Literals, Summary};
-use report::{RunSummaryView, observed_text, run_text, to_document, to_json};
+use report::{RunReport, observed_text, run_text, to_document, to_json};
 use run::{ProfileInfo, RunReader, SampleWindow};
 
 use crate::commands::processor_time::Count;
@@ -72,7 +72,7 @@ fn told(name: &str, profile: &ProfileInfo) -> String {
 ///
 /// # Errors
 /// Where it cannot be read.
-pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSummaryView, Failure> {
+pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunReport, Failure> {
     let observed = match reader.is_observed() {
         true => Some(watched(reader, name)?),
         false => None,
@@ -86,10 +86,10 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunSum
             sums.add(execution);
         }
     });
-    let summary = Summary::collect(executions)?;
+    let summary = Summary::collect(executions, literals)?;
     let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
-    let mut view = RunSummaryView::new(name, reader.info(), &summary, divergence, literals)
-        .with_observed(observed);
+    let mut view = RunReport::new(name, reader.info(), summary, divergence);
+    view.observed = observed;
     view.time = where_time_went::time(reader, &sums, Count::Tasks)?;
     Ok(view)
 }

@@ -12,8 +12,9 @@ use clock::{Clock, Speed, SystemClock};
 use experiment::sweep::{
     Design, Length, Load, Mode, Pace, Sweep as Trials, SweepJournal, SweepPlan, Work,
 };
+
 use experiment::{End, Environment, Event, Manifest};
-use report::{SweepView, sweep_page, sweep_text, to_json};
+use report::{SweepReport, sweep_page, sweep_text, to_json};
 
 use crate::commands::{experiments, outputs};
 use crate::ending::{Ending, Failure};
@@ -152,14 +153,14 @@ fn show(
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<(SweepView, String), Failure> {
+pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<(SweepReport, String), Failure> {
     let reason = ended.and_then(|ended| match ended {
         End::Complete => None,
         End::Interrupted => Some("it was stopped"),
         End::Failing => Some("three trials in a row failed"),
         End::TimeOver => Some("the time that it was given (--within) was over"),
     });
-    let view = view::view(journal, reason);
+    let view = view::report(journal, reason);
     let html = sweep_page::render_html(&view);
     experiments::write_results(journal.path(), RESULT, &to_json(&view), &html)?;
     Ok((view, html))
@@ -366,12 +367,12 @@ fn tell(journal: &SweepJournal, event: &Event<'_, Trials>, unit: &str) {
             terminal::note(&format!(
                 "Trial {} of {all}: {}{left}.",
                 done + 1,
-                sweep_text::trial_text(&view::name(journal, trial))
+                sweep_text::trial_text(trial, &journal.plan().design.variants)
             ));
         }
         Event::Over(record) => {
             let text = match (&record.numbers, &record.failed) {
-                (Some(numbers), _) => sweep_text::numbers_text(&view::numbers(numbers), unit),
+                (Some(numbers), _) => sweep_text::numbers_text(numbers, unit),
                 (None, failed) => format!(
                     "failed: {}",
                     failed.as_deref().unwrap_or("nobody knows why")

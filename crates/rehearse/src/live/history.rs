@@ -3,7 +3,7 @@
 use replay::{LedgerTimes, Times};
 use report::LivePointView;
 
-use super::sampler::{Between, per_second, times_view};
+use super::sampler::Between;
 
 /// Points are kept up to this number: a chart has no room for more.
 const POINTS_MAX: usize = 720;
@@ -33,15 +33,10 @@ pub struct OfTarget {
 
 impl Stretch {
     fn new(between: &Between, in_flight: u64, of_target: OfTarget) -> Self {
-        let per_s = |count| per_second(count, between.seconds);
         Stretch {
             view: LivePointView {
                 at_s: between.at_ns as f64 / 1e9,
-                due_per_s: between.due.map(per_s),
-                sent_per_s: per_s(between.sent),
-                answered_per_s: per_s(between.answered),
-                failed_per_s: per_s(between.failed),
-                times: times_view(&between.times),
+                rates: between.rates(),
                 in_flight,
                 waits: of_target.waits,
                 phases: of_target.phases,
@@ -218,11 +213,11 @@ mod tests {
         let points = history.points(0);
         for (at, point) in points.iter().enumerate() {
             assert_eq!(point.at_s, 8.0 * (at + 1) as f64);
-            assert_eq!(point.answered_per_s, 8.0);
+            assert_eq!(point.rates.answered_per_s, 8.0);
             assert!((point.waits[0].1 - 0.5).abs() < 1e-9);
         }
         // A quantile of two is that of all their times, not of their quantiles.
-        let last = points.last().unwrap().times.response.unwrap();
+        let last = points.last().unwrap().rates.times.response.unwrap();
         assert!((4.9e6..5.4e6).contains(&last.p99_us), "{last:?}");
         assert!((4.6e6..5.4e6).contains(&last.p50_us), "{last:?}");
     }
@@ -247,6 +242,6 @@ mod tests {
         assert_eq!(history.points(0).len(), 10);
         assert_eq!(history.generation(), before + 1);
         let last = &history.points(9)[0];
-        assert_eq!((last.at_s, last.answered_per_s), (11.0, 16.0 / 1.1));
+        assert_eq!((last.at_s, last.rates.answered_per_s), (11.0, 16.0 / 1.1));
     }
 }

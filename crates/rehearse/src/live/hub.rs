@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clock::duration_text;
 use replay::{Costliest, Meter, Readings, StatementTotals};
 use report::{
-    LatelyView, LiveErrorView, LiveNowView, LiveOthersView, LiveReasonView, LiveReplayView,
-    LiveState, LiveStatementView, LiveStepView, LiveTimesView, LiveView, ObservedView,
+    LiveErrorView, LiveNowView, LiveOthersView, LiveRates, LiveReasonView, LiveReplayView,
+    LiveState, LiveStatementView, LiveStepView, LiveView, ObservedView,
 };
 use run::{RunInfo, RunStatus, SkipReason};
 use tokio::sync::watch;
@@ -95,31 +95,10 @@ impl Hub {
             state: LiveState::Beginning,
             state_words: LiveState::Beginning.words(),
             note: Some("Nothing has been sent yet.".to_owned()),
-            elapsed_us: 0.0,
             left_us: about.replay.span_us,
-            overdue_us: None,
-            position: 0.0,
-            due: None,
-            sent: 0,
-            done: 0,
-            failed: 0,
-            skipped: 0,
-            lately: LatelyView::default(),
-            whole: LiveTimesView::default(),
-            sessions_open: 0,
-            sessions_connecting: 0,
-            in_flight: 0,
-            queued: 0,
-            queued_on_disk: 0,
-            recorder_backlog: 0,
-            errors: Vec::new(),
-            skips: Vec::new(),
-            connections_failed: Vec::new(),
-            connections_lost: Vec::new(),
-            top: Vec::new(),
-            others: None,
             waits: ObservedView::not("the replay has not begun"),
             phases: ObservedView::not("the replay has not begun"),
+            ..LiveNowView::default()
         };
         Arc::new(Hub {
             shared: Mutex::new(Shared {
@@ -464,8 +443,7 @@ impl Looker {
             top,
             others,
             // What is observed is not looked at here.
-            waits: ObservedView::not(""),
-            phases: ObservedView::not(""),
+            ..LiveNowView::default()
         }
     }
 
@@ -527,7 +505,7 @@ impl Looker {
 }
 
 /// What there is to say of a replay that runs.
-fn keeps_time(lately: &LatelyView) -> Option<String> {
+fn keeps_time(lately: &LiveRates) -> Option<String> {
     let (lag, response) = (lately.times.tool_lag?, lately.times.response?);
     (lag.p99_us > response.p50_us && lag.p99_us > NOTABLE_LAG_US).then(|| {
         format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use replay::{LedgerTimes, Meter, Readings, Times};
-use report::{LatelyView, LiveErrorView, LiveQuantilesView, LiveTimesView};
+use report::{LiveErrorView, LiveQuantilesView, LiveRates, LiveTimesView};
 
 /// "Lately" is as many looks back: numbers of one look alone would flicker.
 pub const LATELY_LOOKS: usize = 5;
@@ -44,6 +44,23 @@ pub struct Between {
     pub failed: u64,
     /// Times of what ended.
     pub times: LedgerTimes,
+}
+
+impl Between {
+    /// Returns rates and times.
+    pub fn rates(&self) -> LiveRates {
+        let per_s = |count: u64| match self.seconds > 0.0 {
+            true => count as f64 / self.seconds,
+            false => 0.0,
+        };
+        LiveRates {
+            due_per_s: self.due.map(per_s),
+            sent_per_s: per_s(self.sent),
+            answered_per_s: per_s(self.answered),
+            failed_per_s: per_s(self.failed),
+            times: times_view(&self.times),
+        }
+    }
 }
 
 impl Sampler {
@@ -99,17 +116,8 @@ impl Sampler {
     }
 
     /// The last seconds.
-    pub fn lately(&self) -> LatelyView {
-        let between = self.between(self.earliest(), self.latest());
-        let per_s = |count: u64| per_second(count, between.seconds);
-        LatelyView {
-            seconds: between.seconds,
-            due_per_s: between.due.map(per_s),
-            sent_per_s: per_s(between.sent),
-            answered_per_s: per_s(between.answered),
-            failed_per_s: per_s(between.failed),
-            times: times_view(&between.times),
-        }
+    pub fn lately(&self) -> LiveRates {
+        self.between(self.earliest(), self.latest()).rates()
     }
 
     /// Failures by SQLSTATE, the most first.
@@ -155,14 +163,6 @@ impl Sampler {
 pub fn counted(readings: &Readings, name: &str) -> u64 {
     let found = readings.counted.iter().find(|one| one.name == name);
     found.map_or(0, |one| one.value)
-}
-
-/// A rate; 0 of no time.
-pub fn per_second(count: u64, seconds: f64) -> f64 {
-    match seconds > 0.0 {
-        true => count as f64 / seconds,
-        false => 0.0,
-    }
 }
 
 /// Quantiles of times.

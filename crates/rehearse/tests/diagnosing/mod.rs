@@ -442,14 +442,14 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
     }
     let suspects = &diagnosis["suspects"];
     assert_eq!(suspects[0]["verdict"], "cleared", "{}", told());
-    assert_eq!(suspects[1]["verdict"], "could matter", "{}", told());
+    assert_eq!(suspects[1]["verdict"], "could_matter", "{}", told());
     // The composite index, with the order of its columns.
     let all = diagnosis["findings"].as_array().unwrap();
     let index = all.iter().find(|one| {
         one["rule"] == "missing-index" && one["title"].as_str().unwrap().contains("public.links")
     });
     assert_eq!(
-        index.unwrap()["changes"][0]["text"],
+        index.unwrap()["changes"][0]["form"]["sql"],
         "CREATE INDEX ON public.links (due, seen);"
     );
 
@@ -479,7 +479,7 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
         .iter()
         .find(|one| one["rule"] == "missing-index");
     assert!(
-        blind.unwrap()["because"]
+        blind.unwrap()["reason"]
             .as_str()
             .unwrap()
             .contains("replay it")

@@ -130,14 +130,14 @@ fn a_log_is_followed_through_rotation_until_it_is_enough() {
     assert_eq!(captured["statements"], sent);
     assert_eq!(captured["unreadable"]["lines"], 0);
     assert_eq!(inspected["statements"], sent);
-    let files = captured["sources"]["files"].as_array().unwrap();
+    let files = captured["sources"].as_array().unwrap();
     assert!(files.len() >= 3, "{files:?}");
     assert!(files.iter().all(|file| file["format"] == "csvlog"));
     // Afterwards, both formats lie there: what is in both counts once.
     drop(client);
     let whole = checked(&[&logs], 0);
     assert_eq!(whole["statements"], sent + 1);
-    assert_eq!(whole["sources"]["overlaps"][0]["same"], true);
+    assert_eq!(whole["series"]["overlaps"][0]["same"], true);
 }
 
 #[test]

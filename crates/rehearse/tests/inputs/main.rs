@@ -47,12 +47,14 @@ fn checked(names: &[&str], code: i32) -> Value {
 }
 
 fn without_sources(mut account: Value) -> Value {
-    account.as_object_mut().unwrap().remove("sources");
+    for name in ["sources", "series", "left_out"] {
+        account.as_object_mut().unwrap().remove(name);
+    }
     account
 }
 
 fn names(account: &Value) -> Vec<&str> {
-    let files = account["sources"]["files"].as_array().unwrap().iter();
+    let files = account["sources"].as_array().unwrap().iter();
     files
         .map(|file| file["name"].as_str().unwrap().rsplit('/').next().unwrap())
         .collect()
@@ -153,7 +155,7 @@ fn a_damaged_file_is_read_as_far_as_it_goes_and_said_to_be() {
     let account = checked(&[&room.text("")], 1);
     let statements = account["statements"].as_u64().unwrap();
     assert!((700..1_200).contains(&statements), "{statements}");
-    let damage = &account["sources"]["files"][0]["damage"];
+    let damage = &account["sources"][0]["damage"];
     assert!(damage.as_str().unwrap().contains("cut"), "{damage}");
     let shown = program(&[&room.text("a.log.gz"), "--check"])
         .output()
@@ -205,7 +207,7 @@ fn order_directory_and_pattern_make_no_difference() {
             without_sources(whole.clone())
         );
         assert_eq!(names(&account), names(&whole), "{arguments:?}");
-        let found = account["sources"]["left_out"].as_array().unwrap();
+        let found = account["left_out"].as_array().unwrap();
         assert_eq!(found.len(), left_out, "{found:?}");
     }
     let none = program(&[&room.text("*.csv"), "--check"]).output().unwrap();
@@ -314,14 +316,14 @@ fn gaps_and_missing_names_are_told() {
     }
     let account = checked(&[&room.text("")], 0);
     assert_eq!(names(&account), ["s.log.4", "s.log.3", "s.log.1", "s.log"]);
-    let gaps = account["sources"]["gaps"].as_array().unwrap();
+    let gaps = account["series"]["gaps"].as_array().unwrap();
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     assert!(gaps[0]["before"].as_str().unwrap().ends_with("s.log.3"));
     let span_us = gaps[0]["to_us"].as_i64().unwrap() - gaps[0]["from_us"].as_i64().unwrap();
     assert_eq!(span_us, 58 * 60_000_000 + 100_000);
-    let missing = account["sources"]["missing"].as_array().unwrap();
+    let missing = account["series"]["missing"].as_array().unwrap();
     assert_eq!(missing, &[Value::from(room.text("s.log.2"))]);
-    assert_eq!(account["sources"]["overlaps"].as_array().unwrap().len(), 0);
+    assert_eq!(account["series"]["overlaps"].as_array().unwrap().len(), 0);
     let shown = program(&[&room.text(""), "--check"]).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
@@ -347,7 +349,7 @@ fn what_two_files_have_counts_once_and_other_servers_are_kept_apart() {
         assert_eq!(account["statements"], statements, "{names:?}");
         assert_eq!(account["sessions"], 8, "{names:?}");
         assert_eq!(account["skipped"]["duplicate"]["lines"], left_out);
-        assert_eq!(account["sources"]["overlaps"][0]["same"], true);
+        assert_eq!(account["series"]["overlaps"][0]["same"], true);
     }
     // Another server with the same process numbers, both rotated.
     for minute in 0..3 {
@@ -358,7 +360,7 @@ fn what_two_files_have_counts_once_and_other_servers_are_kept_apart() {
     let both = checked(&[&pattern], 0);
     assert_eq!(both["statements"], 3_600);
     assert_eq!(both["sessions"], 16);
-    let overlaps = both["sources"]["overlaps"].as_array().unwrap();
+    let overlaps = both["series"]["overlaps"].as_array().unwrap();
     assert_eq!(overlaps.len(), 1, "{overlaps:?}");
     assert_eq!(overlaps[0]["same"], false);
 }

@@ -16,7 +16,7 @@ fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {
     assert!(has("won: with batches"), "{checks:#?}");
     // The curves: an event costs less the more rows a statement has, with cold caches and with warm ones.
     let curve = &view["charts"][0];
-    assert_eq!(curve["across"], "rows a statement");
+    assert_eq!(curve["x_categories"], "rows a statement");
     for line in curve["lines"].as_array().unwrap() {
         let points = line["points"].as_array().unwrap();
         let cost = |at: usize| points[at][1].as_f64().unwrap();

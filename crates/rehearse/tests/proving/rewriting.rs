@@ -126,18 +126,21 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
     let account = rewrite(&original, &prepared, &["--prepare"]);
     let account = &account["rewritings"][0];
     assert_eq!(account["rewriting"], "prepare");
-    assert_eq!(account["reworded"], 90, "{account}");
+    assert_eq!(account["account"]["reworded"], 90, "{account}");
     assert_eq!(left(&prepared, "prepared.run", statements), as_it_was);
 
     let simple = at("simple.workload");
     let account = rewrite(&prepared, &simple, &["--unprepare"]);
-    assert_eq!(account["rewritings"][0]["reworded"], 90, "{account}");
+    assert_eq!(
+        account["rewritings"][0]["account"]["reworded"], 90,
+        "{account}"
+    );
     assert_eq!(left(&simple, "simple.run", statements), as_it_was);
 
     // Four sessions through two connections: one setting for each is not sent any more, and two are.
     let pooled = at("pooled.workload");
     let account = rewrite(&original, &pooled, &["--pool", "2"]);
-    let done = &account["rewritings"][0];
+    let done = &account["rewritings"][0]["account"];
     assert_eq!(
         (&done["opened"], &done["added"]),
         (&4.into(), &2.into()),
@@ -155,8 +158,11 @@ fn a_workload_in_another_form_leaves_the_same_data_behind() {
     let others = ["update", "select", "begin", "commit"].map(|one| ["--drop", one]);
     rewrite(&awkward, &inserts, others.as_flattened());
     let account = rewrite(&inserts, &copied, &["--batch-inserts", "10,copy"]);
-    let done = &account["rewritings"][0];
-    assert_eq!(done["rewriting"], "batch-inserts=10,copy");
+    assert_eq!(
+        account["rewritings"][0]["rewriting"],
+        "batch-inserts=10,copy"
+    );
+    let done = &account["rewritings"][0]["account"];
     assert_eq!(
         (&done["merged"], &done["batches"]),
         (&30.into(), &3.into()),

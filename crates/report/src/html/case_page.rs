@@ -7,21 +7,21 @@ use askama::Template;
 use super::chart::lines::{Line, Scale, lines};
 use super::frame::Frame;
 use crate::text::amount::count;
-use crate::view::case::{CaseChartView, CaseFlameView, CaseView};
+use crate::view::case::{CaseChart, CaseFlame, CaseReport};
 
 /// Colours of lines begin behind this number of the style (`sweep.css`), and the class of each there.
 const FIRST_COLOUR: u8 = 0x20;
 const CLASSES: [&str; 8] = ["c1", "c4", "c3", "c2", "c5", "c6", "c7", "c8"];
 
 struct Chart<'v> {
-    view: &'v CaseChartView,
+    view: &'v CaseChart,
     svg: String,
     /// Class and name of each line.
     legend: Vec<(&'static str, &'v str)>,
 }
 
 struct Flame<'v> {
-    view: &'v CaseFlameView,
+    view: &'v CaseFlame,
     /// The picture as an address: what is in it can do nothing then.
     address: String,
 }
@@ -30,14 +30,14 @@ struct Flame<'v> {
 #[template(path = "case.html")]
 struct Page<'v> {
     frame: Frame,
-    view: &'v CaseView,
+    view: &'v CaseReport,
     charts: Vec<Chart<'v>>,
     flames: Vec<Flame<'v>>,
 }
 
 /// The case as a page: a whole HTML file. `drawn` gives the SVG of a flame graph by its file's name; one that it
 /// does not have is named only.
-pub fn render_html(view: &CaseView, drawn: &dyn Fn(&str) -> Option<String>) -> String {
+pub fn render_html(view: &CaseReport, drawn: &dyn Fn(&str) -> Option<String>) -> String {
     let flames = view.flames.iter().filter_map(|flame| {
         let address = address(&drawn(&flame.file)?);
         Some(Flame {
@@ -70,12 +70,12 @@ fn address(svg: &str) -> String {
     address
 }
 
-fn chart(view: &CaseChartView) -> Chart<'_> {
+fn chart(view: &CaseChart) -> Chart<'_> {
     let points = || view.lines.iter().flat_map(|line| &line.points);
     let mut levels: Vec<f64> = points().map(|(at, _)| *at).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
-    let across = match &view.across {
+    let across = match &view.x_categories {
         Some(_) => Scale::Levels {
             labels: levels.iter().map(f64::to_string).collect(),
         },
@@ -83,7 +83,7 @@ fn chart(view: &CaseChartView) -> Chart<'_> {
             to_us: levels.last().copied().unwrap_or(0.0).max(1.0) * 1e6,
         },
     };
-    let place = |at: f64| match &view.across {
+    let place = |at: f64| match &view.x_categories {
         Some(_) => levels.partition_point(|level| *level < at) as f64,
         None => at * 1e6,
     };
@@ -127,17 +127,17 @@ fn round_above(most: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::case::CaseLineView;
+    use crate::view::case::CaseLine;
 
     #[test]
     fn levels_are_drawn_side_by_side_and_pictures_can_do_nothing() {
-        let view = CaseChartView {
+        let view = CaseChart {
             title: "CPU time of an event".to_owned(),
             unit: "µs".to_owned(),
-            spoken: String::new(),
-            across: Some("rows a statement".to_owned()),
+            alt_text: String::new(),
+            x_categories: Some("rows a statement".to_owned()),
             durations: true,
-            lines: vec![CaseLineView {
+            lines: vec![CaseLine {
                 name: "cold".to_owned(),
                 points: vec![(1.0, 2_000.0), (50.0, 100.0), (500.0, 30.0)],
             }],

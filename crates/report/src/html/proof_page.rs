@@ -1,17 +1,20 @@
 //! A proof as a page: the verdicts on top, how the intervals narrowed, what else moved, and every run.
 
 use analyse::StatementComparison;
+use analyse::proof::Verdict;
 use askama::Template;
+use experiment::proof::ProofRecord;
 
 use super::chart::curves::{Curve, Point, curves};
 use super::frame::Frame;
-use crate::text::amount::{bytes, count, duration, percent, ratio};
+use crate::text::amount::{bytes, count, duration, percent, quantity, ratio};
 use crate::text::line::one_line;
 use crate::text::proof_text::{
-    amount, candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text,
-    verdict_text, with_interval,
+    candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text, verdict_text,
+    with_interval,
 };
-use crate::view::proof::{ProofSideView, ProofSizeView, ProofView};
+
+use crate::view::proof::{Movement, ProofEnd, ProofSideView, ProofView, SizeChange};
 
 /// Changes that have a colour of their own.
 const CURVES_MAX: usize = 8;
@@ -97,9 +100,14 @@ pub fn render_html(view: &ProofView) -> String {
 }
 
 fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
-    let blocks = view.runs.iter().map(|run| run.block).max().unwrap_or(0);
+    let blocks = view
+        .runs
+        .iter()
+        .map(|run| run.trial.block)
+        .max()
+        .unwrap_or(0);
     let mut facts = vec![
-        ("the goal", view.goal_words.to_owned()),
+        ("the goal", view.goal.words().to_owned()),
         (
             "blocks, of so many at most",
             format!("{blocks} of {}", view.blocks_planned),
@@ -134,13 +142,13 @@ fn chart(view: &ProofView) -> String {
         .map(|(number, side)| Curve {
             colour: FIRST_COLOUR + number,
             points: side
-                .looks
+                .interim_analyses
                 .iter()
                 .map(|look| Point {
-                    level: f64::from(look.blocks),
-                    value: look.ratio,
-                    interval: Some((look.low, look.high)),
-                    is_knee: look.verdict.is_some_and(|word| word != "not proven"),
+                    level: f64::from(look.effect.blocks),
+                    value: look.effect.ratio,
+                    interval: Some((look.effect.low, look.effect.high)),
+                    is_knee: look.verdict.is_clear(),
                 })
                 .collect(),
         })
@@ -181,22 +189,22 @@ fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
             one_line(error.sql.as_deref().unwrap_or_default(), 400),
         ]
     });
-    let looks = side.looks.iter().map(|look| {
+    let looks = side.interim_analyses.iter().map(|look| {
         [
-            look.blocks.to_string(),
-            format!("× {}", with_interval(look)),
-            percent(look.error, 1.0),
-            look.verdict.unwrap_or_default().to_owned(),
+            look.effect.blocks.to_string(),
+            format!("× {}", with_interval(&look.effect)),
+            percent(look.effect.error, 1.0),
+            look.verdict.name().to_owned(),
         ]
     });
     Section {
         id: format!("side-{place}"),
         name: one_line(&side.name, 200),
         class: class(place),
-        verdict: side.verdict,
+        verdict: side.verdict.name(),
         tone: match (side.verdict, side.worse) {
-            ("won" | "same", false) => "good",
-            ("lost", _) => "bad",
+            (Verdict::Won | Verdict::Same, false) => "good",
+            (Verdict::Lost, _) => "bad",
             _ => "",
         },
         sentence: verdict_text(view, side),
@@ -208,7 +216,7 @@ fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
             .map(|one| {
                 (
                     number_cells(one),
-                    if one.moved == Some("worse") {
+                    if one.moved == Some(Movement::Worse) {
                         "bad"
                     } else {
                         ""
@@ -233,7 +241,7 @@ fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
     }
 }
 
-fn size_cells(size: &ProofSizeView) -> [String; 4] {
+fn size_cells(size: &SizeChange) -> [String; 4] {
     let text = |size: Option<u64>| size.map_or_else(|| "not there".to_owned(), bytes);
     [
         one_line(&size.name, 120),
@@ -243,33 +251,30 @@ fn size_cells(size: &ProofSizeView) -> [String; 4] {
     ]
 }
 
-fn run_cells(view: &ProofView, run: &crate::ProofRunView) -> [String; 10] {
+fn run_cells(view: &ProofView, record: &ProofRecord) -> [String; 10] {
     let dash = || "–".to_owned();
-    let unit = match view.goal.as_str() {
-        "wal" => "bytes",
-        "throughput" => "per_s",
-        _ => "us",
-    };
-    let after_us = run.started_wall_us - view.started_wall_us;
+    let (trial, numbers) = (record.trial, &record.numbers);
+    let after_us = record.started_wall_us - view.started_wall_us;
+    let side = trial.side.checked_sub(1).map(|at| &view.sides[at].name);
+    let value = numbers.of(view.goal, view.statements);
+    let not_done = numbers.failures() + numbers.skipped.values().sum::<u64>();
     [
-        run.number.to_string(),
-        if run.block == 0 {
-            dash()
-        } else {
-            run.block.to_string()
+        trial.number.to_string(),
+        match trial.block {
+            0 => dash(),
+            block => block.to_string(),
         },
         clock::duration_text(after_us.max(0).saturating_mul(1_000)),
-        if run.side.is_empty() {
-            "unchanged".to_owned()
-        } else {
-            one_line(&run.side, 80)
-        },
-        run.value.map_or_else(dash, |value| amount(unit, value)),
-        duration(run.elapsed_s * 1e6),
-        count(run.done),
-        count(run.failed + run.skipped),
-        run.server_cpu_s
+        side.map_or_else(|| "unchanged".to_owned(), |name| one_line(name, 80)),
+        value.map_or_else(dash, |value| {
+            quantity(view.goal.in_unit(value), view.goal.unit())
+        }),
+        duration(numbers.elapsed_s * 1e6),
+        count(numbers.done),
+        count(not_done),
+        numbers
+            .server_cpu_s
             .map_or_else(dash, |seconds| duration(seconds * 1e6)),
-        duration(run.tool_lag_p99_us),
+        duration(numbers.tool_lag_p99_us),
     ]
 }

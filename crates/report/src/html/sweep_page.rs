@@ -1,17 +1,15 @@
 //! A sweep as a page: the knees on top, curves with their intervals, the numbers, and every trial.
 
-use std::collections::BTreeMap;
-
+use analyse::sweep::Estimate;
 use askama::Template;
+use experiment::sweep::{Record, Setting};
 
 use super::chart::curves::{Curve, Point, curves};
 use super::frame::Frame;
 use crate::text::amount::{count, duration, percent, rate};
 use crate::text::line::one_line;
-use crate::text::sweep_text::{cells, heads, trial_text};
-use crate::view::sweep::{
-    SweepCurveView, SweepEstimateView, SweepPointView, SweepView, level_number,
-};
+use crate::text::sweep_text::{cells, heads, knee_sentence, level_number, level_text, trial_text};
+use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
 /// Curves that have a colour of their own; further ones are in the tables.
 const CURVES_MAX: usize = 8;
@@ -51,7 +49,7 @@ struct TrialRow {
 #[template(path = "sweep.html")]
 struct Page<'a> {
     frame: Frame,
-    view: &'a SweepView,
+    view: &'a SweepReport,
     title: String,
     facts: Vec<(&'static str, String)>,
     axis: &'static str,
@@ -67,7 +65,7 @@ struct Page<'a> {
 }
 
 /// The sweep as a page: a whole HTML file.
-pub fn render_html(view: &SweepView) -> String {
+pub fn render_html(view: &SweepReport) -> String {
     let trials = view
         .trials
         .iter()
@@ -79,9 +77,9 @@ pub fn render_html(view: &SweepView) -> String {
         title: one_line(&view.load, 120),
         facts: facts(view),
         axis: match view.axis {
-            Some("rate") => "transactions a second that were asked for",
-            Some("speed") => "speed",
-            _ => "clients",
+            Some(Axis::Rate) => "transactions a second that were asked for",
+            Some(Axis::Speed) => "speed",
+            Some(Axis::Clients) | None => "clients",
         },
         charts: charts(view),
         undrawn: view.curves.len().saturating_sub(CURVES_MAX),
@@ -89,7 +87,9 @@ pub fn render_html(view: &SweepView) -> String {
         sections: sections(view),
         trials: trials.collect(),
         trials_more: view.trials.len().saturating_sub(TRIALS_MAX),
-        not_done: view.not_done.iter().map(trial_text).collect(),
+        not_done: (view.not_done.iter())
+            .map(|trial| trial_text(trial, &view.variants))
+            .collect(),
         options: view
             .options
             .iter()
@@ -100,7 +100,7 @@ pub fn render_html(view: &SweepView) -> String {
     page.render().expect("rendering into a text does not fail")
 }
 
-fn facts(view: &SweepView) -> Vec<(&'static str, String)> {
+fn facts(view: &SweepReport) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let best = view
         .curves
@@ -110,8 +110,8 @@ fn facts(view: &SweepView) -> Vec<(&'static str, String)> {
         .map(|estimate| estimate.centre)
         .fold(0.0, f64::max);
     let most = match view.unit {
-        "transactions" => "the most transactions a second",
-        _ => "the most statements a second",
+        LoadUnit::Transactions => "the most transactions a second",
+        LoadUnit::Statements => "the most statements a second",
     };
     facts.push((most, rate(best)));
     facts.push((
@@ -142,16 +142,16 @@ fn class(place: usize) -> String {
     }
 }
 
-fn sections(view: &SweepView) -> Vec<Section> {
-    let axis = view.axis.unwrap_or("clients");
-    let of = |(place, curve): (usize, &SweepCurveView)| Section {
+fn sections(view: &SweepReport) -> Vec<Section> {
+    let axis = view.axis.unwrap_or(Axis::Clients);
+    let of = |(place, curve): (usize, &SweepCurve)| Section {
         name: match curve.name.as_str() {
             "" => "All trials".to_owned(),
             name => one_line(name, 200),
         },
         class: class(place),
-        sentence: curve.sentence(axis).unwrap_or_default(),
-        found: curve.knee.is_some(),
+        sentence: knee_sentence(curve, axis).unwrap_or_default(),
+        found: knee(curve).is_some(),
         rows: curve
             .points
             .iter()
@@ -161,10 +161,15 @@ fn sections(view: &SweepView) -> Vec<Section> {
     view.curves.iter().enumerate().map(of).collect()
 }
 
-type Get = fn(&SweepPointView) -> Option<SweepEstimateView>;
+/// The level of a curve's knee.
+fn knee(curve: &SweepCurve) -> Option<f64> {
+    Some(curve.bend.as_ref()?.knee?.level)
+}
+
+type Get = fn(&SweepPoint) -> Option<Estimate>;
 type Written = fn(f64) -> String;
 
-fn charts(view: &SweepView) -> Vec<Chart> {
+fn charts(view: &SweepReport) -> Vec<Chart> {
     let Some(axis) = view.axis else {
         return Vec::new();
     };
@@ -230,22 +235,22 @@ fn charts(view: &SweepView) -> Vec<Chart> {
     wanted.into_iter().filter_map(chart).collect()
 }
 
-fn points(curve: &SweepCurveView, get: Get, with_knee: bool) -> Vec<Point> {
-    let of = |point: &SweepPointView| {
+fn points(curve: &SweepCurve, get: Get, with_knee: bool) -> Vec<Point> {
+    let of = |point: &SweepPoint| {
         let estimate = get(point)?;
         Some(Point {
             level: point.level,
             value: estimate.centre,
-            interval: estimate.low.zip(estimate.high),
-            is_knee: with_knee && curve.knee.is_some_and(|knee| knee.level == point.level),
+            interval: estimate.interval,
+            is_knee: with_knee && knee(curve) == Some(point.level),
         })
     };
     curve.points.iter().filter_map(of).collect()
 }
 
 /// What a chart says, for those who do not see it.
-fn spoken(view: &SweepView, axis: &str, get: Get, written: Written) -> String {
-    let ends = |curve: &SweepCurveView| {
+fn spoken(view: &SweepReport, axis: Axis, get: Get, written: Written) -> String {
+    let ends = |curve: &SweepCurve| {
         let known: Vec<(f64, f64)> = curve
             .points
             .iter()
@@ -256,9 +261,9 @@ fn spoken(view: &SweepView, axis: &str, get: Get, written: Written) -> String {
             "{} from {} at {} to {} at {}",
             curve.name,
             written(first.1),
-            crate::view::sweep::level_text(axis, first.0),
+            level_text(axis, first.0),
             written(last.1),
-            crate::view::sweep::level_text(axis, last.0)
+            level_text(axis, last.0)
         ))
     };
     let all: Vec<String> = view
@@ -270,13 +275,13 @@ fn spoken(view: &SweepView, axis: &str, get: Get, written: Written) -> String {
     all.join("; ")
 }
 
-fn trial_row(view: &SweepView, trial: &crate::SweepTrialView) -> TrialRow {
+fn trial_row(view: &SweepReport, trial: &Record) -> TrialRow {
     let after_us = trial.started_wall_us - view.started_wall_us;
     let mut row = TrialRow {
-        number: trial.name.number,
-        block: trial.name.block,
+        number: trial.trial.number,
+        block: trial.trial.block,
         when: clock::duration_text(after_us.max(0).saturating_mul(1_000)),
-        what: trial_text(&trial.name),
+        what: trial_text(&trial.trial, &view.variants),
         failed: trial
             .failed
             .as_deref()
@@ -288,9 +293,9 @@ fn trial_row(view: &SweepView, trial: &crate::SweepTrialView) -> TrialRow {
         let time = |us: Option<f64>| us.map_or_else(dash, duration);
         row.cells = vec![
             rate(numbers.per_s),
-            time(numbers.p50_us),
-            time(numbers.p99_us),
-            time(numbers.max_us),
+            time(numbers.response.map(|times| times.p50_us)),
+            time(numbers.response.map(|times| times.p99_us)),
+            time(numbers.response.map(|times| times.max_us)),
             time(numbers.server_cpu_us),
             time(numbers.client_cpu_us),
             numbers
@@ -306,10 +311,10 @@ fn trial_row(view: &SweepView, trial: &crate::SweepTrialView) -> TrialRow {
 /// What a page says of a level of settings.
 impl Page<'_> {
     fn settings(&self) -> Vec<(String, String)> {
-        let text = |settings: &BTreeMap<String, String>| {
+        let text = |settings: &[Setting]| {
             let pairs: Vec<String> = settings
                 .iter()
-                .map(|(name, value)| format!("{name} = {value}"))
+                .map(|one| format!("{} = {}", one.name, one.value))
                 .collect();
             match pairs.is_empty() {
                 true => "nothing".to_owned(),

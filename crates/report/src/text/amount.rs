@@ -1,5 +1,6 @@
 //! Numbers with their units, as people read them.
 
+use analyse::diagnose::Unit;
 use clock::duration_text;
 
 /// A count with a comma at every thousand: `12,345`.
@@ -87,6 +88,19 @@ pub(crate) fn rate(per_s: f64) -> String {
         count(per_s.round() as u64)
     } else {
         ratio(per_s)
+    }
+}
+
+/// A number with its unit.
+pub fn quantity(number: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Count => count(number.round().max(0.0) as u64),
+        Unit::Mean => ratio(number),
+        Unit::Nanoseconds => duration(number / 1e3),
+        Unit::Share => percent(number, 1.0),
+        Unit::Bytes => bytes(number.round().max(0.0) as u64),
+        Unit::PerSecond => format!("{} a second", rate(number)),
+        Unit::Times => format!("{} times", ratio(number)),
     }
 }
 

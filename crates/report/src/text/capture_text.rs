@@ -1,89 +1,94 @@
-//! A capture's reconciliation for people: every line is somewhere.
+//! Text on a capture from log files: the account of all lines.
+
+use capture::log::LogReport;
 
 use crate::text::amount::{count, counted, duration};
-use crate::text::line::{cut, one_line, wrapped};
+use crate::text::line::{one_line, wrapped};
 use crate::text::mask_text;
 use crate::text::slice_text;
 use crate::text::sources_text;
 use crate::text::style::{TextStyle, Tone};
-use crate::text::table::{Align, Table};
-use crate::view::capture::CaptureView;
+use crate::text::table::AccountTable;
+use crate::view::workload::CaptureReport;
 
 /// The most unreadable lines that are shown.
 const UNREADABLE_MAX: usize = 5;
 
-/// The reconciliation as text, ending with a line feed.
-pub fn render_text(view: &CaptureView, style: &TextStyle) -> String {
+/// Renders the account, ending with a line feed.
+pub fn render_text(captured: &CaptureReport<LogReport>, style: &TextStyle) -> String {
     let width = style.columns();
-    let found = format!(
-        "{} of {}",
-        counted(view.statements, "statement"),
-        counted(view.sessions, "session")
-    );
-    let heading = if view.workload.is_empty() {
-        format!("{found}; nothing was written")
-    } else {
-        format!(
-            "{}: {found} over {}",
-            one_line(&view.workload, 60),
-            duration(view.span_us as f64)
-        )
-    };
-    let mut lines = vec![style.paint(Tone::Heading, &heading)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
-    let mut row = |name: &str, lines: u64, what: String| {
-        table.row([format!("  {name}"), count(lines), what]);
-    };
-    row("lines read", view.lines, String::new());
-    row(
+    let account = &captured.report.reconciliation;
+    let mut lines = vec![heading(captured, *style)];
+    let mut table = AccountTable::new();
+    table.row("lines read", count(account.lines), "");
+    table.row(
         "became events",
-        view.lines_in_events,
-        match view.server_events {
-            0 => counted(view.events, "event"),
+        count(account.lines_in_events),
+        match account.server_events {
+            0 => counted(account.events, "event"),
             server => format!(
                 "{} and {} of the server's own",
-                counted(view.events, "event"),
+                counted(account.events, "event"),
                 count(server)
             ),
         },
     );
-    row("skipped", view.skipped_lines(), String::new());
-    let mut reasons: Vec<_> = view.skipped.iter().collect();
+    table.row("skipped", count(account.lines_skipped()), "");
+    let mut reasons: Vec<_> = account.skipped.iter().collect();
     reasons.sort_by_key(|(_, skipped)| std::cmp::Reverse(skipped.lines));
     for (reason, skipped) in reasons {
-        let words = match skipped.explanation.as_str() {
-            "" => reason.replace('_', " "),
-            explanation => explanation.to_owned(),
-        };
-        row("", skipped.lines, words);
+        table.row("", count(skipped.lines), reason.explanation());
     }
-    row("unreadable", view.unreadable.lines, String::new());
-    lines.extend(table.lines().iter().map(|line| cut(line, width)));
-    for line in view.unreadable.first.iter().take(UNREADABLE_MAX) {
+    table.row("unreadable", count(account.unreadable.lines), "");
+    lines.extend(table.lines(width));
+    for line in account.unreadable.first.iter().take(UNREADABLE_MAX) {
         let file = std::path::Path::new(&line.file).file_name();
         let file = file.map_or(line.file.as_str().into(), std::ffi::OsStr::to_string_lossy);
         // What is cut off would be the reason.
-        let text = format!("{file}:{}: {}", line.line, line.reason);
+        let text = format!("{file}:{}: {}", line.at.line, line.reason.explanation());
         lines.extend(wrapped(&one_line(&text, 400), "    ", "      ", width));
     }
-    let shown = view.unreadable.first.len().min(UNREADABLE_MAX) as u64;
-    if view.unreadable.lines > shown && shown > 0 {
+    let shown = account.unreadable.first.len().min(UNREADABLE_MAX) as u64;
+    if account.unreadable.lines > shown && shown > 0 {
         lines.push(format!(
             "    and {} more",
-            count(view.unreadable.lines - shown)
+            count(account.unreadable.lines - shown)
         ));
     }
-    lines.extend(sources_text::lines(&view.sources, width));
-    if !view.adds_up() {
+    lines.extend(sources_text::lines(&captured.report, width));
+    if !account.adds_up() {
         let text = "  the lines do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));
     }
-    if let Some(slice) = &view.slice {
-        lines.extend(slice_text::account(slice, *style));
-    }
-    if let Some(mask) = &view.mask {
-        lines.extend(mask_text::account(mask, *style));
-    }
+    lines.extend(transformations(captured, *style));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The workload and what is in it.
+pub(super) fn heading<R>(captured: &CaptureReport<R>, style: TextStyle) -> String {
+    let found = format!(
+        "{} of {}",
+        counted(captured.statements, "statement"),
+        counted(captured.sessions, "session")
+    );
+    let heading = match &captured.workload {
+        None => format!("{found}; nothing was written"),
+        Some(workload) => format!(
+            "{}: {found} over {}",
+            one_line(workload, 60),
+            duration(captured.span_us as f64)
+        ),
+    };
+    style.paint(Tone::Heading, &heading)
+}
+
+/// The accounts of the slice and the masking, if there were any.
+pub(super) fn transformations<R>(captured: &CaptureReport<R>, style: TextStyle) -> Vec<String> {
+    let slice = captured.slice.iter();
+    let mask = captured.mask.iter();
+    slice
+        .flat_map(|slice| slice_text::account(slice, style))
+        .chain(mask.flat_map(|mask| mask_text::account(mask, style)))
+        .collect()
 }

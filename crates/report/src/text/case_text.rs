@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use crate::text::line::wrapped;
 use crate::text::style::{TextStyle, Tone};
-use crate::view::case::CaseView;
+use crate::view::case::CaseReport;
 
 /// The case as text, ending with a line feed.
-pub fn render_text(view: &CaseView, style: &TextStyle) -> String {
+pub fn render_text(view: &CaseReport, style: &TextStyle) -> String {
     let mut out = String::new();
     let paragraph = |out: &mut String, indent: &str, text: &str| {
         for line in wrapped(text, indent, indent, style.columns()) {
@@ -42,7 +42,11 @@ pub fn render_text(view: &CaseView, style: &TextStyle) -> String {
         out.push_str("\nPublished and here\n");
         for number in &view.numbers {
             let published = number.published.as_deref().unwrap_or("no number");
-            let _ = writeln!(out, "  {}: {published}; here {}", number.what, number.here);
+            let _ = writeln!(
+                out,
+                "  {}: {published}; here {}",
+                number.what, number.measured
+            );
             if !number.why.is_empty() {
                 paragraph(&mut out, "    ", &number.why);
             }

@@ -1,57 +1,81 @@
-//! What connections said and what of it could not be read, for people.
+//! Text on what connections said and what of it could not be read.
+
+use capture::conversation::{Account, Unreadable};
 
 use crate::text::amount::counted;
 use crate::text::line::wrapped;
-use crate::view::conversation::ConversationView;
 
-/// What there is to say beside the statements that were recorded, one a line.
-pub(crate) fn lines(view: &ConversationView, width: usize) -> Vec<String> {
-    let unreadable = view.unreadable.values().map(|unreadable| {
-        format!(
-            "{} {}",
-            counted(unreadable.connections, "connection"),
-            unreadable.explanation
-        )
-    });
-    let mut said: Vec<String> = unreadable.collect();
-    if view.statements_unrecorded > 0 {
+/// Connections that could not be read, with the reason and what to do: a clause for each reason.
+pub fn unreadable_connections(account: &Account) -> impl Iterator<Item = String> {
+    account.unreadable.iter().map(|(reason, connections)| {
+        let (are, their) = match connections {
+            1 => ("is", "its"),
+            _ => ("are", "their"),
+        };
+        let what = match (reason, connections) {
+            (Unreadable::Tls, _) => format!(
+                "{are} encrypted with TLS: {their} statements cannot be read; capture with the proxy or from the log"
+            ),
+            (Unreadable::Gssapi, _) => format!(
+                "{are} encrypted with GSSAPI: {their} statements cannot be read; capture from the log"
+            ),
+            (Unreadable::Replication, 1) => "replicates: it was passed over".to_owned(),
+            (Unreadable::Replication, _) => "replicate: they were passed over".to_owned(),
+            (Unreadable::NotTheProtocol, 1) => {
+                "does not speak PostgreSQL's protocol, version 3".to_owned()
+            }
+            (Unreadable::NotTheProtocol, _) => {
+                "do not speak PostgreSQL's protocol, version 3".to_owned()
+            }
+            (Unreadable::Lost, _) => {
+                format!("lost bytes, and ended before {their} messages could be told again")
+            }
+        };
+        format!("{} {what}", counted(*connections, "connection"))
+    })
+}
+
+/// Lines on everything but the statements that were recorded.
+pub(crate) fn lines(account: &Account, width: usize) -> Vec<String> {
+    let mut said: Vec<String> = unreadable_connections(account).collect();
+    if account.statements_unrecorded > 0 {
         said.push(format!(
             "{} seen and not recorded: of transactions that had begun before, or outside of the recording",
-            counted(view.statements_unrecorded, "statement")
+            counted(account.statements_unrecorded, "statement")
         ));
     }
-    if view.statements_unknown > 0 {
+    if account.statements_unknown > 0 {
         said.push(format!(
             "{} without a text: it was prepared or sent in what was lost, or before the capture began",
-            counted(view.statements_unknown, "statement")
+            counted(account.statements_unknown, "statement")
         ));
     }
-    if view.refused > 0 {
+    if account.refused > 0 {
         said.push(format!(
             "{} not taken by the server: a wrong password, no such database, too many clients",
-            counted(view.refused, "connection")
+            counted(account.refused, "connection")
         ));
     }
-    if view.too_long > 0 {
+    if account.too_long > 0 {
         said.push(format!(
             "{} of more than 64 MiB: passed over",
-            counted(view.too_long, "message")
+            counted(account.too_long, "message")
         ));
     }
-    if view.function_calls > 0 {
+    if account.function_calls > 0 {
         said.push(format!(
             "{} by message, as for large objects: no events",
-            counted(view.function_calls, "function call")
+            counted(account.function_calls, "function call")
         ));
     }
-    if view.cancels > 0 {
-        let for_nobody = match view.cancels_for_nobody {
+    if account.cancels > 0 {
+        let for_nobody = match account.cancels_for_nobody {
             0 => String::new(),
             some => format!("; {some} for sessions that are not recorded"),
         };
         said.push(format!(
             "{}{for_nobody}",
-            counted(view.cancels, "request") + " to cancel"
+            counted(account.cancels, "request") + " to cancel"
         ));
     }
     said.iter()

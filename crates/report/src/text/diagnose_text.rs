@@ -1,14 +1,17 @@
-//! What is wrong, for people: on one screen, or with all that was looked at.
+//! Text on a diagnosis: on one screen, or with everything that was looked at.
 
-use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
+use analyse::diagnose::{
+    Change, Finding, Form, Outcome, RuleResult, Severity, Subject, SubjectKind, Suspect,
+    SuspectVerdict, ThresholdSetting,
+};
+use analyse::proof::Verdict;
+
+use crate::text::amount::{count, counted, duration, percent, quantity};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::proof_text::with_interval;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::diagnose::{
-    DiagnosisFindingView, DiagnosisView, FactView, FindingProofView, RuleView, SuspectView,
-    ThresholdsView,
-};
+use crate::view::diagnose::{DiagnosisReport, FindingProof};
 
 /// Findings that are shown on one screen.
 const SHOWN_MAX: usize = 6;
@@ -16,42 +19,43 @@ const SHOWN_MAX: usize = 6;
 const FACTS_MAX: usize = 4;
 
 /// The diagnosis as text, ending with a line feed: at most some forty lines, or all of it.
-pub fn render_text(view: &DiagnosisView, verbose: bool, style: &TextStyle) -> String {
+pub fn render_text(report: &DiagnosisReport, verbose: bool, style: &TextStyle) -> String {
     let width = style.columns();
-    let heading = format!("Diagnosis of {}", one_line(&view.of, 60));
+    let heading = format!("Diagnosis of {}", one_line(&report.source, 60));
     let mut lines = vec![style.paint(Tone::Heading, &heading)];
     lines.push(format!(
         "  {}: {} in {}, of {}",
-        view.whole,
-        duration(view.whole_us),
-        duration(view.elapsed_s * 1e6),
-        counted(view.statements, "different statement")
+        report.whole,
+        duration(report.whole_ns / 1e3),
+        duration(report.elapsed_s * 1e6),
+        counted(report.statements, "different statement")
     ));
-    for one in &view.thresholds_set {
+    for one in &report.thresholds_set {
         lines.push(format!(
             "  {} is {} (of itself {})",
-            one.name, one.value, one.default
+            one.threshold.name, one.value, one.threshold.value
         ));
     }
-    for suspect in &view.suspects {
+    for suspect in &report.suspects {
         lines.extend(suspect_lines(suspect, verbose, *style));
     }
-    let notes = view.findings.iter().filter(|one| one.severity == "note");
-    let notes = notes.count();
+    let is_note = |one: &&Finding| one.severity == Severity::Note;
+    let findings = &report.diagnosis.findings;
+    let notes = findings.iter().filter(is_note).count();
     let shown = match verbose {
-        true => view.findings.len(),
+        true => findings.len(),
         // What need not be acted on stands below what must be.
-        false => view.findings.len().min(SHOWN_MAX),
+        false => findings.len().min(SHOWN_MAX),
     };
-    if view.findings.is_empty() {
+    if findings.is_empty() {
         lines.push("  Nothing was found.".to_owned());
     }
-    let mut ordered: Vec<&DiagnosisFindingView> = view.findings.iter().collect();
-    ordered.sort_by_key(|one| one.severity == "note");
+    let mut ordered: Vec<&Finding> = findings.iter().collect();
+    ordered.sort_by_key(is_note);
     for one in ordered.iter().take(shown) {
         lines.extend(finding_lines(one, verbose, *style));
     }
-    let more = view.findings.len() - shown;
+    let more = findings.len() - shown;
     if more > 0 {
         lines.push(format!(
             "  and {} more ({} in all are notes); --verbose shows all",
@@ -59,37 +63,33 @@ pub fn render_text(view: &DiagnosisView, verbose: bool, style: &TextStyle) -> St
             count(notes as u64)
         ));
     }
-    lines.extend(proof_lines(&view.proofs, verbose, *style));
+    lines.extend(proof_lines(&report.proofs, verbose, *style));
     lines.push(String::new());
-    lines.extend(rule_lines(&view.rules, verbose, width));
+    lines.extend(rule_lines(&report.diagnosis.rules, verbose, width));
     lines.push(String::new());
     lines.join("\n")
 }
 
-fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) -> Vec<String> {
+fn finding_lines(one: &Finding, verbose: bool, style: TextStyle) -> Vec<String> {
     let width = style.columns();
-    let tone = match one.severity {
-        "problem" => Tone::Bad,
-        "warning" => Tone::Care,
-        _ => Tone::Aside,
+    let (tone, severity) = match one.severity {
+        Severity::Problem => (Tone::Bad, "problem"),
+        Severity::Warning => (Tone::Care, "warning"),
+        Severity::Note => (Tone::Aside, "note"),
     };
-    let won = one.most_to_win.map_or_else(
+    let won = one.max_gain.map_or_else(
         || "what it can win is not known".to_owned(),
         |share| format!("at most {} to win", percent(share, 1.0)),
     );
-    let first = format!("{}: {}; {won}  [{}]", one.severity, one.title, one.rule);
+    let first = format!("{severity}: {}; {won}  [{}]", one.title, one.rule);
     let mut lines = vec![String::new()];
     lines.extend(
         wrapped(&first, "", "  ", width)
             .iter()
             .map(|line| style.paint(tone, line)),
     );
-    if one.subject.kind == "statement" {
-        let fingerprint = one.subject.fingerprint.as_deref().unwrap_or_default();
-        lines.push(cut(
-            &format!("  {fingerprint}  {}", one_line(&one.subject.name, 300)),
-            width,
-        ));
+    if one.subject.kind == SubjectKind::Statement {
+        lines.push(statement_line(&one.subject, width));
     }
     if verbose {
         if let Some(cost) = one.cost {
@@ -98,12 +98,17 @@ fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) ->
             });
             lines.push(format!(
                 "  costs {} ({}){cpu}",
-                duration(cost.us),
+                duration(cost.ns / 1e3),
                 percent(cost.share, 1.0)
             ));
         }
         for fact in &one.evidence {
-            let what = format!("{}: {} (from {})", fact.what, amount(fact), fact.from);
+            let what = format!(
+                "{}: {} (from {})",
+                fact.what,
+                quantity(fact.number, fact.unit),
+                fact.source
+            );
             lines.extend(wrapped(&what, "  - ", "    ", width));
             if let Some(check) = &fact.check {
                 lines.extend(wrapped(
@@ -121,9 +126,9 @@ fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) ->
                 "    ",
                 width,
             ));
-            let text = change.text.iter().flat_map(|text| text.lines());
-            lines.extend(text.map(|line| format!("      {line}")));
-            let option = change.option.iter();
+            let text = change.form.text().unwrap_or_default();
+            lines.extend(text.lines().map(|line| format!("      {line}")));
+            let option = change.option();
             lines.extend(option.map(|option| format!("      rehearse prove … {option}")));
         }
         lines.extend(wrapped(&format!("risk: {}", one.risk), "  ", "    ", width));
@@ -132,41 +137,58 @@ fn finding_lines(one: &DiagnosisFindingView, verbose: bool, style: TextStyle) ->
             .evidence
             .iter()
             .take(FACTS_MAX)
-            .map(|fact| format!("{}: {}", fact.what, amount(fact)))
+            .map(|fact| format!("{}: {}", fact.what, quantity(fact.number, fact.unit)))
             .collect();
         lines.push(cut(&format!("  {}", facts.join("; ")), width));
         if let Some(change) = one.changes.first() {
-            let text = match (change.kind, &change.text, &change.option) {
-                ("sql", Some(sql), _) => one_line(sql, 400),
-                (_, _, Some(option)) => format!("{} ({option})", change.words),
-                _ => change.words.clone(),
-            };
-            lines.push(cut(&format!("  try: {text}"), width));
+            lines.push(cut(&format!("  try: {}", suggestion(change)), width));
         }
     }
     lines
 }
 
+/// A change on one line.
+fn suggestion(change: &Change) -> String {
+    match (&change.form, change.option()) {
+        (Form::Sql(sql), _) => one_line(sql, 400),
+        (_, Some(option)) => format!("{} ({option})", change.words),
+        (_, None) => change.words.clone(),
+    }
+}
+
+fn statement_line(statement: &Subject, width: usize) -> String {
+    let fingerprint = statement.fingerprint.map(|one| one.to_string());
+    let line = format!(
+        "  {}  {}",
+        fingerprint.unwrap_or_default(),
+        one_line(&statement.name, 300)
+    );
+    cut(&line, width)
+}
+
 /// What was won, and what is still a belief.
-fn proof_lines(proofs: &[FindingProofView], verbose: bool, style: TextStyle) -> Vec<String> {
+fn proof_lines(proofs: &[FindingProof], verbose: bool, style: TextStyle) -> Vec<String> {
     let width = style.columns();
-    let (believed, measured): (Vec<_>, Vec<_>) =
-        proofs.iter().partition(|one| one.outcome == "believed");
+    let believed: Vec<_> = proofs.iter().filter(|one| one.verdict.is_none()).collect();
+    let measured: Vec<_> = proofs
+        .iter()
+        .filter_map(|one| Some((one, one.verdict?)))
+        .collect();
     let mut lines = Vec::new();
     if !measured.is_empty() {
         lines.push(String::new());
         lines.push("Measured, each beside what is unchanged on the same traffic".to_owned());
     }
-    for one in measured {
-        let tone = match one.outcome {
-            "won" | "same" => Tone::Good,
-            "lost" => Tone::Bad,
-            _ => Tone::Care,
+    for (one, verdict) in measured {
+        let tone = match verdict {
+            Verdict::Won | Verdict::Same => Tone::Good,
+            Verdict::Lost => Tone::Bad,
+            Verdict::NotProven => Tone::Care,
         };
-        let most = one.most_to_win.map_or_else(String::new, |share| {
+        let most = one.max_gain.map_or_else(String::new, |share| {
             format!(" (believed: at most {} to win)", percent(share, 1.0))
         });
-        let first = format!("{}  {}{most}  [{}]", one.outcome, one.title, one.rule);
+        let first = format!("{}  {}{most}  [{}]", verdict.name(), one.title, one.rule);
         lines.extend(
             wrapped(&first, "  ", "    ", width)
                 .iter()
@@ -184,7 +206,7 @@ fn proof_lines(proofs: &[FindingProofView], verbose: bool, style: TextStyle) -> 
             };
             let line = format!(
                 "{}: {effect}  {}{slower}",
-                change.verdict,
+                change.verdict.name(),
                 one_line(&change.name, 160)
             );
             lines.extend(wrapped(&line, "    ", "      ", width));
@@ -199,7 +221,7 @@ fn proof_lines(proofs: &[FindingProofView], verbose: bool, style: TextStyle) -> 
     }
     let shown = if verbose { believed.len() } else { SHOWN_MAX };
     for one in believed.iter().take(shown) {
-        let because = one.because.as_deref().unwrap_or_default();
+        let because = one.not_measured_reason.as_deref().unwrap_or_default();
         let line = format!("{}: {because}  [{}]", one.title, one.rule);
         lines.extend(wrapped(&line, "  ", "    ", width));
     }
@@ -209,39 +231,26 @@ fn proof_lines(proofs: &[FindingProofView], verbose: bool, style: TextStyle) -> 
     lines
 }
 
-fn amount(fact: &FactView) -> String {
-    let number = fact.number;
-    match fact.unit {
-        "count" => count(number.round().max(0.0) as u64),
-        "ns" => duration(number / 1e3),
-        "share" => percent(number, 1.0),
-        "bytes" => bytes(number.round().max(0.0) as u64),
-        "per_s" => format!("{} a second", rate(number)),
-        "times" => format!("{} times", ratio(number)),
-        _ => ratio(number),
-    }
-}
-
-fn suspect_lines(one: &SuspectView, verbose: bool, style: TextStyle) -> Vec<String> {
+fn suspect_lines(one: &Suspect, verbose: bool, style: TextStyle) -> Vec<String> {
     let width = style.columns();
     let mut lines = vec![String::new()];
     let pattern = one_line(&one.pattern, 60);
-    if one.verdict == "not seen" {
-        lines.push(style.paint(Tone::Care, &format!("Suspect '{pattern}': not seen")));
+    let verdict = one.verdict.words();
+    let tone = match one.verdict {
+        SuspectVerdict::Cleared => Tone::Good,
+        SuspectVerdict::CouldMatter => Tone::Bad,
+        SuspectVerdict::NotSeen => Tone::Care,
+    };
+    if one.verdict == SuspectVerdict::NotSeen {
+        lines.push(style.paint(tone, &format!("Suspect '{pattern}': {verdict}")));
         lines.push(
             "  no statement's normal form is like this pattern; % stands for any text".to_owned(),
         );
         return lines;
     }
-    let tone = if one.verdict == "cleared" {
-        Tone::Good
-    } else {
-        Tone::Bad
-    };
     let first = format!(
-        "Suspect '{pattern}': {}; removing it could bring at most {} (cleared below {})",
-        one.verdict,
-        percent(one.most_to_win, 1.0),
+        "Suspect '{pattern}': {verdict}; removing it could bring at most {} (cleared below {})",
+        percent(one.max_gain, 1.0),
         percent(one.threshold, 1.0)
     );
     lines.extend(
@@ -259,14 +268,14 @@ fn suspect_lines(one: &SuspectView, verbose: bool, style: TextStyle) -> Vec<Stri
         ),
     });
     for share in &one.shares {
-        let us = share
-            .us
-            .map_or_else(String::new, |us| format!(", {}", duration(us)));
+        let time = share
+            .ns
+            .map_or_else(String::new, |ns| format!(", {}", duration(ns / 1e3)));
         let line = format!(
-            "{} of the {}{us} (from {})",
+            "{} of the {}{time} (from {})",
             percent(share.share, 1.0),
             share.of,
-            share.from
+            share.source
         );
         lines.extend(wrapped(&line, "  ", "    ", width));
     }
@@ -279,48 +288,35 @@ fn suspect_lines(one: &SuspectView, verbose: bool, style: TextStyle) -> Vec<Stri
         ));
     }
     if verbose {
-        for statement in &one.statements {
-            lines.push(cut(
-                &format!(
-                    "  {}  {}",
-                    statement.fingerprint.as_deref().unwrap_or_default(),
-                    one_line(&statement.name, 300)
-                ),
-                width,
-            ));
-        }
+        let statements = one.statements.iter();
+        lines.extend(statements.map(|statement| statement_line(statement, width)));
     }
     lines
 }
 
-fn rule_lines(rules: &[RuleView], verbose: bool, width: usize) -> Vec<String> {
-    let of = |outcome: &str| -> Vec<&RuleView> {
-        rules
-            .iter()
-            .filter(|rule| rule.outcome == outcome)
-            .collect()
-    };
-    let (well, blind) = (of("well"), of("could_not_look"));
+fn rule_lines(rules: &[RuleResult], verbose: bool, width: usize) -> Vec<String> {
+    let well: Vec<_> = rules
+        .iter()
+        .filter(|one| one.outcome == Outcome::Well)
+        .collect();
+    let blind: Vec<_> = rules
+        .iter()
+        .filter_map(|one| match &one.outcome {
+            Outcome::CouldNotLook { reason } => Some((one.rule.name, reason)),
+            Outcome::Well | Outcome::Found { .. } => None,
+        })
+        .collect();
     let mut lines = Vec::new();
     if verbose {
         lines.push("Looked at, and well".to_owned());
-        for rule in &well {
-            lines.extend(wrapped(
-                &format!("{}: {}", rule.rule, rule.looks_at),
-                "  ",
-                "    ",
-                width,
-            ));
+        for one in &well {
+            let line = format!("{}: {}", one.rule.name, one.rule.looks_at);
+            lines.extend(wrapped(&line, "  ", "    ", width));
         }
         lines.push("Could not look".to_owned());
-        for rule in &blind {
-            let because = rule.because.as_deref().unwrap_or_default();
-            lines.extend(wrapped(
-                &format!("{}: because {because}", rule.rule),
-                "  ",
-                "    ",
-                width,
-            ));
+        for (name, reason) in &blind {
+            let line = format!("{name}: because {reason}");
+            lines.extend(wrapped(&line, "  ", "    ", width));
         }
         return lines;
     }
@@ -330,7 +326,7 @@ fn rule_lines(rules: &[RuleView], verbose: bool, width: usize) -> Vec<String> {
         counted(rules.len() as u64, "rule")
     ));
     if !blind.is_empty() {
-        let names: Vec<&str> = blind.iter().map(|rule| rule.rule).collect();
+        let names: Vec<&str> = blind.iter().map(|(name, _)| *name).collect();
         let line = format!(
             "{} could not look (--verbose says why): {}",
             count(blind.len() as u64),
@@ -341,15 +337,19 @@ fn rule_lines(rules: &[RuleView], verbose: bool, width: usize) -> Vec<String> {
     lines
 }
 
-/// All thresholds, ending with a line feed.
-pub fn render_thresholds(view: &ThresholdsView, style: &TextStyle) -> String {
+/// Renders all thresholds, ending with a line feed.
+pub fn render_thresholds(thresholds: &[ThresholdSetting], style: &TextStyle) -> String {
     let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
     let mut lines = vec![style.paint(Tone::Heading, "Thresholds; --threshold NAME=VALUE sets one")];
-    for one in &view.thresholds {
+    for one in thresholds {
+        let threshold = one.threshold;
         table.row([
-            format!("  {}", one.name),
+            format!("  {}", threshold.name),
             one.value.to_string(),
-            format!("{}; {} ({})", one.unit, one.decides, one.source),
+            format!(
+                "{}; {} ({})",
+                threshold.unit, threshold.decides, threshold.source
+            ),
         ]);
     }
     lines.extend(table.lines());

@@ -1,13 +1,15 @@
 //! What a replay would do, for people.
 
+use clock::duration_text;
+
 use crate::text::amount::{count, counted, duration};
-use crate::text::line::{cut, one_line};
+use crate::text::line::one_line;
 use crate::text::style::{TextStyle, Tone};
-use crate::text::table::{Align, Table};
-use crate::view::dry_run::DryRunView;
+use crate::text::table::AccountTable;
+use crate::view::dry_run::DryRun;
 
 /// The forecast as text, ending with a line feed.
-pub fn render_text(view: &DryRunView, style: &TextStyle) -> String {
+pub fn render_text(view: &DryRun, style: &TextStyle) -> String {
     let heading = format!(
         "Dry run of {} against {}, PostgreSQL {}: the logins work, nothing was sent.",
         one_line(&view.workload, 60),
@@ -15,29 +17,29 @@ pub fn render_text(view: &DryRunView, style: &TextStyle) -> String {
         view.server_version
     );
     let mut lines = vec![style.paint(Tone::Heading, &heading)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
-    let mut row = |name: &str, number: u64, what: String| {
-        table.row([format!("  {name}"), count(number), what]);
-    };
-    let over = view.span_us.map_or_else(
+    let mut table = AccountTable::new();
+    let over = view.span_ns.map_or_else(
         || "at full speed".to_owned(),
-        |span_us| format!("due over {}", duration(span_us)),
+        |span_ns| format!("due over {}", duration_text(span_ns)),
     );
     let of = counted(view.sessions, "session");
-    row("statements", view.statements, format!("of {of}, {over}"));
-    row("to be sent", view.sent, String::new());
+    table.row(
+        "statements",
+        count(view.statements),
+        format!("of {of}, {over}"),
+    );
+    table.row("to be sent", count(view.sent), "");
     let writes = match view.read_only {
         true => "may write; the server would refuse them",
         false => "may write, and would",
     };
-    row("", view.writes, writes.to_owned());
-    let skipped: u64 = view.skipped.values().map(|skipped| skipped.count).sum();
-    row("to be skipped", skipped, String::new());
-    for skipped in view.skipped.values() {
-        row("", skipped.count, skipped.explanation.to_owned());
+    table.row("", count(view.writes), writes);
+    table.row("to be skipped", count(view.skipped.values().sum()), "");
+    for (reason, skipped) in &view.skipped {
+        table.row("", count(*skipped), reason.explanation());
     }
     let width = style.columns();
-    lines.extend(table.lines().iter().map(|line| cut(line, width)));
+    lines.extend(table.lines(width));
     if view.idle_skipped_us > 0 {
         lines.push(format!(
             "  {} of silence would be cut",

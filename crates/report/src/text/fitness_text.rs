@@ -1,13 +1,15 @@
-//! What a log is good for, for people: a line for each use, then what to change.
+//! Text on the suitability of a log for a replay: a line for each use, then what to change.
 
+use capture::log::{Advice, Extent, Finding, Fitness, Use};
+
+use crate::text::fitness_finding_text::{sentence, share};
 use crate::text::line::wrapped;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::fitness::{AdviceView, FitnessView};
 
-/// The fitness as text, ending with a line feed. Where the workload is `of_a_part` of the log, says
-/// that this is of the whole.
-pub fn render_text(view: &FitnessView, of_a_part: bool, style: &TextStyle) -> String {
+/// Renders the suitability, ending with a line feed. If the workload is `of_a_part` of the log, the
+/// title says that the whole log is meant.
+pub fn render_text(fitness: &Fitness, of_a_part: bool, style: &TextStyle) -> String {
     let width = style.columns();
     let title = match of_a_part {
         true => "What this log is good for (all of it, not the slice alone)",
@@ -15,19 +17,27 @@ pub fn render_text(view: &FitnessView, of_a_part: bool, style: &TextStyle) -> St
     };
     let mut lines = vec![style.paint(Tone::Heading, title)];
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Left]);
-    for of in &view.uses {
-        table.row([format!("  {}", of.name), of.extent.clone(), of.says.clone()]);
+    let uses = &fitness.uses;
+    let uses = [
+        ("replay", Use::Replay, uses.replay),
+        ("latencies", Use::Latencies, uses.latencies),
+        ("pacing", Use::Pacing, uses.pacing),
+        ("sessions", Use::Sessions, uses.sessions),
+        ("failures", Use::Failures, uses.failures),
+    ]
+    .map(|(name, of, extent)| match extent {
+        Extent::Yes => (name, of, "yes", Tone::Good),
+        Extent::Partly => (name, of, "partly", Tone::Care),
+        Extent::No => (name, of, "no", Tone::Bad),
+    });
+    for (name, of, extent, _) in uses {
+        table.row([format!("  {name}"), extent.to_owned(), numbers(of, fitness)]);
     }
-    for (line, of) in table.lines().iter().zip(&view.uses) {
-        let tone = match of.extent.as_str() {
-            "yes" => Tone::Good,
-            "no" => Tone::Bad,
-            _ => Tone::Care,
-        };
-        let painted = style.paint(tone, &of.extent);
-        lines.push(line.replacen(&format!(" {} ", of.extent), &format!(" {painted} "), 1));
+    for (line, (.., extent, tone)) in table.lines().iter().zip(uses) {
+        let painted = style.paint(tone, extent);
+        lines.push(line.replacen(&format!(" {extent} "), &format!(" {painted} "), 1));
     }
-    if view.findings.is_empty() {
+    if fitness.findings.is_empty() {
         lines.push(String::new());
         return lines.join("\n");
     }
@@ -35,16 +45,16 @@ pub fn render_text(view: &FitnessView, of_a_part: bool, style: &TextStyle) -> St
         Tone::Heading,
         "What it lacks, and what to set for the next one",
     ));
-    for finding in &view.findings {
-        let text = format!("{}.", finding.says);
+    for finding in &fitness.findings {
+        let text = format!("{}.", sentence(finding));
         lines.extend(wrapped(&text, "  - ", "    ", width));
-        let sets = finding.settings.iter();
-        lines.extend(sets.map(|advice| format!("      set {}", assignment(advice))));
+        let sets = finding.settings().iter();
+        lines.extend(sets.map(|advice| format!("      set {}", assignment(*advice))));
     }
-    if view
+    if fitness
         .findings
         .iter()
-        .any(|finding| !finding.settings.is_empty())
+        .any(|finding| !finding.settings().is_empty())
     {
         lines.push(
             "`rehearse capture settings` prints all settings as SQL; with --for rds, aurora, cloudsql,".to_owned(),
@@ -55,9 +65,49 @@ pub fn render_text(view: &FitnessView, of_a_part: bool, style: &TextStyle) -> St
     lines.join("\n")
 }
 
+/// The numbers that an extent rests on.
+fn numbers(of: Use, fitness: &Fitness) -> String {
+    let tallies = &fitness.tallies;
+    match of {
+        Use::Replay if tallies.statements == 0 => "it holds no statement".to_owned(),
+        Use::Replay => format!(
+            "{} statements in it can be sent again as they were{}",
+            share(tallies.replayable(), tallies.statements),
+            match fitness.findings.iter().any(Finding::hides_statements) {
+                true => "; others are missing",
+                false => "",
+            }
+        ),
+        Use::Latencies if tallies.succeeded() == 0 => "no statement succeeded".to_owned(),
+        Use::Latencies => format!(
+            "durations are known for {} that succeeded{}",
+            share(tallies.timed, tallies.succeeded()),
+            match fitness.uses.latencies {
+                Extent::Partly if tallies.timed == tallies.succeeded() => "; others are missing",
+                _ => "",
+            }
+        ),
+        Use::Pacing => match fitness.uses.pacing {
+            Extent::Yes => "times to the millisecond".to_owned(),
+            Extent::Partly => "times to the second".to_owned(),
+            Extent::No => "it holds no statement".to_owned(),
+        },
+        Use::Sessions if tallies.sessions == 0 => "it holds no session".to_owned(),
+        Use::Sessions => format!(
+            "{} begin and end in it",
+            share(tallies.whole, tallies.sessions)
+        ),
+        Use::Failures if tallies.statements == 0 => "it holds no statement".to_owned(),
+        Use::Failures if tallies.failed == 0 => "no statement in it failed".to_owned(),
+        Use::Failures => format!(
+            "{} failures have their error code",
+            share(tallies.failed - tallies.uncoded, tallies.failed)
+        ),
+    }
+}
+
 /// As in postgresql.conf.
-fn assignment(advice: &AdviceView) -> String {
-    let AdviceView { name, value } = advice;
+fn assignment((name, value): Advice) -> String {
     let plain = value
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');

@@ -165,7 +165,7 @@ fn errors(now: &LiveNowView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::live::{LatelyView, LiveTimesView, ObservedView};
+    use crate::view::live::{LiveRates, LiveTimesView};
 
     fn now() -> LiveNowView {
         let times = |p50_us: f64| {
@@ -177,19 +177,12 @@ mod tests {
         };
         LiveNowView {
             state: LiveState::Running,
-            state_words: LiveState::Running.words(),
-            note: None,
             elapsed_us: 62.3e6,
             left_us: Some(37.7e6),
-            overdue_us: None,
             position: 0.629,
-            due: Some(70_000),
-            sent: 69_990,
-            done: 69_000,
             failed: 900,
             skipped: 3,
-            lately: LatelyView {
-                seconds: 5.0,
+            lately: LiveRates {
                 due_per_s: Some(12_345.6),
                 sent_per_s: 12_340.0,
                 answered_per_s: 12_339.0,
@@ -200,23 +193,13 @@ mod tests {
                     session_lag: times(600.0),
                 },
             },
-            whole: LiveTimesView::default(),
             sessions_open: 1_064,
             sessions_connecting: 12,
             in_flight: 900,
-            queued: 1_000,
-            queued_on_disk: 0,
-            recorder_backlog: 0,
             errors: [("23505", 500), ("40001", 300), ("57014", 60), ("55P03", 40)]
                 .map(|(code, count)| LiveErrorView::new(code, count, 1))
                 .into(),
-            skips: Vec::new(),
-            connections_failed: Vec::new(),
-            connections_lost: Vec::new(),
-            top: Vec::new(),
-            others: None,
-            waits: ObservedView::not("x"),
-            phases: ObservedView::not("x"),
+            ..LiveNowView::default()
         }
     }
 
@@ -261,7 +244,7 @@ mod tests {
             failed: 0,
             skipped: 0,
             errors: Vec::new(),
-            lately: LatelyView::default(),
+            lately: LiveRates::default(),
             sessions_connecting: 0,
             ..now()
         };

@@ -1,28 +1,34 @@
-//! A masking for people: how many values, and which stayed by which rule.
+//! Text on a masking: how many values were masked, and which stayed for which reason.
 
 use std::collections::BTreeMap;
 
-use crate::text::amount::{count, counted};
-use crate::text::line::{cut, one_line};
-use crate::text::style::{TextStyle, Tone};
-use crate::text::table::{Align, Table};
-use crate::view::mask::MaskView;
+use workload::Kept;
 
-/// The masking as text, ending with a line feed.
-pub fn render_text(view: &MaskView, style: &TextStyle) -> String {
-    let heading = one_line(&view.workload, 60);
+use crate::text::amount::{count, counted};
+use crate::text::line::one_line;
+use crate::text::style::{TextStyle, Tone};
+use crate::text::table::AccountTable;
+use crate::view::workload::{Masking, TransformReport};
+
+/// Renders the masking, ending with a line feed.
+pub fn render_text(masked: &TransformReport<Masking>, style: &TextStyle) -> String {
+    let heading = one_line(&masked.workload, 60);
     let mut lines = vec![style.paint(Tone::Heading, &heading)];
-    lines.extend(account(view, *style));
+    lines.extend(account(&masked.account, *style));
     lines.push(String::new());
     lines.join("\n")
 }
 
-/// What became of every value.
-pub(crate) fn account(view: &MaskView, style: TextStyle) -> Vec<String> {
-    let mut lines = vec![format!("  masked with the key {}", view.key)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
-    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, values) in view.values.iter().filter(|(_, values)| values.values > 0) {
+/// The account of all values.
+pub(crate) fn account(masking: &Masking, style: TextStyle) -> Vec<String> {
+    let account = &masking.account;
+    let mut lines = vec![format!("  masked with the key {}", masking.key)];
+    let mut table = AccountTable::new();
+    let mut reasons: BTreeMap<Kept, u64> = BTreeMap::new();
+    for (name, values) in account.by_sort() {
+        if values.values == 0 {
+            continue;
+        }
         let mut what = format!("of {}", count(values.values));
         if values.guessed > 0 {
             what.push_str(&format!(
@@ -36,37 +42,33 @@ pub(crate) fn account(view: &MaskView, style: TextStyle) -> Vec<String> {
                 count(values.opaque)
             ));
         }
-        table.row([
-            format!("  {}", name.replace('_', " ")),
-            count(values.masked),
-            what,
-        ]);
-        for kept in values.kept.values() {
-            *reasons.entry(&kept.explanation).or_default() += kept.values;
+        table.row(name, count(values.masked), what);
+        for (reason, kept) in &values.kept {
+            *reasons.entry(*reason).or_default() += kept;
         }
     }
     let kept: u64 = reasons.values().sum();
-    table.row(["  left as they are".to_owned(), count(kept), String::new()]);
+    table.row("left as they are", count(kept), "");
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, values)| std::cmp::Reverse(*values));
     for (reason, values) in reasons {
-        table.row(["  ".to_owned(), count(values), reason.to_owned()]);
+        table.row("", count(values), reason.explanation());
     }
     let width = style.columns();
-    lines.extend(table.lines().iter().map(|line| cut(line, width)));
-    if view.comments > 0 {
+    lines.extend(table.lines(width));
+    if account.comments > 0 {
         lines.push(format!(
             "  {} blanked out",
-            counted(view.comments, "comment")
+            counted(account.comments, "comment")
         ));
     }
-    if view.digests > 0 {
+    if account.digests > 0 {
         lines.push(format!(
             "  {} of a result taken out",
-            counted(view.digests, "checksum")
+            counted(account.digests, "checksum")
         ));
     }
-    if !view.adds_up() {
+    if !account.adds_up() {
         let text = "  the values do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));
     }

@@ -1,126 +1,108 @@
-//! A capture from packets for people: every packet and every byte is somewhere.
+//! Text on a capture from packets: the account of all packets and bytes.
 
-use crate::text::amount::{bytes, count, counted, duration};
+use capture::pcap::{Malformed, Passed, PcapReport};
+
+use crate::text::amount::{bytes, count, counted};
+use crate::text::capture_text;
 use crate::text::conversation_text;
-use crate::text::line::{cut, one_line, wrapped};
-use crate::text::mask_text;
-use crate::text::slice_text;
+use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
-use crate::text::table::{Align, Table};
-use crate::view::pcap::{PacketsView, PcapView};
+use crate::text::table::AccountTable;
+use crate::view::workload::CaptureReport;
 
 /// As many damaged files are shown.
 const DAMAGED_MAX: usize = 5;
 
-/// The account as text, ending with a line feed.
-pub fn render_text(view: &PcapView, style: &TextStyle) -> String {
+/// Renders the account, ending with a line feed.
+pub fn render_text(captured: &CaptureReport<PcapReport>, style: &TextStyle) -> String {
     let width = style.columns();
-    let found = format!(
-        "{} of {}",
-        counted(view.statements, "statement"),
-        counted(view.sessions, "session")
-    );
-    let heading = match view.workload.as_str() {
-        "" => format!("{found}; nothing was written"),
-        workload => format!(
-            "{}: {found} over {}",
-            one_line(workload, 60),
-            duration(view.span_us as f64)
-        ),
-    };
-    let mut lines = vec![style.paint(Tone::Heading, &heading)];
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
-    let mut row = |name: &str, amount: String, what: String| {
-        table.row([format!("  {name}"), amount, what]);
-    };
-    let sum = |kinds: &std::collections::BTreeMap<String, PacketsView>| -> u64 {
-        kinds.values().map(|kind| kind.packets).sum()
-    };
-    row("packets read", count(view.packets), String::new());
-    row(
+    let account = &captured.report.account;
+    let mut lines = vec![capture_text::heading(captured, *style)];
+    let mut table = AccountTable::new();
+    table.row("packets read", count(account.packets), "");
+    table.row(
         "of the port",
-        count(view.segments),
+        count(account.segments),
         format!(
             "{} that said something, {} of them from the start",
-            counted(view.connections, "connection"),
-            count(view.from_the_start)
+            counted(account.connections, "connection"),
+            count(account.from_the_start)
         ),
     );
     for (name, packets, what) in [
         (
             "cut",
-            view.segments_cut,
+            account.segments_cut,
             "their payload was cut by a snap length (capture with tcpdump -s 0)",
         ),
         (
             "cut within headers",
-            view.headers_cut,
+            account.headers_cut,
             "by a snap length, before their port could be told",
         ),
         (
             "fragments",
-            view.fragments,
+            account.fragments,
             "of IP packets, which are not put together",
         ),
     ] {
         if packets > 0 {
-            row(name, count(packets), what.to_owned());
+            table.row(name, count(packets), what);
         }
     }
-    for (name, kinds) in [
-        ("other traffic", &view.passed),
-        ("unreadable", &view.malformed),
-    ] {
-        row(name, count(sum(kinds)), String::new());
-        for kind in kinds.values() {
-            row("", count(kind.packets), kind.explanation.clone());
-        }
+    table.row("other traffic", count(account.passed.values().sum()), "");
+    for (kind, packets) in &account.passed {
+        table.row("", count(*packets), passed_text(*kind));
     }
-    row(
+    table.row("unreadable", count(account.malformed.values().sum()), "");
+    for (kind, packets) in &account.malformed {
+        table.row("", count(*packets), malformed_text(*kind));
+    }
+    table.row(
         "payload",
-        bytes(view.payload_bytes),
-        format!("{} bytes", count(view.payload_bytes)),
+        bytes(account.payload_bytes),
+        format!("{} bytes", count(account.payload_bytes)),
     );
-    row(
+    table.row(
         "read",
-        bytes(view.delivered_bytes),
-        match view.waited {
+        bytes(account.delivered_bytes),
+        match account.waited {
             0 => String::new(),
             waited => format!("{} came in another order", counted(waited, "segment")),
         },
     );
-    row(
+    table.row(
         "sent again",
-        bytes(view.retransmitted_bytes),
-        "was there already".to_owned(),
+        bytes(account.retransmitted_bytes),
+        "was there already",
     );
-    if view.after_the_end_bytes > 0 {
-        row(
+    if account.after_the_end_bytes > 0 {
+        table.row(
             "after the end",
-            bytes(view.after_the_end_bytes),
-            "of its connection".to_owned(),
+            bytes(account.after_the_end_bytes),
+            "of its connection",
         );
     }
-    row(
+    table.row(
         "lost",
-        bytes(view.lost_bytes),
-        match view.gaps {
+        bytes(account.lost_bytes),
+        match account.gaps {
             0 => String::new(),
             gaps => format!("in {}, beside what is there", counted(gaps, "piece")),
         },
     );
-    lines.extend(table.lines().iter().map(|line| cut(line, width)));
+    lines.extend(table.lines(width));
     let mut said = Vec::new();
-    if view.dropped > 0 {
+    if account.dropped > 0 {
         said.push(format!(
             "{} dropped before they could be captured; give the capture more memory (tcpdump -B 65536), or capture fewer",
-            match view.dropped {
+            match account.dropped {
                 1 => "1 packet was".to_owned(),
                 dropped => format!("{} packets were", count(dropped)),
             }
         ));
     }
-    let before = view.connections - view.from_the_start;
+    let before = account.connections - account.from_the_start;
     if before > 0 {
         said.push(format!(
             "{} there before the capture: who they are, and what they had set and prepared, is not known",
@@ -130,35 +112,48 @@ pub fn render_text(view: &PcapView, style: &TextStyle) -> String {
             }
         ));
     }
-    if view.without_data > 0 {
+    if account.without_data > 0 {
         said.push(format!(
             "{} without a byte said: refused, or only looking whether somebody listens",
-            counted(view.without_data, "connection")
+            counted(account.without_data, "connection")
         ));
     }
-    for source in view
+    for source in captured
+        .report
         .sources
         .iter()
         .filter(|source| source.damage.is_some())
         .take(DAMAGED_MAX)
     {
         let damage = source.damage.as_deref().unwrap_or_default();
-        said.push(format!("{}: {damage}", one_line(&source.name, 60)));
+        said.push(format!("{}: {damage}", one_line(&source.file.name, 60)));
     }
     for line in said {
         lines.extend(wrapped(&one_line(&line, 600), "  ", "    ", width));
     }
-    lines.extend(conversation_text::lines(&view.conversation, width));
-    if !view.adds_up() {
+    lines.extend(conversation_text::lines(&account.conversation, width));
+    if !account.adds_up() {
         let text = "  the packets do not add up: this is an error of ours, please report it";
         lines.push(style.paint(Tone::Bad, text));
     }
-    if let Some(slice) = &view.slice {
-        lines.extend(slice_text::account(slice, *style));
-    }
-    if let Some(mask) = &view.mask {
-        lines.extend(mask_text::account(mask, *style));
-    }
+    lines.extend(capture_text::transformations(captured, *style));
     lines.push(String::new());
     lines.join("\n")
+}
+
+fn passed_text(kind: Passed) -> &'static str {
+    match kind {
+        Passed::OtherPort => "TCP of other ports",
+        Passed::NotTcp => "IP, but not TCP",
+        Passed::NotIp => "not IP",
+        Passed::UnknownLink => "of an interface whose link type is not read here",
+    }
+}
+
+fn malformed_text(kind: Malformed) -> &'static str {
+    match kind {
+        Malformed::TooShort => "shorter than their headers",
+        Malformed::Length => "a length in them cannot be",
+        Malformed::WithoutTime => "without a time",
+    }
 }

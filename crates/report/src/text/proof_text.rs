@@ -1,14 +1,15 @@
 //! A proof, for people: the verdicts, what they rest on, and what else moved.
 
-use analyse::diagnose::ScreeningMethod;
+use analyse::diagnose::{ScreeningMethod, Unit};
+use analyse::proof::{Effect, Verdict};
 use analyse::{Measure, StatementComparison};
 
-use crate::text::amount::{bytes, count, counted, duration, percent, rate, ratio};
+use crate::text::amount::{bytes, count, counted, duration, percent, quantity, ratio};
 use crate::text::line::{cut, one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::view::candidate::IndexCandidateView;
-use crate::view::proof::{ProofEffectView, ProofNumberView, ProofSideView, ProofView};
+use crate::view::proof::{Movement, ProofEnd, ProofNumber, ProofSideView, ProofView};
 
 /// The text has about so many lines: what a screen holds.
 const LINES: usize = 40;
@@ -146,25 +147,25 @@ pub(crate) fn side_by_side(view: &ProofView) -> (Vec<String>, Vec<Vec<String>>) 
     let shown: Vec<_> = BESIDE.iter().filter(|(name, _)| has(name)).collect();
     let mut head = vec!["change".to_owned(), "verdict".to_owned()];
     head.extend(shown.iter().map(|(_, word)| (*word).to_owned()));
-    let of = |side: &ProofSideView, name: &str| -> Option<ProofNumberView> {
+    let of = |side: &ProofSideView, name: &str| -> Option<ProofNumber> {
         side.numbers.iter().find(|one| one.name == name).cloned()
     };
     let mut rows = Vec::new();
     if let Some(first) = view.sides.iter().find(|side| !side.numbers.is_empty()) {
         let mut row = vec!["unchanged".to_owned(), String::new()];
         row.extend(shown.iter().map(|(name, _)| {
-            of(first, name).map_or_else(String::new, |one| amount(one.unit, one.before))
+            of(first, name).map_or_else(String::new, |one| quantity(one.before, one.unit))
         }));
         rows.push(row);
     }
     for side in &view.sides {
-        let mut row = vec![one_line(&side.name, 90), side.verdict.to_owned()];
+        let mut row = vec![one_line(&side.name, 90), side.verdict.name().to_owned()];
         row.extend(shown.iter().map(|(name, _)| {
             let cell = of(side, name).map(|one| match (one.unit, &one.effect) {
-                ("share", _) => amount(one.unit, one.after),
+                (Unit::Share, _) => quantity(one.after, one.unit),
                 (_, Some(effect)) => format!("× {}", ratio(effect.ratio)),
                 (_, None) if one.before > 0.0 => format!("× {}", ratio(one.after / one.before)),
-                _ => amount(one.unit, one.after),
+                _ => quantity(one.after, one.unit),
             });
             cell.unwrap_or_else(|| "–".to_owned())
         }));
@@ -202,10 +203,15 @@ fn beside_lines(view: &ProofView, style: TextStyle) -> Vec<String> {
 }
 
 fn extent(view: &ProofView) -> String {
-    let blocks = view.runs.iter().map(|run| run.block).max().unwrap_or(0);
+    let blocks = view
+        .runs
+        .iter()
+        .map(|run| run.trial.block)
+        .max()
+        .unwrap_or(0);
     let mut text = format!(
         "goal {}, margin {}; {} of at most {} in {}",
-        view.goal_words,
+        view.goal.words(),
         percent(view.margin, 1.0),
         counted(blocks.into(), "block"),
         view.blocks_planned,
@@ -219,9 +225,9 @@ fn extent(view: &ProofView) -> String {
         ));
     }
     text.push_str(match view.ended {
-        "time_over" => "; the time was over",
-        "stopped" => "; it was stopped, and --resume goes on",
-        _ => "",
+        ProofEnd::TimeOver => "; the time was over",
+        ProofEnd::Stopped => "; it was stopped, and --resume goes on",
+        ProofEnd::Clear | ProofEnd::AllBlocks => "",
     });
     text
 }
@@ -229,18 +235,18 @@ fn extent(view: &ProofView) -> String {
 /// The verdict on a change in a sentence without its end.
 pub fn verdict_text(view: &ProofView, side: &ProofSideView) -> String {
     let effect = match &side.effect {
-        Some(effect) => format!("{} × {}", view.goal_words, with_interval(effect)),
+        Some(effect) => format!("{} × {}", view.goal.words(), with_interval(effect)),
         None => format!(
             "{}, of which there are too few blocks to say anything",
-            view.goal_words
+            view.goal.words()
         ),
     };
     let why = match side.verdict {
-        "not proven" => {
+        Verdict::NotProven => {
             ": neither a difference beyond the margin nor that there is none could be shown"
         }
-        "same" => ", shown to be within the margin",
-        _ => "",
+        Verdict::Same => ", shown to be within the margin",
+        Verdict::Won | Verdict::Lost => "",
     };
     let blocks = match &side.effect {
         Some(effect) => format!(" ({})", counted(effect.blocks.into(), "block")),
@@ -258,13 +264,13 @@ fn side_lines(
 ) -> Vec<String> {
     let width = style.columns();
     let tone = match (side.verdict, side.worse) {
-        ("won" | "same", false) => Tone::Good,
-        ("lost", _) => Tone::Bad,
+        (Verdict::Won | Verdict::Same, false) => Tone::Good,
+        (Verdict::Lost, _) => Tone::Bad,
         _ => Tone::Care,
     };
     let sentence = format!(
         "{}  {}",
-        side.verdict.to_uppercase(),
+        side.verdict.name().to_uppercase(),
         verdict_text(view, side)
     );
     let mut lines: Vec<String> = wrapped(&sentence, "", "  ", width)
@@ -277,7 +283,7 @@ fn side_lines(
     if !is_short {
         for (line, number) in numbers(side).iter().zip(&side.numbers) {
             lines.push(match number.moved {
-                Some("worse") => style.paint(Tone::Bad, &format!("  {line}  worse")),
+                Some(Movement::Worse) => style.paint(Tone::Bad, &format!("  {line}  worse")),
                 _ => format!("  {line}"),
             });
         }
@@ -344,7 +350,7 @@ fn side_lines(
 }
 
 /// `0.43 (0.41 – 0.46)`
-pub(crate) fn with_interval(effect: &ProofEffectView) -> String {
+pub(crate) fn with_interval(effect: &Effect) -> String {
     format!(
         "{} ({} – {})",
         ratio(effect.ratio),
@@ -353,29 +359,18 @@ pub(crate) fn with_interval(effect: &ProofEffectView) -> String {
     )
 }
 
-/// A number with its unit.
-pub fn amount(unit: &str, value: f64) -> String {
-    match unit {
-        "us" => duration(value),
-        "bytes" => bytes(value.round() as u64),
-        "count" => count(value.round() as u64),
-        "share" => percent(value, 1.0),
-        _ => format!("{} a second", rate(value)),
-    }
-}
-
 /// Name, before, after and ratio of a number.
-pub(crate) fn number_cells(number: &ProofNumberView) -> [String; 4] {
+pub(crate) fn number_cells(number: &ProofNumber) -> [String; 4] {
     let factor = match &number.effect {
         Some(effect) => format!("× {}", with_interval(effect)),
-        None if number.unit == "share" => String::new(),
+        None if number.unit == Unit::Share => String::new(),
         None if number.before > 0.0 => format!("× {}", ratio(number.after / number.before)),
         None => String::new(),
     };
     [
-        number.words.clone(),
-        amount(number.unit, number.before),
-        format!("→ {}", amount(number.unit, number.after)),
+        number.label.to_owned(),
+        quantity(number.before, number.unit),
+        format!("→ {}", quantity(number.after, number.unit)),
         factor,
     ]
 }
@@ -413,7 +408,7 @@ fn named(
     lines
 }
 
-fn more(lines: &mut Vec<String>, all: usize, shown: usize) {
+pub(super) fn more(lines: &mut Vec<String>, all: usize, shown: usize) {
     if all > shown {
         lines.push(format!("    and {} more", all - shown));
     }

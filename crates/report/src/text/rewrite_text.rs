@@ -5,31 +5,22 @@ use workload::RewriteNote;
 use crate::text::amount::{count, counted, ratio};
 use crate::text::line::{one_line, wrapped};
 use crate::text::style::{TextStyle, Tone};
-use crate::view::rewrite::RewriteView;
+use crate::view::workload::{Rewritings, TransformReport};
 
-/// The account as text, ending with a line feed.
-pub fn render_text(view: &RewriteView, style: &TextStyle) -> String {
-    let mut lines = vec![style.paint(
-        Tone::Heading,
-        &format!(
-            "{}: {}, of {}",
-            one_line(&view.workload, 60),
-            counted(view.statements, "statement"),
-            one_line(&view.of, 60)
-        ),
-    )];
-    for rewriting in &view.rewritings {
-        for sentence in &rewriting.sentences {
-            lines.extend(wrapped(sentence, "  ", "  ", style.columns()));
+/// Renders the account, ending with a line feed.
+pub fn render_text(rewritten: &TransformReport<Rewritings>, style: &TextStyle) -> String {
+    let heading = format!(
+        "{}: {}, of {}",
+        one_line(&rewritten.workload, 60),
+        counted(rewritten.statements, "statement"),
+        one_line(&rewritten.source, 60)
+    );
+    let mut lines = vec![style.paint(Tone::Heading, &heading)];
+    for note in &rewritten.account.rewritings {
+        for sentence in sentences(note) {
+            lines.extend(wrapped(&sentence, "  ", "  ", style.columns()));
         }
-        let sum = rewriting.unchanged
-            + rewriting.reworded
-            + rewriting.moved
-            + rewriting.merged
-            + rewriting.dropped
-            + rewriting.cached
-            + rewriting.opened;
-        if sum != rewriting.statements {
+        if !note.account.adds_up() {
             let text = "  the statements do not add up: this is an error of ours, please report it";
             lines.push(style.paint(Tone::Bad, text));
         }

@@ -1,38 +1,37 @@
-//! How one run went, for people.
+//! Text on a run.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use analyse::LatencySummary;
+use analyse::{LatencySummary, SESSION_LAG_NOTABLE_NS};
+use clock::duration_text;
+use run::RunStatus;
 
-use crate::text::amount::{bytes, count, counted, duration, duration_ns, rate};
+use crate::text::amount::{bytes, count, counted, rate};
 use crate::text::divergence_text;
 use crate::text::line::{listed, one_line};
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
 use crate::text::time_text;
-use crate::view::run_summary::RunSummaryView;
+use crate::view::run_summary::RunReport;
 
 /// The most errors of which the first is shown.
 const EXAMPLES_MAX: usize = 8;
 
-/// The run as text, ending with a line feed.
-pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
+/// Renders the run, ending with a line feed.
+pub fn render_text(view: &RunReport, style: &TextStyle) -> String {
     let mut lines = vec![heading(view, *style)];
     lines.extend(options_line(&view.options));
     lines.extend(outcomes(view, style.columns()));
     lines.push(String::new());
     lines.extend(times(view, *style));
-    if view.sessions_held_up > 0 {
-        let have = if view.sessions_held_up == 1 {
-            "was"
-        } else {
-            "were"
-        };
+    let held_up = view.summary.sessions_held_up;
+    if held_up > 0 {
+        let have = if held_up == 1 { "was" } else { "were" };
         lines.push(format!(
             "  {} {have} once more than {} late, because the previous statement was not done",
-            counted(view.sessions_held_up, "session"),
-            duration(view.session_lag_notable_us)
+            counted(held_up, "session"),
+            duration_text(SESSION_LAG_NOTABLE_NS as i64)
         ));
     }
     lines.extend(divergence_text::lines(&view.divergence, *style));
@@ -44,11 +43,11 @@ pub fn render_text(view: &RunSummaryView, style: &TextStyle) -> String {
     lines.join("\n")
 }
 
-fn heading(view: &RunSummaryView, style: TextStyle) -> String {
+fn heading(view: &RunReport, style: TextStyle) -> String {
     let (tone, status) = match view.status {
-        "complete" => (Tone::Good, "complete"),
-        "stopped" => (Tone::Care, "partial, it was stopped"),
-        _ => (Tone::Care, "partial, recovered from an interrupted replay"),
+        RunStatus::Complete => (Tone::Good, "complete"),
+        RunStatus::Stopped => (Tone::Care, "partial, it was stopped"),
+        RunStatus::Recovered => (Tone::Care, "partial, recovered from an interrupted replay"),
     };
     let version = match view.server_version.as_str() {
         "" => String::new(),
@@ -81,10 +80,9 @@ pub(super) fn options_line(options: &BTreeMap<String, String>) -> Option<String>
     (!shown.is_empty()).then(|| format!("  with {}", one_line(&shown.join(", "), 400)))
 }
 
-fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {
-    let failed: u64 = view.failed.values().sum();
-    let skipped: u64 = view.skipped.iter().map(|reason| reason.count).sum();
-    let connects_failed: u64 = view.connects_failed.values().sum();
+fn outcomes(view: &RunReport, width: usize) -> Vec<String> {
+    let summary = &view.summary;
+    let connects_failed: u64 = summary.connects_failed.values().sum();
     let per_s = view
         .throughput_per_s
         .map(|per_s| format!(", {} a second", rate(per_s)))
@@ -95,22 +93,26 @@ fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {
     };
     row(
         "statements",
-        view.statements,
+        summary.statements,
         format!(
             "in {}{per_s} (due over {})",
-            duration(view.elapsed_us),
-            duration(view.span_due_us)
+            duration_text(summary.elapsed_ns),
+            duration_text(view.span_due_ns)
         ),
     );
     row(
         "done",
-        view.done,
-        format!("{}, {}", counted(view.rows, "row"), bytes(view.bytes)),
+        summary.done,
+        format!("{}, {}", counted(summary.rows, "row"), bytes(summary.bytes)),
     );
-    row("failed", failed, codes(&view.failed, width - 24));
-    row("skipped", skipped, String::new());
-    for reason in &view.skipped {
-        row("", reason.count, reason.explanation.to_owned());
+    row(
+        "failed",
+        summary.failed_total(),
+        codes(&summary.failed, width - 24),
+    );
+    row("skipped", summary.skipped_total(), String::new());
+    for (reason, count) in &summary.skipped {
+        row("", *count, reason.explanation().to_owned());
     }
     if view.missing > 0 {
         let what = "of the workload are not in this run: it was killed".to_owned();
@@ -121,14 +123,14 @@ fn outcomes(view: &RunSummaryView, width: usize) -> Vec<String> {
         failed => format!(
             "opened; {} failed: {}",
             count(failed),
-            codes(&view.connects_failed, width - 24)
+            codes(&summary.connects_failed, width - 24)
         ),
     };
-    row("connections", view.connects, not_opened);
+    row("connections", summary.connects, not_opened);
     table.lines()
 }
 
-fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
+fn times(view: &RunReport, style: TextStyle) -> Vec<String> {
     let mut table = Table::new(&[
         Align::Left,
         Align::Right,
@@ -137,21 +139,22 @@ fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
         Align::Right,
     ]);
     table.row(["Times", "p50", "p95", "p99", "max"].map(String::from));
-    let rows: [(&str, &Option<LatencySummary>); 5] = [
-        ("  service time (sent → done)", &view.service),
-        ("  response time (due → done)", &view.response),
-        ("  tool lag (ours)", &view.tool_lag),
+    let summary = &view.summary;
+    let rows = [
+        ("  service time (sent → done)", summary.service),
+        ("  response time (due → done)", summary.response),
+        ("  tool lag (ours)", summary.tool_lag),
         (
             "  session lag (previous statement not done)",
-            &view.session_lag,
+            summary.session_lag,
         ),
-        ("  opening a connection", &view.connecting),
+        ("  opening a connection", summary.connecting),
     ];
     for (name, latency) in rows {
-        let cell = |get: fn(&LatencySummary) -> u64| {
-            latency.as_ref().map_or_else(
+        let cell = |get: fn(LatencySummary) -> u64| {
+            latency.map_or_else(
                 || "–".to_owned(),
-                |latency| duration_ns(get(latency) as f64),
+                |latency| duration_text(get(latency) as i64),
             )
         };
         table.row([
@@ -167,22 +170,27 @@ fn times(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
     lines
 }
 
-fn examples(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
-    if view.examples.is_empty() {
+fn examples(view: &RunReport, style: TextStyle) -> Vec<String> {
+    let examples = &view.summary.examples;
+    if examples.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![
         String::new(),
         style.paint(Tone::Heading, "First of each error"),
     ];
-    for example in view.examples.iter().take(EXAMPLES_MAX) {
+    for example in examples.iter().take(EXAMPLES_MAX) {
         let text = format!(
             "{}  session {}, event {} ({}): {}",
-            example.sqlstate, example.session, example.sequence, example.kind, example.message
+            example.sqlstate,
+            example.session,
+            example.sequence,
+            example.kind.name(),
+            example.message.as_deref().unwrap_or_default()
         );
         lines.push(format!("  {}", one_line(&text, style.columns() - 2)));
     }
-    let rest = view.examples.len().saturating_sub(EXAMPLES_MAX);
+    let rest = examples.len().saturating_sub(EXAMPLES_MAX);
     if rest > 0 {
         lines.push(format!("  and {} more", count(rest as u64)));
     }
@@ -190,8 +198,8 @@ fn examples(view: &RunSummaryView, style: TextStyle) -> Vec<String> {
 }
 
 /// Errors by count: `23505 × 38 · 42P01 × 2`.
-pub(crate) fn codes<C: Display>(errors: &BTreeMap<C, u64>, width: usize) -> String {
-    let mut ordered: Vec<(&C, &u64)> = errors.iter().collect();
+pub(crate) fn codes(errors: &BTreeMap<impl Display, u64>, width: usize) -> String {
+    let mut ordered: Vec<_> = errors.iter().collect();
     ordered.sort_by_key(|(_, number)| std::cmp::Reverse(**number));
     let items: Vec<String> = ordered
         .into_iter()

@@ -1,25 +1,25 @@
-//! What there is to say of a capture's files, for people. Files without a flaw are not listed.
+//! Text on the files of a capture that have a flaw.
 
+use capture::log::LogReport;
 use clock::utc_text;
 
 use crate::text::amount::{counted, duration};
 use crate::text::line::one_line;
-use crate::view::sources::SourcesView;
 
 /// As many of a kind are shown.
 const SHOWN_MAX: usize = 5;
 
 /// The flaws, one a line.
-pub(crate) fn lines(view: &SourcesView, width: usize) -> Vec<String> {
-    let damaged = view.files.iter().filter_map(|file| {
+pub(crate) fn lines(report: &LogReport, width: usize) -> Vec<String> {
+    let damaged = report.sources.iter().filter_map(|file| {
         let damage = file.damage.as_ref()?;
         let lines = counted(file.lines, "line");
         Some(format!(
             "damaged: {} after {lines}: {damage}; what stands behind that is lost",
-            file.name
+            file.file.name
         ))
     });
-    let overlaps = view.overlaps.iter().map(|overlap| {
+    let overlaps = report.series.overlaps.iter().map(|overlap| {
         let (file, other) = (&overlap.file, &overlap.other);
         let (lines, until) = (counted(overlap.lines, "line"), utc_text(overlap.to_us));
         match (overlap.same, overlap.files) {
@@ -36,7 +36,7 @@ pub(crate) fn lines(view: &SourcesView, width: usize) -> Vec<String> {
             ),
         }
     });
-    let gaps = view.gaps.iter().map(|gap| {
+    let gaps = report.series.gaps.iter().map(|gap| {
         format!(
             "gap: nothing was logged for {} between {} (ends {}) and {}; if the server was busy, a file is missing",
             duration((gap.to_us - gap.from_us) as f64),
@@ -45,11 +45,12 @@ pub(crate) fn lines(view: &SourcesView, width: usize) -> Vec<String> {
             gap.after
         )
     });
-    let missing = view
+    let missing = report
+        .series
         .missing
         .iter()
         .map(|name| format!("missing: {name} belongs to the series and was not given"));
-    let left_out = view
+    let left_out = report
         .left_out
         .iter()
         .map(|left_out| format!("left out: {}: {}", left_out.name, left_out.reason));

@@ -1,18 +1,20 @@
-//! A sweep, for people.
+//! Text on a sweep.
+
+use analyse::sweep::{Estimate, GROWTH_MIN, NoKnee};
+use experiment::sweep::{Numbers, Trial, Variant};
 
 use crate::text::amount::{count, counted, duration, percent, rate, ratio};
 use crate::text::line::one_line;
+use crate::text::proof_text::more;
 use crate::text::style::{TextStyle, Tone};
 use crate::text::table::{Align, Table};
-use crate::view::sweep::{
-    SweepCurveView, SweepEstimateView, SweepPointView, SweepTrialNameView, SweepView, level_number,
-};
+use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
 /// The most trials that are named of those that were not done, and of those that failed.
 const NAMED_MAX: usize = 8;
 
 /// The sweep as text, ending with a line feed.
-pub fn render_text(view: &SweepView, style: &TextStyle) -> String {
+pub fn render_text(view: &SweepReport, style: &TextStyle) -> String {
     let mut lines = vec![format!(
         "{}: {} on {}",
         style.paint(Tone::Heading, &one_line(&view.name, 60)),
@@ -20,7 +22,7 @@ pub fn render_text(view: &SweepView, style: &TextStyle) -> String {
         one_line(&view.place, 80)
     )];
     lines.push(format!("  {}", extent(view)));
-    let axis = view.axis.unwrap_or("clients");
+    let axis = view.axis.unwrap_or(Axis::Clients);
     for curve in &view.curves {
         lines.push(String::new());
         if !curve.name.is_empty() {
@@ -32,8 +34,8 @@ pub fn render_text(view: &SweepView, style: &TextStyle) -> String {
                 .into_iter()
                 .map(|line| format!("  {line}")),
         );
-        if let Some(sentence) = curve.sentence(axis) {
-            let tone = if curve.knee.is_some() {
+        if let Some(sentence) = knee_sentence(curve, axis) {
+            let tone = if curve.bend.as_ref().is_some_and(|bend| bend.knee.is_some()) {
                 Tone::Good
             } else {
                 Tone::Care
@@ -57,7 +59,7 @@ pub fn render_text(view: &SweepView, style: &TextStyle) -> String {
     lines.join("\n")
 }
 
-fn extent(view: &SweepView) -> String {
+fn extent(view: &SweepReport) -> String {
     let mut text = format!(
         "{} of {} trials, {} of each combination, in an order of chance (seed {})",
         count(view.trials_done),
@@ -72,16 +74,16 @@ fn extent(view: &SweepView) -> String {
 }
 
 /// What a point's column is called.
-pub(crate) fn heads(view: &SweepView) -> Vec<&'static str> {
+pub(crate) fn heads(view: &SweepReport) -> Vec<&'static str> {
     let mut heads = vec![
         match view.axis {
-            Some("rate") => "asked for",
-            Some("speed") => "speed",
-            _ => "clients",
+            Some(Axis::Rate) => "asked for",
+            Some(Axis::Speed) => "speed",
+            Some(Axis::Clients) | None => "clients",
         },
         match view.unit {
-            "transactions" => "transactions/s",
-            _ => "statements/s",
+            LoadUnit::Transactions => "transactions/s",
+            LoadUnit::Statements => "statements/s",
         },
         "p50",
         "p99",
@@ -95,24 +97,20 @@ pub(crate) fn heads(view: &SweepView) -> Vec<&'static str> {
     heads
 }
 
-fn has_counted(view: &SweepView) -> bool {
+fn has_counted(view: &SweepReport) -> bool {
     let mut points = view.curves.iter().flat_map(|curve| &curve.points);
     points.any(|point| point.calls.is_some())
 }
 
 /// A point's cells, as [`heads`] names them.
-pub(crate) fn cells(
-    view: &SweepView,
-    curve: &SweepCurveView,
-    point: &SweepPointView,
-) -> Vec<String> {
+pub(crate) fn cells(view: &SweepReport, curve: &SweepCurve, point: &SweepPoint) -> Vec<String> {
     let dash = || "–".to_owned();
     let level = match (view.axis, curve.clients) {
         (Some(_), _) => level_number(point.level),
         (None, Some(clients)) => count(clients.into()),
         (None, None) => dash(),
     };
-    let time = |estimate: Option<SweepEstimateView>| {
+    let time = |estimate: Option<Estimate>| {
         estimate.map_or_else(dash, |estimate| duration(estimate.centre))
     };
     let mut cells = vec![
@@ -143,7 +141,7 @@ pub(crate) fn cells(
     cells
 }
 
-fn points(view: &SweepView, curve: &SweepCurveView) -> Table {
+fn points(view: &SweepReport, curve: &SweepCurve) -> Table {
     let heads = heads(view);
     let mut table = Table::new(&vec![Align::Right; heads.len()]);
     table.line(heads.iter().map(|head| (*head).to_owned()).collect());
@@ -154,33 +152,34 @@ fn points(view: &SweepView, curve: &SweepCurveView) -> Table {
 }
 
 /// `12,345 (12,100 – 12,600)`, or the number alone.
-fn with_interval(estimate: &SweepEstimateView) -> String {
+fn with_interval(estimate: &Estimate) -> String {
     let centre = rate(estimate.centre);
-    match (estimate.low, estimate.high) {
-        (Some(low), Some(high)) => format!("{centre} ({} – {})", rate(low), rate(high)),
-        _ => centre,
+    match estimate.interval {
+        Some((low, high)) => format!("{centre} ({} – {})", rate(low), rate(high)),
+        None => centre,
     }
 }
 
 /// A combination in words: `4 clients, prepared, closed loop, work_mem=64MB`.
-pub fn trial_text(name: &SweepTrialNameView) -> String {
-    let mut parts = Vec::new();
-    if let Some(clients) = name.clients {
-        parts.push(counted(clients.into(), "client"));
-    }
-    parts.push(name.mode.clone());
-    parts.push(name.pace.clone());
-    if !name.variant.is_empty() {
-        parts.push(name.variant.clone());
-    }
+pub fn trial_text(trial: &Trial, variants: &[Variant]) -> String {
+    let cell = &trial.cell;
+    let clients = cell
+        .clients
+        .map(|clients| counted(clients.into(), "client"));
+    let variant = variants.get(cell.variant).map(|one| one.name.clone());
+    let mut parts: Vec<String> = clients.into_iter().collect();
+    parts.push(cell.mode.name().to_owned());
+    parts.push(cell.pace.to_string());
+    parts.extend(variant.filter(|name| !name.is_empty()));
     parts.join(", ")
 }
 
 /// What a trial came to, in a few words.
-pub fn numbers_text(numbers: &crate::SweepNumbersView, unit: &str) -> String {
+pub fn numbers_text(numbers: &Numbers, unit: &str) -> String {
     let mut text = format!("{} {unit} a second", rate(numbers.per_s));
-    if let (Some(p50), Some(p99)) = (numbers.p50_us, numbers.p99_us) {
-        text.push_str(&format!(", p50 {}, p99 {}", duration(p50), duration(p99)));
+    if let Some(times) = numbers.response {
+        let (p50, p99) = (duration(times.p50_us), duration(times.p99_us));
+        text.push_str(&format!(", p50 {p50}, p99 {p99}"));
     }
     if let Some(cpu) = numbers.server_cpu_us {
         text.push_str(&format!(", server CPU {} a statement", duration(cpu)));
@@ -194,7 +193,7 @@ pub fn numbers_text(numbers: &crate::SweepNumbersView, unit: &str) -> String {
     text
 }
 
-fn failed(view: &SweepView) -> Vec<String> {
+fn failed(view: &SweepReport) -> Vec<String> {
     let failed: Vec<_> = view
         .trials
         .iter()
@@ -211,16 +210,16 @@ fn failed(view: &SweepView) -> Vec<String> {
         let why = trial.failed.as_deref().unwrap_or_default();
         lines.push(format!(
             "    {} ({}): {}",
-            trial.name.number,
-            trial_text(&trial.name),
+            trial.trial.number,
+            trial_text(&trial.trial, &view.variants),
             one_line(why, 300)
         ));
     }
-    more(&mut lines, failed.len());
+    more(&mut lines, failed.len(), NAMED_MAX);
     lines
 }
 
-fn not_done(view: &SweepView) -> Vec<String> {
+fn not_done(view: &SweepReport) -> Vec<String> {
     let count = view.not_done.len();
     if count == 0 {
         return Vec::new();
@@ -233,20 +232,88 @@ fn not_done(view: &SweepView) -> Vec<String> {
             counted(count as u64, "trial")
         ),
     ];
-    for name in view.not_done.iter().take(NAMED_MAX) {
+    for trial in view.not_done.iter().take(NAMED_MAX) {
         lines.push(format!(
             "    {} (repetition {}): {}",
-            name.number,
-            name.block,
-            trial_text(name)
+            trial.number,
+            trial.block,
+            trial_text(trial, &view.variants)
         ));
     }
-    more(&mut lines, count);
+    more(&mut lines, count, NAMED_MAX);
     lines
 }
 
-fn more(lines: &mut Vec<String>, count: usize) {
-    if count > NAMED_MAX {
-        lines.push(format!("    and {} more", count - NAMED_MAX));
+/// The knee of a curve in a sentence; `None` if it has no levels.
+pub(crate) fn knee_sentence(curve: &SweepCurve, axis: Axis) -> Option<String> {
+    let bend = curve.bend.as_ref()?;
+    let at = |level: f64| level_text(axis, level);
+    let mut text = match (bend.knee, bend.no_knee) {
+        (Some(knee), _) => {
+            let mut text = format!("The knee is at {}: beyond it a step brings", at(knee.level));
+            text.push_str(&format!(
+                " less than {:.0} % of what it asks for, and responses take longer",
+                GROWTH_MIN * 100.0
+            ));
+            match knee.between {
+                Some((low, Some(high))) if low == high => {
+                    text.push_str("; the intervals leave no other level");
+                }
+                Some((low, Some(high))) => {
+                    text.push_str(&format!("; by the intervals it may be from {} to {}", at(low), at(high)));
+                }
+                Some((low, None)) => {
+                    text.push_str(&format!("; by the intervals it may be from {} on, or beyond the range", at(low)));
+                }
+                None => text.push_str("; one trial a point says nothing of how sure that is"),
+            }
+            if knee.is_lowest {
+                text.push_str(". It is the lowest level that was tried: the knee may be below it");
+            }
+            text
+        }
+        (None, Some(NoKnee::StillGrows)) => {
+            "No knee within the range: throughput still grows at its end".to_owned()
+        }
+        (None, Some(NoKnee::NotAsked)) => {
+            "No knee to name: neither throughput nor response times grow, so it is not the server that holds back"
+                .to_owned()
+        }
+        (None, Some(NoKnee::Collapses { .. })) => {
+            "No knee to name: at a level nothing was done in some trial, and throughput ends there".to_owned()
+        }
+        (None, Some(NoKnee::Unclear)) => {
+            "No knee to name: by the intervals it may be at any level, or at none; more repetitions would tell"
+                .to_owned()
+        }
+        (None, None | Some(NoKnee::OneLevel)) => return None,
+    };
+    if let (Some(peak), Some(share)) = (bend.peak, bend.falls_to) {
+        text.push_str(&format!(
+            ". Throughput is highest at {} and falls to {} of that at the end of the range",
+            at(peak),
+            percent(share, 1.0)
+        ));
+    }
+    text.push('.');
+    Some(text)
+}
+
+/// A level with its unit: `8 clients`, `500/s`, `speed 2`.
+pub(crate) fn level_text(axis: Axis, level: f64) -> String {
+    let number = level_number(level);
+    match axis {
+        Axis::Clients if level == 1.0 => "1 client".to_owned(),
+        Axis::Clients => format!("{number} clients"),
+        Axis::Rate => format!("{number}/s"),
+        Axis::Speed => format!("speed {number}"),
+    }
+}
+
+/// A level without its unit.
+pub(crate) fn level_number(level: f64) -> String {
+    match level.fract() == 0.0 {
+        true => count(level as u64),
+        false => format!("{level}"),
     }
 }

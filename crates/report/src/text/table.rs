@@ -1,5 +1,7 @@
 //! Aligned columns.
 
+use crate::text::line::cut;
+
 /// Where a cell's text stands in its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -57,6 +59,25 @@ impl Table {
             out
         };
         self.rows.iter().map(line).collect()
+    }
+}
+
+/// An account: names, amounts and remarks.
+pub(super) struct AccountTable(Table);
+
+impl AccountTable {
+    pub(super) fn new() -> Self {
+        Self(Table::new(&[Align::Left, Align::Right, Align::Left]))
+    }
+
+    /// Adds a row. A part of the row above it has no name.
+    pub(super) fn row(&mut self, name: &str, amount: String, remark: impl Into<String>) {
+        self.0.row([format!("  {name}"), amount, remark.into()]);
+    }
+
+    /// The rows as lines, cut to a width.
+    pub(super) fn lines(&self, width: usize) -> Vec<String> {
+        self.0.lines().iter().map(|line| cut(line, width)).collect()
     }
 }
 

@@ -1,121 +1,121 @@
-//! A case of the lab: what was published, and what was measured here.
+//! JSON document on a case of the lab: what was published, and what was measured here.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// `rehearse lab NAME --json`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct CaseView {
+/// A case of the lab: `rehearse lab NAME --json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct CaseReport {
     /// `rehearse/lab/1`
     pub schema: &'static str,
-    /// The case's name.
-    pub name: String,
-    /// What it shows, in a line.
-    pub title: String,
-    /// Where it was published.
-    pub source: String,
+    /// Name of the case.
+    pub name: &'static str,
+    /// One line on what it shows.
+    pub title: &'static str,
+    /// Title of the publication.
+    pub source: &'static str,
     /// `small` or `full`.
     pub scale: &'static str,
-    /// The server's version.
+    /// Version of the server.
     pub server_version: String,
-    /// How many processors this machine has.
+    /// Number of processors of this machine.
     pub processors: usize,
-    /// What they had.
-    pub had: String,
-    /// What everyone believed.
-    pub believed: String,
-    /// What was done here, step by step.
+    /// The published system and its trouble.
+    pub context: String,
+    /// The cause that everyone suspected.
+    pub hypothesis: String,
+    /// Steps that were done here, in order.
     pub done: Vec<String>,
-    /// What follows from what was measured.
+    /// What was measured, in sentences.
     pub measured: Vec<String>,
     /// What cured it.
     pub cure: String,
-    /// What had to be seen, and whether it was.
-    pub checks: Vec<CaseCheckView>,
-    /// The published numbers beside ours.
-    pub numbers: Vec<CaseNumberView>,
-    /// Pictures.
-    pub charts: Vec<CaseChartView>,
+    /// Effects that had to be seen.
+    pub checks: Vec<CaseCheck>,
+    /// Published numbers with those measured here.
+    pub numbers: Vec<CaseNumber>,
+    /// Charts.
+    pub charts: Vec<CaseChart>,
     /// Flame graphs.
-    pub flames: Vec<CaseFlameView>,
-    /// What could not be looked at here, and why.
+    pub flames: Vec<CaseFlame>,
+    /// What could not be looked at here, with the reasons.
     pub unseen: Vec<String>,
-    /// What was left, and what it is.
-    pub files: Vec<CaseFileView>,
+    /// Files that were left.
+    pub files: Vec<CaseFile>,
 }
 
-/// Something that had to be seen.
+/// An effect that had to be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct CaseCheckView {
-    /// What.
+pub struct CaseCheck {
+    /// The effect.
     pub what: String,
-    /// Whether it was.
+    /// Whether it was seen.
     pub holds: bool,
     /// The numbers, in words.
     pub measured: String,
 }
 
-/// A published number beside ours.
+/// A published number and the one measured here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct CaseNumberView {
-    /// Of what.
+pub struct CaseNumber {
+    /// Name of the number.
     pub what: String,
-    /// As published; `null` where it was not.
+    /// The published number; `null` if there is none.
     pub published: Option<String>,
-    /// As measured here.
-    pub here: String,
-    /// Why the two differ.
+    /// The number measured here.
+    pub measured: String,
+    /// The reason why the two differ.
     pub why: String,
 }
 
-/// A picture: values over seconds, or over levels of something.
+/// A chart: values over seconds, or over levels of something.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct CaseChartView {
-    /// What it shows.
+pub struct CaseChart {
+    /// Its title.
     pub title: String,
-    /// Of what the values are, with their unit.
+    /// Unit of the values.
     pub unit: String,
-    /// What it says to those who do not see it.
-    pub spoken: String,
-    /// What lies across, where that is not time: its levels, one as far from the next as any other.
-    pub across: Option<String>,
-    /// Values are microseconds, and equal heights equal ratios.
+    /// Text for those who do not see it.
+    pub alt_text: String,
+    /// Name of the levels on the x axis, at equal distances; `null` if the x axis is time.
+    pub x_categories: Option<String>,
+    /// Values are microseconds, on a logarithmic axis.
     pub durations: bool,
-    /// Lines, each with its name.
-    pub lines: Vec<CaseLineView>,
+    /// Its lines.
+    pub lines: Vec<CaseLine>,
 }
 
-/// A line of a picture.
+/// A line of a chart.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct CaseLineView {
-    /// What it is.
+pub struct CaseLine {
+    /// Its name.
     pub name: String,
-    /// Seconds from the start, or the level, and the value there.
+    /// Seconds from the start, or the level, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A flame graph that was left as a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct CaseFlameView {
-    /// What it shows.
+pub struct CaseFlame {
+    /// Its title.
     pub title: String,
-    /// The file's name in the folder.
+    /// Name of the file in the folder.
     pub file: String,
-    /// What is to be seen in it.
-    pub spoken: String,
+    /// Text for those who do not see it.
+    pub alt_text: String,
 }
 
 /// A file that was left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct CaseFileView {
+pub struct CaseFile {
     /// Its name in the folder.
     pub name: String,
-    /// What it is.
+    /// Its contents.
     pub what: String,
 }
 
-impl CaseView {
-    /// Whether all was seen that had to be.
+impl CaseReport {
+    /// Returns whether every effect was seen that had to be.
     pub fn is_shown(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }

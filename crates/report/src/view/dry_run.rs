@@ -1,20 +1,21 @@
-//! What a replay would do.
+//! JSON document on a dry run of a replay.
 
 use std::collections::BTreeMap;
 
+use run::SkipReason;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a replay would do. Those to be sent + those skipped = `statements`.
+/// What a replay would do. `sent` + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
-pub struct DryRunView {
+pub struct DryRun {
     /// `rehearse/dry-run/1`.
     pub schema: &'static str,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The server's address.
+    /// Address of the server.
     pub target: String,
-    /// The server's version.
+    /// Version of the server.
     pub server_version: String,
     /// Everything that was asked for, by option.
     pub options: BTreeMap<String, String>,
@@ -24,23 +25,14 @@ pub struct DryRunView {
     pub statements: u64,
     /// Statements that would be sent.
     pub sent: u64,
-    /// Of those, the ones that may write, as their first words tell.
+    /// Statements that would be sent and may write, by their first words.
     pub writes: u64,
     /// The server would refuse to write.
     pub read_only: bool,
     /// Statements that would not be sent, by reason.
-    pub skipped: BTreeMap<String, DryRunSkippedView>,
-    /// When the last event would be due, in microseconds; `null` at full speed.
-    pub span_us: Option<f64>,
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Time at which the last event would be due, from the start; `null` at full speed.
+    pub span_ns: Option<i64>,
     /// Silence that would be cut, in microseconds of captured time.
     pub idle_skipped_us: i64,
-}
-
-/// Why statements would not be sent.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
-pub struct DryRunSkippedView {
-    /// The reason in words.
-    pub explanation: &'static str,
-    /// How many.
-    pub count: u64,
 }

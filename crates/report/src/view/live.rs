@@ -55,10 +55,11 @@ pub struct LiveReplayView {
 }
 
 /// What a replay is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveState {
     /// Nothing was sent yet.
+    #[default]
     Beginning,
     /// It sends and receives.
     Running,
@@ -98,7 +99,7 @@ impl LiveState {
 }
 
 /// Where a replay is, and how it does.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LiveNowView {
     /// What it is doing.
     pub state: LiveState,
@@ -126,7 +127,7 @@ pub struct LiveNowView {
     /// Statements that were never sent.
     pub skipped: u64,
     /// The last seconds.
-    pub lately: LatelyView,
+    pub lately: LiveRates,
     /// From the start until now.
     pub whole: LiveTimesView,
     /// Connections that are open.
@@ -159,11 +160,9 @@ pub struct LiveNowView {
     pub phases: ObservedView,
 }
 
-/// The last seconds.
+/// Rates and times in a stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct LatelyView {
-    /// How many seconds these are.
-    pub seconds: f64,
+pub struct LiveRates {
     /// Statements that came due, a second; `null` where no time decides.
     pub due_per_s: Option<f64>,
     /// Statements that were sent, a second.
@@ -203,16 +202,9 @@ pub struct LiveQuantilesView {
 pub struct LivePointView {
     /// Its end, in seconds from the start.
     pub at_s: f64,
-    /// Statements that came due, a second; `null` where no time decides.
-    pub due_per_s: Option<f64>,
-    /// Statements that were sent, a second.
-    pub sent_per_s: f64,
-    /// Statements that were answered, a second, failures among them.
-    pub answered_per_s: f64,
-    /// Failures, a second.
-    pub failed_per_s: f64,
-    /// Times of the statements that ended then.
-    pub times: LiveTimesView,
+    /// Rates and times.
+    #[serde(flatten)]
+    pub rates: LiveRates,
     /// Statements in flight at its end.
     pub in_flight: u64,
     /// Backends in each wait on average, by name.
@@ -295,7 +287,7 @@ pub struct LiveOthersView {
 }
 
 /// Whether something of the target is observed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ObservedView {
     /// Why not, as what follows "not observed: "; `null` where it is.
     pub why_not: Option<String>,
@@ -310,8 +302,7 @@ impl ObservedView {
     pub fn not(why: &str) -> Self {
         Self {
             why_not: Some(why.to_owned()),
-            source: None,
-            lately: Vec::new(),
+            ..Self::default()
         }
     }
 }

@@ -1,10 +1,8 @@
 //! The page of a sweep.
 
-use analyse::sweep::{bend, estimates};
-use report::{
-    SweepCurveView, SweepEstimateView, SweepNumbersView, SweepPointView, SweepTrialNameView,
-    SweepTrialView, SweepVariantView, SweepView, sweep_page,
-};
+use analyse::sweep::{Estimate, bend, estimates};
+use experiment::sweep::{Cell, Mode, Numbers, Pace, Record, Setting, Times, Trial, Variant};
+use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport, sweep_page};
 use serde_json::json;
 
 use crate::tab::Tab;
@@ -26,105 +24,89 @@ fn throughputs(most: f64) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
     LEVELS.into_iter().map(at).collect()
 }
 
-fn curve(name: &str, most: f64, plans: Option<u64>) -> SweepCurveView {
+fn curve(variant: usize, name: &str, most: f64, plans: Option<u64>) -> SweepCurve {
     let given = throughputs(most);
-    let view = |values: Vec<Vec<f64>>| -> Vec<Option<SweepEstimateView>> {
-        estimates(&values)
-            .into_iter()
-            .map(|one| one.map(SweepEstimateView::from))
-            .collect()
-    };
-    let per_s = view(given.iter().map(|point| point.1.clone()).collect());
-    let times = view(given.iter().map(|point| point.2.clone()).collect());
-    let points = given
-        .iter()
-        .enumerate()
-        .map(|(place, point)| SweepPointView {
-            level: point.0,
-            trials: 3,
-            per_s: per_s[place],
-            mean_us: times[place],
-            p50_us: times[place],
-            p99_us: times[place].map(|one| SweepEstimateView {
-                centre: one.centre * 4.0,
-                low: one.low.map(|low| low * 4.0),
-                high: one.high.map(|high| high * 4.0),
-            }),
-            server_cpu_us: times[place],
-            client_cpu_us: None,
-            machine_busy: Some(0.4),
-            busy: point.0,
-            failed: 0,
-            calls: Some(40_000),
-            plans,
-            plan_share: plans.map(|_| 0.6),
-        });
-    let mut curve = SweepCurveView {
+    let per_s: Vec<Vec<f64>> = given.iter().map(|point| point.1.clone()).collect();
+    let times: Vec<Vec<f64>> = given.iter().map(|point| point.2.clone()).collect();
+    let (per_s, times) = (estimates(&per_s), estimates(&times));
+    let points = given.iter().enumerate().map(|(place, point)| SweepPoint {
+        level: point.0,
+        trials: 3,
+        per_s: per_s[place],
+        mean_us: times[place],
+        p50_us: times[place],
+        p99_us: times[place].map(|one| Estimate {
+            centre: one.centre * 4.0,
+            interval: one.interval.map(|(low, high)| (low * 4.0, high * 4.0)),
+            ..one
+        }),
+        server_cpu_us: times[place],
+        client_cpu_us: None,
+        machine_busy: Some(0.4),
+        busy: point.0,
+        failed: 0,
+        calls: Some(40_000),
+        plans,
+        plan_share: plans.map(|_| 0.6),
+    });
+    SweepCurve {
         name: name.to_owned(),
-        mode: "simple".to_owned(),
-        variant: name.to_owned(),
+        mode: Mode::Simple,
+        variant,
         clients: None,
-        pace: Some("closed loop".to_owned()),
+        pace: Some(Pace::Closed),
         points: points.collect(),
-        steps: Vec::new(),
-        knee: None,
-        no_knee: None,
-        peak: None,
-        falls_to: None,
-    };
-    curve.bends(&bend(&given));
-    curve
+        bend: Some(bend(&given)),
+    }
 }
 
-fn sweep() -> SweepView {
-    let name = |number: u32| SweepTrialNameView {
+fn sweep() -> SweepReport {
+    let trial = |number: u32| Trial {
         number,
         block: 1,
-        clients: Some(LEVELS[number as usize % 6]),
-        pace: "closed loop".to_owned(),
-        mode: "simple".to_owned(),
-        variant: "with <b>pgss</b>".to_owned(),
+        cell: Cell {
+            clients: Some(LEVELS[number as usize % 6]),
+            pace: Pace::Closed,
+            mode: Mode::Simple,
+            variant: 1,
+        },
     };
-    let numbers = SweepNumbersView {
+    let numbers = Numbers {
         window_s: 10.0,
         statements: 100_000,
-        done: 100_000,
         failed: [("40001".to_owned(), 3)].into(),
-        skipped: Default::default(),
+        transactions: 100_000,
         per_s: 10_000.0,
         each_second: vec![10_000; 10],
-        mean_us: Some(100.0),
-        p50_us: Some(90.0),
-        p95_us: Some(200.0),
-        p99_us: Some(400.0),
-        max_us: Some(9_000.0),
+        response: Some(Times {
+            count: 100_000,
+            mean_us: 100.0,
+            p50_us: 90.0,
+            p95_us: 200.0,
+            p99_us: 400.0,
+            max_us: 9_000.0,
+        }),
         busy: 7.9,
         tool_lag_p99_us: Some(20.0),
         client_cpu_us: Some(11.0),
         server_cpu_us: Some(31.0),
         machine_busy: Some(0.9),
-        calls: None,
-        plans: None,
-        plan_ms: None,
-        exec_ms: None,
-        missing: Default::default(),
-        connections_failed: 0,
+        ..Numbers::default()
     };
-    let trial = |number: u32| SweepTrialView {
-        name: name(number),
+    let record = |number: u32| Record {
+        trial: trial(number),
         started_wall_us: i64::from(number) * 12_000_000,
         took_s: 12.0,
         failed: (number == 3)
             .then(|| "the server did not start: <script>alert(1)</script>".to_owned()),
         numbers: (number != 3).then(|| numbers.clone()),
     };
-    let settings = |pairs: &[(&str, &str)]| {
-        pairs
-            .iter()
-            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
-            .collect()
+    let options = [("time", "10.0 s"), ("warm-up", "2.00 s")];
+    let preload = Setting {
+        name: "shared_preload_libraries".to_owned(),
+        value: "pg_stat_statements".to_owned(),
     };
-    SweepView {
+    SweepReport {
         schema: "rehearse/sweep/1",
         name: "planning.sweep".to_owned(),
         load: "select-only at scale 100".to_owned(),
@@ -132,32 +114,34 @@ fn sweep() -> SweepView {
         started_wall_us: 0,
         seed: 42,
         repeat: 3,
-        unit: "transactions",
+        unit: LoadUnit::Transactions,
         statements_of_one: 1,
-        options: settings(&[("time", "10.0 s"), ("warm-up", "2.00 s")]),
+        options: options
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
         variants: vec![
-            SweepVariantView {
+            Variant {
                 name: "without".to_owned(),
-                settings: settings(&[]),
+                settings: Vec::new(),
             },
-            SweepVariantView {
+            Variant {
                 name: "with <b>pgss</b>".to_owned(),
-                settings: settings(&[("shared_preload_libraries", "pg_stat_statements")]),
+                settings: vec![preload],
             },
         ],
         trials_planned: 54,
         trials_done: 11,
         trials_failed: 1,
-        not_done: vec![name(12), name(13)],
+        not_done: vec![trial(12), trial(13)],
         why_not_done: Some("the time that it was given (--within) was over".to_owned()),
-        axis: Some("clients"),
+        axis: Some(Axis::Clients),
         growth_min: 0.25,
         curves: vec![
-            curve("without", 60_000.0, None),
-            curve("with <b>pgss</b>", 12_000.0, Some(40_000)),
-            curve("planning", 7_000.0, Some(40_000)),
+            curve(0, "without", 60_000.0, None),
+            curve(1, "with <b>pgss</b>", 12_000.0, Some(40_000)),
+            curve(1, "planning", 7_000.0, Some(40_000)),
         ],
-        trials: (1..12).map(trial).collect(),
+        trials: (1..12).map(record).collect(),
         notes: vec!["3 statements failed.".to_owned()],
     }
 }

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a value stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
     /// It names nobody: nothing, one character or digit, true and false, infinity, punctuation.
@@ -43,7 +46,7 @@ impl Kept {
 }
 
 /// What became of values of one sort: `values` = `masked` + all `kept`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaskedValues {
     /// Values met. NULL is none.
     pub values: u64,
@@ -68,7 +71,7 @@ impl MaskedValues {
 }
 
 /// What became of every value that a masking met.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaskAccount {
     /// Literals in the text of statements.
     pub literals: MaskedValues,
@@ -87,15 +90,19 @@ pub struct MaskAccount {
 }
 
 impl MaskAccount {
+    /// The values by sort, with its name.
+    pub fn by_sort(&self) -> [(&'static str, &MaskedValues); 5] {
+        [
+            ("literals", &self.literals),
+            ("parameters", &self.parameters),
+            ("copy fields", &self.copy_fields),
+            ("result values", &self.result_values),
+            ("names", &self.names),
+        ]
+    }
+
     /// Whether every value is accounted for.
     pub fn adds_up(&self) -> bool {
-        let all = [
-            &self.literals,
-            &self.parameters,
-            &self.copy_fields,
-            &self.result_values,
-            &self.names,
-        ];
-        all.into_iter().all(MaskedValues::adds_up)
+        self.by_sort().iter().all(|(_, values)| values.adds_up())
     }
 }

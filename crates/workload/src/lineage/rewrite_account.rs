@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What became of every statement that was met: `statements` = `unchanged` + `reworded` + `moved` +
 /// `merged` + `dropped` + `cached` + `opened`. What there is instead is `unchanged` + `reworded` +
 /// `moved` + `batches` + `added`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RewriteAccount {
     /// Statements met.
     pub statements: u64,

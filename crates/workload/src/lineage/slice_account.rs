@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why an event is not in a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
     /// Due before the slice, and not needed in it.
@@ -51,7 +54,7 @@ impl LeftOut {
 }
 
 /// What became of every event: `events` = `kept` + `prelude` + all `left_out`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceAccount {
     /// Where the slice begins, in microseconds since 1970-01-01 UTC, where it was asked for.
     pub from_us: Option<i64>,

@@ -117,11 +117,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             true => thresholds.severity(share),
             false => Severity::Warning,
         },
-        subject: Subject::Setting("max_wal_size".to_owned()),
+        subject: Subject::setting("max_wal_size".to_owned()),
         title: format!("checkpoints come every {every_s:.0} s, since the WAL is full"),
         evidence: facts,
         cost: evidence.sample_ns.is_ok().then(|| evidence.cost_of(ns)),
-        most_to_win: evidence.sample_ns.is_ok().then_some(share),
+        max_gain: evidence.sample_ns.is_ok().then_some(share),
         changes: vec![Change::setting(
             "room for the WAL of a whole checkpoint_timeout",
             "max_wal_size",
@@ -173,7 +173,7 @@ mod tests {
             found[0].changes[0].form,
             Form::Setting("max_wal_size".to_owned(), "8192MB".to_owned())
         );
-        assert_eq!(found[0].most_to_win, Some(0.2));
+        assert_eq!(found[0].max_gain, Some(0.2));
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
 }
 
 fn subject(one: &StatementEvidence) -> Subject {
-    Subject::Statement(one.fingerprint, one.sql.clone())
+    Subject::statement(one.fingerprint, one.sql.clone())
 }
 
 fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
@@ -94,7 +94,7 @@ fn unlocked(evidence: &Evidence, one: &StatementEvidence) -> Finding {
                 .check("run it in two sessions, each with BEGIN before it: at READ COMMITTED both return the same rows"),
         ],
         cost: Some(evidence.cost(one, one.ns)),
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::by_hand(
             "add FOR UPDATE SKIP LOCKED behind the LIMIT of the inner SELECT",
         )],
@@ -129,7 +129,7 @@ fn waiting(
                 .check("SELECT wait_event_type, wait_event, query FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
         ],
         cost: Some(evidence.cost(one, waited_ns)),
-        most_to_win: each_ns.map(|_| share),
+        max_gain: each_ns.map(|_| share),
         changes: vec![Change::by_hand("add SKIP LOCKED behind FOR UPDATE")],
         risk: "workers then take rows in an order that is only nearly that of ORDER BY".to_owned(),
     })
@@ -188,7 +188,7 @@ fn dear(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) -
         },
         evidence: facts,
         cost: Some(evidence.cost(one, one.ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: match steps_over_dead {
             true => vec![Change::sql(
                 "let autovacuum come to this table much earlier",
@@ -228,7 +228,7 @@ mod tests {
         let found = MadeUp::new().statement(waits).find(&RULE);
         // 100 samples of 50 ms, of 9 s.
         assert_eq!(found.len(), 1);
-        assert!((found[0].most_to_win.unwrap() - 5.0 / 9.0).abs() < 1e-9);
+        assert!((found[0].max_gain.unwrap() - 5.0 / 9.0).abs() < 1e-9);
         let dear = MadeUp::new().statement(claim(SKIPS, 1_000_000)).find(&RULE);
         assert!(dear[0].title.contains("1000 blocks"), "{}", dear[0].title);
         let dead = MadeUp::new()

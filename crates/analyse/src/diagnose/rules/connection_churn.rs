@@ -100,11 +100,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(vec![Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Server,
+        subject: Subject::server(),
         title: format!("{rate:.1} connections a second are opened, for {each:.1} statements each"),
         evidence: facts,
         cost: Some(evidence.cost_of(ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![
             Change::rewrite("let sessions share connections", "pool=20"),
             Change::by_hand("a pool in the application, or a pooler (PgBouncer) before the server"),
@@ -135,7 +135,7 @@ mod tests {
     fn connections_for_a_statement_each_are_found() {
         let found = with(600, 600).find(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert_eq!(found[0].most_to_win, Some(0.75));
+        assert_eq!(found[0].max_gain, Some(0.75));
     }
 
     #[test]

@@ -58,11 +58,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(vec![Finding {
         rule: "",
         severity: Severity::Note,
-        subject: Subject::Setting("pg_stat_statements.max".to_owned()),
+        subject: Subject::setting("pg_stat_statements.max".to_owned()),
         title: "statements were thrown out of the statistics: what is counted is less than what was done".to_owned(),
         evidence: facts,
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::setting(
             "room for more statements (a restart); texts made with values or names in them are better sent with parameters",
             "pg_stat_statements.max",

@@ -67,9 +67,9 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 Unit::Count,
                 "plan (EXPLAIN)",
             ));
-            Subject::Statement(one.fingerprint, one.sql.clone())
+            Subject::statement(one.fingerprint, one.sql.clone())
         }
-        None => Subject::Server,
+        None => Subject::server(),
     };
     let mut changes = vec![Change::by_hand(
         "let the condition name the partition key, so that planning leaves out what is not needed; fewer indexes, fewer partitions",
@@ -97,7 +97,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         ),
         evidence: facts,
         cost: None,
-        most_to_win: Some(waited),
+        max_gain: Some(waited),
         changes,
         risk: "more places take some shared memory for each session".to_owned(),
     }])
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(with(80, 0).find(&RULE)[0].severity, Severity::Note);
         let found = with(80, 300).find(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert_eq!(found[0].most_to_win, Some(0.3));
+        assert_eq!(found[0].max_gain, Some(0.3));
     }
 
     #[test]

@@ -166,11 +166,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 // That they are not HOT is known, and not how much of their time that is.
                 None => thresholds.severity(share).max(Severity::Warning),
             },
-            subject: Subject::Table(name.to_owned()),
+            subject: Subject::table(name.to_owned()),
             title,
             evidence: facts,
             cost: Some(evidence.cost_of(ns)),
-            most_to_win: Some(share),
+            max_gain: Some(share),
             changes,
             risk,
         });
@@ -230,7 +230,7 @@ mod tests {
             "{}",
             found[0].title
         );
-        assert_eq!(found[0].most_to_win, Some(0.5));
+        assert_eq!(found[0].max_gain, Some(0.5));
         assert_eq!(found[0].severity, Severity::Warning);
         assert!(matches!(found[0].changes[0].form, Form::Sql(_)));
         let used = with(

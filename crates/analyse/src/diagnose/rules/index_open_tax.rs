@@ -200,14 +200,14 @@ fn finding(evidence: &Evidence, thresholds: &Thresholds, all: &[Single<'_>]) -> 
     Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Statement(first.one.fingerprint, first.one.sql.clone()),
+        subject: Subject::statement(first.one.fingerprint, first.one.sql.clone()),
         title,
         evidence: facts,
         cost: Some(match all.len() {
             1 => evidence.cost(first.one, first.one.ns),
             _ => evidence.cost_of(ns),
         }),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![
             Change::rewrite(
                 format!("insert about {BATCH} rows a statement"),
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(found[0].severity, Severity::Problem);
         // 30 of 40 s, 60 % of it opening, 49 of 50 times.
-        assert!((found[0].most_to_win.unwrap() - 0.75 * 0.6 * 0.98).abs() < 1e-9);
+        assert!((found[0].max_gain.unwrap() - 0.75 * 0.6 * 0.98).abs() < 1e-9);
         assert_eq!(
             found[0].changes[0].form,
             Form::Rewrite("batch-inserts=50".to_owned())
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:#?}");
         assert!(found[0].title.contains("20 tables"), "{}", found[0].title);
         // 20 of 30 s, 75 % of it opening, 49 of 50 times.
-        let won = found[0].most_to_win.unwrap();
+        let won = found[0].max_gain.unwrap();
         assert!((won - 20.0 / 30.0 * 0.75 * 0.98).abs() < 1e-9, "{won}");
     }
 

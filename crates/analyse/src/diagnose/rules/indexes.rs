@@ -87,14 +87,14 @@ fn invalid(evidence: &Evidence, index: &IndexFact) -> Finding {
     Finding {
         rule: "",
         severity: Severity::Warning,
-        subject: Subject::Index(name(index)),
+        subject: Subject::index(name(index)),
         title: format!("{} is invalid: no query may use it{kept}", name(index)),
         evidence: vec![
             size(index).check("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"),
             written(evidence, index),
         ],
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::sql(
             "build it again; what is left of a CREATE INDEX CONCURRENTLY that failed may be dropped instead",
             format!("REINDEX INDEX {};", name(index)),
@@ -142,7 +142,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
                 true => Severity::Warning,
                 false => Severity::Note,
             },
-            subject: Subject::Index(name(index)),
+            subject: Subject::index(name(index)),
             title: match same {
                 true => format!("{} is the same as {}", name(index), name(other)),
                 false => format!("{} is the beginning of {}, which serves its queries too", name(index), name(other)),
@@ -155,7 +155,7 @@ fn duplicates(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Ve
                 written(evidence, index),
             ],
             cost: None,
-            most_to_win: None,
+            max_gain: None,
             changes: vec![drop(index, "drop it")],
             risk: match same {
                 true => "none that is known; build it again where a hint names it".to_owned(),
@@ -185,7 +185,7 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
         findings.push(Finding {
             rule: "",
             severity: Severity::Note,
-            subject: Subject::Index(name(index)),
+            subject: Subject::index(name(index)),
             title: format!("{} was not used while it was looked, and its table was written", name(index)),
             evidence: vec![
                 size(index),
@@ -196,7 +196,7 @@ fn unused(evidence: &Evidence, thresholds: &Thresholds, facts: &Facts) -> Vec<Fi
                 )),
             ],
             cost: None,
-            most_to_win: None,
+            max_gain: None,
             changes: vec![drop(index, "drop it, if nobody uses it at other times either")],
             risk: "what runs once a month, or on a replica, was not seen here; see idx_scan of all servers since \
                    their statistics began"

@@ -150,7 +150,7 @@ fn random(
     Some(Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!("rows of {name} go all over {}: its key {column} ({kind}) has no order", index.name),
         evidence: vec![
             Fact::new("whole pages in the WAL for each row", pages, Unit::Mean, "wal_fpi of pg_stat_statements")
@@ -161,7 +161,7 @@ fn random(
                 .check(format!("SELECT avg_leaf_density, leaf_fragmentation FROM pgstatindex('{}.{}') (extension pgstattuple)", index.schema, index.name)),
         ],
         cost: Some(evidence.cost(one, ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: migrations(table, index, &column, &kind).into_iter().chain([
             Change::setting("fewer checkpoints, so that a page is written as a whole less often", "max_wal_size", "8GB"),
         ]).collect(),
@@ -201,7 +201,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
         findings.push(Finding {
             rule: "",
             severity: Severity::Note,
-            subject: Subject::Index(format!("{}.{}", index.schema, index.name)),
+            subject: Subject::index(format!("{}.{}", index.schema, index.name)),
             title: format!("the key of {name} is wide: {each:.0} bytes for each row in its index, and again in each foreign key"),
             evidence: vec![
                 Fact::new("bytes for each row", each, Unit::Bytes, "pg_relation_size and pg_class.reltuples")
@@ -210,7 +210,7 @@ fn wide(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
                 Fact::new("rows", rows as f64, Unit::Count, "pg_class"),
             ],
             cost: None,
-            most_to_win: None,
+            max_gain: None,
             changes: vec![Change::by_hand("a key of eight bytes (bigint GENERATED ALWAYS AS IDENTITY), with the wide one as a unique column of this table alone")],
             risk: "a key goes through the whole application; an index that is merely bloated shows the same: REINDEX first".to_owned(),
         });
@@ -249,7 +249,7 @@ mod tests {
                 .title
                 .contains("links_pkey: its key id (bytea not null) has no order")
         );
-        assert!(found[0].most_to_win.unwrap() > 0.9);
+        assert!(found[0].max_gain.unwrap() > 0.9);
         let mut wide = with("bytea not null", 10);
         wide.facts().indexes[0].bytes = Some(110_000_000);
         assert_eq!(wide.find(&RULE)[0].severity, Severity::Note);

@@ -108,14 +108,14 @@ fn waits(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
     Some(Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(
             "it waits for locks {:.0} % of its time{held}",
             (ns / one.ns.max(1.0)).min(1.0) * 100.0
         ),
         evidence: facts,
         cost: Some(evidence.cost(one, ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![Change::by_hand(change)],
         risk: "what is done in another order, or in another transaction, may fail in between"
             .to_owned(),
@@ -192,15 +192,15 @@ fn deadlocks(evidence: &Evidence) -> Option<Finding> {
         rule: "",
         severity: Severity::Problem,
         subject: match worst {
-            Some(one) => Subject::Statement(one.fingerprint, one.sql.clone()),
-            None => Subject::Server,
+            Some(one) => Subject::statement(one.fingerprint, one.sql.clone()),
+            None => Subject::server(),
         },
         title: format!(
             "{count:.0} deadlocks: transactions take the same locks in different orders"
         ),
         evidence: facts,
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::by_hand(words)],
         risk: "what failed with 40P01 has to be sent again by the application in any case"
             .to_owned(),
@@ -234,7 +234,7 @@ mod tests {
     fn waits_and_deadlocks_are_found() {
         let found = with(160).find(&RULE);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].most_to_win, Some(0.4));
+        assert_eq!(found[0].max_gain, Some(0.4));
         assert!(
             found[0]
                 .title
@@ -253,7 +253,7 @@ mod tests {
         };
         let mut logged = with(0).log(log);
         logged.evidence.sample_ns = Err(Missing::because("nobody looked"));
-        assert_eq!(logged.find(&RULE)[0].most_to_win, Some(0.25));
+        assert_eq!(logged.find(&RULE)[0].max_gain, Some(0.25));
     }
 
     #[test]

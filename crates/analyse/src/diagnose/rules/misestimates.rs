@@ -124,7 +124,7 @@ fn finding(
         rule: "",
         // That it is off is known, and not that another plan would be faster.
         severity: thresholds.severity(share).max(Severity::Warning),
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(
             "the planner expects {estimated:.0} {} and {came:.1} come: off by {factor:.0} times",
             if groups.is_some() { "groups" } else { "rows" }
@@ -137,7 +137,7 @@ fn finding(
             Fact::new("time a call", one.ns_per_call(), Unit::Nanoseconds, "the statement's own times"),
         ],
         cost: Some(evidence.cost(one, one.ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes,
         risk: "a plan for better numbers may be another one for others too; the plan is of one example, or a generic one, \
                and rows are the mean of all calls"

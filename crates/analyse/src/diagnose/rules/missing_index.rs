@@ -227,7 +227,7 @@ fn finding(
     Some(Finding {
         rule: "",
         severity,
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: match blocks {
             true => format!(
                 "{} reads many blocks for each row that it keeps",
@@ -237,7 +237,7 @@ fn finding(
         },
         evidence: facts,
         cost: Some(evidence.cost(one, one.ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes,
         risk,
     })
@@ -373,7 +373,7 @@ mod tests {
     fn the_composite_index_of_a_queue_and_the_partial_one_are_found() {
         let found = claim(1_000_000, 479).find(&RULE);
         assert_eq!(found.len(), 1, "{found:#?}");
-        assert_eq!(found[0].most_to_win, Some(0.9));
+        assert_eq!(found[0].max_gain, Some(0.9));
         let sql: Vec<&Form> = found[0].changes.iter().map(|change| &change.form).collect();
         let is = |sql: &str| Form::Sql(sql.to_owned());
         assert_eq!(

@@ -28,20 +28,26 @@ mod transactions;
 
 pub(in crate::diagnose) use missing_index::ROWS as INDEX_ROWS;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::evidence::{Evidence, Missing};
 use super::finding::Finding;
 use super::threshold::{Threshold, Thresholds};
 
 /// A rule.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Rule {
-    /// Its name, as `docs/diagnose.md` has it.
+    /// Name of the rule, as `docs/diagnose.md` has it.
+    #[serde(rename = "rule")]
     pub name: &'static str,
     /// What it looks at, in a few words.
     pub looks_at: &'static str,
     /// What it goes by.
+    #[serde(skip)]
     pub thresholds: &'static [Threshold],
     /// Looks.
+    #[serde(skip)]
     pub look: fn(&Evidence, &Thresholds) -> Result<Vec<Finding>, Missing>,
 }
 

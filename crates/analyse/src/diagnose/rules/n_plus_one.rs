@@ -66,7 +66,7 @@ fn finding(
     Some(Finding {
         rule: "",
         severity,
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: format!(
             "rows are fetched one by one: {:.0} calls each time behind {}",
             series.calls as f64 / series.series as f64,
@@ -81,7 +81,7 @@ fn finding(
             Fact::new("from first to last of all series", series.ns, Unit::Nanoseconds, "clients' clocks"),
         ],
         cost: Some(evidence.cost(one, ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![Change::by_hand(
             "fetch them together: a join, or WHERE … = ANY ($1) with all keys; most object mappers have an option for it",
         )],
@@ -122,7 +122,7 @@ mod tests {
     fn a_statement_for_each_row_is_found() {
         let found = with(95, Some(2)).find(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert!((found[0].most_to_win.unwrap() - 0.81).abs() < 1e-9);
+        assert!((found[0].max_gain.unwrap() - 0.81).abs() < 1e-9);
     }
 
     #[test]

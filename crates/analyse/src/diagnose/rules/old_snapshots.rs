@@ -72,13 +72,13 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             true => Severity::Warning,
             false => Severity::Note,
         },
-        subject: Subject::Server,
+        subject: Subject::server(),
         title: format!(
             "a transaction was open for {age_s:.0} s, and vacuum leaves all that it could see"
         ),
         evidence: facts,
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![
             Change::setting(
                 "end what waits for its client for so long",

@@ -48,7 +48,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(vec![Finding {
         rule: "",
         severity: Severity::Note,
-        subject: Subject::Setting("pg_stat_statements.track_planning".to_owned()),
+        subject: Subject::setting("pg_stat_statements.track_planning".to_owned()),
         title: "planning is not counted, and may take any time unseen; the cliff that speaks against it is far"
             .to_owned(),
         evidence: vec![
@@ -62,7 +62,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             Fact::new("the cliff is further by", distance, Unit::Times, "the threshold cliff-calls-per-second"),
         ],
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::setting(
             "count planning as well; a reload is enough",
             "pg_stat_statements.track_planning",

@@ -59,11 +59,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         findings.push(Finding {
             rule: "",
             severity: thresholds.severity(share_of_all),
-            subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+            subject: Subject::statement(one.fingerprint, one.sql.clone()),
             title: format!("planning takes {:.0} % of this statement", share * 100.0),
             evidence: facts,
             cost: Some(evidence.cost(one, won_ns)),
-            most_to_win: Some(share_of_all),
+            max_gain: Some(share_of_all),
             changes: vec![
                 Change::rewrite("prepare it once a session and execute it", "prepare"),
                 Change::by_hand(
@@ -145,7 +145,7 @@ mod tests {
         let found = with(1_000, 700_000_000).find(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert!((found[0].most_to_win.unwrap() - 0.7).abs() < 1e-9);
+        assert!((found[0].max_gain.unwrap() - 0.7).abs() < 1e-9);
         assert_eq!(
             found[0].changes[0].form,
             Form::Rewrite("prepare".to_owned())

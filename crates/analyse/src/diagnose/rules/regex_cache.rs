@@ -92,11 +92,11 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
     Ok(vec![Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Statement(first.fingerprint, first.sql.clone()),
+        subject: Subject::statement(first.fingerprint, first.sql.clone()),
         title: format!("writes evaluate {distinct} different regular expressions, and a backend keeps 32 compiled"),
         evidence: facts,
         cost: Some(evidence.cost_of(ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![
             Change::by_hand("put cheap conditions (type = …) before the expression in predicates, so that few rows reach it; use LIKE where it is enough"),
             Change::by_hand("send the rows of one table to one connection, which then uses its expressions only"),
@@ -157,7 +157,7 @@ mod tests {
         assert!(found[0].title.contains("40 different"));
         let mut stacked = with(40, 40);
         stacked.evidence.statements[0].phases = vec![(Phase::IndexPredicate, 25), (Phase::Wal, 75)];
-        assert_eq!(stacked.find(&RULE)[0].most_to_win, Some(0.25));
+        assert_eq!(stacked.find(&RULE)[0].max_gain, Some(0.25));
     }
 
     #[test]

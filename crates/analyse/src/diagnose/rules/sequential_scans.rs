@@ -82,7 +82,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         findings.push(Finding {
             rule: "",
             severity: thresholds.severity(share),
-            subject: Subject::Table(name.to_owned()),
+            subject: Subject::table(name.to_owned()),
             title: {
                 let by = match (rest.first(), told.first()) {
                     (Some(one), _) => format!(", by statements such as {}", one.fingerprint),
@@ -108,7 +108,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
                 ),
             ],
             cost: Some(evidence.cost_of(ns)),
-            most_to_win: Some(share),
+            max_gain: Some(share),
             changes: vec![Change::by_hand(
                 "where few rows are wanted, an index for the condition (`rehearse indexes` looks for one and measures it); a report that needs all rows may run elsewhere or seldom",
             )],
@@ -137,7 +137,7 @@ mod tests {
     fn a_table_that_grows_and_is_scanned_is_found() {
         let found = with(20_000.0, 500.0).find(&RULE);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].most_to_win, Some(0.6));
+        assert_eq!(found[0].max_gain, Some(0.6));
         assert!(found[0].title.contains("0000000000000001"));
     }
 
@@ -153,7 +153,7 @@ mod tests {
             )
             .table(table("orders", 20_000, &["id int8", "note text"]));
         let found = all.find(&RULE);
-        assert_eq!(found[0].most_to_win, Some(0.06), "{found:#?}");
+        assert_eq!(found[0].max_gain, Some(0.06), "{found:#?}");
         assert!(
             found[0].title.ends_with("such as 0000000000000001"),
             "{found:#?}"

@@ -97,11 +97,11 @@ fn spill(evidence: &Evidence, thresholds: &Thresholds, one: &StatementEvidence) 
     Some(Finding {
         rule: "",
         severity: thresholds.severity(share),
-        subject: Subject::Statement(one.fingerprint, one.sql.clone()),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
         title: "it sorts or hashes more than work_mem holds, and writes temporary files".to_owned(),
         evidence: facts,
         cost: Some(evidence.cost(one, one.ns)),
-        most_to_win: Some(share),
+        max_gain: Some(share),
         changes: vec![change],
         risk: "every sort and hash of every session may take work_mem: count sessions before it is set for all".to_owned(),
     })
@@ -131,7 +131,7 @@ mod tests {
             found[0].changes[0].form,
             Form::Setting("work_mem".to_owned(), "32MB".to_owned())
         );
-        assert_eq!(found[0].most_to_win, Some(1.0));
+        assert_eq!(found[0].max_gain, Some(1.0));
         let huge = with(10 * 2 * 128_000).find(&RULE);
         assert_eq!(huge[0].changes[0].form, Form::ByHand);
     }

@@ -131,11 +131,11 @@ fn starved(
             Some(share) => thresholds.severity(share).min(Severity::Warning),
             None => Severity::Problem,
         },
-        subject: Subject::Queue(name.to_owned()),
+        subject: Subject::queue(name.to_owned()),
         title: format!("workers starve: {name} grows while {} is 0", claimed.name),
         evidence: facts,
         cost: claim.map(|claim| evidence.cost(claim, claim.ns)),
-        most_to_win: share,
+        max_gain: share,
         changes: vec![Change::by_hand(
             "make the claim cheap (see missing-index and claims), and only then add workers",
         )],
@@ -160,11 +160,11 @@ fn stuck_work(name: &str, one: &QueueSeries, slope: Option<f64>) -> Finding {
     Finding {
         rule: "",
         severity: Severity::Warning,
-        subject: Subject::Queue(name.to_owned()),
+        subject: Subject::queue(name.to_owned()),
         title: format!("work is stuck: {name} shows something that nobody works on"),
         evidence: facts,
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![Change::by_hand(
             "take back what was claimed longer ago than any work takes (UPDATE … SET queued_at = NULL WHERE queued_at < now() - interval '…')",
         )],
@@ -201,7 +201,7 @@ mod tests {
         let found = starving.find(&RULE);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert_eq!(found[0].most_to_win, Some(1.0));
+        assert_eq!(found[0].max_gain, Some(1.0));
         let stuck = MadeUp::new().queue(series("oldest_queued_s", 3_600.0, 3_660.0, 0));
         assert!(stuck.find(&RULE)[0].title.contains("stuck"));
     }

@@ -115,7 +115,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
             true => thresholds.severity(spin.unwrap_or(0.0)),
             false => Severity::Warning,
         },
-        subject: Subject::Statement(statement.fingerprint, statement.sql.clone()),
+        subject: Subject::statement(statement.fingerprint, statement.sql.clone()),
         title: match spins {
             true => "sessions wait for the spin lock of this statement's statistics".to_owned(),
             false => format!(
@@ -124,7 +124,7 @@ fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Mi
         },
         evidence: facts,
         cost: cost.map(|ns| evidence.cost_of(ns)),
-        most_to_win: spin,
+        max_gain: spin,
         changes: vec![change],
         risk: "what is not counted is not seen".to_owned(),
     }])
@@ -156,7 +156,7 @@ mod tests {
         });
         let found = spinning.find(&RULE);
         assert_eq!(found[0].severity, Severity::Problem);
-        assert_eq!(found[0].most_to_win, Some(0.3));
+        assert_eq!(found[0].max_gain, Some(0.3));
     }
 
     #[test]

@@ -100,8 +100,8 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             (true, severity) => severity.min(Severity::Warning),
         },
         subject: match behind {
-            Some(one) => Subject::Statement(one.fingerprint, one.sql.clone()),
-            None => Subject::Server,
+            Some(one) => Subject::statement(one.fingerprint, one.sql.clone()),
+            None => Subject::server(),
         },
         title: format!(
             "transactions are idle {:.0} % of the time that they are open, {:.0} ms each",
@@ -117,7 +117,7 @@ fn of_sessions(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Finding> {
             Fact::new("that others waited for locks which they held", waited, Unit::Nanoseconds, "pg_blocking_pids, once a second"),
         ],
         cost: Some(evidence.cost_of(waited)),
-        most_to_win: evidence.sample_ns.is_ok().then_some(share),
+        max_gain: evidence.sample_ns.is_ok().then_some(share),
         changes: vec![change()],
         risk: RISK.to_owned(),
     }]
@@ -133,14 +133,14 @@ fn of_samples(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Findin
     Ok(vec![Finding {
         rule: "",
         severity: Severity::Warning,
-        subject: Subject::Server,
+        subject: Subject::server(),
         title: format!("{sessions:.1} sessions at a time hold a transaction open and do nothing"),
         evidence: vec![
             Fact::new("sessions idle in a transaction, on average", sessions, Unit::Mean, "samples of pg_stat_activity")
                 .check("SELECT pid, now() - state_change, query FROM pg_stat_activity WHERE state = 'idle in transaction' ORDER BY 2 DESC"),
         ],
         cost: None,
-        most_to_win: None,
+        max_gain: None,
         changes: vec![change()],
         risk: RISK.to_owned(),
     }])

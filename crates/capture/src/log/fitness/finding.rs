@@ -1,11 +1,15 @@
 //! What a log may lack: which use suffers by it, and what to set. The rules that find it are the
 //! parent's, the sentences the report's.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::Use;
 use crate::settings::LINE_PREFIX;
 
 /// Something that the log does not show. Counts are of statements, unless they say otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// It holds no statement at all.
     NoStatements,
@@ -104,7 +108,7 @@ pub enum Finding {
     },
     /// A log daemon says that it dropped lines.
     RateLimited {
-        /// Such lines among the unreadable ones that were kept.
+        /// Such lines.
         lines: u64,
     },
     /// Other lines that could not be read.

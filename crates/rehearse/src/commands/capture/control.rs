@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use ::capture::proxy::{Control, Watch};
-use report::{ProxyStatusView, to_json};
+use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
@@ -60,8 +60,7 @@ impl Site for ControlSite {
     fn answer(&self, request: &Request) -> Reply {
         match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/") => {
-                let view = ProxyStatusView::new(&self.watch.status());
-                json_reply(StatusCode::OK, to_json(&view))
+                json_reply(StatusCode::OK, to_document(&self.watch.status()))
             }
             (&Method::POST, "/start") => self.run_action(request, Control::start_recording),
             (&Method::POST, "/stop") => self.run_action(request, Control::stop_recording),

@@ -9,7 +9,8 @@ use ::capture::conversation::ConversationOptions;
 use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
 use ::capture::{Counted, EventSink, MaskSink, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
-use report::{ConversationView, MaskView, PcapView, SliceView, pcap_text, to_json};
+
+use report::{CaptureReport, conversation_text, pcap_text, to_json};
 use workload::rewrite::Slicer;
 use workload::{Provenance, SliceAccount, SliceNote};
 
@@ -34,7 +35,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
     let size = |file: &PathBuf| std::fs::metadata(file).ok().map(|found| found.len());
     let total: Option<u64> = options.files.iter().map(size).sum();
     let bar = bar();
-    let view = capture(options, streams > 0, &interrupt, |sink| {
+    let captured = capture(options, streams > 0, &interrupt, |sink| {
         if streams > 0 {
             bar.suspend(|| {
                 terminal::note("reading standard input; Ctrl-C ends the capture in order");
@@ -58,7 +59,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
         pcap::capture(pcap_options, sink)
     });
     bar.finish_and_clear();
-    show(&view?, options.json)
+    show(&captured?, options.json)
 }
 
 fn bar() -> ProgressBar {
@@ -84,24 +85,18 @@ fn capture(
     has_stream: bool,
     interrupt: &Interrupt,
     read: impl FnOnce(&mut dyn EventSink) -> Result<PcapReport, PcapError>,
-) -> Result<PcapView, Failure> {
+) -> Result<CaptureReport<PcapReport>, Failure> {
     let slicer = options.slice.slice()?.map(|slice| Slicer::new(slice, None));
     let masker = options.masking.masker()?;
     let recipients = keys::recipients(&options.encryption.encrypt)?;
     let mut masked = None;
-    let (report, span_us, events, statements, account) = match &options.output {
+    let (report, span_us, statements, account) = match &options.output {
         None => {
             let mut sink = SliceSink::new(Counted::default(), slicer);
             let report = read(&mut sink).map_err(failure)?;
             must_be_readable(&report)?;
             let (counted, account) = sink.finish()?;
-            (
-                report,
-                counted.span_us(),
-                counted.events,
-                counted.statements,
-                account,
-            )
+            (report, counted.span_us(), counted.statements, account)
         }
         Some(output) => {
             must_be_a_workloads_name(output)?;
@@ -131,21 +126,20 @@ fn capture(
             kept.writer.note_masks(masked.clone());
             let provenance = provenance(options, &report, &account);
             let info = kept.writer.finish(provenance)?;
-            (report, info.span_us, info.events, info.statements, account)
+            (report, info.span_us, info.statements, account)
         }
     };
-    let mut view = PcapView::new(&report);
-    (view.span_us, view.events, view.statements) = (span_us, events, statements);
-    view.sessions = report.account.conversation.sessions;
-    if let Some(account) = account {
-        view.sessions = account.sessions_kept;
-        view.slice = Some(SliceView::new(&account));
-    }
-    view.mask = masked.as_ref().map(MaskView::new);
-    if let Some(output) = &options.output {
-        view.workload = output.display().to_string();
-    }
-    Ok(view)
+    let sessions = report.account.conversation.sessions;
+    Ok(CaptureReport {
+        schema: "rehearse/capture-pcap/1",
+        workload: (options.output.as_ref()).map(|output| output.display().to_string()),
+        span_us,
+        sessions: (account.as_ref()).map_or(sessions, |account| account.sessions_kept),
+        statements,
+        report,
+        slice: account,
+        mask: masked.map(From::from),
+    })
 }
 
 /// As with a log in which no line is a server's: where all that was said is encrypted, or is no
@@ -154,21 +148,15 @@ fn capture(
 /// # Errors
 /// Where that is so, with the reasons.
 fn must_be_readable(report: &PcapReport) -> Result<(), Failure> {
-    let said = ConversationView::new(&report.account.conversation);
+    let said = &report.account.conversation;
     let readable = said.sessions + said.statements + said.statements_unrecorded + said.refused;
     if readable > 0 || said.unreadable.is_empty() {
         return Ok(());
     }
-    let reasons = said
-        .unreadable
-        .values()
-        .map(|reason| match reason.connections {
-            1 => format!("1 connection {}", reason.explanation),
-            more => format!("{more} connections {}", reason.explanation),
-        });
+    let reasons: Vec<String> = conversation_text::unreadable_connections(said).collect();
     Err(Failure::could_not(format!(
         "nothing in it could be read: {}",
-        reasons.collect::<Vec<_>>().join("; ")
+        reasons.join("; ")
     )))
 }
 
@@ -218,12 +206,13 @@ fn failure(error: PcapError) -> Failure {
     }
 }
 
-fn show(view: &PcapView, json: bool) -> Result<Ending, Failure> {
+fn show(captured: &CaptureReport<PcapReport>, json: bool) -> Result<Ending, Failure> {
     match json {
-        true => terminal::say_line(&to_json(view)),
-        false => terminal::say(&pcap_text::render_text(view, &terminal::style())),
+        true => terminal::say_line(&to_json(captured)),
+        false => terminal::say(&pcap_text::render_text(captured, &terminal::style())),
     }
-    let damaged = view.sources.iter().any(|source| source.damage.is_some());
-    let found = damaged || view.lost_bytes > 0 || !view.malformed.is_empty();
+    let PcapReport { sources, account } = &captured.report;
+    let damaged = sources.iter().any(|source| source.damage.is_some());
+    let found = damaged || account.lost_bytes > 0 || !account.malformed.is_empty();
     Ok(if found { Ending::Found } else { Ending::Done })
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use ::capture::conversation::ConversationOptions;
 use ::capture::proxy::{
     Finished, Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus,
-    Recording, ServerTls,
+    Recording, RecordingState, ServerTls,
 };
 use ::capture::{EventSink, MaskSink, SinkError};
 use replay::Target;
-use report::{ProxyView, proxy_text, to_json};
+use report::{proxy_text, to_document};
 use signal_hook::consts::SIGUSR1;
 use workload::rewrite::SecretRedactor;
 use workload::rewrite::mask::{Mask, Masker};
@@ -190,7 +190,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
     for finished in &mut status.capture.finished {
         recover(finished);
     }
-    show(&source, &status, options.json);
+    show(&status, options.json);
     if let Err(error) = ended {
         return Err(Failure::could_not(format!("the proxy ended: {error}")));
     }
@@ -208,19 +208,15 @@ fn failure(error: ProxyError) -> Failure {
 /// Makes a workload of what there is of a recording that ended early, where the disk allows that now.
 fn recover(finished: &mut Finished) {
     let partial = partial(Path::new(&finished.name));
-    if finished.info.is_some() {
+    if finished.state != RecordingState::Partial {
         return;
     }
-    // Where it cannot be looked at, it may be there.
-    finished.gone = matches!(partial.try_exists(), Ok(false));
-    if finished.gone {
-        return;
+    // A directory that cannot be looked at may be there.
+    if matches!(partial.try_exists(), Ok(false)) {
+        finished.set_gone();
+    } else if let Ok((_, info)) = workload::recover_as(&partial, finished.provenance.clone()) {
+        finished.set_recovered(&info);
     }
-    finished.info = match workload::recover_as(&partial, finished.provenance.clone()) {
-        Ok((_, info)) => Some(info),
-        // It stays as it is, and the account says so.
-        Err(_) => None,
-    };
 }
 
 /// Something that the user should know of: what was recorded is not all that passed.
@@ -287,8 +283,7 @@ impl Narrator {
                 Happening::Recording { name } => Ok(format!("recording {name}")),
                 Happening::Finished(finished) => Ok(format!(
                     "recorded {}: {} statements",
-                    finished.name,
-                    finished.info.as_ref().map_or(0, |info| info.statements)
+                    finished.name, finished.statements
                 )),
                 Happening::Losing => Ok(
                     "recording cannot keep up: copies are dropped, what passes goes on".to_owned(),
@@ -312,12 +307,11 @@ impl Narrator {
     }
 }
 
-fn show(source: &str, status: &ProxyStatus, json: bool) {
-    let view = ProxyView::new(source, status);
+fn show(status: &ProxyStatus, json: bool) {
     if json {
-        terminal::say_line(&to_json(&view));
+        terminal::say_line(&to_document(status));
     } else {
-        terminal::say(&proxy_text::render_text(&view, &terminal::style()));
+        terminal::say(&proxy_text::render_text(status, &terminal::style()));
     }
 }
 

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::sandbox::Places;
-use analyse::diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds, diagnose};
+use analyse::diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds};
+use analyse::proof::Verdict;
 use archive::ArchiveError;
 use clock::{Clock, SystemClock};
 use experiment::ChangeScript;
 use experiment::proof::{Change, ProofSide};
 use experiment::sweep::Setting;
-use report::{FindingChangeView, FindingProofView, ProofView, one_line, to_json};
+use report::{FindingChange, FindingProof, ProofView, one_line, to_json};
 use run::RunReader;
 use workload::WorkloadReader;
 use workload::rewrite::Rewriting;
 
-use super::{Met, of_run, of_target, show, view, workload};
+use super::{Met, of_run, of_target, report, show, workload};
 use crate::commands::{experiments, looking, prove};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -51,7 +52,7 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
     }
     let (met, workload) = made?;
     make(&directory)?;
-    let diagnosis = diagnose(&met.evidence, thresholds);
+    let mut report = report(met, thresholds);
     let mut round = Round {
         options,
         workload: &workload,
@@ -62,11 +63,9 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         proofs: 0,
         tried: Vec::new(),
     };
-    let proofs = round.all(&diagnosis.findings)?;
-    let result = directory.join(RESULT);
-    let text = to_json(&view(&met, &diagnosis, thresholds, proofs.clone()));
-    experiments::write(&result, &text)?;
-    Ok(show(options, &met, &diagnosis, thresholds, proofs))
+    report.proofs = round.all(&report.diagnosis.findings)?;
+    experiments::write(&directory.join(RESULT), &to_json(&report))?;
+    Ok(show(options, &report))
 }
 
 fn make(directory: &Path) -> Result<(), Failure> {
@@ -144,7 +143,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// Each finding that is more than a note, in the order of what fixing it can win.
-    fn all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProofView>, Failure> {
+    fn all(&mut self, findings: &[Finding]) -> Result<Vec<FindingProof>, Failure> {
         let wanted: Vec<&Finding> = findings
             .iter()
             .filter(|one| one.severity != Severity::Note)
@@ -160,7 +159,7 @@ impl Round<'_> {
     }
 
     /// One finding; `left` of them share what is left of the time.
-    fn one(&mut self, finding: &Finding, left: u32) -> Result<FindingProofView, Failure> {
+    fn one(&mut self, finding: &Finding, left: u32) -> Result<FindingProof, Failure> {
         let sides = match sides(finding, &self.tried) {
             Ok(sides) => sides,
             Err(why) => return Ok(believed(finding, why)),
@@ -269,28 +268,34 @@ fn change(suggestion: &Suggestion) -> Result<Change, String> {
     }
 }
 
-fn believed(finding: &Finding, because: String) -> FindingProofView {
-    FindingProofView {
+fn believed(finding: &Finding, reason: String) -> FindingProof {
+    FindingProof {
         rule: finding.rule,
         title: finding.title.clone(),
-        most_to_win: finding.most_to_win,
-        outcome: "believed",
-        because: Some(because),
+        max_gain: finding.max_gain,
+        verdict: None,
+        not_measured_reason: Some(reason),
         changes: Vec::new(),
         proof: None,
     }
 }
 
-fn measured(finding: &Finding, proof: &ProofView) -> FindingProofView {
-    let has = |verdict: &&&str| proof.sides.iter().any(|side| side.verdict == **verdict);
-    let best = ["won", "same", "not proven", "lost"];
-    FindingProofView {
-        outcome: best.iter().find(has).copied().unwrap_or("not proven"),
-        because: None,
+fn measured(finding: &Finding, proof: &ProofView) -> FindingProof {
+    let has = |verdict: &Verdict| proof.sides.iter().any(|side| side.verdict == *verdict);
+    let best = [
+        Verdict::Won,
+        Verdict::Same,
+        Verdict::NotProven,
+        Verdict::Lost,
+    ];
+    let verdict = best.into_iter().find(has);
+    FindingProof {
+        verdict: verdict.or(Some(Verdict::NotProven)),
+        not_measured_reason: None,
         changes: proof
             .sides
             .iter()
-            .map(|side| FindingChangeView {
+            .map(|side| FindingChange {
                 name: side.name.clone(),
                 verdict: side.verdict,
                 effect: side.effect,
@@ -312,11 +317,11 @@ mod tests {
         Finding {
             rule: "hot-updates",
             severity: Severity::Problem,
-            subject: Subject::Server,
+            subject: Subject::server(),
             title: "pages are full".to_owned(),
             evidence: Vec::new(),
             cost: None,
-            most_to_win: Some(0.3),
+            max_gain: Some(0.3),
             changes,
             risk: String::new(),
         }

@@ -16,7 +16,7 @@ use lab::heap::{
 use lab::{LabError, Scale};
 use observe::profile::ProfileOptions;
 use replay::Options;
-use report::{CaseView, ProofView};
+use report::{CaseReport, ProofView};
 use run::RunReader;
 use workload::rewrite::Rewriting;
 use workload::{WorkloadInfo, WorkloadReader};
@@ -166,7 +166,7 @@ struct Seen {
 }
 
 /// Runs the case. Returns its folder, and what was seen.
-pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
+pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     let scale = Scale::from(args.scale);
     let plan = Plan::of(scale);
     let size = Size::of(scale);

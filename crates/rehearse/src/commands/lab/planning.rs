@@ -13,7 +13,7 @@ use experiment::sweep::{Design, Mode, Pace, Record, Script, Setting, Variant};
 use lab::planning::{self, COUNTINGS, Counting, Headroom, Plans, Protocol, Statistics};
 use lab::{LabError, Scale};
 use replay::Target;
-use report::CaseView;
+use report::CaseReport;
 use run::RunReader;
 
 use self::proved::Proved;
@@ -122,7 +122,7 @@ struct Seen {
 }
 
 /// Runs the case. Returns its folder, and what was seen.
-pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
+pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     let scale = Scale::from(args.scale);
     let plan = Plan::of(scale);
     let mut stage = Stage::begin(planning::CASE, args)?;

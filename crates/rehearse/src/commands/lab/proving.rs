@@ -65,10 +65,13 @@ impl<'w> ProofWanted<'w> {
 pub(super) fn verdict(side: Option<&ProofSideView>) -> String {
     match side.map(|side| (side.verdict, &side.effect)) {
         None => "was not proved".to_owned(),
-        Some((verdict, None)) => verdict.to_owned(),
+        Some((verdict, None)) => verdict.name().to_owned(),
         Some((verdict, Some(effect))) => format!(
-            "{verdict}: the server's processor time × {:.2} ({:.2} to {:.2})",
-            effect.ratio, effect.low, effect.high
+            "{}: the server's processor time × {:.2} ({:.2} to {:.2})",
+            verdict.name(),
+            effect.ratio,
+            effect.low,
+            effect.high
         ),
     }
 }

@@ -14,7 +14,7 @@ use lab::queue::{
     Migration, Plan, Queue,
 };
 use lab::{LabError, Scale};
-use report::CaseView;
+use report::CaseReport;
 
 use self::diagnosed::Diagnosed;
 use self::proved::Proved;
@@ -154,7 +154,7 @@ fn deployment(stage: &Stage) -> Deployment {
 }
 
 /// Runs the case. Returns its folder, and what was seen.
-pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
+pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     let scale = Scale::from(args.scale);
     let size = Size::of(scale);
     let mut stage = Stage::begin(queue::CASE, args)?;

@@ -11,7 +11,7 @@ use analyse::Comparison;
 use lab::stall::{self, Plan, Rates, Shop};
 use lab::{LabError, Scale};
 use replay::{Options, SendOrder};
-use report::CaseView;
+use report::CaseReport;
 use run::{RunInfo, RunReader};
 use workload::WorkloadReader;
 
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 /// Runs the case. Returns its folder, and what was seen.
-pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseView), Failure> {
+pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     let scale = Scale::from(args.scale);
     let mut stage = Stage::begin(stall::CASE, args)?;
     stage.step("A shop with its orders, and an index for those of a customer.".to_owned())?;

@@ -3,7 +3,7 @@
 use analyse::proof::Goal;
 use experiment::Event;
 use experiment::proof::{Proof, ProofJournal, ProofTrial, SideResult};
-use report::proof_text;
+use report::quantity;
 use workload::WorkloadReader;
 
 use crate::terminal;
@@ -67,10 +67,7 @@ impl Narrator {
                 let value = numbers.of(goal, self.statements);
                 let value = value.map_or_else(
                     || "not measured".to_owned(),
-                    |value| {
-                        let unit = super::view::unit(goal);
-                        proof_text::amount(unit, super::view::in_unit(goal, value))
-                    },
+                    |value| quantity(goal.in_unit(value), goal.unit()),
                 );
                 let failed = match numbers.failures() {
                     0 => String::new(),

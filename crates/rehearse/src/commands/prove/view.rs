@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use analyse::diagnose::Unit;
 use analyse::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
 use analyse::{CompareOptions, Finding, InsufficientData, StatementComparison};
 use experiment::End;
 use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 use report::{
-    IndexCandidateView, ProofEffectView, ProofNumberView, ProofRunView, ProofSideView,
-    ProofSizeView, ProofView, compare_page,
+    IndexCandidateView, InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofSideView, ProofView,
+    SizeChange, compare_page,
 };
 
 use crate::commands::compare::{self, Request};
@@ -25,23 +26,6 @@ const SIZE_BYTES: u64 = 256 << 10;
 
 /// The indexes that the planner was asked of, in a proof's directory.
 pub const CANDIDATES: &str = "candidates.json";
-
-/// In which unit a goal's number is shown.
-pub fn unit(goal: Goal) -> &'static str {
-    match goal {
-        Goal::Total | Goal::P50 | Goal::P99 | Goal::Cpu => "us",
-        Goal::Wal => "bytes",
-        Goal::Throughput => "per_s",
-    }
-}
-
-/// A goal's number in the unit in which it is shown.
-pub fn in_unit(goal: Goal, value: f64) -> f64 {
-    match goal {
-        Goal::Total | Goal::Cpu => value * 1e6,
-        _ => value,
-    }
-}
 
 /// The view, with the comparison of each side written beside the journal.
 ///
@@ -62,11 +46,11 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
     let is_clear = results.iter().all(|one| one.verdict().is_clear());
     let done = journal.records().map(|one| one.trial.block).max();
     let ended = match (ended, decision.and_then(|one| one.ended)) {
-        _ if is_clear => "clear",
-        (End::TimeOver, _) | (_, Some(_)) => "time_over",
-        (End::Interrupted, _) => "stopped",
-        _ if done == Some(planned) => "all_blocks",
-        _ => "stopped",
+        _ if is_clear => ProofEnd::Clear,
+        (End::TimeOver, _) | (_, Some(_)) => ProofEnd::TimeOver,
+        (End::Interrupted, _) => ProofEnd::Stopped,
+        _ if done == Some(planned) => ProofEnd::AllBlocks,
+        _ => ProofEnd::Stopped,
     };
     let mut sides = Vec::new();
     for (number, result) in (1..).zip(&results) {
@@ -84,8 +68,7 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
         place,
         started_wall_us: journal.manifest().started_wall_us,
         seed: plan.seed,
-        goal: plan.goal.clone(),
-        goal_words: goal.words(),
+        goal,
         margin: plan.margin,
         within_s: plan.within_s,
         took_s: journal.spent_s(),
@@ -95,10 +78,7 @@ pub fn view(journal: &ProofJournal, ended: End, show_literals: bool) -> Result<P
         blocks_planned: planned,
         ended,
         sides,
-        runs: journal
-            .records()
-            .map(|record| run(journal, record, goal, statements))
-            .collect(),
+        runs: journal.records().cloned().collect(),
         candidates: candidates(journal)?,
         options,
         notes: notes(journal),
@@ -123,27 +103,6 @@ fn statements(journal: &ProofJournal) -> Result<u64, Failure> {
             Ok(reader.info().workload.statements)
         }
         None => Ok(0),
-    }
-}
-
-fn run(journal: &ProofJournal, record: &ProofRecord, goal: Goal, statements: u64) -> ProofRunView {
-    let numbers = &record.numbers;
-    ProofRunView {
-        number: record.trial.number,
-        block: record.trial.block,
-        side: journal.plan().sides[record.trial.side].name.clone(),
-        started_wall_us: record.started_wall_us,
-        took_s: record.took_s,
-        elapsed_s: numbers.elapsed_s,
-        value: numbers
-            .of(goal, statements)
-            .map(|value| in_unit(goal, value)),
-        done: numbers.done,
-        failed: numbers.failures(),
-        skipped: numbers.skipped.values().sum(),
-        tool_lag_p99_us: numbers.tool_lag_p99_us,
-        server_cpu_s: numbers.server_cpu_s,
-        wal_bytes: numbers.wal_bytes,
     }
 }
 
@@ -191,17 +150,16 @@ fn side(
         records(journal, 0, result.blocks),
         records(journal, number, result.blocks),
     );
-    let looks: Vec<ProofEffectView> = result
-        .looks
-        .iter()
-        .map(|(effect, verdict)| ProofEffectView::new(effect, Some(*verdict)))
+    let looks = result.looks.iter();
+    let interim_analyses: Vec<InterimAnalysis> = looks
+        .map(|&(effect, verdict)| InterimAnalysis { effect, verdict })
         .collect();
     let mut side = ProofSideView {
         name: plan.name.clone(),
         changes: plan.changes.iter().map(|one| one.name()).collect(),
-        verdict: result.verdict().name(),
-        effect: looks.last().copied(),
-        looks,
+        verdict: result.verdict(),
+        effect: interim_analyses.last().map(|one| one.effect),
+        interim_analyses,
         blocks: result.blocks,
         numbers: numbers(journal, statements, number, (&before, &after)),
         worse: result.verdict() == Verdict::Lost,
@@ -286,116 +244,119 @@ fn compared(
     Ok(())
 }
 
-/// A number of a run that no goal is of.
-type Number = fn(&ProofNumbers) -> Option<f64>;
+/// Reads a number of a run; `None` if it was not measured.
+type NumberOf = dyn Fn(&ProofNumbers) -> Option<f64>;
 
-/// Name, words, unit and number of what is measured beside the goals.
-const MORE: [(&str, &str, &str, Number); 3] = [
-    ("reads", "service times of reads", "us", |one| {
-        one.reads().map(|seconds| seconds * 1e6)
-    }),
-    ("writes", "service times of writes", "us", |one| {
-        one.writes().map(|seconds| seconds * 1e6)
-    }),
-    (
-        "blocks",
-        "blocks of tables and indexes read",
-        "count",
-        |one| one.blocks.map(|blocks| blocks as f64),
-    ),
-];
+/// A number of whole runs.
+struct Measure {
+    name: &'static str,
+    label: &'static str,
+    unit: Unit,
+    /// The goal whose direction is the better one.
+    like: Goal,
+    /// Runs of a block are compared with each other.
+    is_paired: bool,
+    of: Box<NumberOf>,
+}
+
+/// The goals first. `statements` are those of the unchanged workload.
+fn measures(statements: u64) -> impl Iterator<Item = Measure> {
+    let goals = Goal::ALL.into_iter().map(move |goal| Measure {
+        name: goal.name(),
+        label: goal.words(),
+        unit: goal.unit(),
+        like: goal,
+        is_paired: true,
+        of: Box::new(move |run| Some(goal.in_unit(run.of(goal, statements)?))),
+    });
+    let less = |name, label, unit, is_paired, of: fn(&ProofNumbers) -> Option<f64>| Measure {
+        name,
+        label,
+        unit,
+        like: Goal::Total,
+        is_paired,
+        of: Box::new(of),
+    };
+    let (ns, bytes) = (Unit::Nanoseconds, Unit::Bytes);
+    goals.chain([
+        less("reads", "service times of reads", ns, true, |run| {
+            Some(run.reads()? * 1e9)
+        }),
+        less("writes", "service times of writes", ns, true, |run| {
+            Some(run.writes()? * 1e9)
+        }),
+        less(
+            "blocks",
+            "blocks of tables and indexes read",
+            Unit::Count,
+            true,
+            |run| Some(run.blocks? as f64),
+        ),
+        less(
+            "indexes",
+            "size of indexes behind it",
+            bytes,
+            false,
+            |run| Some(run.bytes(true)? as f64),
+        ),
+        less("tables", "size of tables behind it", bytes, false, |run| {
+            Some(run.bytes(false)? as f64)
+        }),
+    ])
+}
 
 fn numbers(
     journal: &ProofJournal,
     statements: u64,
     side: usize,
     (before, after): (&[&ProofRecord], &[&ProofRecord]),
-) -> Vec<ProofNumberView> {
-    let mut all = Vec::new();
-    for goal in Goal::ALL {
-        let of = |record: &ProofRecord| record.numbers.of(goal, statements);
-        let (Some(one), Some(other)) = (middle(before, of), middle(after, of)) else {
-            continue;
-        };
-        let found = effect(&journal.blocks_of(side, goal, statements), ERROR);
-        all.push(ProofNumberView {
-            name: goal.name().to_owned(),
-            words: goal.words().to_owned(),
-            unit: unit(goal),
-            more_is_better: goal.more_is_better(),
-            before: in_unit(goal, one),
-            after: in_unit(goal, other),
-            moved: found
-                .as_ref()
-                .and_then(|found| moved(found, goal, journal.plan().margin)),
-            effect: found.map(|found| ProofEffectView::new(&found, None)),
-        });
-    }
+) -> Vec<ProofNumber> {
     let margin = journal.plan().margin;
-    for (name, words, unit, of) in MORE {
-        let number = |record: &ProofRecord| of(&record.numbers);
-        let (Some(one), Some(other)) = (middle(before, number), middle(after, number)) else {
-            continue;
-        };
-        let found = effect(&journal.blocks_with(side, &of), ERROR);
-        all.push(ProofNumberView {
-            name: name.to_owned(),
-            words: words.to_owned(),
-            unit,
-            more_is_better: false,
-            before: one,
-            after: other,
-            // Less of it is better, as of response times.
-            moved: found
-                .as_ref()
-                .and_then(|found| moved(found, Goal::Total, margin)),
-            effect: found.map(|found| ProofEffectView::new(&found, None)),
-        });
-    }
+    let number = |measure: Measure| {
+        let of = |record: &ProofRecord| (measure.of)(&record.numbers);
+        let blocks = (measure.is_paired).then(|| journal.blocks_with(side, &measure.of));
+        let effect = blocks.and_then(|blocks| effect(&blocks, ERROR));
+        Some(ProofNumber {
+            name: measure.name,
+            label: measure.label,
+            unit: measure.unit,
+            more_is_better: measure.like.more_is_better(),
+            before: middle(before, of)?,
+            after: middle(after, of)?,
+            moved: (effect.as_ref()).and_then(|effect| moved(effect, measure.like, margin)),
+            effect,
+        })
+    };
+    let mut all: Vec<ProofNumber> = measures(statements).filter_map(number).collect();
     let hot = |records: &[&ProofRecord]| -> Option<f64> {
         let shares: Option<Vec<f64>> = records.iter().map(|one| one.numbers.hot_share()).collect();
         let shares = shares.filter(|shares| !shares.is_empty())?;
         Some(shares.iter().sum::<f64>() / shares.len() as f64)
     };
     if let (Some(one), Some(other)) = (hot(before), hot(after)) {
-        all.push(ProofNumberView {
-            name: "hot".to_owned(),
-            words: "updates that were HOT".to_owned(),
-            unit: "share",
+        all.push(ProofNumber {
+            name: "hot",
+            label: "updates that were HOT",
+            unit: Unit::Share,
             more_is_better: true,
             before: one,
             after: other,
             effect: None,
             moved: match other - one {
-                by if by < -margin => Some("worse"),
-                by if by > margin => Some("better"),
+                by if by < -margin => Some(Movement::Worse),
+                by if by > margin => Some(Movement::Better),
                 _ => None,
             },
         });
-    }
-    for (name, indexes) in [("indexes", true), ("tables", false)] {
-        let of = |record: &ProofRecord| record.numbers.bytes(indexes).map(|bytes| bytes as f64);
-        if let (Some(one), Some(other)) = (middle(before, of), middle(after, of)) {
-            all.push(ProofNumberView {
-                name: name.to_owned(),
-                words: format!("size of {name} behind it"),
-                unit: "bytes",
-                more_is_better: false,
-                before: one,
-                after: other,
-                effect: None,
-                moved: None,
-            });
-        }
     }
     all
 }
 
 /// Where a number went beyond the margin.
-fn moved(found: &Effect, goal: Goal, margin: f64) -> Option<&'static str> {
+fn moved(found: &Effect, goal: Goal, margin: f64) -> Option<Movement> {
     match verdict(found, goal, margin) {
-        Verdict::Won => Some("better"),
-        Verdict::Lost => Some("worse"),
+        Verdict::Won => Some(Movement::Better),
+        Verdict::Lost => Some(Movement::Worse),
         Verdict::Same | Verdict::NotProven => None,
     }
 }
@@ -413,7 +374,7 @@ fn middle(records: &[&ProofRecord], of: impl Fn(&ProofRecord) -> Option<f64>) ->
 /// Bytes without the change and with it.
 type Both = (Option<u64>, Option<u64>);
 
-fn sizes(before: Option<&&ProofRecord>, after: Option<&&ProofRecord>) -> Vec<ProofSizeView> {
+fn sizes(before: Option<&&ProofRecord>, after: Option<&&ProofRecord>) -> Vec<SizeChange> {
     let (Some(before), Some(after)) = (before, after) else {
         return Vec::new();
     };
@@ -431,11 +392,11 @@ fn sizes(before: Option<&&ProofRecord>, after: Option<&&ProofRecord>) -> Vec<Pro
         }
         _ => true,
     };
-    let mut named: Vec<ProofSizeView> = all
+    let mut named: Vec<SizeChange> = all
         .into_iter()
         .filter(|(_, sizes)| differs(sizes))
         .map(
-            |((name, is_index), (before_bytes, after_bytes))| ProofSizeView {
+            |((name, is_index), (before_bytes, after_bytes))| SizeChange {
                 name: name.to_owned(),
                 is_index,
                 before_bytes,
@@ -443,7 +404,7 @@ fn sizes(before: Option<&&ProofRecord>, after: Option<&&ProofRecord>) -> Vec<Pro
             },
         )
         .collect();
-    let by = |one: &ProofSizeView| {
+    let by = |one: &SizeChange| {
         one.before_bytes
             .unwrap_or(0)
             .abs_diff(one.after_bytes.unwrap_or(0))

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use analyse::sweep::{GROWTH_MIN, bend, estimates};
-use experiment::sweep::{Cell, Numbers, Pace, Record, SweepJournal, Trial};
-use report::{
-    SweepCurveView, SweepEstimateView, SweepNumbersView, SweepPointView, SweepTrialNameView,
-    SweepTrialView, SweepVariantView, SweepView,
-};
+use analyse::sweep::{Bend, GROWTH_MIN, bend, estimates};
+use experiment::sweep::{Cell, Numbers, Pace, Record, SweepJournal};
+use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
 /// Below this share of clients that wait for the server, it is told that they were not kept busy.
 const BUSY_MIN: f64 = 0.8;
@@ -20,34 +17,27 @@ const OTHERS_NOTABLE: f64 = 0.25;
 /// Below this share of the rate that is asked for, it is told that the rest piles up.
 const KEEPS_UP: f64 = 0.9;
 
-/// What the curves go over.
-#[derive(Clone, Copy, PartialEq)]
-enum Axis {
-    Clients,
-    Pace,
-    None,
-}
-
-/// The view of a journal; `why` is why trials were not done.
-pub fn view(journal: &SweepJournal, why: Option<&str>) -> SweepView {
+/// Makes the report of a journal; `why` is why trials were not done.
+pub fn report(journal: &SweepJournal, why: Option<&str>) -> SweepReport {
     let manifest = journal.manifest();
     let design = &manifest.plan.design;
     let records: Vec<&Record> = journal.records().collect();
-    let not_done: Vec<SweepTrialNameView> = design
-        .trials()
-        .iter()
+    let trials = design.trials();
+    let trials_planned = trials.len() as u64;
+    let not_done: Vec<_> = trials
+        .into_iter()
         .filter(|trial| journal.record(trial.number).is_none())
-        .map(|trial| name(journal, trial))
         .collect();
-    let axis = match (design.clients.len(), design.paces.len()) {
-        (2.., _) => Axis::Clients,
-        (_, 2..) => Axis::Pace,
-        _ => Axis::None,
+    let axis = match (design.clients.len(), design.paces.as_slice()) {
+        (2.., _) => Some(Axis::Clients),
+        (_, [Pace::Rate(_), _, ..]) => Some(Axis::Rate),
+        (_, [_, _, ..]) => Some(Axis::Speed),
+        _ => None,
     };
     let option = |name: &str| manifest.options.get(name).cloned().unwrap_or_default();
     let statements_of_one = option("statements-of-one").parse().unwrap_or(1);
     let shown = |name: &str| !["load-name", "place-name", "statements-of-one"].contains(&name);
-    let mut view = SweepView {
+    let mut report = SweepReport {
         schema: "rehearse/sweep/1",
         name: journal.path().display().to_string(),
         load: option("load-name"),
@@ -56,9 +46,9 @@ pub fn view(journal: &SweepJournal, why: Option<&str>) -> SweepView {
         seed: design.seed,
         repeat: design.repeat,
         unit: if manifest.options.contains_key("script") {
-            "transactions"
+            LoadUnit::Transactions
         } else {
-            "statements"
+            LoadUnit::Statements
         },
         statements_of_one,
         options: manifest
@@ -67,19 +57,8 @@ pub fn view(journal: &SweepJournal, why: Option<&str>) -> SweepView {
             .filter(|(name, _)| shown(name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect(),
-        variants: design
-            .variants
-            .iter()
-            .map(|variant| SweepVariantView {
-                name: variant.name.clone(),
-                settings: variant
-                    .settings
-                    .iter()
-                    .map(|setting| (setting.name.clone(), setting.value.clone()))
-                    .collect(),
-            })
-            .collect(),
-        trials_planned: design.trials().len() as u64,
+        variants: design.variants.clone(),
+        trials_planned,
         trials_done: records
             .iter()
             .filter(|record| record.numbers.is_some())
@@ -90,93 +69,56 @@ pub fn view(journal: &SweepJournal, why: Option<&str>) -> SweepView {
             .count() as u64,
         why_not_done: (!not_done.is_empty()).then(|| why.unwrap_or("it was not ended").to_owned()),
         not_done,
-        axis: match (axis, design.paces.first()) {
-            (Axis::Clients, _) => Some("clients"),
-            (Axis::Pace, Some(Pace::Rate(_))) => Some("rate"),
-            (Axis::Pace, _) => Some("speed"),
-            (Axis::None, _) => None,
-        },
+        axis,
         growth_min: GROWTH_MIN,
         curves: curves(journal, &records, axis),
-        trials: records
-            .iter()
-            .map(|record| trial(journal, record))
-            .collect(),
+        trials: records.iter().map(|record| (*record).clone()).collect(),
         notes: Vec::new(),
     };
-    view.notes = notes(&view, &records);
-    view
+    report.notes = notes(&report, &records);
+    report
 }
 
-/// The name of a trial.
-pub fn name(journal: &SweepJournal, trial: &Trial) -> SweepTrialNameView {
-    let cell = &trial.cell;
-    SweepTrialNameView {
-        number: trial.number,
-        block: trial.block,
-        clients: cell.clients,
-        pace: cell.pace.to_string(),
-        mode: cell.mode.name().to_owned(),
-        variant: variant(journal, cell),
-    }
-}
-
-fn variant(journal: &SweepJournal, cell: &Cell) -> String {
-    let variants = &journal.plan().design.variants;
-    variants
-        .get(cell.variant)
-        .map_or_else(String::new, |one| one.name.clone())
-}
-
-/// The level of a cell on the axis.
-fn level(cell: &Cell, axis: Axis) -> f64 {
+/// The level of a cell on the x axis.
+fn level(cell: &Cell, axis: Option<Axis>) -> f64 {
     match (axis, cell.pace) {
-        (Axis::Clients, _) => cell.clients.unwrap_or(0).into(),
-        (Axis::Pace, Pace::Rate(rate)) => rate,
-        (Axis::Pace, Pace::Speed(speed)) => speed.to_string().parse().unwrap_or(0.0),
+        (Some(Axis::Clients), _) => cell.clients.unwrap_or(0).into(),
+        (Some(_), Pace::Rate(rate)) => rate,
+        (Some(_), Pace::Speed(speed)) => speed.to_string().parse().unwrap_or(0.0),
         _ => 0.0,
     }
 }
 
-fn curves(journal: &SweepJournal, records: &[&Record], axis: Axis) -> Vec<SweepCurveView> {
+/// A cell without the factor that is the x axis: what all points of a curve have in common.
+fn common(cell: &Cell, axis: Option<Axis>) -> Cell {
+    let mut common = cell.clone();
+    match axis {
+        Some(Axis::Clients) => common.clients = None,
+        Some(Axis::Rate | Axis::Speed) => common.pace = Pace::Closed,
+        None => {}
+    }
+    common
+}
+
+fn curves(journal: &SweepJournal, records: &[&Record], axis: Option<Axis>) -> Vec<SweepCurve> {
     let design = &journal.plan().design;
+    let is_of_clients = axis == Some(Axis::Clients);
+    let is_of_paces = matches!(axis, Some(Axis::Rate | Axis::Speed));
     let several = (
         design.variants.len() > 1,
         design.modes.len() > 1,
-        design.paces.len() > 1 && axis != Axis::Pace,
-        design.clients.len() > 1 && axis != Axis::Clients,
+        design.paces.len() > 1 && !is_of_paces,
+        design.clients.len() > 1 && !is_of_clients,
     );
-    let mut curves: Vec<(Cell, SweepCurveView)> = Vec::new();
+    let mut curves: Vec<(Cell, SweepCurve)> = Vec::new();
     for cell in design.cells() {
-        // What a curve has in common.
-        let mut common = cell.clone();
-        match axis {
-            Axis::Clients => common.clients = None,
-            Axis::Pace => common.pace = Pace::Closed,
-            Axis::None => {}
-        }
-        if curves.iter().any(|(other, _)| *other == common) {
+        let shared = common(&cell, axis);
+        if curves.iter().any(|(other, _)| *other == shared) {
             continue;
         }
-        let of_curve = |other: &Cell| match axis {
-            Axis::Clients => {
-                Cell {
-                    clients: None,
-                    ..other.clone()
-                } == common
-            }
-            Axis::Pace => {
-                Cell {
-                    pace: Pace::Closed,
-                    ..other.clone()
-                } == common
-            }
-            Axis::None => *other == common,
-        };
-        let variant = variant(journal, &cell);
         let mut parts = Vec::new();
         if several.0 {
-            parts.push(variant.clone());
+            parts.push(design.variants[cell.variant].name.clone());
         }
         if several.1 {
             parts.push(cell.mode.name().to_owned());
@@ -189,7 +131,9 @@ fn curves(journal: &SweepJournal, records: &[&Record], axis: Axis) -> Vec<SweepC
         }
         let mut levels: BTreeMap<u64, Vec<&Numbers>> = BTreeMap::new();
         for record in records {
-            if let (true, Some(numbers)) = (of_curve(&record.trial.cell), &record.numbers) {
+            if let (true, Some(numbers)) =
+                (common(&record.trial.cell, axis) == shared, &record.numbers)
+            {
                 // Positive numbers have the order of their bits.
                 let level = level(&record.trial.cell, axis).to_bits();
                 levels.entry(level).or_default().push(numbers);
@@ -199,48 +143,39 @@ fn curves(journal: &SweepJournal, records: &[&Record], axis: Axis) -> Vec<SweepC
             .into_iter()
             .map(|(bits, all)| (f64::from_bits(bits), all))
             .collect();
-        let mut curve = SweepCurveView {
+        let curve = SweepCurve {
             name: parts.join(", "),
-            mode: cell.mode.name().to_owned(),
-            variant,
-            clients: cell.clients.filter(|_| axis != Axis::Clients),
-            pace: (axis != Axis::Pace).then(|| cell.pace.to_string()),
+            mode: cell.mode,
+            variant: cell.variant,
+            clients: cell.clients.filter(|_| !is_of_clients),
+            pace: (!is_of_paces).then_some(cell.pace),
             points: points(&levels),
-            steps: Vec::new(),
-            knee: None,
-            no_knee: None,
-            peak: None,
-            falls_to: None,
+            bend: axis.map(|_| bend_of(&levels)),
         };
-        if axis != Axis::None {
-            let of = |all: &[&Numbers], get: &dyn Fn(&Numbers) -> Option<f64>| -> Vec<f64> {
-                all.iter().filter_map(|numbers| get(numbers)).collect()
-            };
-            let given: Vec<(f64, Vec<f64>, Vec<f64>)> = levels
-                .iter()
-                .map(|(level, all)| {
-                    let per_s = of(all, &|numbers| Some(numbers.per_s));
-                    let mean_us = of(all, &|numbers| Some(numbers.response?.mean_us));
-                    (*level, per_s, mean_us)
-                })
-                .collect();
-            curve.bends(&bend(&given));
-        }
-        curves.push((common, curve));
+        curves.push((shared, curve));
     }
     curves.into_iter().map(|(_, curve)| curve).collect()
 }
 
-fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPointView> {
-    let estimated = |get: &dyn Fn(&Numbers) -> Option<f64>| -> Vec<Option<SweepEstimateView>> {
+fn bend_of(levels: &[(f64, Vec<&Numbers>)]) -> Bend {
+    let given: Vec<(f64, Vec<f64>, Vec<f64>)> = levels
+        .iter()
+        .map(|(level, all)| {
+            let per_s = all.iter().map(|numbers| numbers.per_s).collect();
+            let means = all.iter().filter_map(|numbers| numbers.response);
+            (*level, per_s, means.map(|times| times.mean_us).collect())
+        })
+        .collect();
+    bend(&given)
+}
+
+fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPoint> {
+    let estimated = |get: &dyn Fn(&Numbers) -> Option<f64>| {
         let values: Vec<Vec<f64>> = levels
             .iter()
             .map(|(_, all)| all.iter().filter_map(|numbers| get(numbers)).collect())
             .collect();
         estimates(&values)
-            .into_iter()
-            .map(|one| one.map(SweepEstimateView::from))
-            .collect()
     };
     let per_s = estimated(&|numbers| Some(numbers.per_s));
     let mean_us = estimated(&|numbers| Some(numbers.response?.mean_us));
@@ -257,7 +192,7 @@ fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPointView> {
         let plan_ms: f64 = tracked.clone().filter_map(|one| one.plan_ms).sum();
         let exec_ms: f64 = tracked.clone().map(|one| one.exec_ms).sum();
         let plans: Vec<u64> = tracked.filter_map(|one| one.plans).collect();
-        SweepPointView {
+        SweepPoint {
             level: *level,
             trials: all.len() as u64,
             per_s: per_s[place],
@@ -282,48 +217,8 @@ fn points(levels: &[(f64, Vec<&Numbers>)]) -> Vec<SweepPointView> {
     levels.iter().enumerate().map(point).collect()
 }
 
-fn trial(journal: &SweepJournal, record: &Record) -> SweepTrialView {
-    SweepTrialView {
-        name: name(journal, &record.trial),
-        started_wall_us: record.started_wall_us,
-        took_s: record.took_s,
-        failed: record.failed.clone(),
-        numbers: record.numbers.as_ref().map(numbers),
-    }
-}
-
-/// What was measured in a trial.
-pub fn numbers(numbers: &Numbers) -> SweepNumbersView {
-    let (response, counted) = (numbers.response, numbers.counted);
-    SweepNumbersView {
-        window_s: numbers.window_s,
-        statements: numbers.statements,
-        done: numbers.transactions,
-        failed: numbers.failed.clone(),
-        skipped: numbers.skipped.clone(),
-        per_s: numbers.per_s,
-        each_second: numbers.each_second.clone(),
-        mean_us: response.map(|times| times.mean_us),
-        p50_us: response.map(|times| times.p50_us),
-        p95_us: response.map(|times| times.p95_us),
-        p99_us: response.map(|times| times.p99_us),
-        max_us: response.map(|times| times.max_us),
-        busy: numbers.busy,
-        tool_lag_p99_us: numbers.tool_lag_p99_us,
-        client_cpu_us: numbers.client_cpu_us,
-        server_cpu_us: numbers.server_cpu_us,
-        machine_busy: numbers.machine_busy,
-        calls: counted.map(|counted| counted.calls),
-        plans: counted.and_then(|counted| counted.plans),
-        plan_ms: counted.and_then(|counted| counted.plan_ms),
-        exec_ms: counted.map(|counted| counted.exec_ms),
-        missing: numbers.missing.clone(),
-        connections_failed: numbers.connections_failed,
-    }
-}
-
 /// What has to be known to read the curves.
-fn notes(view: &SweepView, records: &[&Record]) -> Vec<String> {
+fn notes(view: &SweepReport, records: &[&Record]) -> Vec<String> {
     let mut notes = Vec::new();
     let all = || {
         records
@@ -384,7 +279,7 @@ fn notes(view: &SweepView, records: &[&Record]) -> Vec<String> {
             BUSY_MIN * 100.0
         ));
     }
-    if view.axis == Some("rate") {
+    if view.axis == Some(Axis::Rate) {
         for curve in &view.curves {
             let behind = curve.points.iter().find_map(|point| {
                 let done = point.per_s?.centre;

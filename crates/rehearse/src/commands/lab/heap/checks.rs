@@ -1,8 +1,9 @@
 //! What has to be seen in the case *heap*.
 
 use analyse::phases::Phase;
+use analyse::proof::Verdict;
 use lab::heap::{Caches, Cost};
-use report::CaseCheckView;
+use report::CaseCheck;
 
 use super::{BATCH, PATTERNS, Profiled, Seen, largest, of_event};
 
@@ -84,14 +85,18 @@ pub fn proof_words(seen: &Seen) -> String {
     match &side.effect {
         Some(effect) => format!(
             "{}: with batches the server's processors work {:.3} times as long ({:.3} to {:.3}), by {} blocks",
-            side.verdict, effect.ratio, effect.low, effect.high, side.blocks
+            side.verdict.name(),
+            effect.ratio,
+            effect.low,
+            effect.high,
+            side.blocks
         ),
-        None => side.verdict.to_owned(),
+        None => side.verdict.name().to_owned(),
     }
 }
 
 /// All of them; what could not be looked at goes to `unseen`.
-pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
+pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     let mut check = |what: &str, holds: bool, measured: String| {
         checks.push(super::super::check(what, holds, measured));
@@ -131,7 +136,7 @@ pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
     let first_words = first.map_or_else(
         || "nothing was found".to_owned(),
         |one| {
-            let won = percent(one.most_to_win.unwrap_or(0.0));
+            let won = percent(one.max_gain.unwrap_or(0.0));
             format!("{}: {} (at most {won} to win)", one.rule, one.title)
         },
     );
@@ -170,7 +175,7 @@ pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
     let side = seen.proof.sides.first();
     check(
         "batches are proved to win: CPU time of the server, by turns with single rows",
-        side.is_some_and(|side| side.verdict == "won"),
+        side.is_some_and(|side| side.verdict == Verdict::Won),
         proof_words(seen),
     );
     let backlog = &seen.backlog;

@@ -1,29 +1,19 @@
 //! What is told of the case *heap*.
 
-use lab::Scale;
 use lab::heap::{self, Caches};
-use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};
+use report::{CaseChart, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 
+use super::super::{file, new_report, number};
 use super::checks::{checks, fall, fall_text, percent, phase_words, proof_words, thrashing, us};
 use super::{BATCH, MORE, PARTITIONS, PATTERNS, POOL, Phase, Profiled, REWRITE, Seen};
 
 /// Puts it together.
-pub fn view(seen: Seen) -> CaseView {
+pub fn view(seen: Seen) -> CaseReport {
     let mut unseen = Vec::new();
     let checks = checks(&seen, &mut unseen);
-    CaseView {
-        schema: "rehearse/lab/1",
-        name: heap::CASE.name.to_owned(),
-        title: heap::CASE.title.to_owned(),
-        source: heap::CASE.source.to_owned(),
-        scale: match seen.scale {
-            Scale::Small => "small",
-            Scale::Full => "full",
-        },
-        server_version: seen.version.clone(),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        had: "Customer analytics. Every interaction is captured raw; customers define events over the raw data (a “login” is a form submitted on /login), and each definition is a partial index on the customer's table, so that its events come back at once. Tables are sharded by customer. Events come from a queue's partitions, through a pool of connections that take turns, one row a statement. At peak, ingest was hours behind.".to_owned(),
-        believed: "That the regular expressions cost the processor: nearly every definition has a CSS selector, as a regular expression, in its index's predicate.".to_owned(),
+    CaseReport {
+        context: "Customer analytics. Every interaction is captured raw; customers define events over the raw data (a “login” is a form submitted on /login), and each definition is a partial index on the customer's table, so that its events come back at once. Tables are sharded by customer. Events come from a queue's partitions, through a pool of connections that take turns, one row a statement. At peak, ingest was hours behind.".to_owned(),
+        hypothesis: "That the regular expressions cost the processor: nearly every definition has a CSS selector, as a regular expression, in its index's predicate.".to_owned(),
         measured: measured(&seen),
         cure: format!(
             "Rows of one table are collected, and up to {BATCH} are written by one statement: every index is opened once for all of them. The diagnosis suggests it, as a rewriting of the captured workload ({REWRITE}), and the proof replays both by turns."
@@ -35,6 +25,7 @@ pub fn view(seen: Seen) -> CaseView {
         unseen,
         done: seen.steps.clone(),
         files: files(&seen),
+        ..new_report(&heap::CASE, seen.scale, &seen.version)
     }
 }
 
@@ -97,13 +88,7 @@ fn measured(seen: &Seen) -> Vec<String> {
     all
 }
 
-fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
-    let number = |what: &str, published: &str, here: String, why: &str| CaseNumberView {
-        what: what.to_owned(),
-        published: Some(published.to_owned()),
-        here,
-        why: why.to_owned(),
-    };
+fn numbers(seen: &Seen) -> Vec<CaseNumber> {
     let in_stacks = |profiled: &Result<Profiled, String>, function: &str| match profiled {
         Ok(profiled) => percent(profiled.share_within(function)),
         Err(_) => "not looked at".to_owned(),
@@ -113,25 +98,25 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
     vec![
         number(
             "ExecOpenIndices, of the stacks while single rows are written",
-            "about 55 %",
+            Some("about 55 %"),
             in_stacks(single, "ExecOpenIndices"),
             "Theirs had hundreds to thousands of indexes a table and far more tables; how often a backend meets a table that it does not know decides.",
         ),
         number(
             "RelationGetIndexPredicate, below it",
-            "about 20 %",
+            Some("about 20 %"),
             in_stacks(single, "RelationGetIndexPredicate"),
             "As above. A backend that has read a predicate once keeps it, and copies it at each use.",
         ),
         number(
             "ExecOpenIndices, while batches are written",
-            "a small part: mostly ExecQual",
+            Some("a small part: mostly ExecQual"),
             in_stacks(batched, "ExecOpenIndices"),
             "",
         ),
         number(
             "CPU time in batches of 50",
-            "10 times less",
+            Some("10 times less"),
             match (fall(seen, Caches::Cold), fall(seen, Caches::Warm)) {
                 (Some((_, _, cold)), Some((_, _, warm))) => {
                     format!("{cold:.1} times less with cold caches, {warm:.1} with warm ones")
@@ -142,7 +127,7 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
         ),
         number(
             "ingest in batches",
-            "about 10 times as much, in production",
+            Some("about 10 times as much, in production"),
             format!(
                 "{:.1} times as much",
                 backlog.batched_per_s / backlog.single_per_s.max(1e-9)
@@ -151,7 +136,7 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
         ),
         number(
             "a backlog",
-            "an hour's, cleared in minutes",
+            Some("an hour's, cleared in minutes"),
             match backlog.cleared_s {
                 Some(at) => format!(
                     "{:.0} s of falling behind, cleared in {:.1} s",
@@ -165,9 +150,9 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
     ]
 }
 
-fn charts(seen: &Seen) -> Vec<CaseChartView> {
+fn charts(seen: &Seen) -> Vec<CaseChart> {
     let mut charts = Vec::new();
-    let of = |caches: Caches, name: &str| CaseLineView {
+    let of = |caches: Caches, name: &str| CaseLine {
         name: name.to_owned(),
         points: seen
             .costs
@@ -177,11 +162,11 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
             .collect(),
     };
     if !seen.costs.is_empty() {
-        charts.push(CaseChartView {
+        charts.push(CaseChart {
             title: "CPU time of the server for each event".to_owned(),
             unit: "microseconds".to_owned(),
-            spoken: format!("cold caches: {}", fall_text(seen, Caches::Cold)),
-            across: Some("rows a statement".to_owned()),
+            alt_text: format!("cold caches: {}", fall_text(seen, Caches::Cold)),
+            x_categories: Some("rows a statement".to_owned()),
             durations: true,
             lines: vec![
                 of(Caches::Cold, "backends that have not seen the table"),
@@ -190,20 +175,20 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
         });
     }
     let backlog = &seen.backlog;
-    charts.push(CaseChartView {
+    charts.push(CaseChart {
         title: format!(
             "Lag of each partition; batches begin after {:.0} s",
             backlog.switched_s
         ),
         unit: "events produced and not written yet".to_owned(),
-        spoken: format!(
+        alt_text: format!(
             "it grows to {} in all while rows are written singly, and is {} at the end",
             backlog.at_switch, backlog.at_end
         ),
-        across: None,
+        x_categories: None,
         durations: false,
         lines: (0..PARTITIONS)
-            .map(|partition| CaseLineView {
+            .map(|partition| CaseLine {
                 name: format!("partition {partition}"),
                 points: backlog
                     .points
@@ -216,19 +201,19 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
     charts
 }
 
-fn flames(seen: &Seen) -> Vec<CaseFlameView> {
+fn flames(seen: &Seen) -> Vec<CaseFlame> {
     let [single, batched] = &seen.profiles;
     [(1, single), (BATCH, batched)]
         .into_iter()
         .filter_map(|(rows, profiled)| {
             let profiled = profiled.as_ref().ok()?;
-            Some(CaseFlameView {
+            Some(CaseFlame {
                 title: match rows {
                     1 => "Processor time while single rows are written".to_owned(),
                     rows => format!("Processor time while batches of {rows} rows are written"),
                 },
                 file: format!("flame-rows-{rows}.svg"),
-                spoken: format!(
+                alt_text: format!(
                     "ExecOpenIndices is in {} of the stacks. The phases: {}.",
                     percent(profiled.share_within("ExecOpenIndices")),
                     phase_words(profiled)
@@ -238,47 +223,39 @@ fn flames(seen: &Seen) -> Vec<CaseFlameView> {
         .collect()
 }
 
-fn files(seen: &Seen) -> Vec<CaseFileView> {
+fn files(seen: &Seen) -> Vec<CaseFile> {
     let mut all = vec![
-        (
-            "postgresql.csv",
-            "the server's log of single rows".to_owned(),
-        ),
-        ("events.workload", "what was captured of it".to_owned()),
-        (
+        file("postgresql.csv", "the server's log of single rows"),
+        file("events.workload", "what was captured of it"),
+        file(
             "single-rows.run",
             format!(
                 "its replay, from a pool of {POOL} connections; `rehearse diagnose` and `rehearse phases` read it"
             ),
         ),
-        (
+        file(
             "batches.workload",
             format!("the same, rewritten: {REWRITE}"),
         ),
-        ("batches.run", "its replay".to_owned()),
-        (
+        file("batches.run", "its replay"),
+        file(
             "batches.proof/report.html",
-            "the proof: both by turns, with the verdict".to_owned(),
+            "the proof: both by turns, with the verdict",
         ),
     ];
     if seen.profiles.iter().all(Result::is_ok) {
         all.extend([
-            (
+            file(
                 "rows-1.run",
-                "what was recorded while single rows were written".to_owned(),
+                "what was recorded while single rows were written",
             ),
-            ("rows-50.run", "and while batches were".to_owned()),
-            (
+            file("rows-50.run", "and while batches were"),
+            file(
                 "flame-rows-1.svg",
-                "the flame graph of single rows: click to zoom".to_owned(),
+                "the flame graph of single rows: click to zoom",
             ),
-            ("flame-rows-50.svg", "the flame graph of batches".to_owned()),
+            file("flame-rows-50.svg", "the flame graph of batches"),
         ]);
     }
-    all.into_iter()
-        .map(|(name, what)| CaseFileView {
-            name: name.to_owned(),
-            what,
-        })
-        .collect()
+    all
 }

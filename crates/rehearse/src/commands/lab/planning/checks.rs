@@ -1,9 +1,10 @@
 //! What had to be seen.
 
 use analyse::diagnose::Finding;
+use analyse::proof::Verdict;
 use experiment::sweep::{Mode, Numbers, Record};
 use lab::planning::{self, COUNTINGS};
-use report::CaseCheckView;
+use report::CaseCheck;
 
 use super::super::proving::verdict;
 use super::{Seen, Stacks};
@@ -19,9 +20,9 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Of all time, where that can be said.
-pub fn most_to_win(finding: &Finding) -> String {
+pub fn max_gain(finding: &Finding) -> String {
     finding
-        .most_to_win
+        .max_gain
         .map_or_else(|| "an unknown share".to_owned(), percent)
 }
 
@@ -63,7 +64,7 @@ fn counted_text((plans, calls): (Option<u64>, Option<u64>)) -> String {
 }
 
 /// All of them; what could not be looked at goes to `unseen`.
-pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
+pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     let mut check = |what: &str, holds: bool, measured: String| {
         checks.push(super::super::check(what, holds, measured));
@@ -169,14 +170,16 @@ pub fn checks(seen: &Seen, unseen: &mut Vec<String>) -> Vec<CaseCheckView> {
                 "{}: {} (at most {} to win)",
                 one.rule,
                 one.title,
-                most_to_win(one)
+                max_gain(one)
             ),
             None => "nothing was found".to_owned(),
         },
     );
     check(
         "what it suggests is proved: the same reads prepared cost the server less processor time",
-        proved.prepared().is_some_and(|side| side.verdict == "won"),
+        proved
+            .prepared()
+            .is_some_and(|side| side.verdict == Verdict::Won),
         verdict(proved.prepared()),
     );
     checks

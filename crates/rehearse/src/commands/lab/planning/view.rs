@@ -1,12 +1,12 @@
 //! What is told of the case *planning*.
 
 use experiment::sweep::{Mode, Record};
-use lab::Scale;
 use lab::planning::{self, COUNTINGS};
-use report::{CaseChartView, CaseFileView, CaseFlameView, CaseLineView, CaseNumberView, CaseView};
+use report::{CaseChart, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 
 use super::super::proving::verdict;
-use super::checks::{checks, most_to_win, of, percent};
+use super::super::{file, new_report, number};
+use super::checks::{checks, max_gain, of, percent};
 use super::proved::{REPORT, RUN, WORKLOAD};
 use super::{Seen, Stacks};
 
@@ -14,7 +14,7 @@ use super::{Seen, Stacks};
 const PROCESSORS_MANY: usize = 32;
 
 /// Puts it together.
-pub fn view(seen: &Seen) -> CaseView {
+pub fn view(seen: &Seen) -> CaseReport {
     let mut unseen = Vec::new();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let checks = checks(seen, &mut unseen);
@@ -23,19 +23,9 @@ pub fn view(seen: &Seen) -> CaseView {
             "the cliff: on {processors} processors no more than {processors} sessions run at once, and hardly one waits for another's spin lock. Throughput of the three configurations differs here by what counting itself costs, and by chance; no loss by waiting can be resolved, and none is claimed"
         ));
     }
-    CaseView {
-        schema: "rehearse/lab/1",
-        name: planning::CASE.name.to_owned(),
-        title: planning::CASE.title.to_owned(),
-        source: planning::CASE.source.to_owned(),
-        scale: match seen.scale {
-            Scale::Small => "small",
-            Scale::Full => "full",
-        },
-        server_version: seen.version.clone(),
-        processors,
-        had: "A server's statistics say where the time of statements goes, and they say execution only: planning is not counted by default (pg_stat_statements.track_planning is off). Planning locks every table and index of a query, those too that it will not use, and can take seconds.".to_owned(),
-        believed: "That counting it is too dear: a benchmark had lost much of its throughput by it.".to_owned(),
+    CaseReport {
+        context: "A server's statistics say where the time of statements goes, and they say execution only: planning is not counted by default (pg_stat_statements.track_planning is off). Planning locks every table and index of a query, those too that it will not use, and can take seconds.".to_owned(),
+        hypothesis: "That counting it is too dear: a benchmark had lost much of its throughput by it.".to_owned(),
         measured: measured(seen),
         cure: format!(
             "Look how far the cliff is. The most frequent statement of the application here comes {:.0} times a second; this machine does {:.0} a second of one statement with planning counted: {:.0} times as many. So: {}. And prepare what comes often ({}): then there is hardly anything left to count.",
@@ -52,6 +42,7 @@ pub fn view(seen: &Seen) -> CaseView {
         unseen,
         done: seen.steps.clone(),
         files: files(seen),
+        ..new_report(&planning::CASE, seen.scale, &seen.version)
     }
 }
 
@@ -131,7 +122,7 @@ fn measured(seen: &Seen) -> Vec<String> {
             proved.captured,
             first.title,
             first.rule,
-            most_to_win(first)
+            max_gain(first)
         ));
     }
     let counting = match proved.counting() {
@@ -154,13 +145,7 @@ fn peak(seen: &Seen, way: usize) -> Option<(u32, f64)> {
     all.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumberView> {
-    let number = |what: &str, published: Option<&str>, here: String, why: &str| CaseNumberView {
-        what: what.to_owned(),
-        published: published.map(str::to_owned),
-        here,
-        why: why.to_owned(),
-    };
+fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumber> {
     let at_peak = |way: usize| {
         peak(seen, way).map_or_else(
             || "not measured".to_owned(),
@@ -234,7 +219,7 @@ fn numbers(seen: &Seen, processors: usize) -> Vec<CaseNumberView> {
     ]
 }
 
-fn charts(seen: &Seen) -> Vec<CaseChartView> {
+fn charts(seen: &Seen) -> Vec<CaseChart> {
     let chart = |mode: Mode| {
         let line = |way: usize| {
             let mut points: Vec<(f64, f64)> = Vec::new();
@@ -247,15 +232,15 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
                 }
             }
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            CaseLineView {
+            CaseLine {
                 name: COUNTINGS[way].name.to_owned(),
                 points,
             }
         };
-        CaseChartView {
+        CaseChart {
             title: format!("Reads of single accounts, {}", mode.name()),
             unit: "a second".to_owned(),
-            spoken: format!(
+            alt_text: format!(
                 "the most: {}",
                 (0..COUNTINGS.len())
                     .map(|way| {
@@ -269,7 +254,7 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
                     .collect::<Vec<_>>()
                     .join(", ")
             ),
-            across: Some("clients".to_owned()),
+            x_categories: Some("clients".to_owned()),
             durations: false,
             lines: (0..COUNTINGS.len()).map(line).collect(),
         }
@@ -280,16 +265,16 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
         .collect()
 }
 
-fn flames(seen: &Seen) -> Vec<CaseFlameView> {
+fn flames(seen: &Seen) -> Vec<CaseFlame> {
     COUNTINGS
         .iter()
         .zip(&seen.stacks)
         .filter_map(|(counting, stacks)| {
             let stacks = stacks.as_ref().ok()?;
-            Some(CaseFlameView {
+            Some(CaseFlame {
                 title: format!("Processor time while sessions read, {}", counting.name),
                 file: format!("flame-{}.svg", counting.name.replace(' ', "-")),
-                spoken: format!(
+                alt_text: format!(
                     "{} reads. pg_stat_statements itself: {} behind execution, {} behind planning.",
                     stacks.calls,
                     percent(stacks.statistics.execution_share()),
@@ -300,38 +285,34 @@ fn flames(seen: &Seen) -> Vec<CaseFlameView> {
         .collect()
 }
 
-fn files(seen: &Seen) -> Vec<CaseFileView> {
-    let mut all: Vec<(String, String)> = [
-        (
+fn files(seen: &Seen) -> Vec<CaseFile> {
+    let mut all = vec![
+        file(
             "reads.sweep/report.html",
             "the sweep of reads: curves, every trial",
         ),
-        ("writes.sweep/report.html", "the sweep with writes"),
-        (
+        file("writes.sweep/report.html", "the sweep with writes"),
+        file(
             "application.run",
             "the application as it was watched; `rehearse diagnose` reads it",
         ),
-        ("postgresql.csv", "the server's log of reads as texts"),
-        (WORKLOAD, "what was captured of it"),
-        (
+        file("postgresql.csv", "the server's log of reads as texts"),
+        file(WORKLOAD, "what was captured of it"),
+        file(
             RUN,
             "its replay with planning counted; `rehearse diagnose` reads it",
         ),
-        (REPORT, "the proof: every run, and what came of it"),
-    ]
-    .map(|(name, what)| (name.to_owned(), what.to_owned()))
-    .into();
+        file(REPORT, "the proof: every run, and what came of it"),
+    ];
     for (counting, stacks) in COUNTINGS.iter().zip(&seen.stacks) {
         if stacks.is_ok() {
             let name = counting.name.replace(' ', "-");
-            all.push((
+            all.push(file(
                 format!("flame-{name}.svg"),
                 format!("the flame graph of reads, {}: click to zoom", counting.name),
             ));
-            all.push((format!("{name}.run"), "what it was drawn of".to_owned()));
+            all.push(file(format!("{name}.run"), "what it was drawn of"));
         }
     }
-    all.into_iter()
-        .map(|(name, what)| CaseFileView { name, what })
-        .collect()
+    all
 }

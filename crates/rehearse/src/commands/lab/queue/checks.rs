@@ -1,7 +1,9 @@
 //! What had to be seen.
 
+use analyse::diagnose::SuspectVerdict;
+use analyse::proof::Verdict;
 use lab::queue::{COMPOSITE, Driven, Key, OBVIOUS};
-use report::CaseCheckView;
+use report::CaseCheck;
 
 use super::super::check;
 use super::Seen;
@@ -15,7 +17,7 @@ const MORE: f64 = 1.5;
 const WAL_TIMES: f64 = 4.0;
 
 /// All of it.
-pub fn checks(seen: &Seen) -> Vec<CaseCheckView> {
+pub fn checks(seen: &Seen) -> Vec<CaseCheck> {
     let mut all = of_the_queue(seen);
     all.extend(of_the_index(seen));
     all.extend(of_claims(seen));
@@ -23,7 +25,7 @@ pub fn checks(seen: &Seen) -> Vec<CaseCheckView> {
     all
 }
 
-fn of_the_queue(seen: &Seen) -> Vec<CaseCheckView> {
+fn of_the_queue(seen: &Seen) -> Vec<CaseCheck> {
     let (from, to) = stalled(&seen.trouble.samples);
     let share = idle(&seen.trouble.samples);
     vec![check(
@@ -37,12 +39,12 @@ fn of_the_queue(seen: &Seen) -> Vec<CaseCheckView> {
     )]
 }
 
-fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
+fn of_the_index(seen: &Seen) -> Vec<CaseCheck> {
     let diagnosed = &seen.diagnosed;
     let first = diagnosed.first();
     let change = first
         .and_then(|one| one.changes.first())
-        .and_then(|one| one.text.as_deref())
+        .and_then(|one| one.form.text())
         .unwrap_or_default();
     let suspect = diagnosed.suspect();
     let (before, after) = stalled(&seen.cured.samples);
@@ -73,14 +75,15 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
         ),
         check(
             "the limiter, whom everybody suspected, is cleared",
-            suspect.is_some_and(|one| one.verdict == "cleared") && seen.trouble.counts.put_off > 0,
+            suspect.is_some_and(|one| one.verdict == SuspectVerdict::Cleared)
+                && seen.trouble.counts.put_off > 0,
             match suspect {
                 Some(one) => format!(
                     "it put off {} of {} links that were claimed; {}: at most {} to win",
                     seen.trouble.counts.put_off,
                     seen.trouble.counts.claimed,
-                    one.verdict,
-                    percent(one.most_to_win)
+                    one.verdict.words(),
+                    percent(one.max_gain)
                 ),
                 None => "it was not asked for".to_owned(),
             },
@@ -89,7 +92,7 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
             "the composite index is proved",
             seen.proved
                 .side(&COMPOSITE)
-                .is_some_and(|side| side.verdict == "won"),
+                .is_some_and(|side| side.verdict == Verdict::Won),
             verdict(seen, &COMPOSITE),
         ),
         check(
@@ -108,7 +111,7 @@ fn of_the_index(seen: &Seen) -> Vec<CaseCheckView> {
     ]
 }
 
-fn of_claims(seen: &Seen) -> Vec<CaseCheckView> {
+fn of_claims(seen: &Seen) -> Vec<CaseCheck> {
     let twice = [
         &seen.trouble.served,
         &seen.cured.served,
@@ -158,7 +161,7 @@ fn of_claims(seen: &Seen) -> Vec<CaseCheckView> {
     ]
 }
 
-fn of_keys(seen: &Seen) -> Vec<CaseCheckView> {
+fn of_keys(seen: &Seen) -> Vec<CaseCheck> {
     let digest = wal_ratio(seen, Key::Digest);
     let timed = wal_ratio(seen, Key::TimeOrdered);
     let index = |key| costs_of(seen, key).map_or(0, |one| one.index_bytes);

@@ -4,19 +4,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use analyse::diagnose::{Thresholds, diagnose};
+use analyse::diagnose::{Finding, Suspect, Thresholds, diagnose, suspect};
 use lab::LabError;
 use lab::queue;
 use observe::WatchOptions;
 use replay::{Options, SendOrder, Target};
-use report::{DiagnosisFindingView, DiagnosisView, SuspectView, TextStyle, diagnose_text, to_json};
+use report::{DiagnosisReport, TextStyle, diagnose_text, to_json};
 use run::RunReader;
 use sandbox::Stop;
 use workload::WorkloadReader;
 
 use super::super::stage::{DATABASE, LOADED, Stage};
 use crate::commands::asking::Asked;
-use crate::commands::{diagnose as diagnosing, replay as replaying, symptoms};
+use crate::commands::{replay as replaying, symptoms};
 use crate::ending::Failure;
 
 /// The run, and what was made of it.
@@ -33,16 +33,16 @@ const COUNTED: [(&str, &str); 2] = [
 
 /// What rules said.
 pub struct Diagnosed {
-    pub view: DiagnosisView,
+    pub report: DiagnosisReport,
 }
 
 impl Diagnosed {
-    pub fn first(&self) -> Option<&DiagnosisFindingView> {
-        self.view.findings.first()
+    pub fn first(&self) -> Option<&Finding> {
+        self.report.diagnosis.findings.first()
     }
 
-    pub fn suspect(&self) -> Option<&SuspectView> {
-        self.view.suspects.first()
+    pub fn suspect(&self) -> Option<&Suspect> {
+        self.report.suspects.first()
     }
 
     /// A number of the first finding's evidence.
@@ -63,21 +63,16 @@ pub fn look(
     let run = RunReader::open(&run)?;
     let evidence = symptoms::of_run(&run, symptoms::Asked::default())?;
     // In the order of commits statements wait for those of others as nobody did: response times are not users'.
-    let suspects = [diagnosing::of_suspect(
-        &evidence,
-        SUSPECT,
-        None,
-        &thresholds,
-    )];
+    let suspects = vec![suspect(&evidence, SUSPECT, None, &thresholds)];
     let diagnosis = diagnose(&evidence, &thresholds);
-    let view = DiagnosisView::new(RUN, &evidence, &diagnosis, &thresholds, &suspects);
-    let text = diagnose_text::render_text(&view, true, &TextStyle::default());
-    for (name, text) in [(TEXT, text), (JSON, to_json(&view))] {
+    let report = DiagnosisReport::new(RUN, &evidence, diagnosis, &thresholds, suspects);
+    let text = diagnose_text::render_text(&report, true, &TextStyle::default());
+    for (name, text) in [(TEXT, text), (JSON, to_json(&report))] {
         let path = stage.directory.join(name);
         std::fs::write(&path, text)
             .map_err(|error| Failure::could_not(format!("{}: {error}", path.display())))?;
     }
-    Ok(Diagnosed { view })
+    Ok(Diagnosed { report })
 }
 
 /// In the order of commits: a link that is done was claimed before, in the replay as well.

@@ -1,13 +1,11 @@
 //! The case, told: what was believed, what was measured, and the published numbers beside ours.
 
-use lab::Scale;
+use analyse::diagnose::Unit;
 use lab::queue::{self, COMPOSITE, Driven, Index, Key, OBVIOUS, PARTIAL, Sample};
-use report::proof_text::amount;
-use report::{
-    CaseChartView, CaseFileView, CaseLineView, CaseNumberView, CaseView, ProofNumberView,
-};
+use report::{CaseChart, CaseLine, CaseNumber, CaseReport, ProofNumber, quantity};
 
 use super::super::proving;
+use super::super::{file, new_report, number};
 use super::{Seen, WORKLOAD, checks, diagnosed, proved, watched};
 
 pub fn percent(part: f64) -> String {
@@ -15,7 +13,7 @@ pub fn percent(part: f64) -> String {
 }
 
 pub fn bytes(count: u64) -> String {
-    amount("bytes", count as f64)
+    quantity(count as f64, Unit::Bytes)
 }
 
 pub fn ms(seconds: f64) -> String {
@@ -61,28 +59,16 @@ pub fn verdict(seen: &Seen, index: &Index) -> String {
     proving::verdict(seen.proved.side(index))
 }
 
-fn wal_of<'s>(seen: &'s Seen, index: &Index) -> Option<&'s ProofNumberView> {
+fn wal_of<'s>(seen: &'s Seen, index: &Index) -> Option<&'s ProofNumber> {
     let side = seen.proved.side(index)?;
     side.numbers.iter().find(|one| one.name == "wal")
 }
 
 /// The page's contents.
-pub fn view(seen: &Seen, done: Vec<String>) -> CaseView {
-    CaseView {
-        schema: "rehearse/lab/1",
-        flames: Vec::new(),
-        unseen: Vec::new(),
-        name: queue::CASE.name.to_owned(),
-        title: queue::CASE.title.to_owned(),
-        source: queue::CASE.source.to_owned(),
-        scale: match seen.scale {
-            Scale::Small => "small",
-            Scale::Full => "full",
-        },
-        server_version: seen.version.clone(),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        had: "An image downloader. Its instances claim links from a table, a thousand at once, fill a bounded channel, and have 64 workers each that fetch what comes out of it. In a stress test it did 1,000 downloads a second; live it did some 30. Links that were due piled up, and there was often nothing claimed: the workers starved.".to_owned(),
-        believed: "That it was the rate limiter, which writes to every link that it puts off (the snowplow). Raising its rate and widening its interval changed nothing; its updates, timed, cost hardly anything.".to_owned(),
+pub fn view(seen: &Seen, done: Vec<String>) -> CaseReport {
+    CaseReport {
+        context: "An image downloader. Its instances claim links from a table, a thousand at once, fill a bounded channel, and have 64 workers each that fetch what comes out of it. In a stress test it did 1,000 downloads a second; live it did some 30. Links that were due piled up, and there was often nothing claimed: the workers starved.".to_owned(),
+        hypothesis: "That it was the rate limiter, which writes to every link that it puts off (the snowplow). Raising its rate and widening its interval changed nothing; its updates, timed, cost hardly anything.".to_owned(),
         done,
         measured: measured(seen),
         cure: format!(
@@ -111,11 +97,9 @@ pub fn view(seen: &Seen, done: Vec<String>) -> CaseView {
             ("partial.sql", PARTIAL.on),
             ("obvious.sql", OBVIOUS.on),
         ]
-        .map(|(name, what)| CaseFileView {
-            name: name.to_owned(),
-            what: what.to_owned(),
-        })
+        .map(|(name, what)| file(name, what))
         .into(),
+        ..new_report(&queue::CASE, seen.scale, &seen.version)
     }
 }
 
@@ -134,13 +118,13 @@ fn measured(seen: &Seen) -> Vec<String> {
         percent(idle(&seen.trouble.samples)),
     )];
     if let Some(first) = seen.diagnosed.first() {
-        let change = first.changes.first().and_then(|one| one.text.as_deref());
+        let change = first.changes.first().and_then(|one| one.form.text());
         told.push(format!(
             "The diagnosis of the replay begins with: {} ({}); at most {} to win; it suggests {}",
             first.title,
             first.rule,
-            percent(first.most_to_win.unwrap_or_default()),
-            change.unwrap_or("nothing to try"),
+            percent(first.max_gain.unwrap_or_default()),
+            change.as_deref().unwrap_or("nothing to try"),
         ));
     }
     if let Some(suspect) = seen.diagnosed.suspect() {
@@ -149,8 +133,8 @@ fn measured(seen: &Seen) -> Vec<String> {
             counts.put_off,
             counts.claimed,
             percent(suspect.calls_share),
-            suspect.verdict,
-            percent(suspect.most_to_win),
+            suspect.verdict.words(),
+            percent(suspect.max_gain),
         ));
     }
     let (from, to) = stalled(&seen.cured.samples);
@@ -229,13 +213,7 @@ fn measured(seen: &Seen) -> Vec<String> {
     told
 }
 
-fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
-    let number = |what: &str, published: Option<&str>, here: String, why: &str| CaseNumberView {
-        what: what.to_owned(),
-        published: published.map(str::to_owned),
-        here,
-        why: why.to_owned(),
-    };
+fn numbers(seen: &Seen) -> Vec<CaseNumber> {
     let claim = seen
         .diagnosed
         .fact("time a call")
@@ -297,8 +275,8 @@ fn numbers(seen: &Seen) -> Vec<CaseNumberView> {
     ]
 }
 
-fn charts(seen: &Seen) -> Vec<CaseChartView> {
-    let line = |name: &str, driven: &Driven, of: &dyn Fn(&Sample) -> f64| CaseLineView {
+fn charts(seen: &Seen) -> Vec<CaseChart> {
+    let line = |name: &str, driven: &Driven, of: &dyn Fn(&Sample) -> f64| CaseLine {
         name: name.to_owned(),
         points: driven
             .samples
@@ -314,37 +292,37 @@ fn charts(seen: &Seen) -> Vec<CaseChartView> {
     };
     let (before, after) = (stalled(&seen.trouble.samples), stalled(&seen.cured.samples));
     vec![
-        CaseChartView {
+        CaseChart {
             title: "Stalled: due and not claimed".to_owned(),
             unit: "links".to_owned(),
-            spoken: format!(
+            alt_text: format!(
                 "without the index from {} to {}, with it from {} to {}",
                 before.0, before.1, after.0, after.1
             ),
-            across: None,
+            x_categories: None,
             durations: false,
             lines: both(&|one| one.stalled as f64),
         },
-        CaseChartView {
+        CaseChart {
             title: "Queued: claimed and not done".to_owned(),
             unit: "links".to_owned(),
-            spoken: format!(
+            alt_text: format!(
                 "nothing at {} of the looks without the index, at {} with it",
                 percent(idle(&seen.trouble.samples)),
                 percent(idle(&seen.cured.samples))
             ),
-            across: None,
+            x_categories: None,
             durations: false,
             lines: both(&|one| one.queued as f64),
         },
-        CaseChartView {
+        CaseChart {
             title: "What the limiters let through, after the rate of errors".to_owned(),
             unit: "links a second".to_owned(),
-            spoken: format!(
+            alt_text: format!(
                 "{:.0} at most, less in spells of errors",
                 seen.plan.rate_per_s * seen.plan.instances as f64
             ),
-            across: None,
+            x_categories: None,
             durations: false,
             lines: both(&|one| one.target_per_s),
         },

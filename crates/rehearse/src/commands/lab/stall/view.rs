@@ -1,15 +1,12 @@
 //! What is told of the case *stall*.
 
 use analyse::Comparison;
-use lab::Scale;
+use analyse::proof::Verdict;
 use lab::stall::{self, Rates};
-use report::{
-    CaseChartView, CaseCheckView, CaseFileView, CaseLineView, CaseNumberView, CaseView,
-    ProofSideView,
-};
+use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport, ProofSideView};
 
-use super::super::check;
 use super::super::proving::verdict;
+use super::super::{check, file, new_report, number};
 use super::proved::{self, Proved};
 use super::{Seen, WINDOW_NS};
 
@@ -20,20 +17,10 @@ const FALLS: f64 = 0.5;
 /// What mends the change makes it so many times as cheap, at least.
 const MENDS: f64 = 3.0;
 /// Puts it together.
-pub fn view(seen: &Seen) -> CaseView {
-    CaseView {
-        schema: "rehearse/lab/1",
-        name: stall::CASE.name.to_owned(),
-        title: stall::CASE.title.to_owned(),
-        source: stall::CASE.source.to_owned(),
-        scale: match seen.scale {
-            Scale::Small => "small",
-            Scale::Full => "full",
-        },
-        server_version: seen.version.clone(),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
-        had: "A load tester that replayed production's log against a new server, with one order for the statements of all sessions. The server was sent bursts, and silence between them.".to_owned(),
-        believed: "That the new server was slow: all of its statements came late.".to_owned(),
+pub fn view(seen: &Seen) -> CaseReport {
+    CaseReport {
+        context: "A load tester that replayed production's log against a new server, with one order for the statements of all sessions. The server was sent bursts, and silence between them.".to_owned(),
+        hypothesis: "That the new server was slow: all of its statements came late.".to_owned(),
         measured: vec![
             format!(
                 "A search takes {:.1} ms without its index, and one comes every {:.1} ms: the program that searches cannot keep up. The other {} have nothing to do with it.",
@@ -60,30 +47,29 @@ pub fn view(seen: &Seen) -> CaseView {
         cure: "A session each, paced by the capture's times: a slow statement delays its own session, and no other. Users do not queue politely behind each other. And for the server: the index that its search needs.".to_owned(),
         checks: checks(seen),
         numbers: vec![
-            CaseNumberView {
-                what: "the untouched sessions' send rate in one order for all".to_owned(),
-                published: None,
-                here: percent(seen.global.kept()),
-                why: "The write-up tells of bursts and silence, without a number. Here a search takes as many times its interval as was chosen, so that about a third is left.".to_owned(),
-            },
-            CaseNumberView {
-                what: "a replay for hours without a deadlock".to_owned(),
-                published: Some("three hours".to_owned()),
-                here: match &seen.soak {
+            number(
+                "the untouched sessions' send rate in one order for all",
+                None,
+                percent(seen.global.kept()),
+                "The write-up tells of bursts and silence, without a number. Here a search takes as many times its interval as was chosen, so that about a third is left.",
+            ),
+            number(
+                "a replay for hours without a deadlock",
+                Some("three hours"),
+                match &seen.soak {
                     Some(info) => clock::duration_text(info.elapsed_ns),
                     None => "not at this scale".to_owned(),
                 },
-                why: match seen.soak {
-                    Some(_) => String::new(),
-                    None => "--scale full replays for three hours.".to_owned(),
+                match seen.soak {
+                    Some(_) => "",
+                    None => "--scale full replays for three hours.",
                 },
-            },
+            ),
         ],
         charts: vec![chart(&seen.session, &seen.global)],
-        flames: Vec::new(),
-        unseen: Vec::new(),
         done: seen.steps.clone(),
         files: files(seen),
+        ..new_report(&stall::CASE, seen.scale, &seen.version)
     }
 }
 
@@ -91,7 +77,7 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-fn files(seen: &Seen) -> Vec<CaseFileView> {
+fn files(seen: &Seen) -> Vec<CaseFile> {
     let mut all = vec![
         ("postgresql.csv", "the server's log"),
         ("shop.workload", "what was captured of it"),
@@ -110,15 +96,12 @@ fn files(seen: &Seen) -> Vec<CaseFileView> {
         all.push(("soak.run", "the replay for hours"));
     }
     all.into_iter()
-        .map(|(name, what)| CaseFileView {
-            name: name.to_owned(),
-            what: what.to_owned(),
-        })
+        .map(|(name, what)| file(name, what))
         .collect()
 }
 
 /// All of them.
-fn checks(seen: &Seen) -> Vec<CaseCheckView> {
+fn checks(seen: &Seen) -> Vec<CaseCheck> {
     let (control, session, global) = (&seen.control, &seen.session, &seen.global);
     let slowest = slowest(&seen.comparison);
     let kept = |rates: &Rates| {
@@ -173,7 +156,7 @@ fn checks(seen: &Seen) -> Vec<CaseCheckView> {
 }
 
 /// What the diagnosis and the proof must say.
-fn of_the_change(proved: &Proved) -> [CaseCheckView; 3] {
+fn of_the_change(proved: &Proved) -> [CaseCheck; 3] {
     let ratio = |side: Option<&ProofSideView>| side?.effect.map(|effect| effect.ratio);
     let (dropped, mended) = (ratio(proved.dropped()), ratio(proved.mended()));
     [
@@ -198,7 +181,9 @@ fn of_the_change(proved: &Proved) -> [CaseCheckView; 3] {
         ),
         check(
             "dropping the index is proved to lose, before it ships",
-            proved.dropped().is_some_and(|side| side.verdict == "lost"),
+            proved
+                .dropped()
+                .is_some_and(|side| side.verdict == Verdict::Lost),
             verdict(proved.dropped()),
         ),
         check(
@@ -224,9 +209,9 @@ fn slowest(comparison: &Comparison) -> Option<(String, f64)> {
     Some((found.sql.clone()?, ratio))
 }
 
-fn chart(session: &Rates, global: &Rates) -> CaseChartView {
+fn chart(session: &Rates, global: &Rates) -> CaseChart {
     let seconds = WINDOW_NS as f64 / 1e9;
-    let line = |name: &str, rates: &Rates, of: &dyn Fn(&stall::Window) -> u64| CaseLineView {
+    let line = |name: &str, rates: &Rates, of: &dyn Fn(&stall::Window) -> u64| CaseLine {
         name: name.to_owned(),
         points: rates
             .windows
@@ -235,15 +220,15 @@ fn chart(session: &Rates, global: &Rates) -> CaseChartView {
             .map(|(at, window)| ((at as f64 + 0.5) * seconds, of(window) as f64 / seconds))
             .collect(),
     };
-    CaseChartView {
+    CaseChart {
         title: "What the untouched sessions send".to_owned(),
         unit: "statements a second".to_owned(),
-        spoken: format!(
+        alt_text: format!(
             "with a session each {:.0} % is sent in its time, in one order for all {:.0} %",
             session.kept() * 100.0,
             global.kept() * 100.0
         ),
-        across: None,
+        x_categories: None,
         durations: false,
         lines: vec![
             line("sent with a session each", session, &|window| window.sent),
