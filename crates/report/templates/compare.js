@@ -86,25 +86,25 @@ function ratiosList(one) {
   return make("ul", { class: "forest small", "aria-label": "Ratios" }, make("li", { class: "head", "aria-hidden": "true" }, make("span"), axis.axis(), make("span")),
     rows.map(([key, time]) => make("li", { class: key === one.measure ? "told" : null }, make("span", {}, key), axis.bar(one.ratios[key], key === one.measure ? kindOf(one) : ""), make("span", { class: "number" }, ratioText(one.ratios[key]), make("small", {}, timeChange(one, time))))));
 }
-const sideKeys = (unit) => make("figcaption", {}, unit, make("span", { class: "legend" }, ["before", "after"].map((side) => make("small", {}, make("i", { class: `key ${side}` }), side))));
 // Heights are letters, the first at the bottom: from 0 to 1, or null where nothing was.
 const heights = (letters) => [...letters].map((letter) => (letter === " " ? null : page.heights.indexOf(letter) / (page.heights.length - 1)));
 function charts(one, extra) {
-  const parts = [], both = (make) => ["before", "after"].map((side, which) => [side, make(which)]);
+  const drawn = [], sides = (shape, values) => ["before", "after"].map((side, which) => ({ label: side, colour: side, shape, points: values(which) })).filter((series) => series.points.some(([, value]) => value));
   if (extra.medians) {
-    const [least, most, letters] = extra.medians, axis = durationAxis([least, most]), sides = letters.map(heights), length = sides[0].length;
-    const place = (height) => (height === null ? null : axis.place(least * (most / least) ** height));
-    const across = timeTicks(page.span_us);
-    if (sides.some((side) => side.filter((height) => height !== null).length > 1))
-      parts.push(make("figure", {}, sideKeys("Median over time"), lineChart(`Median service time over the run, before and after, from ${units.us(least)} to ${units.us(most)}`, both((which) => sides[which].map((height, at) => [(at + 0.5) / length, place(height)])), across, axis.ticks)));
+    const [least, most, letters] = extra.medians, lines = letters.map(heights), step = page.span_us / lines[0].length;
+    const series = sides("line", (which) => lines[which].map((height, at) => [(at + 0.5) * step, height === null ? null : least * (most / least) ** height]));
+    if (lines.some((line) => line.filter((height) => height !== null).length > 1))
+      drawn.push({ title: "Median over time", note: "service time", alt_text: `before and after, from ${units.us(least)} to ${units.us(most)}`, height: 170, x: { unit: "elapsed", from: 0, to: page.span_us }, y: { unit: "us", log: true }, series });
   }
   if (extra.bins) {
-    const [first, most, letters] = extra.bins, edge = (bin) => 10 ** ((first + bin) / 10) / 1e3, sides = letters.map(heights), count = sides[0].length;
-    const axis = durationAxis([edge(0), edge(count)]), at = (bin) => axis.place(edge(bin));
-    const steps = (side) => [[at(0), 0], ...side.flatMap((height, bin) => [[at(bin), height], [at(bin + 1), height]]), [at(count), 0]];
-    parts.push(make("figure", {}, sideKeys("How long calls took"), lineChart("Share of calls by service time, before and after", both((which) => (sides[which].some(Boolean) ? steps(sides[which]) : [])), axis.ticks, [[0, "0"], [0.5, units.share(most / 2)], [1, units.share(most)]])));
+    const [first, most, letters] = extra.bins, edge = (bin) => 10 ** ((first + bin) / 10) / 1e3;
+    // A bin reaches to the next; the last ends where another would begin.
+    const series = sides("outline", (which) => [...heights(letters[which]), 0].map((height, bin) => [edge(bin), height * most]));
+    drawn.push({ title: "How long calls took", note: "share of calls by service time", alt_text: "before and after", height: 170, x: { unit: "us", log: true }, y: { unit: "share" }, series });
   }
-  return parts.length ? make("div", { class: "charts" }, parts) : [];
+  const host = make("div", { class: "charts" });
+  if (drawn.length) drawCharts(host, drawn);
+  return drawn.length ? host : [];
 }
 function slowest(extra) {
   if (!extra.slowest || !extra.slowest.some((side) => side.length)) return [];

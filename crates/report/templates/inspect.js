@@ -17,20 +17,15 @@ if (some("temporary_bytes")) columns.push(number("temporary_bytes", "temp files"
 if (some("lock_waited_us")) columns.push(number("lock_waited_us", "waited", "time waited for locks", rare(units.us)));
 
 function overTime(one) {
-  const most = (at) => Math.max(1, ...one.over_time.map((stretch) => stretch[at]));
-  const draw = (at, text) => {
-    const high = most(at), svg = make("svg", { class: "spark", viewBox: `0 0 ${page.stretches} 20`, preserveAspectRatio: "none", role: "img", "aria-label": text });
-    svg.append(make("line", { x1: 0, x2: page.stretches, y1: 20, y2: 20, "stroke-width": ".3" }));
-    for (const stretch of one.over_time) {
-      const height = Math.max(0.6, (stretch[at] / high) * 19);
-      if (stretch[at] > 0) svg.append(make("rect", { x: stretch[0] + 0.1, width: 0.8, y: 20 - height, height }));
-    }
-    return [make("h3", {}, text), svg];
-  };
-  const width = (page.span_us + 1) / page.stretches;
-  const parts = [draw(1, `Calls over time, at most ${units.count(most(1))} in ${units.us(width)}`)];
-  if (one.captured) parts.push(draw(2, `Time over time, at most ${units.us(most(2))} in ${units.us(width)}`));
-  return parts.flat();
+  const width = (page.span_us + 1) / page.stretches, most = (at) => Math.max(...one.over_time.map((stretch) => stretch[at]));
+  const chart = (title, at, unit) => ({
+    title, note: `in ${units.us(width)}`, alt_text: `at most ${units[unit](most(at))} in ${units.us(width)}`, height: 110,
+    x: { unit: "clock", from: page.start_wall_us, to: page.start_wall_us + page.span_us + 1, step: width }, y: { unit, whole: unit === "count" },
+    series: [{ colour: "c1", shape: "bars", points: one.over_time.map((stretch) => [page.start_wall_us + stretch[0] * width, stretch[at]]) }],
+  });
+  const host = make("div", { class: "charts" });
+  drawCharts(host, [chart("Calls over time", 1, "count"), ...(one.captured ? [chart("Time over time", 2, "us")] : [])]);
+  return [host];
 }
 function detail(one) {
   const list = make("dl");
@@ -59,31 +54,3 @@ if (host) dataTable(host, {
   search: (one) => `${one.sql || ""} ${one.fingerprint} ${one.class || ""} ${one.error_codes.map((code) => code.sqlstate).join(" ")}`,
   order: { total: "total_ns", calls: "calls", mean: "mean_ns", max: "max_ns" }[timed ? page.order : "calls"],
 });
-
-// Reading values off the charts: a line through all of them.
-const over = page.over_time, plots = [...document.querySelectorAll(".plot")], reading = document.getElementById("reading");
-for (const plot of plots) plot.append(make("div", { class: "cursor" }));
-function read(at) {
-  for (const plot of plots) {
-    const cursor = plot.querySelector(".cursor"), width = plot.querySelector("svg").getBoundingClientRect().width;
-    const left = (page.left + ((at + 0.5) / over.statements.length) * (page.right - page.left)) / page.width * width;
-    cursor.style.display = at < 0 ? "none" : "block";
-    cursor.style.left = `${left}px`;
-  }
-  if (at < 0) { reading.textContent = reading.dataset.idle; return; }
-  const seconds = over.width_us / 1e6, parts = [units.clock(page.start_wall_us + over.start_us + at * over.width_us), `${units.rate(over.statements[at] / seconds)} statements/s`];
-  if (timed) parts.push(`${units.rate(over.time_us[at] / over.width_us)} at work`);
-  parts.push(`${units.count(over.open[at])} sessions open`);
-  for (const [key, name] of [["opened", "opened"], ["errors", "errors"], ["temporary_files", "temporary files"], ["lock_waits", "lock waits"], ["deadlocks", "deadlocks"], ["checkpoints", "checkpoints"], ["autovacuums", "vacuums"], ["autoanalyzes", "analyzes"], ["others", "other"]])
-    if (over[key][at]) parts.push(`${units.count(over[key][at])} ${name}`);
-  reading.textContent = parts.join(" · ");
-}
-for (const plot of plots) {
-  plot.addEventListener("mousemove", (event) => {
-    const box = plot.querySelector("svg").getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * page.width;
-    const at = Math.floor(((x - page.left) / (page.right - page.left)) * over.statements.length);
-    read(at >= 0 && at < over.statements.length ? at : -1);
-  });
-  plot.addEventListener("mouseleave", () => read(-1));
-}

@@ -1,9 +1,7 @@
 const page = data("data-page"), id = (name) => document.getElementById(name);
-const state = { points: [], now: null, step: 1, over: false, lost: false, paused: false, range: 0, marked: null };
+const state = { points: [], now: null, step: 1, over: false, lost: false, paused: false, range: 0 };
 const put = (name, text) => { const element = id(name); if (element.textContent !== text) element.textContent = text; };
-const us = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : units.us(value));
-const roundTime = (value) => units.us(value).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
-const roundNumber = (value) => (value < 10 ? String(+value.toFixed(2)) : units.count(value));
+const us = (value) => valueText("us", value);
 // A duration without the digits that would only flicker.
 function seconds(value) {
   const s = Math.max(0, Math.round(value / 1e6));
@@ -11,46 +9,37 @@ function seconds(value) {
 }
 
 const times = (kind, quantile) => (point) => (point.times[kind] ? point.times[kind][quantile] : null);
-const charts = [
-  { title: "Statements", unit: "a second", text: units.rate, tick: roundNumber, series: [
-    ...(page.replay.is_timed ? [{ label: "due", colour: 7, dash: "dashed", value: (point) => point.due_per_s }] : []),
-    { label: "answered", colour: 3, under: true, value: (point) => point.answered_per_s },
-    { label: "sent", colour: 1, dash: "dotted", value: (point) => point.sent_per_s },
-    { label: "failed", colour: 4, dash: "dotted", value: (point) => point.failed_per_s }] },
-  { title: "Response time", unit: "from due to done, log scale", text: us, tick: roundTime, log: true, series: [
-    { label: "p50", colour: 1, value: times("response", "p50_us") },
-    { label: "p95", colour: 5, dash: "dashed", value: times("response", "p95_us") },
-    { label: "p99", colour: 4, value: times("response", "p99_us") }] },
-  { title: "Lag, p99", unit: "from due to sent, log scale", text: us, tick: roundTime, log: true, series: [
-    { label: "tool, ours", colour: 2, value: times("tool_lag", "p99_us") },
-    { label: "session, the server’s", colour: 8, dash: "dashed", value: times("session_lag", "p99_us") }] },
-  { title: "Statements in flight", unit: "sessions that wait for the server", whole: true, text: units.count, tick: roundNumber, series: [
-    { label: "in flight", colour: 8, area: true, faint: true, value: (point) => point.in_flight }] },
+// Lines go through points; an area is as wide as the time that a point covers.
+const at = (point) => point.at_s * 1e6;
+const line = (label, colour, value, more) => (points) => ({ label, colour, shape: "line", ...more, points: points.map((point) => [at(point), value(point)]) });
+const area = (label, colour, value, more) => (points) => ({ label, colour, shape: "area", ...more, points: points.map((point) => [at(point) - (state.step * 1e6) / 2, value(point)]) });
+const dashed = { dash: "dashed" }, dotted = { dash: "dotted" };
+const latency = { unit: "us", log: true, min_ratio: 10 };
+const specs = [
+  { title: "Statements", note: "a second", y: { unit: "rate" }, series: [
+    ...(page.replay.is_timed ? [line("due", "c7", (point) => point.due_per_s, dashed)] : []),
+    line("answered", "c3", (point) => point.answered_per_s, { has_area: true }),
+    line("sent", "c1", (point) => point.sent_per_s, dotted),
+    line("failed", "c4", (point) => point.failed_per_s, dotted)] },
+  { title: "Response time", note: "from due to done, log scale", y: latency, series: [
+    line("p50", "c1", times("response", "p50_us")), line("p95", "c5", times("response", "p95_us"), dashed), line("p99", "c4", times("response", "p99_us"))] },
+  { title: "Lag, p99", note: "from due to sent, log scale", y: latency, series: [
+    line("tool, ours", "c2", times("tool_lag", "p99_us")), line("session, the server’s", "c8", times("session_lag", "p99_us"), dashed)] },
+  { title: "Statements in flight", note: "sessions that wait for the server", y: { unit: "count", whole: true }, series: [
+    area("in flight", "c8", (point) => point.in_flight, { is_faint: true })] },
+  { title: "Waits of the target’s backends", note: "backends on average", y: { unit: "rate" }, layout: "stacked", key: "waits" },
+  { title: "CPU of the target by phase", note: "processors on average", y: { unit: "rate" }, layout: "stacked", key: "phases" },
 ];
 // What is observed of the target: names that come as they come, the most first, each with its colour.
-function observed(title, unit, key, text) {
-  const colours = new Map();
+const colours = { waits: new Map(), phases: new Map() };
+function observed(key, points) {
+  const sums = new Map(), taken = colours[key];
+  for (const point of points) for (const [name, part] of point[key]) sums.set(name, (sums.get(name) || 0) + part);
   const value = (name) => (point) => { const found = point[key].find(([other]) => other === name); return found ? found[1] : 0; };
-  const series_of = (points) => {
-    const sums = new Map();
-    for (const point of points) for (const [name, part] of point[key]) sums.set(name, (sums.get(name) || 0) + part);
-    const names = [...sums].sort((a, b) => b[1] - a[1]).map(([name]) => name), shown = names.slice(0, 7), rest = names.slice(7);
-    for (const name of shown) if (!colours.has(name)) colours.set(name, [1, 2, 3, 4, 5, 6, 8].find((one) => ![...colours].some(([other, taken]) => taken === one && shown.includes(other))) || 1);
-    const series = shown.map((name) => ({ label: name, colour: colours.get(name), area: true, value: value(name) }));
-    if (rest.length) series.push({ label: `${rest.length} others`, colour: 7, area: true, value: (point) => rest.reduce((sum, name) => sum + value(name)(point), 0) });
-    return series;
-  };
-  return { title, unit, key, text, tick: roundNumber, stacked: true, series: [], series_of };
-}
-const few = (value) => (value < 9.995 ? value.toFixed(value < 0.995 && value > 0 ? 2 : 1) : units.count(value));
-charts.push(observed("Waits of the target’s backends", "backends on average", "waits", few), observed("CPU of the target by phase", "processors on average", "phases", few));
-for (const one of charts) {
-  one.chart = liveChart(id("charts"), one);
-  if (one.key) {
-    one.unseen = make("p", { class: "unseen" });
-    one.source = make("small", { class: "quiet" });
-    one.chart.figure.append(one.unseen, one.source);
-  }
+  const names = [...sums].sort((a, b) => b[1] - a[1]).map(([name]) => name), shown = names.slice(0, 7), rest = names.slice(7);
+  for (const name of shown) if (!taken.has(name)) taken.set(name, [1, 2, 3, 4, 5, 6, 8].map((one) => `c${one}`).find((one) => !shown.some((other) => taken.get(other) === one)) || "c1");
+  const series = shown.map((name) => area(name, taken.get(name), value(name))(points));
+  return rest.length ? [...series, area(`${rest.length} others`, "c7", (point) => rest.reduce((sum, name) => sum + value(name)(point), 0))(points)] : series;
 }
 
 // What is seen now: all of it, or its end; as it was when the view was paused.
@@ -62,46 +51,16 @@ function within() {
   const from = state.range ? Math.max(begin, to - state.range) : begin;
   return [view.points.filter((point) => point.at_s >= from), from, to];
 }
-function drawCharts() {
-  const [points, from, to] = within();
-  for (const one of charts) {
-    const why = one.key && view.now ? view.now[one.key].why_not : null;
-    if (one.key) {
-      one.unseen.hidden = !why;
-      one.chart.plot.hidden = Boolean(why);
-      one.chart.figure.querySelector(".legend").hidden = Boolean(why);
-      const text = why ? `Not observed: ${why}.` : "", source = (!why && view.now && view.now[one.key].source) || "";
-      if (one.unseen.textContent !== text) one.unseen.textContent = text;
-      if (one.source.textContent !== source) one.source.textContent = source;
-    }
-    if (!why) one.chart.draw(points, from, to);
-  }
-  mark(state.marked && points.includes(state.marked) ? state.marked : null, false);
+function chartsNow() {
+  const [points, from, to] = within(), now = view.now || {};
+  return specs.map((spec) => ({
+    ...spec, shows_last: true, x: { unit: "elapsed", from: from * 1e6, to: to * 1e6, step: state.step * 1e6 },
+    series: spec.key ? observed(spec.key, points) : spec.series.map((series) => series(points)),
+    missing: spec.key && now[spec.key] && now[spec.key].why_not ? `Not observed: ${now[spec.key].why_not}.` : "",
+    source: (spec.key && now[spec.key] && now[spec.key].source) || "",
+  }));
 }
-function mark(point, says) {
-  state.marked = point;
-  const last = view.points[view.points.length - 1] || null;
-  for (const one of charts) one.chart.read(point || last, Boolean(point));
-  const reading = id("values-at");
-  const text = point ? `At ${clockOf(point.at_s)} since the start` + (says ? `: ${says(point)}` : "; the values stand beside the names.") : reading.dataset.idle;
-  if (reading.textContent !== text) reading.textContent = text;
-}
-for (const one of charts) {
-  const plot = one.chart.plot;
-  // Reading by the mouse is seen in the legends; only what is asked for by keys is told aloud.
-  plot.addEventListener("pointermove", (event) => { id("values-at").setAttribute("aria-live", "off"); mark(one.chart.point(event.clientX)); });
-  plot.addEventListener("pointerleave", () => mark(null));
-  plot.addEventListener("blur", () => mark(null));
-  plot.addEventListener("keydown", (event) => {
-    const [points] = within(), step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[event.key];
-    if (event.key === "Escape") mark(null);
-    if (!step || !points.length) return;
-    event.preventDefault();
-    const at = state.marked ? points.indexOf(state.marked) : points.length - (step < 0 ? 0 : 1);
-    id("values-at").setAttribute("aria-live", "polite");
-    mark(points[Math.max(0, Math.min(points.length - 1, at + step))], one.chart.says);
-  });
-}
+const charts = drawCharts(id("charts"), chartsNow(), "own");
 
 function drawFacts(now) {
   const lately = now.lately, quantile = (kind, name) => (lately.times[kind] ? lately.times[kind][name] : isOver(now) && now.whole[kind] ? now.whole[kind][name] : null);
@@ -201,7 +160,7 @@ function draw() {
     if (state.paused && view.drawn) return;
     view.drawn = true;
     drawFacts(view.now);
-    drawCharts();
+    charts.draw(chartsNow());
     drawTop(view.now);
     drawWrong(view.now);
   });
@@ -209,16 +168,14 @@ function draw() {
 
 function listen() {
   const source = new EventSource("events");
-  const widths = (points) => points.map((point) => ({ ...point, width_s: state.step }));
   source.addEventListener("whole", (event) => {
     const whole = JSON.parse(event.data);
-    Object.assign(state, { step: whole.step_s, now: whole.now, lost: false });
-    state.points = widths(whole.points);
+    Object.assign(state, { step: whole.step_s, points: whole.points, now: whole.now, lost: false });
     draw();
   });
   source.addEventListener("step", (event) => {
     const step = JSON.parse(event.data);
-    state.points = state.points.slice(0, step.from).concat(widths(step.points));
+    state.points = state.points.slice(0, step.from).concat(step.points);
     Object.assign(state, { now: step.now, lost: false });
     draw();
   });
@@ -236,7 +193,7 @@ function listen() {
 function setRange(seconds) {
   state.range = seconds;
   for (const one of document.querySelectorAll("[data-range]")) one.setAttribute("aria-pressed", String(+one.dataset.range === seconds));
-  if (view.now) drawCharts();
+  if (view.now) charts.draw(chartsNow());
 }
 function pause() {
   state.paused = !state.paused;
@@ -263,7 +220,7 @@ for (const one of document.querySelectorAll("[data-range]")) one.addEventListene
 const go = (name) => { const place = id(name); place.scrollIntoView({ block: "start" }); place.focus({ preventScroll: true }); };
 const keys = {
   p: pause, 1: () => setRange(0), 2: () => setRange(300), 3: () => setRange(60), s: askToStop, "?": () => open("help"),
-  c: () => { charts[0].chart.plot.scrollIntoView({ block: "center" }); charts[0].chart.plot.focus({ preventScroll: true }); },
+  c: charts.focus,
   t: () => go("statements"), e: () => go("errors"),
   r: () => { if (state.now) { put("said", ""); setTimeout(() => put("said", `${state.now.state_words}, ${positionText(state.now)}`), 50); } },
 };
@@ -275,5 +232,4 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   keys[event.key]();
 });
-new ResizeObserver(() => { if (view.now) drawCharts(); }).observe(id("charts"));
 listen();

@@ -47,7 +47,7 @@ fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
     );
 
     // Values move, and so do charts.
-    let line = "document.querySelector('.live-plot path.line').getAttribute('d')";
+    let line = "document.querySelector('.plot path.line').getAttribute('d')";
     let (before, drawn) = (tab.number("state.now.done"), tab.eval(line));
     wait(
         &mut tab,
@@ -69,15 +69,17 @@ fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
     tab.press("Escape");
     wait(&mut tab, "!document.getElementById('help').open");
     tab.press("c");
-    assert_eq!(tab.eval(focus), "live-plot");
+    assert_eq!(tab.eval(focus), "plot");
     tab.press("ArrowLeft");
-    let read = tab.text("#values-at");
+    let read = tab.text(".reading");
     assert!(
-        read.starts_with("At 0:") && read.contains("answered "),
+        read.starts_with("At ")
+            && read.contains(" since the start: ")
+            && read.contains("answered "),
         "{read}"
     );
     assert_eq!(
-        tab.eval("document.getElementById('values-at').ariaLive"),
+        tab.eval("document.querySelector('.reading').ariaLive"),
         "polite"
     );
     tab.press("Escape");
@@ -140,7 +142,7 @@ fn the_page_moves_while_a_replay_runs_and_is_of_use_when_it_is_over() {
     assert_eq!(tab.eval(pressed), "from the start");
     tab.press("c");
     tab.press("ArrowLeft");
-    assert!(tab.text("#values-at").contains("answered "));
+    assert!(tab.text(".reading").contains("answered "));
     assert!(tab.is("document.querySelectorAll('#top tbody tr').length > 1"));
 
     // What is observed of the target is drawn on each other, by name: here something made up.

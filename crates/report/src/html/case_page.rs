@@ -4,21 +4,10 @@ use std::fmt::Write;
 
 use askama::Template;
 
-use super::chart::lines::{Line, Scale, lines};
-use super::frame::Frame;
-use crate::text::amount::count;
+use super::chart::{Axis, Chart, SERIES_MAX, Series, Shape, Unit, Values, colour};
+use super::data::script_json;
+use super::frame::{Frame, render};
 use crate::view::case::{CaseChart, CaseFlame, CaseReport};
-
-/// Colours of lines begin behind this number of the style (`sweep.css`), and the class of each there.
-const FIRST_COLOUR: u8 = 0x20;
-const CLASSES: [&str; 8] = ["c1", "c4", "c3", "c2", "c5", "c6", "c7", "c8"];
-
-struct Chart<'v> {
-    view: &'v CaseChart,
-    svg: String,
-    /// Class and name of each line.
-    legend: Vec<(&'static str, &'v str)>,
-}
 
 struct Flame<'v> {
     view: &'v CaseFlame,
@@ -31,7 +20,7 @@ struct Flame<'v> {
 struct Page<'v> {
     frame: Frame,
     view: &'v CaseReport,
-    charts: Vec<Chart<'v>>,
+    charts: Vec<Chart>,
     flames: Vec<Flame<'v>>,
 }
 
@@ -45,13 +34,14 @@ pub fn render_html(view: &CaseReport, drawn: &dyn Fn(&str) -> Option<String>) ->
             address,
         })
     });
+    let charts: Vec<Chart> = view.charts.iter().map(chart).collect();
     let page = Page {
-        frame: Frame::new(Vec::new()),
+        frame: Frame::new(vec![("data-charts", script_json(&charts))]),
         view,
-        charts: view.charts.iter().map(chart).collect(),
+        charts,
         flames: flames.collect(),
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 /// An SVG as the address of a picture (RFC 2397).
@@ -70,58 +60,55 @@ fn address(svg: &str) -> String {
     address
 }
 
-fn chart(view: &CaseChart) -> Chart<'_> {
+fn chart(view: &CaseChart) -> Chart {
     let points = || view.lines.iter().flat_map(|line| &line.points);
     let mut levels: Vec<f64> = points().map(|(at, _)| *at).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
-    let across = match &view.x_categories {
-        Some(_) => Scale::Levels {
-            labels: levels.iter().map(f64::to_string).collect(),
-        },
-        None => Scale::Time {
-            to_us: levels.last().copied().unwrap_or(0.0).max(1.0) * 1e6,
-        },
+    let (x, note) = match &view.x_categories {
+        // One level is as far from the next as any other.
+        Some(categories) => {
+            let labels = (0..).map(f64::from).zip(levels.iter().map(f64::to_string));
+            (
+                Axis::linear(Unit::Count).labelled(labels.collect()),
+                format!("{}, by {categories}", view.unit),
+            )
+        }
+        None => (
+            Axis::elapsed(levels.last().copied().unwrap_or(0.0).max(1.0) * 1e6),
+            view.unit.clone(),
+        ),
     };
     let place = |at: f64| match &view.x_categories {
         Some(_) => levels.partition_point(|level| *level < at) as f64,
-        None => at * 1e6,
+        None => (at * 1e6).round(),
     };
-    let most = points().map(|(_, value)| *value).fold(1.0, f64::max);
-    let durations = Scale::durations(points().map(|(_, value)| *value));
-    let up = match durations.filter(|_| view.durations) {
-        Some(durations) => durations,
-        None => Scale::Even {
-            to: round_above(most),
-            text: |value| count(value.round().max(0.0) as u64),
-        },
-    };
-    let drawn: Vec<Line> = view
-        .lines
-        .iter()
-        .take(CLASSES.len())
-        .zip(1..)
-        .map(|(line, number)| Line {
-            colour: FIRST_COLOUR + number,
-            points: line
-                .points
-                .iter()
-                .map(|(at, value)| (place(*at), Some(*value)))
-                .collect(),
-        })
-        .collect();
-    let names = view.lines.iter().map(|line| line.name.as_str());
+    let series = view.lines.iter().take(SERIES_MAX).enumerate();
     Chart {
-        view,
-        svg: lines(&across, &up, &drawn),
-        legend: CLASSES.into_iter().zip(names).collect(),
+        title: view.title.clone(),
+        note,
+        alt_text: view.alt_text.clone(),
+        height: 210,
+        layout: None,
+        x,
+        y: match view.durations {
+            true => Axis::logarithmic(Unit::Us),
+            false => Axis::linear(Unit::Count),
+        },
+        series: series
+            .filter_map(|(at, line)| {
+                let points = line.points.iter().map(|(at, value)| (place(*at), *value));
+                Some(Series {
+                    label: line.name.clone(),
+                    colour: colour(at)?,
+                    dash: None,
+                    shape: Shape::Line,
+                    unit: None,
+                    values: Values::points(points),
+                })
+            })
+            .collect(),
     }
-}
-
-/// The next even number of tens, hundreds … above: half of it is round as well.
-fn round_above(most: f64) -> f64 {
-    let step = 2.0 * 10_f64.powf(most.max(1.0).log10().floor());
-    (most / step).ceil().max(1.0) * step
 }
 
 #[cfg(test)]
@@ -142,29 +129,18 @@ mod tests {
                 points: vec![(1.0, 2_000.0), (50.0, 100.0), (500.0, 30.0)],
             }],
         };
-        let svg = chart(&view).svg;
-        for label in [">1<", ">50<", ">500<", "1 ms"] {
-            assert!(
-                svg.contains(label) || svg.replace('\n', "").contains(label),
-                "{label}: {svg}"
-            );
-        }
+        let chart = serde_json::to_value(chart(&view)).unwrap();
+        assert_eq!(
+            chart["x"]["labels"],
+            serde_json::json!([[0.0, "1"], [1.0, "50"], [2.0, "500"]])
+        );
+        assert_eq!(
+            chart["series"][0]["points"],
+            serde_json::json!([[0.0, 2_000.0], [1.0, 100.0], [2.0, 30.0]])
+        );
         assert_eq!(
             address("<svg a=\"b\">#%</svg>"),
             "data:image/svg+xml,%3Csvg%20a=%22b%22%3E%23%25%3C/svg%3E"
         );
-    }
-
-    #[test]
-    fn an_axis_ends_at_a_round_number() {
-        for (most, to) in [
-            (0.0, 2.0),
-            (3.0, 4.0),
-            (314.0, 400.0),
-            (400.0, 400.0),
-            (1_301.0, 2_000.0),
-        ] {
-            assert_eq!(round_above(most), to, "{most}");
-        }
     }
 }

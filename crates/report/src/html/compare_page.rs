@@ -13,8 +13,9 @@ mod words;
 use analyse::{Comparison, Finding, LatencySummary, Literals, StatementComparison, Verdict};
 use askama::Template;
 
+use super::chart::Chart;
 use super::data::script_json;
-use super::frame::Frame;
+use super::frame::{Frame, render};
 use crate::text::amount::{added, count};
 use crate::text::compare_text::{verdict_words, warning_text};
 use crate::text::line::one_line;
@@ -22,7 +23,7 @@ use crate::text::plan_text;
 use crate::text::times_text::{
     change, count_findings, finding, measured_change, name_of, p50, p99, ratio_text,
 };
-use charts::{Chart, Numbers};
+use charts::Numbers;
 use news::{ErrorRow, RowsRow};
 use observed::Observed;
 use side_by_side::{FactRow, Side};
@@ -92,9 +93,11 @@ struct Page<'a> {
 /// The comparison as a page: a whole HTML file.
 pub fn render_html(view: &Comparison) -> String {
     let statements = kept(view);
+    let charts = charts::charts(view);
     let page = Page {
         frame: Frame::new(vec![
             ("data-page", script_json(&packed::page(view))),
+            ("data-charts", script_json(&charts)),
             (
                 "data-statements",
                 script_json(&packed::statements(&statements)),
@@ -111,7 +114,7 @@ pub fn render_html(view: &Comparison) -> String {
         sides: side_by_side::sides(view),
         compared: format!("{} {}", compared(view), side_by_side::noise(view)),
         warnings: view.warnings.iter().map(warning_text).collect(),
-        charts: charts::charts(view),
+        charts,
         numbers: charts::numbers(view),
         time: time::time(view),
         observed: observed::observed(view),
@@ -134,7 +137,7 @@ pub fn render_html(view: &Comparison) -> String {
             }
         },
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 fn headline(view: &Comparison) -> Headline {

@@ -23,6 +23,17 @@ pub(super) fn script_json<V: Serialize>(value: &V) -> String {
     out
 }
 
+/// A number with the digits that matter: five, where three are shown.
+pub(super) fn short(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
+    let rounded = (value * scale).round() / scale;
+    // The quotient may end in nines.
+    format!("{rounded:.6}").parse().unwrap_or(rounded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +44,21 @@ mod tests {
         let json = script_json(&nasty);
         assert!(!json.contains(['<', '>', '&', '\u{2028}']), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), nasty);
+    }
+
+    #[test]
+    fn numbers_have_five_digits_and_no_more() {
+        for (value, text) in [
+            (123.456_789, "123.46"),
+            (0.012_345_678, "0.012346"),
+            (98_765_432.1, "98765000.0"),
+            (-2.345_678_9, "-2.3457"),
+            (0.0, "0.0"),
+            (2.0, "2.0"),
+        ] {
+            let json = serde_json::to_string(&short(value)).unwrap();
+            assert_eq!(json.parse::<f64>().unwrap(), text.parse::<f64>().unwrap());
+            assert!(json.len() <= 10, "{json}");
+        }
     }
 }

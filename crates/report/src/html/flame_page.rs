@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::frame::Frame;
+use super::frame::{Frame, render};
 use crate::flame::{FlameOf, FlameTitles};
 
 #[derive(Template)]
@@ -28,5 +28,5 @@ pub fn flame_page(svg: &str, titles: &FlameTitles) -> String {
         },
         svg: &svg[start..],
     };
-    page.render().expect("the template has all it needs")
+    render(&page)
 }

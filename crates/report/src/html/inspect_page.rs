@@ -10,14 +10,14 @@ use askama::Template;
 use serde::Serialize;
 use workload::Sqlstate;
 
-use super::chart::{LEFT, RIGHT, WIDTH};
+use super::chart::Chart;
 use super::data::script_json;
-use super::frame::Frame;
+use super::frame::{Frame, render};
 use crate::sqlstate::condition_name;
 use crate::text::amount::{count, counted, duration, duration_ns, percent, rate};
 use crate::text::inspect_text::{name_of, share};
 use crate::text::line::one_line;
-use over_time::{Columns, Numbers, Strip};
+use over_time::Numbers;
 use sections::{ActivityRow, Bin, ErrorRow, Group, NotableRow, UpkeepRow};
 
 /// Statements that stand in the page without its script.
@@ -44,7 +44,7 @@ struct Page<'a> {
     facts: Vec<Fact>,
     notes: Vec<String>,
     column: String,
-    strips: Vec<Strip>,
+    charts: Vec<Chart>,
     numbers: Numbers,
     durations: Vec<Bin>,
     statements_note: String,
@@ -70,11 +70,7 @@ struct PageData<'a> {
     total_ns: f64,
     sources: &'a [String],
     order: StatementOrder,
-    over_time: Columns,
     conditions: BTreeMap<Sqlstate, &'static str>,
-    width: u32,
-    left: u32,
-    right: u32,
 }
 
 /// The workload as a page: a whole HTML file.
@@ -83,9 +79,11 @@ pub fn render_html(view: &Inspection) -> String {
         let example = one.example.as_ref();
         example.is_some_and(|example| example.literal.is_some())
     });
+    let charts = over_time::charts(view);
     let page = Page {
         frame: Frame::new(vec![
             ("data-page", script_json(&page_data(view))),
+            ("data-charts", script_json(&charts)),
             ("data-statements", script_json(&view.by_statement)),
         ]),
         view,
@@ -95,7 +93,7 @@ pub fn render_html(view: &Inspection) -> String {
         facts: facts(view),
         notes: notes(view),
         column: duration(view.over_time.width_us as f64),
-        strips: over_time::strips(view),
+        charts,
         numbers: over_time::numbers(view),
         durations: sections::durations(view),
         statements_note: statements_note(view),
@@ -113,7 +111,7 @@ pub fn render_html(view: &Inspection) -> String {
             false => "Statements are normalised: no literal of the user's data is in them.",
         },
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 fn page_data(view: &Inspection) -> PageData<'_> {
@@ -124,15 +122,11 @@ fn page_data(view: &Inspection) -> PageData<'_> {
         total_ns: view.captured.map_or(0.0, |captured| captured.total_ns),
         sources: &view.sources,
         order: view.order,
-        over_time: over_time::columns(&view.over_time),
         conditions: view
             .errors
             .keys()
             .map(|code| (*code, condition_name(code.as_str())))
             .collect(),
-        width: WIDTH,
-        left: LEFT,
-        right: RIGHT,
     }
 }
 

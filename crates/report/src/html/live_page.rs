@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Serialize;
 
 use super::data::script_json;
-use super::frame::Frame;
+use super::frame::{Frame, render};
 use crate::text::line::one_line;
 use crate::view::live::LiveReplayView;
 
@@ -45,7 +45,7 @@ pub fn render_html(replay: &LiveReplayView, secret: Option<&str>) -> String {
         run: one_line(last_part(&replay.run), 200),
         can_stop: secret.is_some(),
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 /// A path's last part: a page's head has no room for folders.

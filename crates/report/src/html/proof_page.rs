@@ -5,9 +5,10 @@ use analyse::proof::Verdict;
 use askama::Template;
 use experiment::proof::ProofRecord;
 
-use super::chart::curves::{Curve, Point, curves};
-use super::frame::Frame;
-use crate::text::amount::{bytes, count, duration, percent, quantity, ratio};
+use super::chart::{Axis, Chart, Series, Shape, Unit, Values, colour};
+use super::data::script_json;
+use super::frame::{Frame, render};
+use crate::text::amount::{bytes, count, duration, percent, quantity};
 use crate::text::line::one_line;
 use crate::text::proof_text::{
     candidate_cells, candidates_sentence, number_cells, side_by_side, statement_text, verdict_text,
@@ -16,10 +17,6 @@ use crate::text::proof_text::{
 
 use crate::view::proof::{Movement, ProofEnd, ProofSideView, ProofView, SizeChange};
 
-/// Changes that have a colour of their own.
-const CURVES_MAX: usize = 8;
-/// Colours of curves begin behind this number of the style.
-const FIRST_COLOUR: u8 = 0x20;
 /// Statements of each kind that are listed.
 const STATEMENTS_MAX: usize = 200;
 
@@ -27,7 +24,7 @@ struct Section {
     id: String,
     name: String,
     /// Its class in the style; none where it is not drawn.
-    class: String,
+    class: &'static str,
     verdict: &'static str,
     tone: &'static str,
     sentence: String,
@@ -55,8 +52,7 @@ struct Page<'a> {
     frame: Frame,
     view: &'a ProofView,
     facts: Vec<(&'static str, String)>,
-    chart: String,
-    spoken: String,
+    charts: Vec<Chart>,
     candidates: String,
     candidate_rows: Vec<[String; 5]>,
     beside: (Vec<String>, Vec<Vec<String>>),
@@ -68,17 +64,12 @@ struct Page<'a> {
 
 /// The proof as a page: a whole HTML file.
 pub fn render_html(view: &ProofView) -> String {
+    let charts: Vec<Chart> = chart(view).into_iter().collect();
     let page = Page {
-        frame: Frame::new(Vec::new()),
+        frame: Frame::new(vec![("data-charts", script_json(&charts))]),
         view,
         facts: facts(view),
-        chart: chart(view),
-        spoken: view
-            .sides
-            .iter()
-            .map(|side| verdict_text(view, side))
-            .collect::<Vec<_>>()
-            .join("; "),
+        charts,
         candidates: match view.candidates.is_empty() {
             true => String::new(),
             false => candidates_sentence(view),
@@ -96,7 +87,7 @@ pub fn render_html(view: &ProofView) -> String {
         started: clock::utc_text(view.started_wall_us),
         margin: percent(view.margin, 1.0),
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
@@ -127,38 +118,45 @@ fn facts(view: &ProofView) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The class of the style that has the colour of a change. As in `sweep.css`.
-fn class(place: usize) -> String {
-    match place < CURVES_MAX {
-        true => format!("c{}", [1, 4, 3, 2, 5, 6, 7, 8][place]),
-        false => String::new(),
-    }
-}
-
 /// The effect at each look, with its interval.
-fn chart(view: &ProofView) -> String {
-    let drawn: Vec<Curve> = (1u8..)
-        .zip(view.sides.iter().take(CURVES_MAX))
-        .map(|(number, side)| Curve {
-            colour: FIRST_COLOUR + number,
-            points: side
-                .interim_analyses
-                .iter()
-                .map(|look| Point {
-                    level: f64::from(look.effect.blocks),
-                    value: look.effect.ratio,
-                    interval: Some((look.effect.low, look.effect.high)),
-                    is_knee: look.verdict.is_clear(),
-                })
-                .collect(),
+fn chart(view: &ProofView) -> Option<Chart> {
+    let looks = || view.sides.iter().flat_map(|side| &side.interim_analyses);
+    let mut blocks: Vec<u32> = looks().map(|look| look.effect.blocks).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    let labels = (blocks.iter()).map(|blocks| (f64::from(*blocks), blocks.to_string()));
+    let series = view.sides.iter().enumerate().filter_map(|(place, side)| {
+        let estimates = side.interim_analyses.iter().map(|look| {
+            let effect = &look.effect;
+            let interval = Some((effect.low, effect.high));
+            let is_clear = look.verdict.is_clear();
+            (f64::from(effect.blocks), effect.ratio, interval, is_clear)
+        });
+        Some(Series {
+            label: one_line(&side.name, 200),
+            colour: colour(place)?,
+            dash: None,
+            shape: Shape::Points,
+            unit: None,
+            values: Values::estimates(estimates),
         })
-        .collect();
-    match drawn.iter().all(|curve| curve.points.is_empty()) {
-        true => String::new(),
-        false => curves(&drawn, true, &|blocks| format!("{blocks:.0}"), &|value| {
-            format!("× {}", ratio(value))
-        }),
-    }
+    });
+    (!blocks.is_empty()).then(|| Chart {
+        title: "With the change divided by without".to_owned(),
+        note: format!(
+            "over blocks that were done, in ratios; a ring is a clear verdict; the margin is {}",
+            percent(view.margin, 1.0)
+        ),
+        alt_text: (view.sides.iter())
+            .map(|side| verdict_text(view, side))
+            .collect::<Vec<_>>()
+            .join("; "),
+        height: 250,
+        layout: None,
+        x: Axis::logarithmic(Unit::Count).labelled(labels.collect()),
+        y: Axis::logarithmic(Unit::Ratio),
+        series: series.collect(),
+    })
 }
 
 fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
@@ -200,7 +198,7 @@ fn section(view: &ProofView, place: usize, side: &ProofSideView) -> Section {
     Section {
         id: format!("side-{place}"),
         name: one_line(&side.name, 200),
-        class: class(place),
+        class: colour(place).unwrap_or_default(),
         verdict: side.verdict.name(),
         tone: match (side.verdict, side.worse) {
             (Verdict::Won | Verdict::Same, false) => "good",

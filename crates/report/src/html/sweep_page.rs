@@ -4,32 +4,22 @@ use analyse::sweep::Estimate;
 use askama::Template;
 use experiment::sweep::{Record, Setting};
 
-use super::chart::curves::{Curve, Point, curves};
-use super::frame::Frame;
+use super::chart::{self, Chart, SERIES_MAX, Series, Shape, Unit, Values, colour};
+use super::data::script_json;
+use super::frame::{Frame, render};
 use crate::text::amount::{count, duration, percent, rate};
 use crate::text::line::one_line;
 use crate::text::sweep_text::{cells, heads, knee_sentence, level_number, level_text, trial_text};
 use crate::view::sweep::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
 
-/// Curves that have a colour of their own; further ones are in the tables.
-const CURVES_MAX: usize = 8;
-/// Colours of curves begin behind this number of the style.
-const FIRST_COLOUR: u8 = 0x20;
 /// Trials that are listed.
 const TRIALS_MAX: usize = 500;
-
-struct Chart {
-    title: &'static str,
-    note: &'static str,
-    spoken: String,
-    svg: String,
-}
 
 /// A curve's section.
 struct Section {
     name: String,
     /// Its class in the style; none where it is not drawn.
-    class: String,
+    class: &'static str,
     sentence: String,
     found: bool,
     rows: Vec<Vec<String>>,
@@ -71,8 +61,9 @@ pub fn render_html(view: &SweepReport) -> String {
         .iter()
         .take(TRIALS_MAX)
         .map(|trial| trial_row(view, trial));
+    let charts = charts(view);
     let page = Page {
-        frame: Frame::new(Vec::new()),
+        frame: Frame::new(vec![("data-charts", script_json(&charts))]),
         view,
         title: one_line(&view.load, 120),
         facts: facts(view),
@@ -81,8 +72,8 @@ pub fn render_html(view: &SweepReport) -> String {
             Some(Axis::Speed) => "speed",
             Some(Axis::Clients) | None => "clients",
         },
-        charts: charts(view),
-        undrawn: view.curves.len().saturating_sub(CURVES_MAX),
+        charts,
+        undrawn: view.curves.len().saturating_sub(SERIES_MAX),
         heads: heads(view),
         sections: sections(view),
         trials: trials.collect(),
@@ -97,7 +88,7 @@ pub fn render_html(view: &SweepReport) -> String {
             .collect(),
         started: clock::utc_text(view.started_wall_us),
     };
-    page.render().expect("rendering into a text does not fail")
+    render(&page)
 }
 
 fn facts(view: &SweepReport) -> Vec<(&'static str, String)> {
@@ -134,14 +125,6 @@ fn facts(view: &SweepReport) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The class of the style that has the colour of a curve; neighbours differ most. As in `sweep.css`.
-fn class(place: usize) -> String {
-    match place < CURVES_MAX {
-        true => format!("c{}", [1, 4, 3, 2, 5, 6, 7, 8][place]),
-        false => String::new(),
-    }
-}
-
 fn sections(view: &SweepReport) -> Vec<Section> {
     let axis = view.axis.unwrap_or(Axis::Clients);
     let of = |(place, curve): (usize, &SweepCurve)| Section {
@@ -149,7 +132,7 @@ fn sections(view: &SweepReport) -> Vec<Section> {
             "" => "All trials".to_owned(),
             name => one_line(name, 200),
         },
-        class: class(place),
+        class: colour(place).unwrap_or_default(),
         sentence: knee_sentence(curve, axis).unwrap_or_default(),
         found: knee(curve).is_some(),
         rows: curve
@@ -173,83 +156,90 @@ fn charts(view: &SweepReport) -> Vec<Chart> {
     let Some(axis) = view.axis else {
         return Vec::new();
     };
-    let wanted: [(&str, &str, Get, bool, Written); 5] = [
+    let wanted: [(&str, &str, Get, chart::Axis, Written); 5] = [
         (
             "Throughput",
             "a second, with 95 % intervals; a ring is a knee",
             |point| point.per_s,
-            false,
+            chart::Axis::linear(Unit::Rate),
             rate,
         ),
         (
             "Response time, p50",
             "in ratios, with 95 % intervals",
             |point| point.p50_us,
-            true,
+            chart::Axis::logarithmic(Unit::Us),
             duration,
         ),
         (
             "Response time, p99",
             "in ratios, with 95 % intervals",
             |point| point.p99_us,
-            true,
+            chart::Axis::logarithmic(Unit::Us),
             duration,
         ),
         (
             "The server's CPU time for a statement",
             "of all its processes",
             |point| point.server_cpu_us,
-            false,
+            chart::Axis::linear(Unit::Us),
             duration,
         ),
         (
             "Our own CPU time for a statement",
             "what measuring costs",
             |point| point.client_cpu_us,
-            false,
+            chart::Axis::linear(Unit::Us),
             duration,
         ),
     ];
-    let chart = |(title, note, get, logarithmic, written): (
-        &'static str,
-        &'static str,
-        Get,
-        bool,
-        Written,
-    )| {
-        let drawn: Vec<Curve> = (1u8..)
-            .zip(view.curves.iter().take(CURVES_MAX))
-            .map(|(number, curve)| Curve {
-                colour: FIRST_COLOUR + number,
-                points: points(curve, get, title == "Throughput"),
+    let mut levels: Vec<f64> = (view.curves.iter().flat_map(|curve| &curve.points))
+        .map(|point| point.level)
+        .collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    let labels: Vec<(f64, String)> = (levels.into_iter())
+        .map(|level| (level, level_number(level)))
+        .collect();
+    let chart = |(title, note, get, y, written): (&str, &str, Get, chart::Axis, Written)| {
+        let series: Vec<Series> = (view.curves.iter().enumerate())
+            .filter_map(|(place, curve)| {
+                Some(Series {
+                    label: curve.name.clone(),
+                    colour: colour(place)?,
+                    dash: None,
+                    shape: Shape::Points,
+                    unit: None,
+                    values: points(curve, get, title == "Throughput"),
+                })
             })
             .collect();
-        let any = drawn.iter().any(|curve| !curve.points.is_empty());
+        let any = series.iter().any(|one| one.values.any());
         any.then(|| Chart {
-            title,
-            note,
-            spoken: spoken(view, axis, get, written),
-            svg: curves(&drawn, logarithmic, &level_number, &written),
+            title: title.to_owned(),
+            note: note.to_owned(),
+            alt_text: alt_text(view, axis, get, written),
+            height: 240,
+            layout: None,
+            x: chart::Axis::logarithmic(Unit::Count).labelled(labels.clone()),
+            y,
+            series,
         })
     };
     wanted.into_iter().filter_map(chart).collect()
 }
 
-fn points(curve: &SweepCurve, get: Get, with_knee: bool) -> Vec<Point> {
+fn points(curve: &SweepCurve, get: Get, with_knee: bool) -> Values {
     let of = |point: &SweepPoint| {
         let estimate = get(point)?;
-        Some(Point {
-            level: point.level,
-            value: estimate.centre,
-            interval: estimate.interval,
-            is_knee: with_knee && knee(curve) == Some(point.level),
-        })
+        let is_knee = with_knee && knee(curve) == Some(point.level);
+        Some((point.level, estimate.centre, estimate.interval, is_knee))
     };
-    curve.points.iter().filter_map(of).collect()
+    Values::estimates(curve.points.iter().filter_map(of))
 }
 
-/// What a chart says, for those who do not see it.
-fn spoken(view: &SweepReport, axis: Axis, get: Get, written: Written) -> String {
+/// The first and the last value of each curve.
+fn alt_text(view: &SweepReport, axis: Axis, get: Get, written: Written) -> String {
     let ends = |curve: &SweepCurve| {
         let known: Vec<(f64, f64)> = curve
             .points
@@ -269,7 +259,7 @@ fn spoken(view: &SweepReport, axis: Axis, get: Get, written: Written) -> String 
     let all: Vec<String> = view
         .curves
         .iter()
-        .take(CURVES_MAX)
+        .take(SERIES_MAX)
         .filter_map(ends)
         .collect();
     all.join("; ")

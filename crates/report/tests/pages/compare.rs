@@ -121,7 +121,7 @@ fn a_statement_opens_by_click_by_key_and_by_address() {
             .contains("→ Seq Scan on orders")
     );
     assert_eq!(
-        tab.number("document.querySelectorAll('tr.detail svg[role=img]').length"),
+        tab.number("document.querySelectorAll('tr.detail .plot[role=img] path.line.after').length"),
         2
     );
     tab.picture("compare-open", false);

@@ -6,6 +6,8 @@ use serde_json::json;
 use crate::made_up::{Made, inspected};
 use crate::tab::Tab;
 
+const CHARTS: &str = "data('data-charts')";
+
 fn open() -> Option<Tab> {
     Tab::open(&inspect_page::render_html(&inspected(Made::default())))
 }
@@ -36,7 +38,10 @@ fn it_opens_sorts_searches_and_shows_a_statement() {
     tab.click("#search");
     tab.write("ORDERS customer_id");
     assert_eq!(tab.eval(names), json!(["insert"]));
-    assert_eq!(tab.text("[role=status]"), "1 of 3 statements");
+    assert_eq!(
+        tab.text("#statement-table [role=status]"),
+        "1 of 3 statements"
+    );
 
     // By the keyboard, from the search on: class, heads, the statement.
     let focused = "document.activeElement.getAttribute('aria-expanded')";
@@ -70,5 +75,52 @@ fn it_is_read_in_the_dark_on_a_phone_and_on_paper() {
     tab.assert_no_sideways_scrolling();
     tab.picture("inspect-narrow", true);
     assert!(tab.print("inspect").starts_with(b"%PDF"));
+    tab.assert_clean();
+}
+
+#[test]
+fn inspect_charts_are_read_together_by_pointer_and_keys() {
+    let Some(mut tab) = open() else { return };
+    let idle = tab.text(".reading");
+    let shown = "[...document.querySelectorAll('.plot .cursor')].map((one) => one.getAttribute('visibility'))";
+    let all = tab.number("document.querySelectorAll('.plot').length");
+    assert_eq!(all, 6);
+    tab.point(".plot", 0.5, 0.5);
+    let read = tab.text(".reading");
+    assert!(
+        read.contains(" UTC: Statements a second ") && read.contains("Sessions open "),
+        "{read}"
+    );
+    assert_eq!(tab.eval(shown), json!(vec!["visible"; all as usize]));
+    tab.point("h1", 0.5, 0.5);
+    assert_eq!(tab.text(".reading"), idle);
+
+    // A lane's value has its own unit, and what did not happen is not named.
+    tab.eval("document.querySelectorAll('.plot')[5].focus(); 1");
+    let mut said = Vec::new();
+    for _ in 0..tab.number(&format!("{CHARTS}[5].series[0].values.length")) {
+        tab.press("ArrowRight");
+        said.push(tab.text(".reading"));
+    }
+    let files = said.iter().find(|one| one.contains("temp files"));
+    let files = files.expect("the temporary files are read");
+    assert!(files.contains("temp files 3.00 MiB"), "{files}");
+    assert!(!files.contains("checkpoints"), "{files}");
+    tab.assert_clean();
+}
+
+#[test]
+fn inspect_charts_fit_a_narrow_window() {
+    let Some(mut tab) = open() else { return };
+    tab.size(390, 844);
+    tab.picture("inspect-resized", false);
+    let widths = "[...document.querySelectorAll('.plot svg')].every((one) => one.viewBox.baseVal.width === one.parentElement.clientWidth && one.parentElement.clientWidth < 390)";
+    assert!(tab.is(widths));
+    // Labels across do not run into each other.
+    let apart = "[...document.querySelectorAll('.plot svg')].every((one) => {
+        const boxes = [...one.querySelectorAll('text[text-anchor=middle]')].map((label) => label.getBoundingClientRect());
+        return boxes.length > 1 && boxes.every((box, at) => !at || box.left > boxes[at - 1].right);
+    })";
+    assert!(tab.is(apart));
     tab.assert_clean();
 }

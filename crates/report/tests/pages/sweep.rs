@@ -147,7 +147,7 @@ fn sweep() -> SweepReport {
 }
 
 #[test]
-fn its_knees_curves_and_numbers_are_there_without_a_script() {
+fn sweep_page_shows_knees_curves_and_numbers() {
     let Some(mut tab) = Tab::open(&sweep_page::render_html(&sweep())) else {
         return;
     };
@@ -166,7 +166,15 @@ fn its_knees_curves_and_numbers_are_there_without_a_script() {
         tab.number("document.querySelectorAll('#numbers ~ .scroll tbody tr').length"),
         18 + 11
     );
-    assert!(tab.is("getComputedStyle(document.querySelector('figure polyline[stroke=\"#000022\"]')).stroke !== 'rgb(0, 0, 34)'"));
+    // By the keyboard: the last level, with its interval.
+    tab.eval("document.querySelector('.plot').focus(); 1");
+    tab.press("ArrowLeft");
+    let read = tab.text(".reading");
+    assert!(
+        read.starts_with("At 32: without 33,092 (32,371 – 33,829), with <b>pgss</b> 11,799"),
+        "{read}"
+    );
+    tab.press("Escape");
     tab.assert_readable();
     tab.picture("sweep-light", true);
     tab.colours("dark");
@@ -178,4 +186,18 @@ fn its_knees_curves_and_numbers_are_there_without_a_script() {
     tab.picture("sweep-narrow", true);
     assert!(tab.print("sweep").starts_with(b"%PDF"));
     tab.assert_clean();
+}
+
+#[test]
+fn sweep_page_without_scripts_has_its_charts_as_text() {
+    let Some(mut tab) = Tab::open(&sweep_page::render_html(&sweep())) else {
+        return;
+    };
+    tab.without_scripts();
+    let text = tab.text("#chart-list");
+    assert!(
+        text.contains("Throughput: without from 1,484 at 1 client to 33,092 at 32 clients"),
+        "{text}"
+    );
+    tab.assert_readable();
 }

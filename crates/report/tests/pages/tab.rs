@@ -140,6 +140,25 @@ impl Tab {
             .call("Emulation.setDeviceMetricsOverride", size);
     }
 
+    /// Opens the page anew, and its scripts do not run.
+    pub fn without_scripts(&mut self) {
+        let params = json!({"value": true});
+        self.browser
+            .call("Emulation.setScriptExecutionDisabled", params);
+        self.go("");
+    }
+
+    /// Moves the mouse to a place in an element, in parts of its width and height.
+    pub fn point(&mut self, selector: &str, across: f64, down: f64) {
+        let at = self.eval(&format!(
+            "(() => {{ const box = document.querySelector({}).getBoundingClientRect();
+            return [box.left + box.width * {across}, box.top + box.height * {down}]; }})()",
+            json!(selector)
+        ));
+        let event = json!({"type": "mouseMoved", "x": at[0], "y": at[1]});
+        self.browser.call("Input.dispatchMouseEvent", event);
+    }
+
     /// The reader's system is `light` or `dark`.
     pub fn colours(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);

@@ -2,34 +2,13 @@
 
 use analyse::{Comparison, Details, SideStretch, StretchTimes};
 
-use crate::html::chart::lines::{Line, Scale, lines};
+use crate::html::chart::{Axis, Chart, Series, Shape, Unit, Values};
 use crate::text::amount::{count, duration, duration_change, duration_ns, rate};
 use crate::text::times_text::{change, p50, p99};
 
-/// Numbers of the style for lines: before and after, and the same with dashes.
-const BEFORE: u8 = 0x11;
-const AFTER: u8 = 0x12;
-const BEFORE_DASHED: u8 = 0x13;
-const AFTER_DASHED: u8 = 0x14;
-
-const TWO: [(&str, &str); 2] = [("before", "before"), ("after", "after")];
-const FOUR: [(&str, &str); 4] = [
-    ("before", "p50 before"),
-    ("after", "p50 after"),
-    ("before dashed", "p99 before"),
-    ("after dashed", "p99 after"),
-];
-
-/// One chart.
-pub(super) struct Chart {
-    pub(super) title: &'static str,
-    pub(super) note: &'static str,
-    /// Alternative text of the chart.
-    pub(super) alt_text: String,
-    /// Classes of the style, and what they mean.
-    pub(super) legend: &'static [(&'static str, &'static str)],
-    pub(super) svg: String,
-}
+/// Pixels.
+const HEIGHT: u32 = 210;
+const DASHED: Option<&str> = Some("dashed");
 
 /// The numbers of the charts over time.
 pub(super) struct Numbers {
@@ -57,32 +36,41 @@ fn width_us(view: &Comparison) -> f64 {
 
 /// A line through the middles of the stretches.
 fn line(
-    view: &Comparison,
     stretches: &[SideStretch],
-    colour: u8,
+    (label, colour, dash): (&str, &'static str, Option<&'static str>),
     value: impl Fn(&SideStretch) -> Option<f64>,
-) -> Line {
-    let width_us = width_us(view);
-    let places = (0..).map(|at| (f64::from(at) + 0.5) * width_us);
-    Line {
+) -> Series {
+    Series {
+        label: label.to_owned(),
         colour,
-        points: places
-            .zip(stretches)
-            .map(|(at, stretch)| (at, value(stretch)))
-            .collect(),
+        dash,
+        shape: Shape::Line,
+        unit: None,
+        values: Values::steps(stretches.iter().map(value)),
     }
 }
 
-fn span(view: &Comparison) -> Scale {
-    let stretches = view.over_time.before.len().max(view.over_time.after.len());
-    Scale::Time {
-        to_us: width_us(view) * stretches as f64,
-    }
-}
-
-fn values(lines: &[Line]) -> impl Iterator<Item = f64> {
-    let points = lines.iter().flat_map(|line| &line.points);
-    points.filter_map(|(_, value)| *value)
+/// A chart over the time of the runs, if there is anything to draw.
+fn timeline(
+    view: &Comparison,
+    (title, note): (&str, &str),
+    alt_text: String,
+    y: Axis,
+    series: Vec<Series>,
+) -> Option<Chart> {
+    let over = &view.over_time;
+    let stretches = over.before.len().max(over.after.len());
+    let is_drawn = series.iter().any(|one| one.values.any());
+    is_drawn.then(|| Chart {
+        title: title.to_owned(),
+        note: note.to_owned(),
+        alt_text,
+        height: HEIGHT,
+        layout: None,
+        x: Axis::elapsed_steps(width_us(view), stretches),
+        y,
+        series,
+    })
 }
 
 fn over_time(view: &Comparison) -> Option<Chart> {
@@ -91,24 +79,22 @@ fn over_time(view: &Comparison) -> Option<Chart> {
         move |stretch: &SideStretch| Some(get(stretch.service.as_ref()?) as f64 / 1e3)
     };
     let (median, tail) = (of(|times| times.p50_ns), of(|times| times.p99_ns));
-    let drawn = [
-        line(view, &over.before, BEFORE_DASHED, tail),
-        line(view, &over.after, AFTER_DASHED, tail),
-        line(view, &over.before, BEFORE, median),
-        line(view, &over.after, AFTER, median),
-    ];
-    let scale = Scale::durations(values(&drawn))?;
-    Some(Chart {
-        title: "Latency over time",
-        note: "service time",
-        alt_text: format!(
+    timeline(
+        view,
+        ("Latency over time", "service time"),
+        format!(
             "in all, p50 {} and p99 {}",
             change(&view.all, p50),
             change(&view.all, p99)
         ),
-        legend: &FOUR,
-        svg: lines(&span(view), &scale, &drawn),
-    })
+        Axis::logarithmic(Unit::Us),
+        vec![
+            line(&over.before, ("p50 before", "before", None), median),
+            line(&over.after, ("p50 after", "after", None), median),
+            line(&over.before, ("p99 before", "before", DASHED), tail),
+            line(&over.after, ("p99 after", "after", DASHED), tail),
+        ],
+    )
 }
 
 /// Where a bin begins, in microseconds.
@@ -146,22 +132,18 @@ fn spread(view: &Comparison) -> Option<Chart> {
     let any = |side: &Vec<f64>| side.iter().position(|share| *share > 0.0);
     let first = sides.iter().filter_map(any).min()?;
     let last = sides.iter().map(Vec::len).max()?;
-    let across = Scale::durations([edge_us(first), edge_us(last)].into_iter())?;
-    let most = sides.iter().flatten().copied().fold(0.0, f64::max);
-    let outline = |side: &[f64], colour| {
+    let outline = |side: &[f64], colour: &'static str| {
         let share = |bin: usize| side.get(bin).copied().unwrap_or(0.0);
-        let mut points = vec![(edge_us(first), Some(0.0))];
-        for bin in first..last {
-            points.push((edge_us(bin), Some(share(bin))));
-            points.push((edge_us(bin + 1), Some(share(bin))));
+        // The last ends where another would begin.
+        let edges = (first..=last).map(|bin| (edge_us(bin), share(bin)));
+        Series {
+            label: colour.to_owned(),
+            colour,
+            dash: None,
+            shape: Shape::Outline,
+            unit: None,
+            values: Values::points(edges),
         }
-        points.push((edge_us(last), Some(0.0)));
-        Line { colour, points }
-    };
-    let drawn = [outline(&sides[0], BEFORE), outline(&sides[1], AFTER)];
-    let up = Scale::Even {
-        to: most,
-        text: |share| format!("{:.0} %", share * 100.0),
     };
     let mode = |side: &[f64]| {
         let of = side.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
@@ -174,65 +156,50 @@ fn spread(view: &Comparison) -> Option<Chart> {
         })
     };
     Some(Chart {
-        title: "How long calls took",
-        note: "by service time",
+        title: "How long calls took".to_owned(),
+        note: "by service time".to_owned(),
         alt_text: format!(
             "most calls took {} before and {} after",
             mode(&sides[0]),
             mode(&sides[1])
         ),
-        legend: &TWO,
-        svg: lines(&across, &up, &drawn),
+        height: HEIGHT,
+        layout: None,
+        x: Axis::logarithmic(Unit::Us),
+        y: Axis::linear(Unit::Share),
+        series: vec![outline(&sides[0], "before"), outline(&sides[1], "after")],
     })
-}
-
-fn per_second(view: &Comparison, stretch: &SideStretch) -> f64 {
-    stretch.sent as f64 * 1e6 / width_us(view)
 }
 
 fn arrivals(view: &Comparison) -> Option<Chart> {
     let over = &view.over_time;
-    let sent = |stretch: &SideStretch| Some(per_second(view, stretch));
-    let drawn = [
-        line(view, &over.before, BEFORE, sent),
-        line(view, &over.after, AFTER, sent),
+    let per_second = |stretch: &SideStretch| stretch.sent as f64 * 1e6 / width_us(view);
+    let all = over.before.iter().chain(&over.after);
+    let most = all.map(per_second).fold(0.0, f64::max);
+    let sent = |stretch: &SideStretch| Some(per_second(stretch));
+    let series = vec![
+        line(&over.before, ("before", "before", None), sent),
+        line(&over.after, ("after", "after", None), sent),
     ];
-    let most = values(&drawn).fold(0.0, f64::max);
-    (most > 0.0).then(|| Chart {
-        title: "Statements a second",
-        note: "by when they were due",
-        alt_text: format!("at most {} a second", rate(most)),
-        legend: &TWO,
-        svg: lines(
-            &span(view),
-            &Scale::Even {
-                to: most,
-                text: |value| match value.fract() == 0.0 {
-                    true => count(value as u64),
-                    false => rate(value),
-                },
-            },
-            &drawn,
-        ),
-    })
+    let alt_text = format!("at most {} a second", rate(most));
+    let title = ("Statements a second", "by when they were due");
+    timeline(view, title, alt_text, Axis::linear(Unit::Rate), series)
 }
 
 fn tool_lag(view: &Comparison) -> Option<Chart> {
     let over = &view.over_time;
     let tail = |stretch: &SideStretch| Some(stretch.tool_lag?.p99_ns as f64 / 1e3);
-    let drawn = [
-        line(view, &over.before, BEFORE_DASHED, tail),
-        line(view, &over.after, AFTER_DASHED, tail),
-    ];
-    let scale = Scale::durations(values(&drawn))?;
     let [before, after] = [&view.before, &view.after].map(|side| side.tool_lag.as_ref().map(p99));
-    Some(Chart {
-        title: "Tool lag",
-        note: "the replaying program's own delay",
-        alt_text: format!("p99 {}", duration_change(before, after)),
-        legend: &FOUR[2..],
-        svg: lines(&span(view), &scale, &drawn),
-    })
+    timeline(
+        view,
+        ("Tool lag", "the replaying program's own delay"),
+        format!("p99 {}", duration_change(before, after)),
+        Axis::logarithmic(Unit::Us),
+        vec![
+            line(&over.before, ("p99 before", "before", DASHED), tail),
+            line(&over.after, ("p99 after", "after", DASHED), tail),
+        ],
+    )
 }
 
 pub(super) fn numbers(view: &Comparison) -> Numbers {
