@@ -27,9 +27,6 @@ pub struct Case {
     pub source: &'static str,
 }
 
-/// Those that are alive here.
-pub const CASES: [Case; 4] = [heap::CASE, queue::CASE, planning::CASE, stall::CASE];
-
 /// Opens a connection for an application of a name.
 pub type Connect<'c> = dyn Fn(&str) -> Result<postgres::Client, postgres::Error> + Sync + 'c;
 

@@ -342,10 +342,6 @@ pub struct Replay {
     /// SET ROLE.
     #[arg(long)]
     pub set_role: bool,
-    /// Look for each user's password in this file first: lines of HOST:PORT:DATABASE:USER:PASSWORD,
-    /// as in ~/.pgpass.
-    #[arg(long, value_name = "FILE")]
-    pub password_from: Option<PathBuf>,
     /// At most this many connections at once, which sessions share between transactions. Without it
     /// each session has its own, as in the capture.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

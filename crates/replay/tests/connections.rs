@@ -503,8 +503,8 @@ fn many_users_with_a_password_each() {
         &path,
         "*:*:*:with_scram:of scram\n*:*:*:with_md5:of md5\n*:*:*:with_password:of password\n",
     );
-    let mut target = Target::parse(&server.given("password=wrong"), |_| None).unwrap();
-    target.take_passwords_from(&path).unwrap();
+    let given = server.given(&format!("passfile={}", path.display()));
+    let target = Target::parse(&given, |_| None).unwrap();
     for user in ["with_scram", "with_md5", "with_password"] {
         let script = Script::new(user, "");
         check_target(&script.workload(), &target, &LoginMap::default()).unwrap();

@@ -21,7 +21,7 @@ pub mod tls;
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use passfile::{PasswordFile, PasswordFileProblem};
@@ -102,12 +102,10 @@ pub struct Target {
     pub user: Option<String>,
     /// The database for sessions whose own is not known.
     pub database: Option<String>,
-    /// One password for all that no file has one for. `None`: the password file is asked for each.
+    /// One password for all. `None`: the password file is asked for each.
     pub password: Option<String>,
     /// libpq's password file.
     pub password_file: PasswordFile,
-    /// A password file that is asked before all else.
-    pub passwords_from: Option<PasswordFile>,
     /// How long opening a connection to one address may take, with authentication.
     pub connect_timeout: Duration,
     /// `client_encoding`, for sessions that are to have the one that the target names. Our own questions
@@ -245,7 +243,6 @@ impl Target {
             database: settings.take("dbname"),
             password: settings.take("password"),
             password_file: PasswordFile::find(settings.take("passfile").as_deref(), &environment),
-            passwords_from: None,
             // libpq: zero and less is no limit; a day is one that a replay can bear.
             connect_timeout: timeout.map_or(CONNECT_TIMEOUT, |seconds| {
                 match u64::try_from(seconds) {
@@ -264,23 +261,6 @@ impl Target {
             keep_alive,
         };
         Ok(target)
-    }
-
-    /// Has every login look into this file first (`--password-from`): libpq's password file's
-    /// format, so that one run can log in as many roles.
-    ///
-    /// # Errors
-    /// Where the file is not there, cannot be read, or others than its owner can read it.
-    pub fn take_passwords_from(&mut self, path: &Path) -> Result<(), TargetError> {
-        let file = PasswordFile::at(path);
-        file.check().map_err(|problem| TargetError::File {
-            what: "password file",
-            path: path.to_owned(),
-            reason: problem.to_string(),
-            instead: "give a file with lines of HOST:PORT:DATABASE:USER:PASSWORD that only its owner can read (chmod 600)",
-        })?;
-        self.passwords_from = Some(file);
-        Ok(())
     }
 
     /// Whether sessions begin with `default_transaction_read_only` on.
@@ -319,8 +299,7 @@ impl Target {
         all.join(", ")
     }
 
-    /// The password for a role on a database of a server: from the file that was given for it,
-    /// from the string or the environment, or from libpq's file.
+    /// The password for a role on a database of a server: from the string or the environment, or from libpq's file.
     pub fn password_for(&self, server: &Server, user: &str, database: &str) -> Option<String> {
         let from = |file: &PasswordFile| {
             server
@@ -328,11 +307,7 @@ impl Target {
                 .iter()
                 .find_map(|host| file.password(host, server.port, database, user))
         };
-        self.passwords_from
-            .as_ref()
-            .and_then(from)
-            .or_else(|| self.password.clone())
-            .or_else(|| from(&self.password_file))
+        self.password.clone().or_else(|| from(&self.password_file))
     }
 }
 

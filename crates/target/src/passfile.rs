@@ -35,13 +35,6 @@ impl PasswordFile {
         PasswordFile { path }
     }
 
-    /// This file.
-    pub(super) fn at(path: &Path) -> Self {
-        PasswordFile {
-            path: Some(path.to_owned()),
-        }
-    }
-
     /// Where it is, if anywhere.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

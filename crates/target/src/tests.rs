@@ -187,21 +187,20 @@ fn the_string_is_stronger_than_its_service_and_that_than_the_environment() {
 }
 
 #[test]
-fn a_file_of_passwords_comes_first_and_must_be_private() {
+fn target_password_file_has_a_password_for_each_role_and_host() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("passwords");
-    let mut target = target("host=db,/tmp password=all").unwrap();
-    let error = target.take_passwords_from(&path).unwrap_err().to_string();
-    assert!(error.contains("passwords"), "{error}");
+    let given = format!("host=db,/tmp passfile={}", path.display());
+    let target = target(&given).unwrap();
     std::fs::write(&path, "db:5432:*:app:one\n/tmp:*:*:app:two\n").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let error = target.take_passwords_from(&path).unwrap_err().to_string();
-    assert!(error.contains("chmod 600"), "{error}");
+    let open = target.password_file.check().unwrap_err().to_string();
+    assert!(open.contains("others than its owner"), "{open}");
+    assert_eq!(target.password_for(&target.servers[0], "app", "x"), None);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    target.take_passwords_from(&path).unwrap();
     let password = |place: usize, user| target.password_for(&target.servers[place], user, "x");
     assert_eq!(password(0, "app").as_deref(), Some("one"));
     assert_eq!(password(1, "app").as_deref(), Some("two"));
-    assert_eq!(password(0, "other").as_deref(), Some("all"));
+    assert_eq!(password(0, "other"), None);
 }

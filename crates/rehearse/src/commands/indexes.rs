@@ -34,7 +34,6 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
     proof.output.clone_from(&options.output);
     proof.resume = options.resume;
     proof.json = options.json;
-    proof.html.clone_from(&options.html);
     proof.show_literals = options.show_literals;
     if ProofJournal::is_at(&options.of) {
         return prove::run(&proof);

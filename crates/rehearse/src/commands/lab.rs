@@ -41,16 +41,9 @@ pub const LOGGING: [(&str, &str); 9] = [
     ("log_parameter_max_length_on_error", "-1"),
 ];
 
-/// Lists cases, or runs one.
+/// Runs a case.
 pub fn run(options: &Lab) -> Result<Ending, Failure> {
     match &options.case {
-        LabCase::List => {
-            for case in lab::CASES {
-                terminal::say_line(&format!("{:8}  {}", case.name, case.title));
-                terminal::say_line(&format!("          after \"{}\"", case.source));
-            }
-            Ok(Ending::Done)
-        }
         LabCase::Heap(args) => show(args, &heap::run(args)?),
         LabCase::Planning(args) => show(args, &planning::run(args)?),
         LabCase::Queue(args) => show(args, &queue::run(args)?),

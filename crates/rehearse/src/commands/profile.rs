@@ -24,10 +24,7 @@ const TOP: usize = 10;
 
 /// Records, keeps the profile in a run, and shows its phases.
 pub fn run(options: &Profile) -> Result<Ending, Failure> {
-    let mut target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    if let Some(file) = &options.password_from {
-        target.take_passwords_from(file)?;
-    }
+    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let wait = || {

@@ -16,7 +16,7 @@ use replay::Options;
 use report::{ProofEnd, ProofView, proof_page, proof_text, to_json};
 use workload::WorkloadReader;
 
-use crate::commands::{experiments, looking, outputs, rewrite};
+use crate::commands::{experiments, looking, rewrite};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -225,12 +225,7 @@ fn described(options: &Prove, place: &str, whole: &WorkloadReader) -> BTreeMap<S
 /// # Errors
 /// Where a run cannot be read, or something cannot be written.
 pub fn show(journal: &ProofJournal, ended: End, options: &Prove) -> Result<Ending, Failure> {
-    let wanted = options.html.as_deref().map(|path| (outputs::PAGE, path));
-    let pages = outputs::begin(&wanted.into_iter().collect::<Vec<_>>())?;
-    let (view, html) = written(journal, ended, options.show_literals)?;
-    for page in pages {
-        page.finish(&html)?;
-    }
+    let view = written(journal, ended, options.show_literals)?;
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {
@@ -239,7 +234,7 @@ pub fn show(journal: &ProofJournal, ended: End, options: &Prove) -> Result<Endin
     ending(&view)
 }
 
-/// Writes the result, its page and the comparisons beside the journal; and hands back the view and the page.
+/// Writes the result, its page and the comparisons beside the journal; and hands back the view.
 ///
 /// # Errors
 /// As [`show`].
@@ -247,11 +242,11 @@ pub fn written(
     journal: &ProofJournal,
     ended: End,
     show_literals: bool,
-) -> Result<(ProofView, String), Failure> {
+) -> Result<ProofView, Failure> {
     let view = view::view(journal, ended, show_literals)?;
     let html = proof_page::render_html(&view);
     experiments::write_results(journal.path(), RESULT, &to_json(&view), &html)?;
-    Ok((view, html))
+    Ok(view)
 }
 
 /// 1 where something got worse or it was stopped, 3 where nothing could be shown.

@@ -33,10 +33,7 @@ use crate::terminal;
 
 /// Replays, with a progress bar, and ends with the run's summary.
 pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
-    let mut target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    if let Some(file) = &options.password_from {
-        target.take_passwords_from(file)?;
-    }
+    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     if options.set_role && options.user.is_none() && target.user.is_none() {
         return Err(Failure::usage(
             "--set-role logs in as one user for all, and none is named; give --user, or a user in the target or in PGUSER",

@@ -5,7 +5,6 @@ mod place;
 mod view;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use clock::{Clock, Speed, SystemClock};
@@ -16,7 +15,7 @@ use experiment::sweep::{
 use experiment::{End, Environment, Event, Manifest};
 use report::{SweepReport, sweep_page, sweep_text, to_json};
 
-use crate::commands::{experiments, outputs};
+use crate::commands::experiments;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -37,9 +36,8 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
         .as_ref()
         .filter(|path| SweepJournal::is_at(path))
     {
-        let page = outputs::begin(&wanted(options))?;
         let journal = SweepJournal::open(path)?;
-        return show(&journal, None, options, page);
+        return show(&journal, None, options);
     }
     let Some(output) = &options.output else {
         return Err(Failure::usage(
@@ -53,7 +51,6 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
     }
     let previous = SweepJournal::previous(output, options.resume)?;
     let design = design(options, previous.as_ref())?;
-    let page = outputs::begin(&wanted(options))?;
     let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
     let restores = place::restores(options, writes(options)?)?;
@@ -74,7 +71,7 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
     };
     let environment = &mut *place.environment;
     let ended = perform(&sweep, environment, restores, &mut journal, &interrupt)?;
-    show(&journal, Some(ended), options, page)
+    show(&journal, Some(ended), options)
 }
 
 /// Performs the trials that the journal lacks, and reports each on standard error.
@@ -113,22 +110,9 @@ fn writes(options: &Sweep) -> Result<bool, Failure> {
     }
 }
 
-fn wanted(options: &Sweep) -> Vec<(outputs::Form, &Path)> {
-    let page = options.html.as_deref().map(|path| (outputs::PAGE, path));
-    page.into_iter().collect()
-}
-
 /// Prints the result, and writes the page and the JSON into the sweep's directory.
-fn show(
-    journal: &SweepJournal,
-    ended: Option<End>,
-    options: &Sweep,
-    page: Vec<outputs::Output>,
-) -> Result<Ending, Failure> {
-    let (view, html) = write(journal, ended)?;
-    for output in page {
-        output.finish(&html)?;
-    }
+fn show(journal: &SweepJournal, ended: Option<End>, options: &Sweep) -> Result<Ending, Failure> {
+    let view = write(journal, ended)?;
     if options.json {
         terminal::say_line(&to_json(&view));
     } else {
@@ -149,11 +133,11 @@ fn show(
     )
 }
 
-/// Writes the result and its page into the sweep's directory. Returns both.
+/// Writes the result and its page into the sweep's directory. Returns the result.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<(SweepReport, String), Failure> {
+pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<SweepReport, Failure> {
     let reason = ended.and_then(|ended| match ended {
         End::Complete => None,
         End::Interrupted => Some("it was stopped"),
@@ -163,7 +147,7 @@ pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<(SweepReport,
     let view = view::report(journal, reason);
     let html = sweep_page::render_html(&view);
     experiments::write_results(journal.path(), RESULT, &to_json(&view), &html)?;
-    Ok((view, html))
+    Ok(view)
 }
 
 fn design(options: &Sweep, previous: Option<&SweepJournal>) -> Result<Design, Failure> {

@@ -64,13 +64,7 @@ pub struct ProvingArgs {
     #[arg(long, value_name = "NAME.workload", requires = "prove")]
     pub workload: Option<PathBuf>,
     /// The directory to make: the replay that was diagnosed, a proof for each finding, and the result.
-    #[arg(
-        short,
-        long,
-        visible_alias = "out",
-        value_name = "DIR",
-        requires = "prove"
-    )]
+    #[arg(short, long, value_name = "DIR", requires = "prove")]
     pub output: Option<PathBuf>,
     /// So many findings are proved, at most.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20), requires = "prove")]

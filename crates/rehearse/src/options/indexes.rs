@@ -17,7 +17,7 @@ pub struct Indexes {
     #[arg(long, value_name = "NAME.workload")]
     pub workload: Option<PathBuf>,
     /// The directory to make, NAME.proof: the candidates, the plan, every run with its numbers, and pages.
-    #[arg(short, long, visible_alias = "out", value_name = "NAME.proof")]
+    #[arg(short, long, value_name = "NAME.proof")]
     pub output: Option<PathBuf>,
     /// Go on with an advice that was stopped or killed while it measured. Give the same options.
     #[arg(long)]
@@ -35,9 +35,6 @@ pub struct Indexes {
     /// Print the result as JSON, as `rehearse schema proof` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Write the page to this file, besides the one in the directory.
-    #[arg(long, value_name = "FILE.html")]
-    pub html: Option<PathBuf>,
     /// Show the values in messages of the server, and messages of the application's own.
     #[arg(long)]
     pub show_literals: bool,

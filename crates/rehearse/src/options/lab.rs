@@ -17,8 +17,6 @@ pub struct Lab {
 /// Cases.
 #[derive(Debug, Subcommand)]
 pub enum LabCase {
-    /// List the cases, what each shows, and where it was published.
-    List,
     /// Many partial indexes, and one row at a time.
     Heap(CaseArgs),
     /// The half that nobody measures: planning, and the cliff that speaks against counting it.

@@ -52,9 +52,6 @@ pub struct Profile {
     /// about 1 % of short statements.
     #[arg(long)]
     pub no_task_clock: bool,
-    /// Look for the password in this file first.
-    #[arg(long, value_name = "FILE")]
-    pub password_from: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

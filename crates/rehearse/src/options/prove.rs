@@ -17,7 +17,7 @@ pub struct Prove {
     #[arg(value_name = "NAME.workload|NAME.proof")]
     pub workload: PathBuf,
     /// The directory to make, NAME.proof: the plan, every run with its numbers, and pages.
-    #[arg(short, long, visible_alias = "out", value_name = "NAME.proof")]
+    #[arg(short, long, value_name = "NAME.proof")]
     pub output: Option<PathBuf>,
     /// Go on with a proof that was stopped or killed. Give the same options.
     #[arg(long)]
@@ -25,9 +25,6 @@ pub struct Prove {
     /// Print the result as JSON, as `rehearse schema proof` describes it.
     #[arg(long)]
     pub json: bool,
-    /// Write the page to this file, besides the one in the directory.
-    #[arg(long, value_name = "FILE.html")]
-    pub html: Option<PathBuf>,
     /// Show the values in messages of the server, and messages of the application's own.
     #[arg(long)]
     pub show_literals: bool,
@@ -160,7 +157,6 @@ impl Prove {
             output: Some(output),
             resume: false,
             json: false,
-            html: None,
             show_literals: false,
             changes: ChangeArgs::default(),
             goal,

@@ -35,9 +35,6 @@ pub struct Sweep {
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write the page to this file, besides the one in the directory.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
     /// Where.
     #[command(flatten)]
     pub place: PlaceArgs,

@@ -44,12 +44,3 @@ fn an_instance_that_is_told_nothing_says_so() {
             .contains("instance")
     );
 }
-
-#[test]
-fn cases_are_listed() {
-    let listed = String::from_utf8(rehearse(&["lab", "list"]).stdout).unwrap();
-    assert!(
-        listed.contains("stall") && listed.contains("pgreplay-go") && listed.contains("heap"),
-        "{listed}"
-    );
-}

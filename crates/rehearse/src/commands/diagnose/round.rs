@@ -208,7 +208,7 @@ impl Round<'_> {
         let title = &finding.title;
         let changes = changes.into_iter().map(|one| (one, title.clone()));
         self.tried.extend(changes);
-        let (view, _) = prove::written(&journal, ended, false)?;
+        let view = prove::written(&journal, ended, false)?;
         Ok(measured(finding, &view))
     }
 }

@@ -147,7 +147,7 @@ impl Stage {
         let replays = (workload, &wanted.options, wanted.goal, true);
         let interrupt = &self.interrupt;
         let ended = prove::perform_runs(&mut journal, replays, &mut environment, interrupt)?;
-        let (view, _) = prove::written(&journal, ended, false)?;
+        let view = prove::written(&journal, ended, false)?;
         self.server = environment.into_sandbox();
         self.server.stop(Stop::Fast)?;
         Ok((self, view))
