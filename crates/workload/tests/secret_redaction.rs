@@ -53,7 +53,7 @@ fn workload_writer_with_a_secret_redactor_writes_no_password() {
 
 /// Files that may write a workload without redaction: of generated events, or of events that were redacted before.
 const UNREDACTED_FILES: [&str; 4] = [
-    "experiment/src/script.rs",
+    "experiment/src/sweep/script.rs",
     "workload/src/lib.rs",
     "workload/src/recovery.rs",
     "workload/src/redactor.rs",
