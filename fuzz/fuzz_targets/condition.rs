@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use analyse::condition::Condition;
+use compare::condition::Condition;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

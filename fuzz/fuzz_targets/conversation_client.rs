@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/capture/tests/talk_laws/mod.rs"]
+#[path = "../../crates/capture/wire/tests/talk_laws/mod.rs"]
 mod talk_laws;
 
 /// The bytes of the file, before which the other side has said what it says.

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use capture::Collected;
-use capture::log::{LogFormat, capture_bytes};
+use capture_sink::Collected;
+use capture_log::{LogFormat, capture_bytes};
 use libfuzzer_sys::fuzz_target;
 
 /// With it the format is recognised, whatever follows.

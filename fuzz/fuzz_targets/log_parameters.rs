@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use capture::log::parse_parameters;
+use capture_log::parse_parameters;
 use libfuzzer_sys::fuzz_target;
 use workload::{PackedParameters, ParameterRef};
 

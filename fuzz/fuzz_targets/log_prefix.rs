@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use capture::Counted;
-use capture::log::capture_bytes;
+use capture_sink::Counted;
+use capture_log::capture_bytes;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &str| {

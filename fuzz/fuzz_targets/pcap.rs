@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/capture/tests/packet_laws/mod.rs"]
+#[path = "../../crates/capture/wire/tests/packet_laws/mod.rs"]
 mod packet_laws;
 
 fuzz_target!(|data: &[u8]| packet_laws::any_bytes(data));

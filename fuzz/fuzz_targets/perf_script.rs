@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/observe/tests/script_laws/mod.rs"]
+#[path = "../../crates/server/cpu-profile/tests/script_laws/mod.rs"]
 mod script_laws;
 
 fuzz_target!(|data: &str| {

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/pgwire/tests/laws/mod.rs"]
+#[path = "../../crates/base/protocol/tests/laws/mod.rs"]
 mod laws;
 
 fuzz_target!(|data: &[u8]| laws::frontend(data));

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/analyse/tests/plan_laws/mod.rs"]
+#[path = "../../crates/analysis/plans/tests/plan_laws/mod.rs"]
 mod plan_laws;
 
 fuzz_target!(|data: &str| {

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
-use analyse::Literals;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
-use report::inspect_text::{self, InspectTextOptions};
+use report::inspect_text;
+use report::inspect_text::InspectTextOptions;
 use report::{compare_page, compare_text};
+use workload::Literals;
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
@@ -282,7 +283,7 @@ fn replay_from_snapshot(
 
 /// The statements that make up most of the time that the change added, found by the comparison
 /// alone; the rest were slowed because they share the machine with these.
-fn end(directory: &Path, comparison: &analyse::Comparison, took: Duration) {
+fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
     let added: Vec<(&str, f64)> = comparison
         .statements
         .iter()

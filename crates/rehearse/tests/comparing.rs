@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use run::{Execution, RunWriter};
 use serde_json::Value;
 
-#[path = "../../analyse/tests/made_up/mod.rs"]
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
 
 use made_up::{Chance, done, info, text};

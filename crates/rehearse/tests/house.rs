@@ -647,7 +647,7 @@ fn nothing_is_left_for_later() {
 fn a_workload_is_not_of_the_wire() {
     assert_holds(no_wire_in_workloads);
 
-    let text = "// Not pgwire.\nuse pgwire::Frame;";
+    let text = "// Not pgwire.\nuse protocol::Frame;";
     assert_eq!(
         broken(no_wire_in_workloads, "crates/workload/src/a.rs", text),
         [2]

@@ -18,7 +18,8 @@ fn said(output: &Output) -> String {
 }
 
 fn captured(directory: &Path) {
-    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/tests/fixtures/server18.log");
+    let log =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/log/tests/fixtures/server18.log");
     let log: PathBuf = log.canonicalize().unwrap();
     let captured = rehearse(
         directory,

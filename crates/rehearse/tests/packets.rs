@@ -4,7 +4,7 @@
 //! Capturing packets needs rights that not everybody who runs tests has. If REHEARSE_TEST_PACKETS is set, as in CI,
 //! having none is a failure; otherwise the test that needs them is skipped.
 
-#[path = "../../capture/tests/packets/mod.rs"]
+#[path = "../../capture/wire/tests/packets/mod.rs"]
 #[allow(dead_code)]
 mod made;
 
@@ -53,7 +53,7 @@ fn refused(arguments: &[&str], code: i32, words: &[&str]) {
 }
 
 fn recorded(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/tests/recorded");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/wire/tests/recorded");
     folder.join(name).to_str().unwrap().to_owned()
 }
 

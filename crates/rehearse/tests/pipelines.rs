@@ -529,7 +529,7 @@ fn the_examples_say_what_the_script_takes() {
         &job["variables"]["FAIL_ON"],
     ] {
         for line in conditions.as_str().unwrap().lines() {
-            analyse::condition::Condition::parse(line).unwrap();
+            compare::condition::Condition::parse(line).unwrap();
         }
     }
 }
@@ -543,7 +543,7 @@ fn the_table_of_quantities_is_that_of_the_program() {
         Some((word.to_owned(), rest.to_owned()))
     });
     let rows: Vec<(String, String)> = rows.collect();
-    let known = &analyse::condition::QUANTITIES;
+    let known = &compare::condition::QUANTITIES;
     let words: Vec<&str> = rows.iter().map(|(word, _)| word.as_str()).collect();
     let expected: Vec<&str> = known.iter().map(|one| one.word).collect();
     assert_eq!(words, expected);
@@ -569,7 +569,7 @@ fn the_table_of_quantities_is_that_of_the_program() {
     let mut examples = 0;
     for piece in guide.split("--fail-on '").skip(1) {
         let example = piece.split('\'').next().unwrap();
-        analyse::condition::Condition::parse(example).unwrap_or_else(|error| panic!("{error}"));
+        compare::condition::Condition::parse(example).unwrap_or_else(|error| panic!("{error}"));
         examples += 1;
     }
     assert!(examples >= 8, "{examples}");

@@ -8,7 +8,7 @@ use workload::WorkloadReader;
 
 use crate::connect::Dialer;
 use crate::login::{Login, LoginMap};
-use target::{Host, Target};
+use connect::{Host, Target};
 
 /// What the target is asked: whether it is on this machine, its name, and where its data and logs
 /// lie, as far as this role may know.

@@ -1,16 +1,17 @@
-//! Opens one connection as a worker wants it: [`target::login`], and then a socket that does not block,
+//! Opens one connection as a worker wants it: [`connect::login`], and then a socket that does not block,
 //! and what keeps the session from writing. The connectors' threads call it, so that no session
 //! waits for another's.
 
-use target::login::{self, Answer, LoginError};
-use target::{Target, TargetError};
+use connect::login;
+use connect::login::{Answer, LoginError};
+use connect::{Target, TargetError};
 use workload::Sqlstate;
 
 use crate::guard::Guard;
 use crate::link::Link;
 use crate::login::Login;
 
-pub(crate) use target::login::{Found, Place, Questions};
+pub(crate) use connect::login::{Found, Place, Questions};
 
 /// Opens connections to a target.
 pub(crate) struct Dialer {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::Factor;
-use workload::{ArchiveError, Event, EventKind, Fingerprint, Outcome, WorkloadReader};
+use sql::Fingerprint;
+use workload::{ArchiveError, Event, EventKind, Outcome, WorkloadReader};
 
 use crate::timeline::Silence;
 

@@ -6,15 +6,17 @@
 
 use std::sync::Arc;
 
-use pgwire::frontend::{
+use protocol::frontend::target::Target as Of;
+use protocol::frontend::{
     Close, CopyData, CopyDone, CopyFail, Describe, Execute, Flush, Query, Sync,
 };
-use pgwire::frontend::{bind, parse, target::Target as Of};
-use pgwire::{EncodeError, Format};
+use protocol::frontend::{bind, parse};
+use protocol::{EncodeError, Format};
 use run::{Captured, Place, SkipReason, StatementKind};
-use workload::sql::SessionEffect;
+use sql::Fingerprint;
+use sql::SessionEffect;
 use workload::{
-    Boundary, CopyIn, Event, EventKind, Fingerprint, Parameter, Particulars, ResultFormat, Sqlstate,
+    Boundary, CopyIn, Event, EventKind, Parameter, Particulars, ResultFormat, Sqlstate,
 };
 
 use crate::job::{Action, Job, Messages, NamedStatement};
@@ -22,7 +24,7 @@ use crate::login::{LoginMap, Unsaid, with_settings_of};
 use crate::portals::Portals;
 use crate::resume::{Left, Resumed};
 use crate::texts::{Texts, hash};
-use target::Target;
+use connect::Target;
 
 /// `character_not_in_repertoire`: what the server would say of SQL with a NUL in it.
 const NOT_ENCODABLE: Sqlstate = Sqlstate(*b"22021");

@@ -28,7 +28,7 @@ use crate::resume::Earlier;
 use crate::stopped_clock::StoppedClock;
 use crate::watch::Watch;
 use crate::worker::{Inbox, Parts, ToWorker, Worker};
-use target::{Target, TargetError};
+use connect::{Target, TargetError};
 
 /// How often the observer is asked.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
@@ -147,7 +147,7 @@ pub fn replay(
     let connections = options
         .connections_max
         .map_or(sessions_at_once, |max| sessions_at_once.min(max.into()));
-    if let Some(room) = readiness::make_room(connections)? {
+    if let Some(room) = event_loop::make_room(connections)? {
         return Err(ReplayError::TooManySessions { connections, room });
     }
     let target = &options.prepared(target);

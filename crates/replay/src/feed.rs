@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clock::Speed;
-use workload::{ArchiveError, Event, Fingerprint};
+use sql::Fingerprint;
+use workload::{ArchiveError, Event};
 
 use crate::encode::Encoder;
 use crate::job::Job;

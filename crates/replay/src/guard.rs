@@ -9,7 +9,7 @@
 //! nothing goes behind what is not answered, but within a group of messages that one Sync ends: that is
 //! one transaction, if nothing in the middle of it ends that.
 
-use workload::sql::{ReadOnly, ends_transaction, read_only};
+use sql::{ReadOnly, ends_transaction, read_only};
 use workload::{Boundary, Event, EventKind, Parameter, Sqlstate};
 
 use crate::connect::ConnectError;
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_message_is_what_the_encoder_makes_of_it() {
         let mut encoded = Vec::new();
-        pgwire::frontend::Query {
+        protocol::frontend::Query {
             sql: b"SET SESSION default_transaction_read_only TO on ",
         }
         .encode(&mut encoded)

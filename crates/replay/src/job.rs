@@ -1,8 +1,9 @@
 //! What a worker does for one event of the workload, made ready ahead of its time.
 
 use run::{Captured, SkipReason, StatementKind};
-use workload::sql::SessionEffect;
-use workload::{Boundary, Fingerprint, Sqlstate};
+use sql::Fingerprint;
+use sql::SessionEffect;
+use workload::{Boundary, Sqlstate};
 
 use crate::login::Login;
 use crate::remap::Expected;

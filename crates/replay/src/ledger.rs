@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use run::{Execution, Outcome};
-use workload::Fingerprint;
+use sql::Fingerprint;
 
 /// Different statements that are told apart; the calls of further ones are counted together.
 const STATEMENTS_MAX: usize = 16_384;

@@ -51,8 +51,12 @@ mod timeline;
 mod watch;
 mod worker;
 
-use readiness as epoll;
+use event_loop as epoll;
 
+pub use ::connect::{
+    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, Roots, Security, Server,
+    SessionAttributes, SslMode, Target, TargetError,
+};
 pub use backends::Backends;
 pub use captured::captured_on;
 pub use connect::ConnectError;
@@ -66,7 +70,3 @@ pub use meter::{BOUNDS_NS, Counted, Happening, Histogram, Meter, Readings};
 pub use options::{Options, SendOrder};
 pub use progress::{Observer, Snapshot};
 pub use resume::Earlier;
-pub use target::{
-    Binding, Host, KeepAlive, Method, PasswordFile, PasswordFileProblem, Roots, Security, Server,
-    SessionAttributes, SslMode, Target, TargetError,
-};

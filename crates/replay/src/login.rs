@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use target::Target;
+use connect::Target;
 use workload::{ArchiveError, Particulars, WorkloadReader};
 
-pub use target::login::Login;
+pub use connect::login::Login;
 
 /// `client_encoding`, and how a session's start-up has it.
 const ENCODING: &str = "client_encoding";

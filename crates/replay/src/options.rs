@@ -12,7 +12,7 @@ use crate::guard;
 use crate::login::LoginMap;
 use crate::resume::Earlier;
 use crate::timeline::Timeline;
-use target::Target;
+use connect::Target;
 
 /// A restart takes seconds; who has waited a minute for a server will look after it.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -22,8 +22,9 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use workload::sql::TwoPhaseCommit;
-use workload::{Boundary, Event, EventKind, classify};
+use sql::TwoPhaseCommit;
+use sql::classify;
+use workload::{Boundary, Event, EventKind};
 
 use crate::job::Job;
 use crate::options::SendOrder;
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
     use crate::encode::Encoder;
     use crate::login::LoginMap;
-    use target::Target;
+    use connect::Target;
     use workload::Outcome;
 
     fn event(session: u64, sequence: u64, due_us: i64, duration_us: u64, sql: &str) -> Event {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use pgwire::backend::tag;
+use protocol::backend::tag;
 use run::StatementKind;
 use workload::Boundary;
 

@@ -28,7 +28,7 @@ use crate::remap::Expected;
 use crate::resume::{Earlier, Passing, Turn};
 use crate::stopped_clock::StoppedClock;
 use crate::worker::{Inbox, ToWorker};
-use target::Target;
+use connect::Target;
 
 /// How far ahead of its time a statement is made ready.
 pub(crate) const AHEAD_NS: i64 = 1_000_000_000;

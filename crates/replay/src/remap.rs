@@ -18,7 +18,7 @@ mod value;
 
 use std::collections::{HashMap, VecDeque};
 
-use pgwire::backend::{DataRow, RowDescription};
+use protocol::backend::{DataRow, RowDescription};
 use workload::{Event, EventKind, Parameter};
 
 pub(crate) use messages::rewritten;

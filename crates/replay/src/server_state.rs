@@ -4,9 +4,9 @@
 //! transaction comes from ReadyForQuery, COMMIT or ROLLBACK from the command tag, and the statements from the messages
 //! that were sent. A statement may fail here that succeeded in the capture, and values may be remapped.
 
-use pgwire::backend::TransactionStatus;
-use pgwire::frontend::{Bind, Parse, Query, tag};
-use pgwire::{Format, next_frame};
+use protocol::backend::TransactionStatus;
+use protocol::frontend::{Bind, Parse, Query, tag};
+use protocol::{Format, next_frame};
 use workload::{EventKind, Parameter, SessionState, Sqlstate};
 
 use crate::encode;

@@ -19,15 +19,18 @@ mod learning;
 
 use std::collections::HashMap;
 
-use pgwire::backend::{CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag};
-use pgwire::{DecodeError, Scanned, Scanner, TagSet};
+use protocol::backend::{
+    CommandComplete, ErrorNotice, ParameterStatus, ReadyForQuery, Report, tag,
+};
+use protocol::{DecodeError, Scanned, Scanner, TagSet};
 use workload::{Boundary, RowDigest, Sqlstate};
 
 use crate::connect::Place;
 use crate::guard::Guard;
 use crate::job::{Job, Messages, NamedStatement};
 use crate::login::Login;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline;
+use crate::pipeline::Pipeline;
 use crate::queue::Queue;
 use crate::remap::Remap;
 use crate::server_state::ServerState;
@@ -471,7 +474,7 @@ impl Session {
 }
 
 fn scanner() -> Scanner {
-    Scanner::new(WANTED, pgwire::frame::BODY_BYTES_MAX)
+    Scanner::new(WANTED, protocol::frame::BODY_BYTES_MAX)
 }
 
 /// Whether something of the answer to what keeps a session from writing, which is not the statement's,

@@ -10,8 +10,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use run::{Captured, Place, SkipReason, StatementKind};
-use workload::sql::SessionEffect;
-use workload::{Boundary, Fingerprint, Sqlstate};
+use sql::Fingerprint;
+use sql::SessionEffect;
+use workload::{Boundary, Sqlstate};
 
 use crate::job::{Action, Job, Messages, NamedStatement};
 use crate::login::Login;

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use workload::sql::SessionEffect;
+use sql::SessionEffect;
 
 /// So many texts are remembered, each in a place that its address tells.
 const PLACES: usize = 256;

@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
-use analyse::condition::ConditionOutcome;
-use analyse::{Comparison, ErrorChange, LatencySummary, RowsChange, StatementComparison, Warning};
+use compare::condition::ConditionOutcome;
+use compare::{Comparison, ErrorChange, RowsChange, StatementComparison, Warning};
+use statistics::LatencySummary;
 
 use crate::text::amount::{added, count, counted, duration_ns};
 use crate::text::compare_text::{

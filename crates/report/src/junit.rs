@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use analyse::condition::{ConditionOutcome, ConditionStatement};
-use analyse::{Comparison, ErrorChange, RowsChange, StatementComparison};
-use workload::Fingerprint;
+use compare::condition::{ConditionOutcome, ConditionStatement};
+use compare::{Comparison, ErrorChange, RowsChange, StatementComparison};
+use sql::Fingerprint;
 
 use crate::json::Document;
 use crate::text::amount::{count, counted};

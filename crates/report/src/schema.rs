@@ -5,17 +5,18 @@
 //! or unit, or may be `null` where it was not; a new field, or a new word where words are named as
 //! examples, does not (`docs/schemas/README.md`).
 
-use analyse::observed::Observation;
-use analyse::phases::PhaseReport;
-use analyse::{Comparison, Inspection};
-use capture::log::LogReport;
-use capture::pcap::PcapReport;
-use capture::proxy::ProxyStatus;
-use capture::settings::Plan;
+use capture_log::LogReport;
+use capture_log::settings::Plan;
+use capture_proxy::ProxyStatus;
+use capture_wire::pcap::PcapReport;
+use compare::Comparison;
+use cpu_profile::phases::PhaseReport;
+use inspect::Inspection;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::json;
+use time_breakdown::observed::Observation;
 
 use crate::json::Document;
 use crate::view::case::CaseReport;

@@ -1,6 +1,6 @@
 //! A capture's reconciliation as a reader sees it.
 
-use capture::log::{
+use capture_log::{
     Fitness, Location, LogReport, Reconciliation, SeriesReport, SkipReason, Skipped, Unreadable,
     UnreadableLine, UnreadableReason,
 };

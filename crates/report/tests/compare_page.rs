@@ -1,18 +1,19 @@
 //! A comparison as a page: one file, well-formed enough, that nothing from outside can break, and
 //! that says what the comparison says.
 
-#[path = "../../analyse/tests/made_up/mod.rs"]
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up_runs;
 mod markup;
 #[path = "pages/shop_runs.rs"]
 mod shop_runs;
 
-use analyse::plan::PlanSide;
-use analyse::{Anomaly, Comparison, Literals, Side};
+use compare::{Anomaly, Comparison, Side};
 use markup::{check_ids, check_nesting, check_self_contained, data};
+use plans::PlanSide;
 use report::compare_page::render_html;
 use shop_runs::{compared, many, nothing};
-use workload::Fingerprint;
+use sql::Fingerprint;
+use workload::Literals;
 
 const NASTY: &str =
     "select '</script><img src=x onerror=alert(1)>', \"&lt;\", '<!--' from t where a < $1";

@@ -1,9 +1,9 @@
 //! The comparison as a reader sees it.
 
-#[path = "../../analyse/tests/made_up/mod.rs"]
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
 
-use analyse::{CompareOptions, Comparison, RunProfile, Runs, compare};
+use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, connect, done, failed, info, skipped, text};
 use report::{TextStyle, compare_text, to_document};
 use run::{Execution, RunStatus, SkipReason};

@@ -1,7 +1,7 @@
 //! What a log is good for, as a reader sees it.
 
-use capture::Counted;
-use capture::log::{Fitness, capture_bytes};
+use capture_log::{Fitness, capture_bytes};
+use capture_sink::Counted;
 use report::{TextStyle, fitness_text, to_json};
 
 const LOG: &str = "\

@@ -1,18 +1,19 @@
 //! What machines read of a comparison is read back here by parsers that others wrote.
 
-#[path = "../../analyse/tests/made_up/mod.rs"]
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
 
-use analyse::condition::Condition;
-use analyse::plan::statement_plans;
-use analyse::targets::compare_targets;
-use analyse::{CompareOptions, Comparison, Literals, RunProfile, Runs, compare};
+use compare::condition::Condition;
+use compare::targets::compare_targets;
+use compare::{CompareOptions, Comparison, RunProfile, Runs, compare};
 use made_up::{Chance, done, failed, info, text};
+use plans::statement_plans;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use report::schema::Described;
 use report::{compare_markdown, junit, to_document};
 use run::{Execution, PlanFact, PlanOutcome};
 use serde_json::json;
+use workload::Literals;
 
 /// What could end a cell, a tag, an attribute or a line, link somewhere, or name somebody.
 const NASTY: [&str; 6] = [

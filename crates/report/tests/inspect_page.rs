@@ -3,10 +3,11 @@
 mod made_up;
 mod markup;
 
-use analyse::{Inspection, Literals};
+use inspect::Inspection;
 use made_up::{Made, inspected};
 use markup::{check_ids, check_nesting, check_self_contained, data};
 use report::inspect_page;
+use workload::Literals;
 use workload::WorkloadInfo;
 
 const NASTY: &str =

@@ -2,10 +2,12 @@
 
 mod made_up;
 
-use analyse::{Inspection, Literals, StatementOrder};
+use inspect::{Inspection, StatementOrder};
 use made_up::{Made, inspected};
-use report::inspect_text::{self, InspectTextOptions};
+use report::inspect_text;
+use report::inspect_text::InspectTextOptions;
 use report::{TextStyle, to_document};
+use workload::Literals;
 use workload::WorkloadInfo;
 
 fn text(view: &Inspection, options: InspectTextOptions) -> String {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use capture::conversation::{Account, Unreadable};
-use capture::pcap::{PcapAccount, PcapReport, PcapSource};
+use capture_wire::conversation::{Account, Unreadable};
+use capture_wire::pcap::{PcapAccount, PcapReport, PcapSource};
 use report::{CaptureReport, TextStyle, pcap_text, to_json};
 
 fn captured() -> CaptureReport<PcapReport> {

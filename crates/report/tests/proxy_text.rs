@@ -1,6 +1,6 @@
 //! A capture by the proxy as a reader sees it.
 
-use capture::proxy::{
+use capture_proxy::{
     CaptureStatus, Finished, Incomplete, ProxyStatus, RecordingAccount, RecordingState,
 };
 use report::{TextStyle, proxy_text, to_json};

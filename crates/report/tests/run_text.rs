@@ -1,14 +1,15 @@
 //! A run's summary as a reader sees it.
 
-#[path = "../../analyse/tests/made_up/mod.rs"]
+#[path = "../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up;
 #[path = "run_text/observed.rs"]
 mod observed;
 
-use analyse::{DivergenceFinder, Literals, Summary};
+use inspect::{DivergenceFinder, Summary};
 use made_up::{connect, done, failed, info, skipped, text};
 use report::{RunReport, TextStyle, run_text, to_json};
 use run::{RunStatus, SkipReason};
+use workload::Literals;
 use workload::Unreplayable;
 
 fn view() -> RunReport {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use clock::Clock;
-use observe::profile::{ProfileOptions, Profiling};
+use connect::login::Login;
+use cpu_profile::{ProfileOptions, Profiling};
 use observe::{Answers, Example};
 use replay::{LoginMap, Target};
 use run::{Artefact, Moment, NoPlan, PlanOutcome, RunWriter};
-use target::login::Login;
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::terminal;

@@ -9,13 +9,14 @@ mod proxy;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ::capture::log::{self, LogError, LogFormat, LogOptions, LogReport, SourceReport};
-use ::capture::{Counted, EventSink, MaskSink, SinkError, SliceSink};
+use capture_log as log;
+use capture_log::{LogError, LogFormat, LogOptions, LogReport, SourceReport};
+use capture_sink::{Counted, EventSink, MaskSink, SinkError, SliceSink};
 use indicatif::{ProgressBar, ProgressStyle};
 use kept::Kept;
 use report::{CaptureReport, capture_text, fitness_text, to_json};
-use workload::rewrite::Slicer;
-use workload::rewrite::mask::Masker;
+use transform::Slicer;
+use transform::mask::Masker;
 use workload::{
     EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
 };

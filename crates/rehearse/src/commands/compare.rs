@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use analyse::condition::Condition;
-use analyse::{CompareOptions, Comparison, RunProfile, Runs};
 use archive::ArchiveError;
+use compare::condition::Condition;
+use compare::{CompareOptions, Comparison, RunProfile, Runs};
 use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 use run::RunReader;
 
 use crate::commands::known;
-use crate::commands::outputs::{self, Form, JUNIT, MARKDOWN, PAGE};
+use crate::commands::outputs;
+use crate::commands::outputs::{Form, JUNIT, MARKDOWN, PAGE};
 use crate::commands::summary::literals;
 use crate::commands::where_time_went;
 use crate::ending::{Ending, Failure};
@@ -240,7 +241,7 @@ pub fn compare(request: &Request) -> Result<Comparison, Failure> {
         after,
         noise,
     };
-    Ok(analyse::compare(runs, request.options))
+    Ok(compare::compare(runs, request.options))
 }
 
 fn profile(reader: &RunReader) -> Result<RunProfile, ArchiveError> {

@@ -4,11 +4,11 @@ mod round;
 
 use std::path::Path;
 
-use analyse::diagnose::{
-    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
-};
 use archive::ArchiveError;
 use clock::SystemClock;
+use diagnose::{
+    Behind, Evidence, Step, Suspect, ThresholdError, Thresholds, diagnose, like, suspect,
+};
 use replay::{LoginMap, Target};
 use report::{DiagnosisReport, diagnose_text, to_json};
 use run::{Facts, PlanFact, RunReader};
@@ -17,7 +17,8 @@ use workload::WorkloadReader;
 
 use crate::commands::asking::told;
 use crate::commands::observe;
-use crate::commands::symptoms::{self, Asked};
+use crate::commands::symptoms;
+use crate::commands::symptoms::Asked;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;

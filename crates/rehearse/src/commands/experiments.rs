@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clock::{Clock, SystemClock};
-use experiment::{End, Engine, Environment, Experiment, ExperimentError, Journal, Listener};
+use study::{End, Engine, Environment, Experiment, ExperimentError, Journal, Listener};
 
 use crate::commands::outputs;
 use crate::ending::Failure;

@@ -3,15 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use analyse::diagnose::{Evidence, IndexCandidate, IndexCandidates, Thresholds, index_candidates};
+use ::diagnose::{Evidence, IndexCandidate, IndexCandidates, Thresholds, index_candidates};
 use archive::ArchiveError;
-use experiment::proof::{Change, ProofJournal, ProofSide};
-use experiment::{End, SandboxLease, Screened, Screening, expected_saving_ns, rank_candidates};
 use report::{ExpectedCostView, IndexCandidateView, to_json};
 use run::RunReader;
-use workload::{Fingerprint, WorkloadReader};
+use sql::Fingerprint;
+use study::proof::{Change, ProofJournal, ProofSide};
+use study::{End, SandboxLease, Screened, Screening, expected_saving_ns, rank_candidates};
+use workload::WorkloadReader;
 
-use crate::commands::symptoms::{self, Asked};
+use crate::commands::symptoms;
+use crate::commands::symptoms::Asked;
 use crate::commands::{diagnose, experiments, looking, prove};
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
@@ -114,7 +116,7 @@ pub fn advise(
     interrupt: &Interrupt,
 ) -> Result<Advice, Failure> {
     let output = wanted.proof.output.clone().unwrap_or_default();
-    experiment::refuse_taken(&output)?;
+    study::refuse_taken(&output)?;
     let beside = match output.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),

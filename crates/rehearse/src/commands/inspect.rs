@@ -1,8 +1,10 @@
 //! `rehearse inspect`: what is in a workload.
 
-use analyse::{Inspection, Literals, StatementOrder};
-use report::inspect_text::{self, InspectTextOptions};
+use inspect::{Inspection, StatementOrder};
+use report::inspect_text;
+use report::inspect_text::InspectTextOptions;
 use report::{inspect_page, to_document};
+use workload::Literals;
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::outputs;

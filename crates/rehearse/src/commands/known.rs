@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use analyse::plan::statement_plans;
-use analyse::targets::{TargetNote, compare_targets};
-use analyse::{Comparison, Side};
 use archive::ArchiveError;
 use clock::SystemClock;
+use compare::targets::{TargetNote, compare_targets};
+use compare::{Comparison, Side};
 use observe::Example;
+use plans::statement_plans;
 use replay::{LoginMap, Target};
 use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
-use workload::Fingerprint;
+use sql::Fingerprint;
 
 use crate::commands::asking::{login_of, told};
 use crate::commands::compare::Request;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ::sandbox::Places;
-use experiment::{LeasePurpose, SandboxLease};
 use observe::WatchOptions;
 use replay::Options;
 use run::{RunReader, RunStatus};
+use study::{LeasePurpose, SandboxLease};
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;

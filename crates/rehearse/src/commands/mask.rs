@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use capture::{EventSink, MaskSink};
+use capture_sink::{EventSink, MaskSink};
 
 use report::{Masking, TransformReport, mask_text, to_json};
-use workload::rewrite::SecretRedactor;
-use workload::rewrite::mask::{CopyFormat, Mask, Masker};
+use transform::SecretRedactor;
+use transform::mask::{CopyFormat, Mask, Masker};
 use workload::{
     MaskNote, MaskedValues, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
 };

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ::observe::WatchOptions;
 use clock::{Clock, SystemClock, duration_text};
+use connect::login::{Dialer, Found};
 use indicatif::{ProgressBar, ProgressStyle};
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
-use target::login::{Dialer, Found};
 
 use crate::commands::summary;
 use crate::commands::target_watch::TargetWatch;

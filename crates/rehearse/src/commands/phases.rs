@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analyse::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTime};
+use cpu_profile::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTime};
 use report::{phases_text, to_document};
 use run::RunReader;
 

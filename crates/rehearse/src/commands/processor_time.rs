@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules, SampleTime, Stage};
-use analyse::time_model::{ProcessorEvidence, ProcessorTime, StacksMet, Who};
+use cpu_profile::phases::{Phase, PhaseAccount, PhaseSums, Rules, SampleTime, Stage};
 use run::RunReader;
-use workload::Fingerprint;
+use sql::Fingerprint;
+use time_breakdown::time_model::{ProcessorEvidence, ProcessorTime, StacksMet, Who};
 
-use crate::commands::profiled::{self, Profiled};
+use crate::commands::profiled;
+use crate::commands::profiled::Profiled;
 use crate::ending::Failure;
 use crate::options::profiling::ChoiceArgs;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use observe::profile::{ProfileOptions, Profiling};
+use connect::login::Dialer;
+use cpu_profile::{ProfileOptions, Profiling};
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
-use target::login::Dialer;
 
 use crate::commands::phases;
 use crate::ending::{Ending, Failure};

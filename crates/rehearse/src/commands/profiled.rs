@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use analyse::phases::{Span, attribute, spans_of_executions};
 use archive::ArchiveError;
+use cpu_profile::phases::{Span, attribute, spans_of_executions};
 use run::{ProfileReader, ProfiledBackend, RunReader};
-use workload::{Fingerprint, StatementText};
+use sql::Fingerprint;
+use workload::StatementText;
 
 use crate::ending::Failure;
 use crate::options::profiling::ChoiceArgs;

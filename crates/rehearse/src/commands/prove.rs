@@ -8,12 +8,12 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use analyse::proof::{Goal, Verdict};
 use clock::{Clock, SystemClock};
-use experiment::proof::{Proof, ProofJournal, ProofPlan, ProofSide};
-use experiment::{End, Environment, Manifest};
+use compare::proof::{Goal, Verdict};
 use replay::Options;
 use report::{ProofEnd, ProofView, proof_page, proof_text, to_json};
+use study::proof::{Proof, ProofJournal, ProofPlan, ProofSide};
+use study::{End, Environment, Manifest};
 use workload::WorkloadReader;
 
 use crate::commands::{experiments, looking, rewrite};

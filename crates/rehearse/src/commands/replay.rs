@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::{Clock, Factor, Speed, SystemClock};
-use observe::profile::Profiling;
+use cpu_profile::Profiling;
 use replay::{
     Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, SendOrder, Snapshot, Target,
 };

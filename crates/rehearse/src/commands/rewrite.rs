@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use report::{Rewritings, TransformReport, rewrite_text, to_json};
-use workload::rewrite::{Rewriter, Rewriting, SecretRedactor};
+use transform::{Rewriter, Rewriting, SecretRedactor};
 use workload::{
     Recipient, RewriteNote, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
 };

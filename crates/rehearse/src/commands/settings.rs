@@ -1,10 +1,12 @@
 //! `rehearse capture settings`: how to have a server write the best log.
 
-use ::capture::settings::{self, Provider};
+use capture_log::settings;
+use capture_log::settings::Provider;
 use report::{SettingsForm, settings_text, to_document};
 
 use crate::ending::{Ending, Failure};
-use crate::options::{self, CaptureSettings, SettingsFormat};
+use crate::options;
+use crate::options::{CaptureSettings, SettingsFormat};
 use crate::terminal;
 
 /// Prints the settings.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ::capture::{EventSink, MaskSink, SinkError};
+use capture_sink::{EventSink, MaskSink, SinkError};
 use report::{TransformReport, slice_text, to_json};
-use workload::rewrite::mask::Masker;
-use workload::rewrite::{SecretRedactor, SessionRecords, Slice, SliceError, Slicer};
+use transform::mask::Masker;
+use transform::{SecretRedactor, SessionRecords, Slice, SliceError, Slicer};
 use workload::{
     EventKind, MaskNote, Recipient, Session, SliceAccount, SliceNote, WorkloadInfo, WorkloadReader,
     WorkloadWriter,

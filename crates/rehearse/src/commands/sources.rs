@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ::capture::log;
+use capture_log as log;
 
 use crate::commands::capture::failure;
 use crate::ending::Failure;

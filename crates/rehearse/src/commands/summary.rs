@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use analyse::observed::{Observation, Observed, ObservedSum};
-use analyse::time_model::Sums;
-use analyse::{DivergenceFinder, Literals, Summary};
+use inspect::{DivergenceFinder, Summary};
 use report::{RunReport, observed_text, run_text, to_document, to_json};
 use run::{ProfileInfo, RunReader, SampleWindow};
+use time_breakdown::observed::{Observation, Observed, ObservedSum};
+use time_breakdown::time_model::Sums;
+use workload::Literals;
 
 use crate::commands::processor_time::Count;
 use crate::commands::where_time_went;

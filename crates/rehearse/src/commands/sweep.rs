@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::{Clock, Speed, SystemClock};
-use experiment::sweep::{
+use study::sweep::{
     Design, Length, Load, Mode, Pace, Sweep as Trials, SweepJournal, SweepPlan, Work,
 };
 
-use experiment::{End, Environment, Event, Manifest};
 use report::{SweepReport, sweep_page, sweep_text, to_json};
+use study::{End, Environment, Event, Manifest};
 
 use crate::commands::experiments;
 use crate::ending::{Ending, Failure};

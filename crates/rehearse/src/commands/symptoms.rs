@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analyse::diagnose::{
-    Basis, Evidence, Gathered, Have, History, Missing, ServerLog, StackEvidence, Step,
-};
-use analyse::phases::{Phase, PhaseAccount, PhaseSums, Rules};
-use analyse::time_model::whole_statements;
+use cpu_profile::phases::{Phase, PhaseAccount, PhaseSums, Rules};
+use diagnose::{Basis, Evidence, Gathered, Have, History, Missing, ServerLog, StackEvidence, Step};
 use run::{Facts, PlanFact, RunReader, SeenStatement, ServiceTime};
-use workload::{Fingerprint, StatementText, WorkloadReader};
+use sql::Fingerprint;
+use time_breakdown::time_model::whole_statements;
+use workload::{StatementText, WorkloadReader};
 
 use crate::commands::profiled::Profiled;
 use crate::commands::summary;

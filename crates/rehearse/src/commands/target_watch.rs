@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clock::Clock;
+use connect::login::Login;
 use observe::{Watch, WatchOptions};
 use replay::{LoginMap, Meter, Target};
 use run::{Activity, RunWriter};
-use target::login::Login;
 use workload::ArchiveError;
 
 use crate::live::Hub;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use analyse::observed::{Observed, ObservedChange};
-use analyse::time_model::{
+use run::{RunReader, SampleWindow, SeenStatement};
+use time_breakdown::observed::{Observed, ObservedChange};
+use time_breakdown::time_model::{
     PlanningShare, Seen, Sums, TimeChange, TimeModel, processor_model, time_model, whole_statements,
 };
-use run::{RunReader, SampleWindow, SeenStatement};
 
-use crate::commands::processor_time::{self, Count};
+use crate::commands::processor_time;
+use crate::commands::processor_time::Count;
 use crate::commands::summary;
 use crate::ending::Failure;
 

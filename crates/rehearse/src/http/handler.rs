@@ -8,7 +8,8 @@ use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::access::{self, Refusal};
+use super::access;
+use super::access::Refusal;
 use super::body::{BusyGuard, ReplyBody};
 use super::{Limits, Reply, Request, Site, header, set_header};
 

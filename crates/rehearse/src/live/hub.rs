@@ -140,7 +140,7 @@ impl Hub {
         let spawned = std::thread::Builder::new()
             .name("live".to_owned())
             .spawn(move || {
-                readiness::let_others_go_first();
+                event_loop::let_others_go_first();
                 hub.look_each_second(&mut looker);
             });
         // Without it, the replay goes on and nothing is shown.

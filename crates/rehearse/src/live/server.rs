@@ -16,8 +16,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hub::{Hub, Next, Place};
 use crate::ending::Failure;
-use crate::http::header::{self, HeaderName};
-use crate::http::{self, HttpServer, Limits, Method, Reply, ReplyBody, Request, Site, StatusCode};
+use crate::http;
+use crate::http::header;
+use crate::http::header::HeaderName;
+use crate::http::{HttpServer, Limits, Method, Reply, ReplyBody, Request, Site, StatusCode};
 
 /// More viewers are turned away.
 const VIEWERS_MAX: usize = 16;

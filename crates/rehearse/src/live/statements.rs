@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use report::one_line;
-use workload::{Fingerprint, WorkloadReader};
+use sql::Fingerprint;
+use workload::WorkloadReader;
 
 /// Texts are shortened to this many characters.
 const TEXT_MAX: usize = 400;

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use workload::rewrite::mask::{Mask, MaskKey, Masker};
-use workload::sql::Pattern;
+use sql::Pattern;
+use transform::mask::{Mask, MaskKey, Masker};
 
 use crate::ending::Failure;
 use crate::options::encrypting::EncryptArgs;

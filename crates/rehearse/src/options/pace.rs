@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clock::Factor;
-use workload::rewrite::{Moment, StatementKind};
+use transform::{Moment, StatementKind};
 
 use super::slice::SliceArgs;
 

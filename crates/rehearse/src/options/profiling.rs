@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use observe::profile::ProfileOptions;
+use cpu_profile::ProfileOptions;
 
 /// A CPU profile beside a replay.
 #[derive(Debug, Clone, Default, Args)]
@@ -14,7 +14,7 @@ pub struct ProfilingArgs {
     #[arg(long)]
     pub profile: bool,
     /// Samples a second of processor time.
-    #[arg(long, value_name = "HZ", default_value_t = observe::profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    #[arg(long, value_name = "HZ", default_value_t = cpu_profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     pub profile_frequency: u32,
     /// Do not have the kernel count the server's processor time at each switch between processes as well, which takes
     /// about 1 % of short statements.
@@ -46,7 +46,7 @@ pub struct Profile {
     #[arg(short, long, value_name = "NAME.run")]
     pub output: PathBuf,
     /// Samples a second of processor time.
-    #[arg(long, value_name = "HZ", default_value_t = observe::profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    #[arg(long, value_name = "HZ", default_value_t = cpu_profile::FREQUENCY_HZ, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     pub frequency: u32,
     /// Do not have the kernel count the server's processor time at each switch between processes as well, which takes
     /// about 1 % of short statements.

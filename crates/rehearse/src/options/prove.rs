@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use analyse::proof::Goal;
 use clap::Args;
 use clock::Speed;
-use workload::rewrite::Rewriting;
+use compare::proof::Goal;
+use transform::Rewriting;
 
 use super::session::SessionArgs;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use workload::rewrite::Rewriting;
+use transform::Rewriting;
 
 use crate::options::encrypting::EncryptArgs;
 

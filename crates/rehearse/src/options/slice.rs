@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use workload::rewrite::{Choice, Filter, Moment, Slice, StatementKind};
-use workload::sql::Pattern;
+use sql::Pattern;
+use transform::{Choice, Filter, Moment, Slice, StatementKind};
 
 use crate::ending::Failure;
 use crate::options::encrypting::EncryptArgs;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clock::Speed;
-use experiment::sweep::{Mode, Script};
+use study::sweep::{Mode, Script};
 
 use super::session::SessionArgs;
 

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use capture::Collected;
-use capture::log::LogFormat;
+use capture_log::LogFormat;
+use capture_sink::Collected;
 use workload::{Event, EventKind};
 
 use super::expected::{Expected, Kind, Values, all_expected, unreplayable};

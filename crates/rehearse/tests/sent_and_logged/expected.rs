@@ -2,7 +2,7 @@
 //! (`postgres.c`: `exec_simple_query`, `exec_parse_message`, `exec_bind_message`,
 //! `exec_execute_message`, `check_log_statement`, `check_log_duration`; `elog.c`).
 
-use capture::log::LogFormat;
+use capture_log::LogFormat;
 use workload::{Sqlstate, Unreplayable};
 
 use super::mixture::{May, Mixture};

@@ -17,8 +17,8 @@ mod wire;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use capture::Collected;
-use capture::log::{Input, LogFormat, LogOptions, SkipReason, capture};
+use capture_log::{Input, LogFormat, LogOptions, SkipReason, capture};
+use capture_sink::Collected;
 use comparing::{Session, compare};
 use mixture::Mixture;
 use postgres::{Client, NoTls};

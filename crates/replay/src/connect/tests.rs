@@ -4,12 +4,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::Duration;
 
-use pgwire::frontend::Query;
+use protocol::frontend::Query;
 use sandbox::{Places, Sandbox, Wanted};
 
 use super::Dialer;
 use crate::login::Login;
-use target::Target;
+use connect::Target;
 
 #[test]
 fn what_runs_is_cancelled_over_another_connection_to_the_same_place() {

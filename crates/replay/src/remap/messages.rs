@@ -1,9 +1,9 @@
 //! The parameters of a Bind, with what was learnt in them.
 
-use pgwire::Format;
-use pgwire::frame::BODY_BYTES_MAX;
-use pgwire::frontend::{Bind, Parse, bind, tag};
-use pgwire::next_frame;
+use protocol::Format;
+use protocol::frame::BODY_BYTES_MAX;
+use protocol::frontend::{Bind, Parse, bind, tag};
+use protocol::next_frame;
 
 use super::Remap;
 use super::value::of_parameter;

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use pgwire::Format;
-use pgwire::backend::row_description::{self, FieldDescription};
-use pgwire::backend::{DataRow, data_row};
-use pgwire::frontend::{Bind, tag};
-use pgwire::next_frame;
 use proptest::prelude::*;
+use protocol::Format;
+use protocol::backend::row_description;
+use protocol::backend::row_description::FieldDescription;
+use protocol::backend::{DataRow, data_row};
+use protocol::frontend::{Bind, tag};
+use protocol::next_frame;
 use workload::{FirstRow, Outcome, Particulars};
 
 use super::*;

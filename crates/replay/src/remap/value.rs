@@ -1,6 +1,6 @@
 //! Values that a server makes up: numbers of sequences and uuids, in text and in binary form.
 
-use pgwire::Format;
+use protocol::Format;
 
 /// A uuid's text form, in bytes: 32 digits and four hyphens.
 const UUID_BYTES: usize = 36;

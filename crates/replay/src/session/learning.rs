@@ -1,8 +1,8 @@
 //! What a session hears of the values that the server made up: the description and the first row of an
 //! answer from which there is something to learn. All other rows pass unread.
 
-use pgwire::backend::{DataRow, RowDescription, tag};
-use pgwire::{DecodeError, Header, Scanner, TagSet};
+use protocol::backend::{DataRow, RowDescription, tag};
+use protocol::{DecodeError, Header, Scanner, TagSet};
 
 use super::{InFlight, Session, WANTED};
 use crate::remap::{READ_BYTES_MAX, Remap};

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use readiness::{Happened, Ring, Socket, Stopped};
+use event_loop::{Happened, Ring, Socket, Stopped};
 
 use super::{Slot, Worker};
 use crate::epoll::Interest;
@@ -265,7 +265,7 @@ impl Worker {
         ring.hand_over()?;
         for (link, _, _) in self.outbox.leaving.drain(..) {
             // It is over for the server as well, whenever the ring lets go of it.
-            readiness::shut(link.as_raw_fd());
+            event_loop::shut(link.as_raw_fd());
         }
         self.take_back_unsent();
         Ok(())

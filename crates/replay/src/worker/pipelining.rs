@@ -1,6 +1,6 @@
 //! Pipelines in a worker: what is sent before the answer to what stands before it is there.
 
-use pgwire::frontend::{Flush, Sync};
+use protocol::frontend::{Flush, Sync};
 use run::{Outcome, SkipReason};
 use workload::Boundary;
 

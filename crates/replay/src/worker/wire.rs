@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-use pgwire::backend::TransactionStatus;
-use pgwire::frontend::{CopyFail, Sync, Terminate};
+use protocol::backend::TransactionStatus;
+use protocol::frontend::{CopyFail, Sync, Terminate};
 use run::{Outcome, SkipReason};
 use workload::{Boundary, Sqlstate};
 

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use analyse::waiting::{Waiting, Within};
-use workload::{Fingerprint, StatementText};
+use sql::Fingerprint;
+use time_breakdown::waiting::{Waiting, Within};
+use workload::StatementText;
 
 use crate::text::amount::{counted, duration};
 use crate::text::line::one_line;
@@ -98,8 +99,8 @@ fn frame_of(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyse::waiting::{Sampled, WaitPlace};
-    use workload::StatementClass;
+    use sql::StatementClass;
+    use time_breakdown::waiting::{Sampled, WaitPlace};
 
     #[test]
     fn waits_are_stacks_of_type_event_and_statement() {

@@ -10,8 +10,10 @@ mod targets;
 mod time;
 mod words;
 
-use analyse::{Comparison, Finding, LatencySummary, Literals, StatementComparison, Verdict};
 use askama::Template;
+use compare::{Comparison, Finding, StatementComparison, Verdict};
+use statistics::LatencySummary;
+use workload::Literals;
 
 use super::chart::Chart;
 use super::data::script_json;

@@ -5,8 +5,8 @@ mod sections;
 
 use std::collections::BTreeMap;
 
-use analyse::{Inspection, STATEMENT_STRETCHES, StatementOrder, StatementStats};
 use askama::Template;
+use inspect::{Inspection, STATEMENT_STRETCHES, StatementOrder, StatementStats};
 use serde::Serialize;
 use workload::Sqlstate;
 

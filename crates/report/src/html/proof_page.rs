@@ -1,9 +1,9 @@
 //! A proof as a page: the verdicts on top, how the intervals narrowed, what else moved, and every run.
 
-use analyse::StatementComparison;
-use analyse::proof::Verdict;
 use askama::Template;
-use experiment::proof::ProofRecord;
+use compare::StatementComparison;
+use compare::proof::Verdict;
+use study::proof::ProofRecord;
 
 use super::chart::{Axis, Chart, Series, Shape, Unit, Values, colour};
 use super::data::script_json;

@@ -1,10 +1,11 @@
 //! A sweep as a page: the knees on top, curves with their intervals, the numbers, and every trial.
 
-use analyse::sweep::Estimate;
 use askama::Template;
-use experiment::sweep::{Record, Setting};
+use compare::sweep::Estimate;
+use study::sweep::{Record, Setting};
 
-use super::chart::{self, Chart, SERIES_MAX, Series, Shape, Unit, Values, colour};
+use super::chart;
+use super::chart::{Chart, SERIES_MAX, Series, Shape, Unit, Values, colour};
 use super::data::script_json;
 use super::frame::{Frame, render};
 use crate::text::amount::{count, duration, percent, rate};

@@ -1,7 +1,7 @@
 //! Numbers with their units, as people read them.
 
-use analyse::diagnose::Unit;
 use clock::duration_text;
+use statistics::Unit;
 
 /// A count with a comma at every thousand: `12,345`.
 pub(crate) fn count(count: u64) -> String {

@@ -1,6 +1,6 @@
 //! Text on a capture from log files: the account of all lines.
 
-use capture::log::LogReport;
+use capture_log::LogReport;
 
 use crate::text::amount::{count, counted, duration};
 use crate::text::line::{one_line, wrapped};

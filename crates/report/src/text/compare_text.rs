@@ -1,10 +1,11 @@
 //! The comparison for people: verdict, cautions, what changed by cost, errors, what it all means.
 
-use analyse::plan::StatementPlans;
-use analyse::{
-    Comparison, ErrorChange, Finding, InsufficientData, LatencySummary, NoiseSource, RowsChange,
-    RunFacts, StatementComparison, TimesComparison, Verdict, Warning,
+use compare::{
+    Comparison, ErrorChange, Finding, InsufficientData, NoiseSource, RowsChange, RunFacts,
+    StatementComparison, TimesComparison, Verdict, Warning,
 };
+use plans::StatementPlans;
+use statistics::LatencySummary;
 
 use crate::text::amount::{added, count, counted, duration_change, duration_ns, rate};
 use crate::text::condition_text;

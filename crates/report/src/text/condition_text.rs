@@ -1,6 +1,6 @@
 //! What came of `--fail-on`, for people.
 
-use analyse::condition::{ConditionOutcome, Kind, MeasuredQuantity};
+use compare::condition::{ConditionOutcome, Kind, MeasuredQuantity};
 
 use crate::text::amount::{added, count, counted, duration_ns, percent, rate, ratio};
 use crate::text::line::{cut, one_line, statement_name};

@@ -1,6 +1,6 @@
 //! Text on what connections said and what of it could not be read.
 
-use capture::conversation::{Account, Unreadable};
+use capture_wire::conversation::{Account, Unreadable};
 
 use crate::text::amount::counted;
 use crate::text::line::wrapped;

@@ -1,10 +1,10 @@
 //! Text on a diagnosis: on one screen, or with everything that was looked at.
 
-use analyse::diagnose::{
+use compare::proof::Verdict;
+use diagnose::{
     Change, Finding, Form, Outcome, RuleResult, Severity, Subject, SubjectKind, Suspect,
     SuspectVerdict, ThresholdSetting,
 };
-use analyse::proof::Verdict;
 
 use crate::text::amount::{count, counted, duration, percent, quantity};
 use crate::text::line::{cut, one_line, wrapped};

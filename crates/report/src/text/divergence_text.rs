@@ -1,6 +1,6 @@
 //! Where a replay did not do what the capture did, for people.
 
-use analyse::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstSeen};
+use inspect::{Difference, DifferenceKind, Divergence, DivergenceVerdict, FirstSeen};
 use workload::Sqlstate;
 
 use crate::text::amount::{count, counted};

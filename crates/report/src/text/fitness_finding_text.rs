@@ -1,6 +1,6 @@
 //! Sentences on what a log lacks for a replay.
 
-use capture::log::Finding;
+use capture_log::Finding;
 
 use crate::text::amount::{count, counted, duration, percent};
 

@@ -1,6 +1,6 @@
 //! Text on the suitability of a log for a replay: a line for each use, then what to change.
 
-use capture::log::{Advice, Extent, Finding, Fitness, Use};
+use capture_log::{Advice, Extent, Finding, Fitness, Use};
 
 use crate::text::fitness_finding_text::{sentence, share};
 use crate::text::line::wrapped;

@@ -8,7 +8,8 @@ pub(crate) use statements::{name_of, share};
 
 use std::collections::BTreeMap;
 
-use analyse::{Arrivals, DurationBin, Inspection, Moment, NameTotals, OverTime, StatementOrder};
+use inspect::{DurationBin, Inspection, Moment, NameTotals, OverTime, StatementOrder};
+use statistics::Arrivals;
 use workload::Sqlstate;
 
 use crate::text::amount::{bytes, count, duration, duration_ns, percent, rate};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use workload::Fingerprint;
+use sql::Fingerprint;
 
 /// The text on one line of at most `width` columns: white space folded, control characters (which
 /// a terminal would obey) shown as `·`, the rest cut with `…`. A character is taken as one column.

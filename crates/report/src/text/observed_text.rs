@@ -1,7 +1,7 @@
 //! What was seen of a server while it was watched, for people: forty lines at most.
 
-use analyse::observed::{CounterChange, Observation, Observed, ObservedStatement, Wait};
 use run::ProbeState;
+use time_breakdown::observed::{CounterChange, Observation, Observed, ObservedStatement, Wait};
 
 use crate::text::amount::{bytes, count, counted, duration_ns, percent, rate};
 use crate::text::line::{one_line, wrapped};

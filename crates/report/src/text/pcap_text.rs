@@ -1,6 +1,6 @@
 //! Text on a capture from packets: the account of all packets and bytes.
 
-use capture::pcap::{Malformed, Passed, PcapReport};
+use capture_wire::pcap::{Malformed, Passed, PcapReport};
 
 use crate::text::amount::{bytes, count, counted};
 use crate::text::capture_text;

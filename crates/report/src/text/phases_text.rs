@@ -1,6 +1,6 @@
 //! What the processor time of a profile was for, for people.
 
-use analyse::phases::PhaseReport;
+use cpu_profile::phases::PhaseReport;
 
 use crate::text::amount::{count, counted, duration_ns};
 use crate::text::line::{cut, one_line};

@@ -1,6 +1,6 @@
 //! Plans of a statement in two runs, in words.
 
-use analyse::plan::{Condition, PlanChange, PlanSide, StatementPlans};
+use plans::{Condition, PlanChange, PlanSide, StatementPlans};
 
 /// Describes what became of a plan in a line.
 pub(crate) fn line(plans: &StatementPlans) -> String {
@@ -102,10 +102,11 @@ fn change(change: &PlanChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyse::Literals;
-    use analyse::plan::statement_plans;
+    use plans::statement_plans;
     use run::{NoPlan, PlanFact, PlanOutcome};
-    use workload::{Fingerprint, Sqlstate};
+    use sql::Fingerprint;
+    use workload::Literals;
+    use workload::Sqlstate;
 
     fn fact(outcome: PlanOutcome) -> PlanFact {
         PlanFact {

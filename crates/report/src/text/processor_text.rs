@@ -1,6 +1,6 @@
 //! Where the server's processor time went, in a few lines.
 
-use analyse::time_model::{
+use time_breakdown::time_model::{
     CpuCounter, PlanningShare, ProcessorCategory, ProcessorModel, ProcessorRemark,
     StatementCpuTime, TimePart,
 };
@@ -164,7 +164,7 @@ pub(crate) fn planning_line(view: &PlanningShare) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use analyse::time_model::Basis;
+    use time_breakdown::time_model::Basis;
 
     use super::*;
 

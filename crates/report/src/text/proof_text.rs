@@ -1,8 +1,10 @@
 //! A proof, for people: the verdicts, what they rest on, and what else moved.
 
-use analyse::diagnose::{ScreeningMethod, Unit};
-use analyse::proof::{Effect, Verdict};
-use analyse::{Measure, StatementComparison};
+use compare::StatementComparison;
+use compare::proof::{Effect, Verdict};
+use diagnose::ScreeningMethod;
+use statistics::Measure;
+use statistics::Unit;
 
 use crate::text::amount::{bytes, count, counted, duration, percent, quantity, ratio};
 use crate::text::line::{cut, one_line, wrapped};

@@ -1,6 +1,6 @@
 //! Text on a capture by the proxy: the account of all bytes that passed.
 
-use capture::proxy::{Finished, ProxyStatus, RecordingState};
+use capture_proxy::{Finished, ProxyStatus, RecordingState};
 use clock::utc_text;
 
 use crate::text::amount::{bytes, count, counted, duration};

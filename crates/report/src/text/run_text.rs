@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use analyse::{LatencySummary, SESSION_LAG_NOTABLE_NS};
 use clock::duration_text;
+use inspect::SESSION_LAG_NOTABLE_NS;
 use run::RunStatus;
+use statistics::LatencySummary;
 
 use crate::text::amount::{bytes, count, counted, rate};
 use crate::text::divergence_text;

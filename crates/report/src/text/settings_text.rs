@@ -1,7 +1,7 @@
 //! Settings as what one can run or paste: SQL, lines of a configuration, commands of a provider.
 //! Everything that is no command is a comment.
 
-use capture::settings::{Plan, Provider, Setting};
+use capture_log::settings::{Plan, Provider, Setting};
 
 use crate::text::line::wrapped;
 
@@ -242,7 +242,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capture::settings::for_replay;
+    use capture_log::settings::for_replay;
 
     #[test]
     fn whatever_is_no_command_is_a_comment() {

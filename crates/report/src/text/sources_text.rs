@@ -1,6 +1,6 @@
 //! Text on the files of a capture that have a flaw.
 
-use capture::log::LogReport;
+use capture_log::LogReport;
 use clock::utc_text;
 
 use crate::text::amount::{counted, duration};

@@ -1,7 +1,7 @@
 //! Text on a sweep.
 
-use analyse::sweep::{Estimate, GROWTH_MIN, NoKnee};
-use experiment::sweep::{Numbers, Trial, Variant};
+use compare::sweep::{Estimate, GROWTH_MIN, NoKnee};
+use study::sweep::{Numbers, Trial, Variant};
 
 use crate::text::amount::{count, counted, duration, percent, rate, ratio};
 use crate::text::line::one_line;

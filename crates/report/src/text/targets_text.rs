@@ -1,6 +1,6 @@
 //! What is different between two targets, in a few lines.
 
-use analyse::targets::{
+use compare::targets::{
     Bearing, Detail, IndexDifference, ObjectDifference, SettingDifference, SettingSide,
     SizeDifference, TargetsComparison,
 };
@@ -175,7 +175,7 @@ fn size(one: &SizeDifference) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyse::targets::compare_targets;
+    use compare::targets::compare_targets;
     use run::{DatabaseFact, FactNote, Facts, IndexFact, SettingFact};
 
     const PLAIN: TextStyle = TextStyle {

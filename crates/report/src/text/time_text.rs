@@ -1,6 +1,6 @@
 //! Where the time of a run went, in a few lines.
 
-use analyse::time_model::{
+use time_breakdown::time_model::{
     Basis, PartsChange, StatementTime, TimeCategory, TimeChange, TimeModel, TimePart, TimeRemark,
 };
 

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use analyse::{Finding, LatencySummary, Measure, StatementComparison, TimesComparison};
+use compare::{Finding, StatementComparison, TimesComparison};
+use statistics::{LatencySummary, Measure};
 
 use crate::text::amount::{duration_change, ratio};
 use crate::text::line::statement_name;

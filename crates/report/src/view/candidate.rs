@@ -1,6 +1,6 @@
 //! What is shown of an index that may serve: what the planner expects of it, before anything is replayed.
 
-use analyse::diagnose::ScreeningMethod;
+use diagnose::ScreeningMethod;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

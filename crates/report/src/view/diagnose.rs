@@ -1,7 +1,7 @@
 //! JSON documents on a diagnosis.
 
-use analyse::diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
-use analyse::proof::{Effect, Verdict};
+use compare::proof::{Effect, Verdict};
+use diagnose::{Diagnosis, Evidence, Suspect, ThresholdSetting, Thresholds};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use analyse::diagnose::Unit;
-use analyse::proof::{Effect, Goal, Verdict};
-use analyse::{ErrorChange, StatementComparison, Warning};
-use experiment::proof::ProofRecord;
+use compare::proof::{Effect, Goal, Verdict};
+use compare::{ErrorChange, StatementComparison, Warning};
 use schemars::JsonSchema;
 use serde::Serialize;
+use statistics::Unit;
+use study::proof::ProofRecord;
 
 use crate::view::candidate::IndexCandidateView;
 

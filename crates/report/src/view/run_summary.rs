@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use analyse::observed::Observation;
-use analyse::time_model::TimeModel;
-use analyse::{Divergence, Summary};
+use inspect::{Divergence, Summary};
 use run::{RunInfo, RunStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
+use time_breakdown::observed::Observation;
+use time_breakdown::time_model::TimeModel;
 
 /// Summary of a run. `done` + those failed + those skipped = `statements`.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]

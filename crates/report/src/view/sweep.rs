@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use analyse::sweep::{Bend, Estimate};
-use experiment::sweep::{Mode, Pace, Record, Trial, Variant};
+use compare::sweep::{Bend, Estimate};
 use schemars::JsonSchema;
 use serde::Serialize;
+use study::sweep::{Mode, Pace, Record, Trial, Variant};
 
 /// Unit of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use analyse::{Inspection, Literals};
+use inspect::Inspection;
+use sql::{Fingerprint, StatementClass};
+use workload::Literals;
 use workload::{
-    Event, EventKind, Fingerprint, Outcome, ServerEvent, ServerEventKind, Session, SourceFile,
-    Sqlstate, StatementClass, StatementText, Unreplayable, WorkloadInfo,
+    Event, EventKind, Outcome, ServerEvent, ServerEventKind, Session, SourceFile, Sqlstate,
+    StatementText, Unreplayable, WorkloadInfo,
 };
 
 /// What it is like.

@@ -10,7 +10,7 @@ mod harness;
 mod inspect;
 #[path = "../made_up/mod.rs"]
 mod made_up;
-#[path = "../../../analyse/tests/made_up/mod.rs"]
+#[path = "../../../analysis/compare/tests/made_up/mod.rs"]
 mod made_up_runs;
 mod shop_runs;
 mod sweep;

@@ -1,15 +1,16 @@
 //! Two runs of a shop, made up: of a dozen statements one got much slower, one a little faster, one
 //! has few calls, one fails now, one returns other rows.
 
-use analyse::plan::{StatementPlans, statement_plans};
-use analyse::targets::{
+use compare::targets::{
     Bearing, IndexDifference, Presence, SettingDifference, SettingSide, TargetNote,
     TargetsComparison,
 };
-use analyse::{CompareOptions, Comparison, Literals, RunProfile, Runs, Side, compare};
+use compare::{CompareOptions, Comparison, RunProfile, Runs, Side, compare};
+use plans::{StatementPlans, statement_plans};
 use run::{Execution, FactNote, PlanFact, PlanOutcome, RunStatus};
 use serde_json::{Value, json};
-use workload::Fingerprint;
+use sql::Fingerprint;
+use workload::Literals;
 
 use crate::made_up_runs::{Chance, connect, done, failed, info, text};
 

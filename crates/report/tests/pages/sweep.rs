@@ -1,9 +1,9 @@
 //! The page of a sweep.
 
-use analyse::sweep::{Estimate, bend, estimates};
-use experiment::sweep::{Cell, Mode, Numbers, Pace, Record, Setting, Times, Trial, Variant};
+use compare::sweep::{Estimate, bend, estimates};
 use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport, sweep_page};
 use serde_json::json;
+use study::sweep::{Cell, Mode, Numbers, Pace, Record, Setting, Times, Trial, Variant};
 
 use crate::tab::Tab;
 

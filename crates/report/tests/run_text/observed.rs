@@ -1,12 +1,12 @@
 //! What was seen of a server, as a reader sees it: however much there is, in forty lines.
 
-use analyse::observed::{
+use report::{TextStyle, observed_text, to_document};
+use run::{ProbeNote, ProbeState};
+use sql::Fingerprint;
+use time_breakdown::observed::{
     Blocked, CounterChange, Locks, Machine, Observation, Observed, ObservedStatement, Pressure,
     ProbeOutcome, QueueSeries, StatementTotals, Wait,
 };
-use report::{TextStyle, observed_text, to_document};
-use run::{ProbeNote, ProbeState};
-use workload::Fingerprint;
 
 use super::info;
 

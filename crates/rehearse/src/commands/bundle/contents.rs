@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use analyse::Literals;
-use analyse::plan::PlanSide;
+use plans::PlanSide;
 use report::{ArtefactView, to_document, to_json};
 use run::{Artefact, Moment, PlanFact, RunReader};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use workload::Literals;
 
 use crate::commands::summary;
 use crate::ending::Failure;

@@ -3,13 +3,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use ::capture::proxy::{Control, Watch};
+use capture_proxy::{Control, Watch};
 use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
 use crate::ending::Failure;
-use crate::http::{self, HttpServer, Limits, Method, Reply, Request, Site, StatusCode, header};
+use crate::http;
+use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode, header};
 
 /// Starts or stops a recording.
 type Action = fn(&Control) -> Result<String, String>;

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use ::capture::{EventSink, SinkError};
+use capture_sink::{EventSink, SinkError};
 use clock::{Clock, SystemClock};
-use workload::rewrite::SecretRedactor;
+use transform::SecretRedactor;
 use workload::{
     ArchiveError, EventRef, Recipient, ServerEvent, Session, WorkloadWriter, WriterOptions,
 };

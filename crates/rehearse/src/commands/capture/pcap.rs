@@ -5,13 +5,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::capture::conversation::ConversationOptions;
-use ::capture::pcap::{self, PcapError, PcapOptions, PcapReport, Progress};
-use ::capture::{Counted, EventSink, MaskSink, SliceSink};
+use capture_sink::{Counted, EventSink, MaskSink, SliceSink};
+use capture_wire::conversation::ConversationOptions;
+use capture_wire::pcap;
+use capture_wire::pcap::{PcapError, PcapOptions, PcapReport, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use report::{CaptureReport, conversation_text, pcap_text, to_json};
-use workload::rewrite::Slicer;
+use transform::Slicer;
 use workload::{Provenance, SliceAccount, SliceNote};
 
 use super::kept::Kept;

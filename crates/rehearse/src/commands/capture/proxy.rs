@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::capture::conversation::ConversationOptions;
-use ::capture::proxy::{
+use capture_proxy::{
     Finished, Happening, Listen, OpenRecording, Proxy, ProxyError, ProxyOptions, ProxyStatus,
     Recording, RecordingState, ServerTls,
 };
-use ::capture::{EventSink, MaskSink, SinkError};
+use capture_sink::{EventSink, MaskSink, SinkError};
+use capture_wire::conversation::ConversationOptions;
 use replay::Target;
 use report::{proxy_text, to_document};
 use signal_hook::consts::SIGUSR1;
-use workload::rewrite::SecretRedactor;
-use workload::rewrite::mask::{Mask, Masker};
+use transform::SecretRedactor;
+use transform::mask::{Mask, Masker};
 use workload::{
     EventRef, Provenance, Recipient, ServerEvent, Session, WorkloadInfo, WorkloadWriter,
     WriterOptions,

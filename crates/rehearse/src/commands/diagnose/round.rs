@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::sandbox::Places;
-use analyse::diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds};
-use analyse::proof::Verdict;
 use archive::ArchiveError;
 use clock::{Clock, SystemClock};
-use experiment::ChangeScript;
-use experiment::proof::{Change, ProofSide};
-use experiment::sweep::Setting;
+use compare::proof::Verdict;
+use diagnose::{Change as Suggestion, Finding, Form, Severity, Thresholds};
 use report::{FindingChange, FindingProof, ProofView, one_line, to_json};
 use run::RunReader;
+use study::ChangeScript;
+use study::proof::{Change, ProofSide};
+use study::sweep::Setting;
+use transform::Rewriting;
 use workload::WorkloadReader;
-use workload::rewrite::Rewriting;
 
 use super::{Met, of_run, of_target, report, show, workload};
 use crate::commands::{experiments, looking, prove};
@@ -311,7 +311,7 @@ fn measured(finding: &Finding, proof: &ProofView) -> FindingProof {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyse::diagnose::Subject;
+    use diagnose::Subject;
 
     fn finding(changes: Vec<Suggestion>) -> Finding {
         Finding {
@@ -348,7 +348,7 @@ mod tests {
             ]
         );
         // Each statement of it is sent by itself: VACUUM cannot be in a transaction with another.
-        assert_eq!(workload::sql::statement_texts(text).len(), 2);
+        assert_eq!(sql::statement_texts(text).len(), 2);
         let tried: Vec<(Change, String)> = made[1..]
             .iter()
             .map(|side| (side.changes[0].clone(), "first".to_owned()))

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use analyse::time_model::whole_statements;
-use analyse::waiting::{WaitChoice, Waiting};
 use report::flame::{folded_waits, wait_notes};
 use run::{RunReader, SampleWindow, SeenStatement};
+use time_breakdown::time_model::whole_statements;
+use time_breakdown::waiting::{WaitChoice, Waiting};
 use workload::StatementText;
 
 use super::Drawn;

@@ -6,19 +6,18 @@ mod view;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analyse::diagnose::{Diagnosis, Thresholds, diagnose};
-use analyse::phases::{Phase, PhaseAccount, SampleTime};
 use clock::Speed;
-use experiment::proof::Change;
-use lab::heap::{
-    self, Backlog, BacklogPlan, Caches, Cost, Ingested, PatternCost, Pool, Size, Store,
-};
+use cpu_profile::ProfileOptions;
+use cpu_profile::phases::{Phase, PhaseAccount, SampleTime};
+use diagnose::{Diagnosis, Thresholds, diagnose};
+use lab::heap;
+use lab::heap::{Backlog, BacklogPlan, Caches, Cost, Ingested, PatternCost, Pool, Size, Store};
 use lab::{LabError, Scale};
-use observe::profile::ProfileOptions;
 use replay::Options;
 use report::{CaseReport, ProofView};
 use run::RunReader;
-use workload::rewrite::Rewriting;
+use study::proof::Change;
+use transform::Rewriting;
 use workload::{WorkloadInfo, WorkloadReader};
 
 use super::proving::ProofWanted;

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyse::diagnose::{Diagnosis, Thresholds, diagnose};
-use experiment::sweep::{Design, Mode, Pace, Record, Script, Setting, Variant};
-use lab::planning::{self, COUNTINGS, Counting, Headroom, Plans, Protocol, Statistics};
+use diagnose::{Diagnosis, Thresholds, diagnose};
+use lab::planning;
+use lab::planning::{COUNTINGS, Counting, Headroom, Plans, Protocol, Statistics};
 use lab::{LabError, Scale};
 use replay::Target;
 use report::CaseReport;
 use run::RunReader;
+use study::sweep::{Design, Mode, Pace, Record, Script, Setting, Variant};
 
 use self::proved::Proved;
 use super::stage::{DATABASE, Stage};

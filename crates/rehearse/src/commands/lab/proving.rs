@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use ::sandbox::Stop;
-use analyse::proof::Goal;
 use clock::{Clock, Speed, SystemClock};
-use experiment::proof::{Change, ProofJournal, ProofPlan, ProofSide};
-use experiment::{LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
+use compare::proof::Goal;
 use replay::Options;
 use report::{ProofSideView, ProofView};
+use study::proof::{Change, ProofJournal, ProofPlan, ProofSide};
+use study::{LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
+use transform::Moment;
 use workload::WorkloadReader;
-use workload::rewrite::Moment;
 
 use super::stage::{DATABASE, LOADED, Stage};
-use crate::commands::prove::{self, sides};
+use crate::commands::prove;
+use crate::commands::prove::sides;
 use crate::commands::slice;
 use crate::ending::Failure;
 use crate::options::slice::SliceArgs;

@@ -9,9 +9,10 @@ mod watched;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lab::queue;
 use lab::queue::{
-    self, Amplification, COMPOSITE, Deployment, Drained, Driven, KeyCosts, Kill, LockClause,
-    Migration, Plan, Queue,
+    Amplification, COMPOSITE, Deployment, Drained, Driven, KeyCosts, Kill, LockClause, Migration,
+    Plan, Queue,
 };
 use lab::{LabError, Scale};
 use report::CaseReport;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::sandbox::{Endpoint, Options as SandboxOptions, Places, Sandbox, Stop};
 use clock::{Clock, SystemClock};
+use cpu_profile::ProfileOptions;
 use lab::LabError;
-use observe::profile::ProfileOptions;
 use postgres::{Client, NoTls};
 use replay::{Options, Target};
 use run::RunInfo;
@@ -183,7 +183,7 @@ impl Stage {
     /// The server must run, and be told by its first process.
     pub(super) fn processor_time(&mut self) -> impl Fn() -> Option<u64> + use<> {
         let postmaster = self.server.pid().and_then(|pid| u32::try_from(pid).ok());
-        move || observe::profile::server_cpu_ns(postmaster?)
+        move || cpu_profile::server_cpu_ns(postmaster?)
     }
 
     /// Records what the server's processors do while something is done, into a run of this name. The inner error

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analyse::Comparison;
-use lab::stall::{self, Plan, Rates, Shop};
+use ::compare::Comparison;
+use lab::stall;
+use lab::stall::{Plan, Rates, Shop};
 use lab::{LabError, Scale};
 use replay::{Options, SendOrder};
 use report::CaseReport;

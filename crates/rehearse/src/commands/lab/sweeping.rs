@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use experiment::sweep::{
-    Design, Length, Load, Record, Script, Sweep, SweepJournal, SweepPlan, Variant, Work,
-};
-use experiment::{AtEnd, LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 use replay::Options;
 use sandbox::Stop;
+use study::sweep::{
+    Design, Length, Load, Record, Script, Sweep, SweepJournal, SweepPlan, Variant, Work,
+};
+use study::{AtEnd, LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 
 use super::stage::{DATABASE, LOADED, Stage};
 use crate::commands::sweep;

@@ -1,9 +1,9 @@
 //! What is told while a proof goes on.
 
-use analyse::proof::Goal;
-use experiment::Event;
-use experiment::proof::{Proof, ProofJournal, ProofTrial, SideResult};
+use compare::proof::Goal;
 use report::quantity;
+use study::Event;
+use study::proof::{Proof, ProofJournal, ProofTrial, SideResult};
 use workload::WorkloadReader;
 
 use crate::terminal;

@@ -1,11 +1,11 @@
 //! Where a proof's replays happen: one of the user's sandboxes, or any other server.
 
-use experiment::{
+use replay::{Options, Target};
+use sandbox::Places;
+use study::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
     SandboxLease, TargetEnvironment,
 };
-use replay::{Options, Target};
-use sandbox::Places;
 use workload::WorkloadReader;
 
 use crate::commands::sandbox as sandboxes;

@@ -1,8 +1,8 @@
 //! What is set beside the unchanged: each change by itself, then all together.
 
-use experiment::Condition;
-use experiment::proof::{Change, ProofSide};
-use workload::rewrite::Rewriting;
+use study::Condition;
+use study::proof::{Change, ProofSide};
+use transform::Rewriting;
 
 use crate::commands::sweep::levels;
 use crate::ending::Failure;

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use analyse::diagnose::Unit;
-use analyse::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
-use analyse::{CompareOptions, Finding, InsufficientData, StatementComparison};
-use experiment::End;
-use experiment::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
+use ::compare::proof::{ERROR, Effect, Goal, Verdict, effect, half_width, looks, verdict};
+use ::compare::{CompareOptions, Finding, InsufficientData, StatementComparison};
 use report::{
     IndexCandidateView, InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofSideView, ProofView,
     SizeChange, compare_page,
 };
+use statistics::Unit;
+use study::End;
+use study::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 
-use crate::commands::compare::{self, Request};
+use crate::commands::compare;
+use crate::commands::compare::Request;
 use crate::commands::summary::literals;
 use crate::commands::{known, outputs};
 use crate::ending::Failure;
@@ -122,7 +123,7 @@ fn notes(journal: &ProofJournal) -> Vec<String> {
         .records()
         .map(|one| one.numbers.tool_lag_p99_us)
         .fold(0.0, f64::max);
-    if lag * 1e3 > analyse::TOOL_LAG_P99_HIGH_NS as f64 {
+    if lag * 1e3 > ::compare::TOOL_LAG_P99_HIGH_NS as f64 {
         notes.push(format!(
             "our own delay was up to {} (p99 of a run): response times have it in them",
             clock::duration_text((lag * 1e3) as i64)

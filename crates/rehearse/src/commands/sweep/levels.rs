@@ -1,6 +1,6 @@
 //! The levels of settings, as they are typed.
 
-use experiment::sweep::{Setting, Variant};
+use study::sweep::{Setting, Variant};
 
 use crate::ending::Failure;
 

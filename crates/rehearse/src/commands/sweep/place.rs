@@ -1,13 +1,13 @@
 //! Where trials happen: a server that is made for them, one of the user's sandboxes, or any other.
 
-use experiment::sweep::{Design, Script, Variant};
-use experiment::{
+use connect::login::{Dialer, Login};
+use replay::Target;
+use sandbox::Places;
+use study::sweep::{Design, Script, Variant};
+use study::{
     AtEnd, ChangeScript, Condition, DataSource, Environment, LeasePurpose, SandboxEnvironment,
     SandboxLease, TargetEnvironment, create_server, run_shell_command,
 };
-use replay::Target;
-use sandbox::Places;
-use target::login::{Dialer, Login};
 
 use crate::commands::sandbox as sandboxes;
 use crate::ending::Failure;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use analyse::sweep::{Bend, GROWTH_MIN, bend, estimates};
-use experiment::sweep::{Cell, Numbers, Pace, Record, SweepJournal};
+use compare::sweep::{Bend, GROWTH_MIN, bend, estimates};
 use report::{Axis, LoadUnit, SweepCurve, SweepPoint, SweepReport};
+use study::sweep::{Cell, Numbers, Pace, Record, SweepJournal};
 
 /// Below this share of clients that wait for the server, it is told that they were not kept busy.
 const BUSY_MIN: f64 = 0.8;

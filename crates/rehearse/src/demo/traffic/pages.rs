@@ -1,7 +1,8 @@
 //! What the programs do, statement by statement.
 
 use super::super::shop::{CATEGORIES, CUSTOMERS, ORDERS, PRODUCTS};
-use super::choices::{self, NOTES, Page, page_at, quoted, reference_of};
+use super::choices;
+use super::choices::{NOTES, Page, page_at, quoted, reference_of};
 use super::{Program, Result, Unforeseen};
 use postgres::Row;
 use postgres::error::SqlState;

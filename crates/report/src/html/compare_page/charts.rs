@@ -1,6 +1,6 @@
 //! The few charts of the whole: how it went over time, and how times are spread.
 
-use analyse::{Comparison, Details, SideStretch, StretchTimes};
+use compare::{Comparison, Details, SideStretch, StretchTimes};
 
 use crate::html::chart::{Axis, Chart, Series, Shape, Unit, Values};
 use crate::text::amount::{count, duration, duration_change, duration_ns, rate};

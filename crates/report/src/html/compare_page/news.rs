@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use analyse::{Comparison, StatementComparison};
-use workload::Fingerprint;
+use compare::{Comparison, StatementComparison};
+use sql::Fingerprint;
 
 use super::NEWS_MAX;
 use crate::sqlstate::condition_name;

@@ -1,6 +1,6 @@
 //! What was observed of the targets, before and after.
 
-use analyse::Comparison;
+use compare::Comparison;
 
 use crate::text::amount::count;
 

@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyse::plan::{Mark, PlanComparison, PlanSide, StatementPlans};
-use analyse::{
-    Comparison, Details, Finding, LatencySummary, Ratio, SlowExecution, StatementComparison,
-};
+use compare::{Comparison, Details, Finding, SlowExecution, StatementComparison};
+use plans::{Mark, PlanComparison, PlanSide, StatementPlans};
 use serde::Serialize;
-use workload::{Fingerprint, StatementClass};
+use sql::{Fingerprint, StatementClass};
+use statistics::{LatencySummary, Ratio};
 
 use super::plan_change;
 use super::words::anomaly_text;

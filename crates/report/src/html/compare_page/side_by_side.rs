@@ -1,6 +1,7 @@
 //! The two sides as the reader has to know them: which runs, of what, against what.
 
-use analyse::{Comparison, LatencySummary, NoiseSource, RunFacts, SideFacts};
+use compare::{Comparison, NoiseSource, RunFacts, SideFacts};
+use statistics::LatencySummary;
 
 use crate::text::amount::{count, counted, duration_ns, rate};
 use crate::text::line::one_line;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use analyse::targets::{
+use compare::targets::{
     Bearing, Detail, IndexDifference, ObjectDifference, Presence, SettingDifference, SettingSide,
     SizeDifference, TargetsComparison,
 };
-use analyse::{Comparison, Side};
+use compare::{Comparison, Side};
 
 use super::NEWS_MAX;
 use crate::text::amount::{bytes, count, counted};
@@ -270,7 +270,7 @@ fn size(one: &SizeDifference) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use analyse::targets::compare_targets;
+    use compare::targets::compare_targets;
     use run::{Facts, IndexFact, SettingFact};
 
     use super::*;

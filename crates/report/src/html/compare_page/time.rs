@@ -1,7 +1,7 @@
 //! What response times were made of, before and after.
 
-use analyse::Comparison;
-use analyse::time_model::PartsChange;
+use compare::Comparison;
+use time_breakdown::time_model::PartsChange;
 
 use crate::text::amount::{added, duration_change, duration_ns};
 use crate::text::{processor_text, time_text};

@@ -1,6 +1,6 @@
 //! What the page says in words: of what is odd about a statement, and of its own terms.
 
-use analyse::{Anomaly, Comparison};
+use compare::{Anomaly, Comparison};
 
 use crate::text::amount::{percent, ratio};
 

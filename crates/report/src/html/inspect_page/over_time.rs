@@ -1,6 +1,6 @@
 //! The charts, and their numbers.
 
-use analyse::{Inspection, Moment};
+use inspect::{Inspection, Moment};
 
 use crate::html::chart::{Axis, Chart, Layout, Series, Shape, Unit, Values};
 use crate::sqlstate::condition_name;

@@ -1,6 +1,6 @@
 //! The page's tables, as text in cells.
 
-use analyse::{DurationBin, Inspection, NameTotals};
+use inspect::{DurationBin, Inspection, NameTotals};
 use workload::ServerEventKind;
 
 use crate::sqlstate::condition_name;

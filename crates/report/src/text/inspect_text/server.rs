@@ -1,6 +1,6 @@
 //! What failed, and what the server did.
 
-use analyse::{Inspection, ServerActivity, StatementStats, TableUpkeep};
+use inspect::{Inspection, ServerActivity, StatementStats, TableUpkeep};
 use workload::ServerEventKind as Kind;
 
 use super::statements::name_of;

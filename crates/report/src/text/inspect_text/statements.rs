@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use analyse::{CallExample, Inspection, LatencySummary, StatementOrder, StatementStats};
+use inspect::{CallExample, Inspection, StatementOrder, StatementStats};
+use statistics::LatencySummary;
 
 use super::server::place;
 use crate::text::amount::{count, counted, duration, duration_ns, percent};

@@ -1,7 +1,7 @@
 //! What has to be seen in the case *heap*.
 
-use analyse::phases::Phase;
-use analyse::proof::Verdict;
+use compare::proof::Verdict;
+use cpu_profile::phases::Phase;
 use lab::heap::{Caches, Cost};
 use report::CaseCheck;
 

@@ -1,6 +1,7 @@
 //! What is told of the case *heap*.
 
-use lab::heap::{self, Caches};
+use lab::heap;
+use lab::heap::Caches;
 use report::{CaseChart, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 
 use super::super::{file, new_report, number};

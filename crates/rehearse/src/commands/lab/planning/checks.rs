@@ -1,10 +1,11 @@
 //! What had to be seen.
 
-use analyse::diagnose::Finding;
-use analyse::proof::Verdict;
-use experiment::sweep::{Mode, Numbers, Record};
-use lab::planning::{self, COUNTINGS};
+use compare::proof::Verdict;
+use diagnose::Finding;
+use lab::planning;
+use lab::planning::COUNTINGS;
 use report::CaseCheck;
+use study::sweep::{Mode, Numbers, Record};
 
 use super::super::proving::verdict;
 use super::{Seen, Stacks};

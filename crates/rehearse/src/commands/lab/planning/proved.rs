@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use analyse::diagnose::{Diagnosis, Finding, Thresholds, diagnose};
 use clock::Speed;
-use experiment::proof::{Change, ProofSide};
-use experiment::sweep::Setting;
+use diagnose::{Diagnosis, Finding, Thresholds, diagnose};
 use lab::LabError;
-use lab::planning::{self, COUNTINGS};
+use lab::planning;
+use lab::planning::COUNTINGS;
 use observe::WatchOptions;
 use replay::Options;
 use report::{ProofSideView, ProofView};
 use run::RunReader;
+use study::proof::{Change, ProofSide};
+use study::sweep::Setting;
 
 use super::super::LOGGING;
 use super::super::proving::ProofWanted;

@@ -1,8 +1,9 @@
 //! What is told of the case *planning*.
 
-use experiment::sweep::{Mode, Record};
-use lab::planning::{self, COUNTINGS};
+use lab::planning;
+use lab::planning::COUNTINGS;
 use report::{CaseChart, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
+use study::sweep::{Mode, Record};
 
 use super::super::proving::verdict;
 use super::super::{file, new_report, number};

@@ -1,7 +1,7 @@
 //! What had to be seen.
 
-use analyse::diagnose::SuspectVerdict;
-use analyse::proof::Verdict;
+use compare::proof::Verdict;
+use diagnose::SuspectVerdict;
 use lab::queue::{COMPOSITE, Driven, Key, OBVIOUS};
 use report::CaseCheck;
 

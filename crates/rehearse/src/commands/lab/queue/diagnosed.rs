@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use analyse::diagnose::{Finding, Suspect, Thresholds, diagnose, suspect};
+use diagnose::{Finding, Suspect, Thresholds, diagnose, suspect};
 use lab::LabError;
 use lab::queue;
 use observe::WatchOptions;

@@ -1,9 +1,9 @@
 //! The index of the claim and its rivals, each replayed beside what is unchanged: a proof, as `rehearse prove`
 //! makes it, on the case's own server.
 
-use experiment::proof::ProofSide;
 use lab::queue::{COMPOSITE, Index, OBVIOUS, PARTIAL};
 use report::{ProofSideView, ProofView};
+use study::proof::ProofSide;
 use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;

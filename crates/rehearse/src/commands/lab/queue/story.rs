@@ -1,8 +1,9 @@
 //! The case, told: what was believed, what was measured, and the published numbers beside ours.
 
-use analyse::diagnose::Unit;
-use lab::queue::{self, COMPOSITE, Driven, Index, Key, OBVIOUS, PARTIAL, Sample};
+use lab::queue;
+use lab::queue::{COMPOSITE, Driven, Index, Key, OBVIOUS, PARTIAL, Sample};
 use report::{CaseChart, CaseLine, CaseNumber, CaseReport, ProofNumber, quantity};
+use statistics::Unit;
 
 use super::super::proving;
 use super::super::{file, new_report, number};

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use analyse::diagnose::{Thresholds, diagnose};
-use lab::queue::{self, Driven, Plan, Queue};
+use diagnose::{Thresholds, diagnose};
+use lab::queue;
+use lab::queue::{Driven, Plan, Queue};
 use replay::Target;
 use run::RunReader;
 

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use analyse::diagnose::{Diagnosis, Finding, Form, Thresholds, diagnose};
-use experiment::proof::ProofSide;
+use diagnose::{Diagnosis, Finding, Form, Thresholds, diagnose};
 use lab::stall;
 use report::{ProofSideView, ProofView};
 use run::RunReader;
+use study::proof::ProofSide;
 use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;

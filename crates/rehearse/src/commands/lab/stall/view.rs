@@ -1,13 +1,15 @@
 //! What is told of the case *stall*.
 
-use analyse::Comparison;
-use analyse::proof::Verdict;
-use lab::stall::{self, Rates};
+use compare::Comparison;
+use compare::proof::Verdict;
+use lab::stall;
+use lab::stall::Rates;
 use report::{CaseChart, CaseCheck, CaseFile, CaseLine, CaseReport, ProofSideView};
 
 use super::super::proving::verdict;
 use super::super::{check, file, new_report, number};
-use super::proved::{self, Proved};
+use super::proved;
+use super::proved::Proved;
 use super::{Seen, WINDOW_NS};
 
 /// What has to be seen: in one queue the untouched sessions lose more than half, with a

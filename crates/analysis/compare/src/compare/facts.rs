@@ -1,0 +1,187 @@
+//! What a side is, in numbers that need no judgement.
+
+use std::collections::BTreeSet;
+
+use run::RunStatus;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sql::Fingerprint;
+
+use crate::over_time::{ComparedOverTime, SideStretch, TimesByStretch};
+use crate::profile::RunProfile;
+use statistics::Histogram;
+use statistics::LatencySummary;
+use statistics::STRETCHES_MAX;
+
+/// All runs of one side. Counts are sums over them.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct SideFacts {
+    /// Each run by itself, in the order in which they were given.
+    pub runs: Vec<RunFacts>,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed.
+    pub failed: u64,
+    /// Statements that were never sent.
+    pub skipped: u64,
+    /// Statements answered per second of replay; `None` of runs without time.
+    pub throughput_per_s: Option<f64>,
+    /// Due → done, of what was done.
+    pub response: Option<LatencySummary>,
+    /// The tool's own delay, of what was sent.
+    pub tool_lag: Option<LatencySummary>,
+    /// Waiting for the session's previous statement, of what was sent.
+    pub session_lag: Option<LatencySummary>,
+}
+
+/// One run, in all.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct RunFacts {
+    /// The run's name, as the user gave it.
+    pub name: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Whether the replay reached its end.
+    pub status: RunStatus,
+    /// The server's address.
+    pub target: String,
+    /// The server's version as it reports it; empty if unknown.
+    pub server_version: String,
+    /// The replay's speed.
+    pub speed: String,
+    /// When the replay began, in microseconds since 1970-01-01 UTC.
+    pub started_wall_us: i64,
+    /// When the last statement was done, in nanoseconds from the start.
+    pub elapsed_ns: i64,
+    /// Statements that the server did.
+    pub done: u64,
+    /// Statements that failed.
+    pub failed: u64,
+    /// Statements that were never sent.
+    pub skipped: u64,
+    /// Connections opened.
+    pub connects: u64,
+    /// Connections that could not be opened.
+    pub connects_failed: u64,
+    /// Due → done, of what was done.
+    pub response: Option<LatencySummary>,
+    /// The tool's own delay, of what was sent.
+    pub tool_lag: Option<LatencySummary>,
+    /// Waiting for the session's previous statement, of what was sent.
+    pub session_lag: Option<LatencySummary>,
+}
+
+/// The latency summary of several histograms together.
+pub(super) fn together<'a>(
+    histograms: impl Iterator<Item = &'a Histogram>,
+) -> Option<LatencySummary> {
+    let mut all: Option<Histogram> = None;
+    for one in histograms {
+        match &mut all {
+            None => all = Some(one.clone()),
+            Some(sum) => sum.absorb(one),
+        }
+    }
+    all?.latency_summary()
+}
+
+/// A side's facts; the response times of all its runs together are known already.
+pub(super) fn side(runs: &[RunProfile], response: Option<LatencySummary>) -> SideFacts {
+    let each: Vec<RunFacts> = runs.iter().map(facts).collect();
+    let sum = |count: fn(&RunFacts) -> u64| each.iter().map(count).sum::<u64>();
+    let (done, failed) = (sum(|run| run.done), sum(|run| run.failed));
+    let elapsed_ns: i64 = each.iter().map(|run| run.elapsed_ns).sum();
+    SideFacts {
+        done,
+        failed,
+        skipped: sum(|run| run.skipped),
+        throughput_per_s: (elapsed_ns > 0)
+            .then(|| (done + failed) as f64 * 1e9 / elapsed_ns as f64),
+        response,
+        tool_lag: together(runs.iter().map(|run| &run.tool_lag)),
+        session_lag: together(runs.iter().map(|run| &run.session_lag)),
+        runs: each,
+    }
+}
+
+fn facts(run: &RunProfile) -> RunFacts {
+    RunFacts {
+        name: run.name.clone(),
+        workload: run.info.workload.name.clone(),
+        status: run.info.status,
+        target: run.info.target.address.clone(),
+        server_version: run.info.target.server_version.clone(),
+        speed: run.speed().to_owned(),
+        started_wall_us: run.info.started_wall_us,
+        elapsed_ns: run.last_done_ns,
+        done: run.all.account.done,
+        failed: run.all.account.failed(),
+        skipped: run.all.account.skipped,
+        connects: run.connects.account.done,
+        connects_failed: run.connects.account.failed(),
+        response: run.response.latency_summary(&run.response.sorted()),
+        tool_lag: run.tool_lag.latency_summary(),
+        session_lag: run.session_lag.latency_summary(),
+    }
+}
+
+/// The statements of all runs.
+pub(super) fn fingerprints<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> Vec<Fingerprint> {
+    let all: BTreeSet<Fingerprint> = runs
+        .flat_map(|run| run.statements.keys().copied())
+        .collect();
+    all.into_iter().collect()
+}
+
+/// How many stretches, from the first, have anything in any of the runs.
+pub(super) fn stretches_used<'a>(runs: impl Iterator<Item = &'a RunProfile>) -> usize {
+    runs.filter_map(|run| {
+        run.counts_by_stretch
+            .iter()
+            .rposition(|(sent, _)| *sent > 0)
+    })
+    .max()
+    .map_or(0, |last| last + 1)
+}
+
+/// Both sides from stretch to stretch.
+pub(super) fn over_time(
+    before: &[RunProfile],
+    after: &[RunProfile],
+    used: usize,
+) -> ComparedOverTime {
+    let width_ns = before.first().map_or(0, |run| run.timeline.width_ns());
+    ComparedOverTime {
+        width_ns,
+        before: side_over_time(before, used),
+        after: side_over_time(after, used),
+    }
+}
+
+fn side_over_time(runs: &[RunProfile], used: usize) -> Vec<SideStretch> {
+    let sum = |get: fn(&RunProfile) -> &TimesByStretch| {
+        let mut all = TimesByStretch::new();
+        for run in runs {
+            all.absorb(get(run));
+        }
+        all
+    };
+    let service = sum(|run| &run.service_by_stretch);
+    let response = sum(|run| &run.response_by_stretch);
+    let tool_lag = sum(|run| &run.tool_lag_by_stretch);
+    (0..used.min(STRETCHES_MAX))
+        .map(|slot| {
+            let counts = runs.iter().map(|run| run.counts_by_stretch[slot]);
+            let (sent, failed) = counts.fold((0, 0), |(sent, failed), (more, bad)| {
+                (sent + more, failed + bad)
+            });
+            SideStretch {
+                sent,
+                failed,
+                service: service.stretch(slot),
+                response: response.stretch(slot),
+                tool_lag: tool_lag.stretch(slot),
+            }
+        })
+        .collect()
+}

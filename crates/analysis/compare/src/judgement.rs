@@ -1,0 +1,277 @@
+//! From ratios with intervals to one word.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+pub use statistics::Measure;
+
+use statistics::bootstrap::{MEASURES, Ratios};
+use statistics::{Interval, Ratio};
+
+/// Differences up to this share count as none, unless the user says otherwise: about what two
+/// runs of the same server on the same machine differ by.
+pub const MARGIN_DEFAULT: f64 = 0.10;
+
+/// Fewer calls than this in either run say nothing: a median's interval has no ends to speak of.
+pub const CALLS_MIN: u64 = 20;
+
+/// Fewer calls than this in either run say nothing about the 99th percentile: ten lie beyond it.
+pub const CALLS_P99_MIN: u64 = 1_000;
+
+/// Calls in fewer stretches of the run than this say nothing: one disturbance could be all of
+/// the difference, and a bootstrap over so few blocks is too sure of itself.
+pub const STRETCHES_MIN: usize = 8;
+
+/// The reason why nothing can be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InsufficientData {
+    /// It was done in one of the runs only.
+    OneSided,
+    /// Fewer than [`CALLS_MIN`] calls in one of the runs.
+    FewCalls,
+    /// Its calls lie in fewer than [`STRETCHES_MIN`] stretches of the run.
+    FewStretches,
+    /// The interval is neither within the margin nor beyond it.
+    Unclear,
+    /// The interval is beyond the margin; but so many statements were looked at, or so few blocks of
+    /// time, that chance alone may have made it ([`statistics::FALSE_DISCOVERY_RATE`]).
+    MayBeChance,
+}
+
+/// Judgement of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// The whole interval lies above 1 + margin, and chance did not make it.
+    Slower {
+        /// The measure that it rests on.
+        measure: Measure,
+    },
+    /// The whole interval lies below 1 / (1 + margin), and chance did not make it.
+    Faster {
+        /// The measure that it rests on.
+        measure: Measure,
+    },
+    /// The median's whole interval lies within the margin, and no other lies outside.
+    Same,
+    /// None of these could be shown.
+    InsufficientData {
+        /// The reason.
+        #[serde(rename = "insufficient_data_reason")]
+        reason: InsufficientData,
+    },
+}
+
+impl Finding {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finding::Slower { .. } => "slower",
+            Finding::Faster { .. } => "faster",
+            Finding::Same => "same",
+            Finding::InsufficientData { .. } => "not enough data",
+        }
+    }
+
+    /// Returns the measure that a difference rests on.
+    pub fn measure(self) -> Option<Measure> {
+        match self {
+            Finding::Slower { measure } | Finding::Faster { measure } => Some(measure),
+            Finding::Same | Finding::InsufficientData { .. } => None,
+        }
+    }
+}
+
+/// What a difference must exceed, and what sameness must keep to, as shares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Margins {
+    /// Beyond it is slower or faster: the margin, or the noise where that is more.
+    pub(crate) beyond: f64,
+    /// Within it is the same: the margin. Noise makes nothing the same.
+    pub(crate) within: f64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Slower,
+    Faster,
+    Within,
+    /// Beyond the margin, and perhaps by chance.
+    Unsure,
+}
+
+fn direction(ratio: Option<Ratio>, margins: Margins, sure: bool) -> Option<Direction> {
+    let margin = margins.beyond;
+    let Interval { low, high } = ratio?.interval?;
+    let above = 1.0 + margin;
+    // The inverse and not 1 − margin: before and after may change places.
+    let below = 1.0 / above;
+    if (low > above || high < below) && !sure {
+        Some(Direction::Unsure)
+    } else if low > above {
+        Some(Direction::Slower)
+    } else if high < below {
+        Some(Direction::Faster)
+    } else if low >= 1.0 / (1.0 + margins.within) && high <= 1.0 + margins.within {
+        Some(Direction::Within)
+    } else {
+        None
+    }
+}
+
+/// One word for three ratios. The mean decides where it is clear, since it is what the statement
+/// costs; where only others are clear and they disagree, the bad news is told. Margins and whether
+/// chance is ruled out are given by measure: median, mean, 99th percentile.
+pub(crate) fn judge(
+    ratios: &Ratios,
+    within: f64,
+    margins: [f64; MEASURES],
+    sure: [bool; MEASURES],
+) -> Finding {
+    let of = |at: usize, measure, ratio| {
+        let beyond = margins[at];
+        (
+            measure,
+            direction(ratio, Margins { beyond, within }, sure[at]),
+        )
+    };
+    let seen = [
+        of(0, Measure::Median, ratios.median),
+        of(1, Measure::Mean, ratios.mean),
+        of(2, Measure::P99, ratios.p99),
+    ];
+    let first = |wanted| {
+        seen.iter()
+            .find(|(_, direction)| *direction == Some(wanted))
+            .map(|(measure, _)| *measure)
+    };
+    let slower = first(Direction::Slower);
+    let faster = first(Direction::Faster);
+    let mean_is_faster = seen[1].1 == Some(Direction::Faster);
+    match (slower, faster) {
+        (_, Some(measure)) if mean_is_faster => Finding::Faster { measure },
+        (Some(measure), _) => Finding::Slower { measure },
+        (None, Some(measure)) => Finding::Faster { measure },
+        (None, None) if first(Direction::Unsure).is_some() => Finding::InsufficientData {
+            reason: InsufficientData::MayBeChance,
+        },
+        (None, None) if seen[0].1 == Some(Direction::Within) => Finding::Same,
+        (None, None) => Finding::InsufficientData {
+            reason: InsufficientData::Unclear,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(low: f64, high: f64) -> Option<Ratio> {
+        Some(Ratio {
+            value: (low * high).sqrt(),
+            interval: Some(Interval { low, high }),
+        })
+    }
+
+    fn judged(median: Option<Ratio>, mean: Option<Ratio>, p99: Option<Ratio>) -> Finding {
+        judge(
+            &Ratios { median, mean, p99 },
+            MARGIN_DEFAULT,
+            [MARGIN_DEFAULT; MEASURES],
+            [true; MEASURES],
+        )
+    }
+
+    #[test]
+    fn a_difference_must_be_clear_of_the_margin() {
+        let same = ratio(0.98, 1.03);
+        assert_eq!(judged(same, same, None), Finding::Same);
+        assert_eq!(
+            judged(ratio(1.2, 1.4), ratio(1.2, 1.5), None),
+            Finding::Slower {
+                measure: Measure::Median
+            }
+        );
+        assert_eq!(
+            judged(ratio(1.02, 1.3), ratio(0.9, 1.4), None),
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
+        );
+        assert_eq!(
+            judged(ratio(0.5, 0.6), ratio(0.5, 0.7), same),
+            Finding::Faster {
+                measure: Measure::Median
+            }
+        );
+        assert_eq!(
+            judged(None, None, None),
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
+        );
+    }
+
+    #[test]
+    fn what_chance_may_have_made_is_no_finding() {
+        let ratios = Ratios {
+            median: ratio(1.2, 1.4),
+            mean: ratio(0.98, 1.03),
+            p99: None,
+        };
+        let margins = [MARGIN_DEFAULT; MEASURES];
+        assert_eq!(
+            judge(&ratios, MARGIN_DEFAULT, margins, [false; MEASURES]),
+            Finding::InsufficientData {
+                reason: InsufficientData::MayBeChance
+            }
+        );
+        assert_eq!(
+            judge(&ratios, MARGIN_DEFAULT, [0.5, 0.1, 0.1], [true; MEASURES]),
+            Finding::InsufficientData {
+                reason: InsufficientData::Unclear
+            }
+        );
+    }
+
+    #[test]
+    fn the_tail_alone_is_a_finding() {
+        let same = ratio(0.98, 1.03);
+        assert_eq!(
+            judged(same, ratio(0.9, 1.3), ratio(2.0, 5.0)),
+            Finding::Slower {
+                measure: Measure::P99
+            }
+        );
+        assert_eq!(
+            judged(same, ratio(1.5, 2.0), None),
+            Finding::Slower {
+                measure: Measure::Mean
+            }
+        );
+    }
+
+    #[test]
+    fn where_they_disagree_the_mean_decides_else_the_bad_news_is_told() {
+        let faster = ratio(0.3, 0.4);
+        let slower = ratio(2.0, 3.0);
+        assert_eq!(
+            judged(slower, faster, None),
+            Finding::Faster {
+                measure: Measure::Mean
+            }
+        );
+        assert_eq!(
+            judged(faster, slower, None),
+            Finding::Slower {
+                measure: Measure::Mean
+            }
+        );
+        assert_eq!(
+            judged(faster, ratio(0.8, 1.5), slower),
+            Finding::Slower {
+                measure: Measure::P99
+            }
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! All that a comparison needs to know of one run, in bounded memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use run::{Execution, Outcome, RunInfo, SkipReason, StatementKind};
+use sql::Fingerprint;
+use workload::StatementText;
+
+use crate::over_time::TimesByStretch;
+use crate::tracked::Tracked;
+use statistics::Histogram;
+use statistics::LatencySummary;
+use statistics::STRETCHES_MAX;
+use statistics::series::Series;
+use statistics::timeline::Timeline;
+
+/// Seeds for what has no fingerprint.
+const SEED_ALL: u64 = 1;
+const SEED_CONNECTS: u64 = 2;
+const SEED_RESPONSE: u64 = 3;
+
+/// One run, read once. Memory: 4 bytes for each execution up to
+/// [`SAMPLES_MAX`](statistics::SAMPLES_MAX) of each fingerprint, and about a kilobyte for each
+/// fingerprint.
+#[derive(Debug, Clone)]
+pub struct RunProfile {
+    /// The run's name, as the user gave it.
+    pub name: String,
+    pub(crate) info: RunInfo,
+    pub(crate) timeline: Timeline,
+    /// All statements.
+    pub(crate) all: Tracked,
+    /// Opening connections.
+    pub(crate) connects: Tracked,
+    pub(crate) statements: HashMap<Fingerprint, Tracked>,
+    pub(crate) no_connection: u64,
+    pub(crate) last_done_ns: i64,
+    /// Due → done, of what was done.
+    pub(crate) response: Series,
+    pub(crate) tool_lag: Histogram,
+    pub(crate) session_lag: Histogram,
+    pub(crate) service_by_stretch: TimesByStretch,
+    pub(crate) response_by_stretch: TimesByStretch,
+    pub(crate) tool_lag_by_stretch: TimesByStretch,
+    /// Sent and failed, by stretch.
+    pub(crate) counts_by_stretch: [(u64, u64); STRETCHES_MAX],
+    texts: BTreeMap<Fingerprint, StatementText>,
+}
+
+impl RunProfile {
+    /// Reads a run: its manifest's part, its executions in any order, and its statements' texts.
+    /// The first error of either iterator is handed back.
+    pub fn collect<E>(
+        info: RunInfo,
+        executions: impl IntoIterator<Item = Result<Execution, E>>,
+        statements: impl IntoIterator<Item = Result<StatementText, E>>,
+    ) -> Result<Self, E> {
+        let mut profile = Self {
+            name: String::new(),
+            info,
+            timeline: Timeline::new(),
+            all: Tracked::new(SEED_ALL),
+            connects: Tracked::new(SEED_CONNECTS),
+            statements: HashMap::new(),
+            no_connection: 0,
+            last_done_ns: 0,
+            response: Series::new(SEED_RESPONSE),
+            tool_lag: Histogram::new(),
+            session_lag: Histogram::new(),
+            service_by_stretch: TimesByStretch::new(),
+            response_by_stretch: TimesByStretch::new(),
+            tool_lag_by_stretch: TimesByStretch::new(),
+            counts_by_stretch: [(0, 0); STRETCHES_MAX],
+            texts: BTreeMap::new(),
+        };
+        for execution in executions {
+            profile.add(&execution?);
+        }
+        for text in statements {
+            let text = text?;
+            profile.texts.insert(text.fingerprint, text);
+        }
+        Ok(profile)
+    }
+
+    fn add(&mut self, execution: &Execution) {
+        // Stretches are of the time when things were due: that is the same in both runs.
+        for _ in 0..self.timeline.doublings_for(execution.due_ns) {
+            self.double_stretches();
+        }
+        let slot = self.timeline.slot(execution.due_ns);
+        self.last_done_ns = self.last_done_ns.max(execution.done_ns.unwrap_or(0));
+        if execution.kind == StatementKind::Connect {
+            self.connects.add(execution, slot);
+        }
+        if !execution.is_statement() {
+            return;
+        }
+        self.all.add(execution, slot);
+        if let Some(fingerprint) = execution.fingerprint {
+            self.statements
+                .entry(fingerprint)
+                .or_insert_with(|| Tracked::new(fingerprint.0))
+                .add(execution, slot);
+        }
+        if execution.outcome == Outcome::Skipped(SkipReason::NoConnection) {
+            self.no_connection += 1;
+        }
+        if execution.outcome == Outcome::Done
+            && let (Some(response_ns), Some(service_ns)) =
+                (execution.response_ns(), execution.service_ns())
+        {
+            let response_ns = response_ns.max(0) as u64;
+            self.response.record(response_ns, slot);
+            self.response_by_stretch.record(response_ns, slot);
+            self.service_by_stretch
+                .record(service_ns.max(0) as u64, slot);
+        }
+        if let Some(tool_lag_ns) = execution.tool_lag_ns() {
+            self.tool_lag.record(tool_lag_ns as u64);
+            self.session_lag.record(execution.session_lag_ns);
+            self.tool_lag_by_stretch.record(tool_lag_ns as u64, slot);
+            let (sent, failed) = &mut self.counts_by_stretch[usize::from(slot)];
+            *sent += 1;
+            *failed += u64::from(matches!(execution.outcome, Outcome::Failed(_)));
+        }
+    }
+
+    fn double_stretches(&mut self) {
+        self.timeline.double();
+        self.all.service.double_stretches();
+        self.connects.service.double_stretches();
+        self.response.double_stretches();
+        self.service_by_stretch.double_stretches();
+        self.response_by_stretch.double_stretches();
+        self.tool_lag_by_stretch.double_stretches();
+        let mut halved = [(0, 0); STRETCHES_MAX];
+        for (slot, (sent, failed)) in self.counts_by_stretch.iter().enumerate() {
+            halved[slot / 2].0 += sent;
+            halved[slot / 2].1 += failed;
+        }
+        self.counts_by_stretch = halved;
+        for tracked in self.statements.values_mut() {
+            tracked.service.double_stretches();
+        }
+    }
+
+    /// Makes the stretches as wide as another run's, where they are narrower.
+    pub(crate) fn widen_to(&mut self, other: Timeline) {
+        for _ in 0..self.timeline.doublings_to(other) {
+            self.double_stretches();
+        }
+    }
+
+    /// The replay's speed, as its options have it.
+    pub(crate) fn speed(&self) -> &str {
+        self.info.options.get("speed").map_or("1", String::as_str)
+    }
+
+    pub(crate) fn text(&self, fingerprint: Fingerprint) -> Option<&StatementText> {
+        self.texts.get(&fingerprint)
+    }
+
+    pub(crate) fn tool_lag(&self) -> Option<LatencySummary> {
+        self.tool_lag.latency_summary()
+    }
+}

@@ -1,0 +1,320 @@
+//! Facts of two targets, made up, side by side.
+
+use compare::Side;
+use compare::targets::{Bearing, Presence, TargetsComparison, compare_targets};
+use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
+
+fn setting(name: &str, category: &str, value: &str, boot: &str, source: &str) -> SettingFact {
+    SettingFact {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        unit: None,
+        category: category.to_owned(),
+        source: source.to_owned(),
+        boot_value: Some(boot.to_owned()),
+        pending_restart: false,
+    }
+}
+
+fn table(name: &str, rows: Option<u64>, bytes: Option<u64>) -> RelationFact {
+    RelationFact {
+        database: "shop".to_owned(),
+        schema: "public".to_owned(),
+        name: name.to_owned(),
+        kind: "table".to_owned(),
+        persistence: "permanent".to_owned(),
+        rows,
+        bytes,
+        column_names: vec!["id".to_owned(), "note".to_owned()],
+        columns: vec!["bigint not null".to_owned(), "text".to_owned()],
+        ..RelationFact::default()
+    }
+}
+
+fn index(name: &str, on: &str) -> IndexFact {
+    IndexFact {
+        database: "shop".to_owned(),
+        schema: "public".to_owned(),
+        table: "orders".to_owned(),
+        name: name.to_owned(),
+        definition: format!("CREATE INDEX {name} ON public.orders USING btree ({on})"),
+        bytes: Some(8_192),
+        valid: true,
+        ready: true,
+        ..IndexFact::default()
+    }
+}
+
+fn note(about: &str, text: &str) -> FactNote {
+    FactNote {
+        about: about.to_owned(),
+        text: text.to_owned(),
+        ..FactNote::default()
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        settings: vec![
+            setting("port", "Connections", "5432", "5432", "command line"),
+            setting(
+                "server_version",
+                "Preset Options",
+                "15.4",
+                "15.4",
+                "default",
+            ),
+            setting(
+                "shared_buffers",
+                "Resource Usage / Memory",
+                "16384",
+                "16384",
+                "default",
+            ),
+            setting(
+                "work_mem",
+                "Resource Usage / Memory",
+                "4096",
+                "4096",
+                "default",
+            ),
+        ],
+        extensions: vec![ExtensionFact {
+            database: "shop".to_owned(),
+            name: "hstore".to_owned(),
+            version: "1.7".to_owned(),
+        }],
+        databases: vec![DatabaseFact {
+            name: "shop".to_owned(),
+            encoding: "UTF8".to_owned(),
+            collate: "C".to_owned(),
+            ctype: "C".to_owned(),
+            ..DatabaseFact::default()
+        }],
+        relations: vec![table("orders", Some(10_000), Some(8 << 20))],
+        indexes: vec![index("orders_note", "note")],
+        notes: vec![note("target", "asked before the first statement")],
+    }
+}
+
+/// Before it is as above; after, it is changed.
+fn changed(change: impl FnOnce(&mut Facts)) -> TargetsComparison {
+    let mut after = facts();
+    change(&mut after);
+    compare_targets(&facts(), &after)
+}
+
+#[test]
+fn alike_targets_are_alike() {
+    let found = changed(|_| ());
+    assert!(found.same);
+    assert!(found.settings.is_empty() && found.sizes.is_empty() && found.notes.is_empty());
+}
+
+#[test]
+fn settings_come_by_what_they_bear_on_and_say_where_they_come_from() {
+    let found = changed(|after| {
+        after.settings[0] = setting("port", "Connections", "6000", "5432", "command line");
+        after.settings[2].value = Some("32768".to_owned());
+        after.settings[2].boot_value = Some("32768".to_owned());
+        after.settings[3] = setting(
+            "work_mem",
+            "Resource Usage / Memory",
+            "64",
+            "4096",
+            "database",
+        );
+        after
+            .settings
+            .push(setting("brand_new", "Query Tuning", "on", "on", "default"));
+        after
+            .settings
+            .push(setting("set_new", "Query Tuning", "off", "on", "user"));
+    });
+    let names: Vec<_> = found
+        .settings
+        .iter()
+        .map(|one| (one.name.as_str(), one.bearing, one.by_version))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("set_new", Bearing::Planner, false),
+            ("work_mem", Bearing::Planner, false),
+            ("shared_buffers", Bearing::Resources, true),
+            ("port", Bearing::Place, false),
+        ]
+    );
+    assert_eq!((found.settings_gone, found.settings_new), (0, 1));
+    let after = found.settings[1].after.clone().unwrap();
+    assert_eq!((after.source.as_str(), after.default), ("database", false));
+    assert!(found.settings[0].before.is_none());
+    assert!(!found.same);
+    // Another port is no other server.
+    assert!(changed(|after| after.settings[0].value = Some("1".to_owned())).same);
+}
+
+#[test]
+fn the_same_amount_in_another_unit_is_no_difference() {
+    let found = changed(|after| {
+        after.settings[3].value = Some("4".to_owned());
+        after.settings[3].unit = Some("MB".to_owned());
+    });
+    assert_eq!(found.settings.len(), 1, "a bare number is no amount");
+    let mut before = facts();
+    before.settings[3].unit = Some("kB".to_owned());
+    let mut after = facts();
+    after.settings[3].value = Some("4".to_owned());
+    after.settings[3].unit = Some("MB".to_owned());
+    assert!(compare_targets(&before, &after).settings.is_empty());
+}
+
+#[test]
+fn what_is_on_one_side_only_or_defined_otherwise_is_named() {
+    let found = changed(|after| {
+        after.relations[0].columns[1] = "text default ''::text".to_owned();
+        after.relations[0].options = vec!["fillfactor=70".to_owned()];
+        after.relations.push(table("extra", None, Some(0)));
+        after.extensions[0].version = "1.8".to_owned();
+        after.indexes = vec![index("orders_id", "id"), index("renamed", "note")];
+        after.indexes[0].valid = false;
+    });
+    let orders = &found.relations[1];
+    assert_eq!(
+        (
+            found.relations[0].name.as_str(),
+            found.relations[0].presence
+        ),
+        ("public.extra", Presence::OnlyAfter)
+    );
+    let details: Vec<_> = orders.details.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(details, ["options", "column note"]);
+    assert_eq!(found.extensions[0].details[0].after.as_deref(), Some("1.8"));
+    let indexes: Vec<_> = found
+        .indexes
+        .iter()
+        .map(|one| (one.name.as_str(), one.renamed.as_deref(), one.presence))
+        .collect();
+    assert_eq!(
+        indexes,
+        [
+            ("orders_note", Some("renamed"), Presence::Differs),
+            ("orders_id", None, Presence::OnlyAfter),
+        ]
+    );
+    assert_eq!(found.invalid_indexes.len(), 1);
+    assert_eq!(found.invalid_indexes[0].side, Side::After);
+}
+
+#[test]
+fn what_was_not_looked_at_is_not_missing() {
+    let found = changed(|after| {
+        after.relations.clear();
+        after.indexes.clear();
+        after.extensions.clear();
+        after
+            .notes
+            .push(note("relations", "the smallest are left out"));
+        after.notes.push(note("indexes", "refused"));
+    });
+    assert!(found.relations.is_empty() && found.indexes.is_empty());
+    assert_eq!(found.extensions.len(), 1);
+    assert_eq!(found.notes.len(), 2);
+    // A role that may see no settings, a database that could not be asked.
+    let found = changed(|after| {
+        after.settings.clear();
+        after.databases.clear();
+    });
+    assert!(found.settings.is_empty() && found.relations.is_empty());
+    // A table that was locked shows no columns.
+    let found = changed(|after| {
+        after.relations[0].columns.clear();
+        after.relations[0].column_names.clear();
+        after.notes.push(note("sizes", "locked"));
+    });
+    assert!(found.relations.is_empty());
+}
+
+#[test]
+fn what_one_database_lacks_is_missing_in_another_all_the_same() {
+    let other = |facts: &mut Facts| {
+        let elsewhere = "archive".to_owned();
+        facts.databases.push(DatabaseFact {
+            name: elsewhere.clone(),
+            ..facts.databases[0].clone()
+        });
+        facts.indexes.push(IndexFact {
+            database: elsewhere.clone(),
+            ..index("archive_id", "id")
+        });
+        facts.relations.push(RelationFact {
+            database: elsewhere,
+            ..table("bills", None, None)
+        });
+    };
+    let (mut before, mut after) = (facts(), facts());
+    other(&mut before);
+    other(&mut after);
+    after.indexes.clear();
+    after.relations.clear();
+    for about in ["indexes", "relations"] {
+        after.notes.push(FactNote {
+            database: Some("archive".to_owned()),
+            ..note(about, "the smallest of the database archive are left out")
+        });
+    }
+    let found = compare_targets(&before, &after);
+    let of_shop = facts();
+    assert!(found.indexes.iter().all(|one| one.database == "shop"));
+    assert_eq!(found.indexes.len(), of_shop.indexes.len());
+    assert!(found.relations.iter().all(|one| one.database == "shop"));
+    assert_eq!(found.relations.len(), of_shop.relations.len());
+    // One that does not say of which database it is stands for all.
+    after.notes.push(note("indexes", "left out"));
+    assert!(compare_targets(&before, &after).indexes.is_empty());
+}
+
+#[test]
+fn an_index_that_one_side_may_not_use_is_a_difference() {
+    let invalid = |facts: &mut Facts| facts.indexes[0].valid = false;
+    assert!(!changed(invalid).same);
+    let mut both = facts();
+    invalid(&mut both);
+    let found = compare_targets(&both, &both);
+    assert_eq!(found.invalid_indexes.len(), 2);
+    assert!(found.same);
+}
+
+#[test]
+fn a_copy_under_another_name_is_compared_as_the_same_database() {
+    let found = changed(|after| {
+        after.databases[0].name = "copy".to_owned();
+        after.databases[0].collate = "en_US.utf8".to_owned();
+        after.relations[0].database = "copy".to_owned();
+        after.indexes.clear();
+        after.extensions[0].database = "copy".to_owned();
+    });
+    assert!(found.relations.is_empty() && found.extensions.is_empty());
+    assert_eq!(found.databases[0].name, "shop → copy");
+    assert_eq!(found.databases[0].details[0].what, "collation");
+    assert_eq!(found.indexes[0].presence, Presence::OnlyBefore);
+}
+
+#[test]
+fn sizes_count_from_a_factor_and_an_amount_on() {
+    let sizes = |rows: Option<u64>, bytes: Option<u64>| {
+        changed(|after| after.relations[0] = table("orders", rows, bytes)).sizes
+    };
+    assert!(sizes(Some(19_000), Some(15 << 20)).is_empty());
+    assert!((sizes(Some(30_000), Some(8 << 20))[0].factor() - 3.0).abs() < 1e-9);
+    assert!((sizes(Some(10_000), Some(80 << 20))[0].factor() - 10.0).abs() < 1e-9);
+    let never = sizes(None, Some(8 << 20));
+    assert!(never[0].is_unanalysed());
+    // Few rows are few rows, whatever the factor.
+    let small =
+        |facts: &mut Facts, rows| facts.relations[0] = table("orders", Some(rows), Some(8_192));
+    let (mut one, mut other) = (facts(), facts());
+    small(&mut one, 3);
+    small(&mut other, 900);
+    assert!(compare_targets(&one, &other).sizes.is_empty());
+}

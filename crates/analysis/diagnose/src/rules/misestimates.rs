@@ -1,0 +1,211 @@
+//! Plans whose estimate of rows is far from what came: the planner chose by a wrong number.
+
+use super::Rule;
+use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::statement_text::tables;
+use crate::threshold::{Threshold, Thresholds};
+use plans::PlanNode;
+use sql::StatementClass;
+use statistics::Unit;
+
+const FACTOR: Threshold = Threshold {
+    name: "misestimate-factor",
+    value: 10.0,
+    unit: "times",
+    decides: "estimates that are off by less are usual",
+    source: "ours: what is commonly looked for in EXPLAIN ANALYZE",
+};
+
+const ROWS: Threshold = Threshold {
+    name: "misestimate-rows",
+    value: 100.0,
+    unit: "rows",
+    decides: "where both numbers are smaller, no plan would be another one",
+    source: "ours",
+};
+
+const CALL_MS: Threshold = Threshold {
+    name: "misestimate-call-ms",
+    value: 1.0,
+    unit: "ms a call",
+    decides: "a statement that is faster is planned well enough",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "misestimates",
+    looks_at: "the planner's estimates of rows beside the rows that came",
+    thresholds: &[FACTOR, ROWS, CALL_MS],
+    look,
+};
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    evidence.plans.clone()?;
+    let all = evidence.statements.iter();
+    Ok(all
+        .filter_map(|one| finding(evidence, thresholds, one))
+        .collect())
+}
+
+/// The step whose rows are those of the statement's answer: below what changes tables.
+fn answering(node: &PlanNode) -> Option<&PlanNode> {
+    match node.kind.as_str() {
+        "ModifyTable" => answering(node.children.first()?),
+        // How many rows a limit leaves is no estimate.
+        "Limit" => None,
+        _ => Some(node),
+    }
+}
+
+/// The step whose groups are those rows, if they are groups: their number is not estimated from how many rows a
+/// condition leaves, but from how many values what is grouped by has.
+fn grouping(node: &PlanNode) -> Option<&PlanNode> {
+    match node.kind.as_str() {
+        "Aggregate" | "Group" | "Unique" | "SetOp" => Some(node),
+        "Sort" | "Incremental Sort" | "Gather" | "Gather Merge" | "Result" | "Subquery Scan" => {
+            grouping(node.children.first()?)
+        }
+        _ => None,
+    }
+}
+
+fn has_limit(plan: &PlanNode) -> bool {
+    let mut found = false;
+    plan.each(&mut |node, _| found |= node.kind == "Limit");
+    found
+}
+
+fn finding(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+) -> Option<Finding> {
+    let plan = one.plan.as_ref()?;
+    // A limit within makes the rest of the plan's numbers those of a whole that was not read.
+    let is_told = matches!(
+        one.class,
+        StatementClass::Select | StatementClass::Update | StatementClass::Delete
+    );
+    if !is_told || has_limit(&plan.root) {
+        return None;
+    }
+    let node = answering(&plan.root)?;
+    let (estimated, came) = (node.rows.max(1.0), one.rows_per_call()?);
+    let actual = came.max(1.0);
+    let factor = (estimated / actual).max(actual / estimated);
+    if factor < thresholds.of(&FACTOR)
+        || estimated.max(actual) < thresholds.of(&ROWS)
+        || one.ns_per_call() < thresholds.of(&CALL_MS) * 1e6
+    {
+        return None;
+    }
+    let share = evidence.share(one.ns);
+    let analyze: Vec<String> = tables(&one.sql)
+        .iter()
+        .filter_map(|table| evidence.table(table))
+        .map(|table| format!("ANALYZE {}.{};", table.schema, table.name))
+        .collect();
+    let groups = grouping(node);
+    let mut changes = vec![Change::by_hand(match groups {
+        None => {
+            "CREATE STATISTICS over columns that hang together, or a greater statistics target for the column that is skewed"
+        }
+        Some(_) => {
+            "CREATE STATISTICS (ndistinct) over the columns that are grouped by, or over the expression (from 14), then ANALYZE; of one column, ALTER TABLE … ALTER COLUMN … SET (n_distinct = …). ANALYZE alone knows nothing of expressions"
+        }
+    })];
+    if !analyze.is_empty() && groups.is_none() {
+        changes.insert(
+            0,
+            Change::sql("new statistics, first of all", analyze.join("\n")),
+        );
+    }
+    Some(Finding {
+        rule: "",
+        // That it is off is known, and not that another plan would be faster.
+        severity: thresholds.severity(share).max(Severity::Warning),
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
+        title: format!(
+            "the planner expects {estimated:.0} {} and {came:.1} come: off by {factor:.0} times",
+            if groups.is_some() { "groups" } else { "rows" }
+        ),
+        evidence: vec![
+            Fact::new("rows expected", node.rows, Unit::Count, "plan (EXPLAIN)")
+                .check("EXPLAIN (ANALYZE) of the statement: rows of each step, expected and actual"),
+            Fact::new("rows that came, a call", came, Unit::Mean, "the statement's own counts"),
+            Fact::new("off by", factor, Unit::Times, "both"),
+            Fact::new("time a call", one.ns_per_call(), Unit::Nanoseconds, "the statement's own times"),
+        ],
+        cost: Some(evidence.cost(one, one.ns)),
+        max_gain: Some(share),
+        changes,
+        risk: "a plan for better numbers may be another one for others too; the plan is of one example, or a generic one, \
+               and rows are the mean of all calls"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::{MadeUp, statement, table};
+
+    fn with(expected: u64, rows: u64, limit: bool) -> MadeUp {
+        let scan = format!(
+            r#"{{"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": {expected}}}"#
+        );
+        let plan = match limit {
+            true => format!(
+                r#"[{{"Plan": {{"Node Type": "Sort", "Plan Rows": {expected}, "Plans": [{{"Node Type": "Limit", "Plan Rows": {expected}, "Plans": [{scan}]}}]}}}}]"#
+            ),
+            false => format!(r#"[{{"Plan": {scan}}}]"#),
+        };
+        MadeUp::new()
+            .statement(
+                statement(1, "select * from orders where a = $1 and b = $2")
+                    .took(10, 5.0)
+                    .with_rows(rows)
+                    .with_plan(&plan),
+            )
+            .table(table("orders", 100_000, &["a int", "b int"]))
+    }
+
+    #[test]
+    fn estimates_that_are_far_off_are_found() {
+        let found = with(2, 50_000, false).find(&RULE);
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].changes[0].option().unwrap(), "--change fix.sql");
+        assert_eq!(with(50_000, 10, false).find(&RULE).len(), 1);
+    }
+
+    #[test]
+    fn groups_are_not_helped_by_rows_being_counted_anew() {
+        let plan = r#"[{"Plan": {"Node Type": "Sort", "Plan Rows": 50000, "Plans": [{"Node Type": "Aggregate",
+            "Strategy": "Hashed", "Plan Rows": 50000, "Group Key": ["(id % 64)"], "Plans": [
+            {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 50000}]}]}}]"#;
+        let all = MadeUp::new()
+            .statement(
+                statement(1, "select id % 64, count(*) from orders group by 1")
+                    .took(10, 5.0)
+                    .with_rows(640)
+                    .with_plan(plan),
+            )
+            .table(table("orders", 100_000, &["id int"]));
+        let found = all.find(&RULE);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].title.contains("50000 groups and 64.0 come"),
+            "{found:#?}"
+        );
+        assert_eq!(found[0].changes.len(), 1, "{found:#?}");
+        assert_eq!(found[0].changes[0].option(), None);
+    }
+
+    #[test]
+    fn near_ones_small_ones_and_limits_are_well() {
+        assert_eq!(with(1_000, 50_000, false).find(&RULE), []);
+        assert_eq!(with(1, 500, false).find(&RULE), []);
+        assert_eq!(with(2, 50_000, true).find(&RULE), []);
+    }
+}

@@ -1,0 +1,441 @@
+//! Plans that read many rows and keep few: no index serves the condition, or one that serves a part of it.
+//!
+//! The index that is suggested has the columns that are compared for equality first, then those that the rows
+//! are ordered by, then ranges: a b-tree is read from one place to another only as far as its leading columns
+//! are fixed (documentation, 11.3). What is asked to be NULL, or true, and hangs on no value makes a partial
+//! index, which is a second candidate.
+
+use super::Rule;
+use crate::asked::{asked, is_there, shapes};
+use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::statement_text::{quoted, set_columns, written};
+use crate::threshold::{Threshold, Thresholds};
+use plans::{Plan, PlanNode};
+use run::RelationFact;
+use statistics::Unit;
+
+pub(crate) const ROWS: Threshold = Threshold {
+    name: "missing-index-rows",
+    value: 5_000.0,
+    unit: "rows of a table",
+    decides: "reading all of a smaller table is no matter",
+    source: "ours",
+};
+
+const KEPT: Threshold = Threshold {
+    name: "missing-index-kept",
+    value: 0.1,
+    unit: "share of the rows read",
+    decides: "a step that keeps more of what it reads needs no other index",
+    source: "ours: about where the planner itself goes from an index to the whole table",
+};
+
+const BLOCKS: Threshold = Threshold {
+    name: "missing-index-blocks",
+    value: 50.0,
+    unit: "blocks a row",
+    decides: "an index scan with a filter that reads so much for a row has the wrong index",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "missing-index",
+    looks_at: "plans: rows read and not kept",
+    thresholds: &[ROWS, KEPT, BLOCKS],
+    look,
+};
+
+/// A step that reads much and keeps little.
+struct Wasteful<'p> {
+    node: &'p PlanNode,
+    read: f64,
+    kept: f64,
+    /// Where these are from.
+    from: &'static str,
+    order: Option<&'p str>,
+    limited: bool,
+}
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    evidence.plans.clone()?;
+    evidence.facts.as_ref().map_err(Clone::clone)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    for one in &evidence.statements {
+        let Some(plan) = &one.plan else { continue };
+        for wasteful in wasteful(evidence, thresholds, one, plan) {
+            if let Some(finding) = finding(evidence, thresholds, one, &wasteful) {
+                findings.push(finding);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether this rule has something to say of how a statement reads a table.
+pub(super) fn speaks_of(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+    table: &str,
+) -> bool {
+    let Some(plan) = &one.plan else { return false };
+    evidence.facts.is_ok()
+        && wasteful(evidence, thresholds, one, plan)
+            .iter()
+            .any(|one| one.node.relation.as_deref() == Some(table))
+}
+
+fn wasteful<'p>(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+    plan: &'p Plan,
+) -> Vec<Wasteful<'p>> {
+    let mut found = Vec::new();
+    // The steps above the one that is visited.
+    let mut above: Vec<&PlanNode> = Vec::new();
+    plan.root.each(&mut |node, depth| {
+        above.truncate(depth);
+        let filter = node.conditions.iter().any(|one| one.label == "Filter");
+        if filter && let Some(table) = table_of(evidence, node) {
+            let sort = above.iter().rev().take_while(|step| !step.is_join());
+            let sort = sort.flat_map(|step| &step.conditions);
+            let order = sort.into_iter().find(|one| one.label == "Sort Key");
+            let limited = above.iter().any(|step| step.kind == "Limit");
+            if let Some((read, kept, from)) = read_and_kept(node, table, one)
+                && match from.starts_with("blocks") {
+                    true => read / kept.max(1.0) >= thresholds.of(&BLOCKS),
+                    false => read >= thresholds.of(&ROWS) && kept <= read * thresholds.of(&KEPT),
+                }
+            {
+                found.push(Wasteful {
+                    node,
+                    read,
+                    kept,
+                    from,
+                    order: order.map(|one| one.text.as_str()),
+                    limited,
+                });
+            }
+        }
+        above.push(node);
+    });
+    found
+}
+
+fn table_of<'e>(evidence: &'e Evidence, node: &PlanNode) -> Option<&'e RelationFact> {
+    evidence.table(&(None, node.relation.clone()?))
+}
+
+/// What a step reads and keeps each time; of index scans, blocks read and rows given by the statement as a
+/// whole, since a plan does not say what their filter takes away.
+fn read_and_kept(
+    node: &PlanNode,
+    table: &RelationFact,
+    one: &StatementEvidence,
+) -> Option<(f64, f64, &'static str)> {
+    match node.kind.as_str() {
+        "Seq Scan" => {
+            let rows = table.rows? as f64;
+            Some((rows, node.rows.min(rows), "plan (EXPLAIN) and pg_class"))
+        }
+        "Bitmap Heap Scan" => {
+            let read = node
+                .children
+                .iter()
+                .map(|below| below.rows)
+                .fold(0.0, f64::max);
+            Some((read, node.rows.min(read), "plan (EXPLAIN)"))
+        }
+        "Index Scan" | "Index Only Scan" => {
+            let counted = one.counted.filter(|counted| counted.calls > 0)?;
+            let blocks = (counted.shared_hit + counted.shared_read) as f64 / counted.calls as f64;
+            let rows = counted.rows as f64 / counted.calls as f64;
+            Some((blocks, rows, "blocks of the statement (pg_stat_statements)"))
+        }
+        _ => None,
+    }
+}
+
+fn finding(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+    wasteful: &Wasteful<'_>,
+) -> Option<Finding> {
+    let node = wasteful.node;
+    let table = table_of(evidence, node)?;
+    let name = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
+    let candidates = candidates(evidence, table, wasteful);
+    let share = evidence.share(one.ns);
+    let blocks = wasteful.from.starts_with("blocks");
+    let (read, kept) = match blocks {
+        true => ("blocks read a call", "rows given a call"),
+        false => ("rows read each time", "rows kept each time (estimated)"),
+    };
+    let check = format!(
+        "EXPLAIN (ANALYZE, BUFFERS) of the statement: \"Rows Removed by Filter\" below {}",
+        node.name()
+    );
+    let mut facts = vec![
+        Fact::new(read, wasteful.read, Unit::Count, wasteful.from).check(check),
+        Fact::new(kept, wasteful.kept, Unit::Count, wasteful.from),
+        Fact::new(
+            "calls",
+            one.calls as f64,
+            Unit::Count,
+            "the statement's own counts",
+        ),
+        Fact::new(
+            "time a call",
+            one.ns_per_call(),
+            Unit::Nanoseconds,
+            "the statement's own times",
+        ),
+    ];
+    if let Some(counted) = one.counted.filter(|counted| counted.calls > 0 && !blocks) {
+        let all = (counted.shared_hit + counted.shared_read) as f64;
+        facts.push(Fact::new(
+            "blocks read a call",
+            all / counted.calls as f64,
+            Unit::Count,
+            "pg_stat_statements",
+        ));
+    }
+    let (changes, severity, risk) = match candidates.is_empty() {
+        true => (
+            vec![Change::sql(
+                "an index for this condition is there, or the condition is of a kind that a b-tree does not \
+                 answer; make the planner's numbers new first",
+                format!("ANALYZE {name};"),
+            )],
+            Severity::Note,
+            "none; the plan may change for others too".to_owned(),
+        ),
+        false => {
+            let hot = hot_risk(evidence, table, &candidates);
+            (
+                candidates.iter().map(Candidate::change(&name)).collect(),
+                thresholds.severity(share),
+                format!(
+                    "every write to {name} keeps it up to date, and takes room; on a live server build it with \
+                     CREATE INDEX CONCURRENTLY{hot}"
+                ),
+            )
+        }
+    };
+    Some(Finding {
+        rule: "",
+        severity,
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
+        title: match blocks {
+            true => format!(
+                "{} reads many blocks for each row that it keeps",
+                node.label()
+            ),
+            false => format!("{} reads many rows of {name} and keeps few", node.name()),
+        },
+        evidence: facts,
+        cost: Some(evidence.cost(one, one.ns)),
+        max_gain: Some(share),
+        changes,
+        risk,
+    })
+}
+
+/// An index that would serve.
+#[derive(Debug, PartialEq)]
+struct Candidate {
+    columns: Vec<String>,
+    predicate: Vec<String>,
+    /// The columns of the predicate.
+    hangs_on: Vec<String>,
+}
+
+impl Candidate {
+    fn change(name: &str) -> impl Fn(&Candidate) -> Change {
+        move |one| {
+            let columns: Vec<String> = one.columns.iter().map(|column| quoted(column)).collect();
+            let (predicate, words) = match one.predicate.is_empty() {
+                true => (String::new(), "an index on"),
+                false => (
+                    format!(" WHERE {}", one.predicate.join(" AND ")),
+                    "a partial index on",
+                ),
+            };
+            Change::sql(
+                format!("{words} {}", columns.join(", ")),
+                format!(
+                    "CREATE INDEX ON {name} ({}){predicate};",
+                    columns.join(", ")
+                ),
+            )
+        }
+    }
+}
+
+fn candidates(
+    evidence: &Evidence,
+    table: &RelationFact,
+    wasteful: &Wasteful<'_>,
+) -> Vec<Candidate> {
+    let asked = asked(evidence, table, wasteful.node, wasteful.order);
+    let columns = asked.classical(wasteful.limited);
+    let mut all = Vec::new();
+    if !columns.is_empty() {
+        all.push(Candidate {
+            columns: columns.clone(),
+            predicate: Vec::new(),
+            hangs_on: Vec::new(),
+        });
+    }
+    if !asked.predicate.is_empty() {
+        let columns = match columns.is_empty() {
+            true => vec![asked.hangs_on[0].clone()],
+            false => columns,
+        };
+        all.push(Candidate {
+            columns,
+            predicate: asked.predicate,
+            hangs_on: asked.hangs_on,
+        });
+    }
+    // One that begins so is there, and was not taken.
+    let there = shapes(evidence, table);
+    all.retain(|one| !is_there(&there, &one.columns, !one.predicate.is_empty()));
+    all
+}
+
+/// A word on updates that would no longer be HOT.
+fn hot_risk(evidence: &Evidence, table: &RelationFact, candidates: &[Candidate]) -> String {
+    let mut columns: Vec<&str> = Vec::new();
+    for one in &evidence.statements {
+        let is_of = written(&one.sql).is_some_and(|(_, name)| name == table.name);
+        if !is_of {
+            continue;
+        }
+        let set = set_columns(&one.sql);
+        for candidate in candidates {
+            let own = candidate.columns.iter().chain(&candidate.hangs_on);
+            columns.extend(
+                own.filter(|column| set.contains(column))
+                    .map(String::as_str),
+            );
+        }
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    match columns.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; updates of {} can no longer be HOT with an index that has it",
+            columns.join(" and ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Form;
+    use crate::made_up::{MadeUp, statement, table};
+
+    const CLAIM: &str = "update image_links set queued_at = now() from (select id from image_links where \
+        queued_at is null and download_after < now() order by download_after limit $1 for update skip locked) \
+        as c where image_links.id = c.id returning image_links.id";
+
+    /// The claim of a queue, as it is planned without an index.
+    fn claim(rows: u64, kept: u64) -> MadeUp {
+        let plan = format!(
+            r#"[{{"Plan": {{"Node Type": "ModifyTable", "Operation": "Update", "Relation Name": "image_links",
+            "Plans": [{{"Node Type": "Limit", "Plan Rows": 100, "Plans": [{{"Node Type": "Sort",
+            "Sort Key": ["image_links_1.download_after"], "Plans": [{{"Node Type": "Seq Scan",
+            "Relation Name": "image_links", "Alias": "image_links_1", "Plan Rows": {kept},
+            "Filter": "((queued_at IS NULL) AND (download_after < now()) AND (referenced_at > (now() - '36:00:00'::interval)))"
+            }}]}}]}}]}}}}]"#
+        );
+        MadeUp::new()
+            .statement(statement(1, CLAIM).took(100, 9.0).with_plan(&plan))
+            .statement(statement(2, "select $1").took(100, 1.0))
+            .table(table(
+                "image_links",
+                rows,
+                &[
+                    "id int8",
+                    "download_after timestamptz",
+                    "queued_at timestamptz",
+                    "referenced_at timestamptz",
+                ],
+            ))
+    }
+
+    #[test]
+    fn the_composite_index_of_a_queue_and_the_partial_one_are_found() {
+        let found = claim(1_000_000, 479).find(&RULE);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].max_gain, Some(0.9));
+        let sql: Vec<&Form> = found[0].changes.iter().map(|change| &change.form).collect();
+        let is = |sql: &str| Form::Sql(sql.to_owned());
+        assert_eq!(
+            sql,
+            [
+                &is("CREATE INDEX ON public.image_links (download_after, referenced_at);"),
+                &is(
+                    "CREATE INDEX ON public.image_links (download_after, referenced_at) WHERE queued_at IS NULL;"
+                ),
+            ]
+        );
+        assert!(
+            found[0]
+                .risk
+                .contains("updates of queued_at can no longer be HOT"),
+            "{}",
+            found[0].risk
+        );
+    }
+
+    #[test]
+    fn small_tables_and_steps_that_keep_much_need_none() {
+        assert_eq!(claim(1_000, 4).find(&RULE), []);
+        assert_eq!(claim(1_000_000, 400_000).find(&RULE), []);
+    }
+
+    #[test]
+    fn an_index_that_is_there_is_not_suggested_again() {
+        let found = claim(1_000_000, 479)
+            .index("CREATE INDEX a ON public.image_links USING btree (download_after, referenced_at)")
+            .index("CREATE INDEX b ON public.image_links USING btree (download_after, referenced_at) WHERE (queued_at IS NULL)")
+            .find(&RULE);
+        assert_eq!(found[0].severity, Severity::Note);
+        assert!(matches!(&found[0].changes[0].form, Form::Sql(sql) if sql.starts_with("ANALYZE")));
+    }
+
+    #[test]
+    fn an_index_scan_that_reads_much_for_a_row_has_the_wrong_index() {
+        let with = |hit| {
+            MadeUp::new()
+                .statement(
+                    statement(1, "select * from orders where customer = $1 and state = $2")
+                        .took(10, 9.0)
+                        .with_rows(20)
+                        .with_counted(|counted| counted.shared_hit = hit)
+                        .with_plan(
+                            r#"[{"Plan": {"Node Type": "Index Scan", "Relation Name": "orders", "Index Name": "i",
+                            "Index Cond": "(customer = 5)", "Filter": "(state = 'x'::text)", "Plan Rows": 2}}]"#,
+                        ),
+                )
+                .table(table("orders", 1_000_000, &["customer int", "state text"]))
+                .index("CREATE INDEX i ON public.orders USING btree (customer)")
+                .find(&RULE)
+        };
+        let found = with(100_000);
+        assert_eq!(
+            found[0].changes[0].form,
+            Form::Sql("CREATE INDEX ON public.orders (customer, state);".to_owned())
+        );
+        // A claim of an empty queue gives no row, and what it reads is no less.
+        assert_eq!(with(9_000).len(), 1);
+        assert_eq!(with(300), []);
+    }
+}

@@ -1,0 +1,134 @@
+//! Rows that are fetched one by one: a statement gives a list, and the session then asks for each element with a
+//! statement of its own, a round trip each.
+
+use super::Rule;
+use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::threshold::{Threshold, Thresholds};
+use sql::StatementClass;
+use statistics::Unit;
+
+const SERIES: Threshold = Threshold {
+    name: "n-plus-one-series",
+    value: 5.0,
+    unit: "series of calls",
+    decides: "fewer are chance",
+    source: "ours",
+};
+
+const MATCHING: Threshold = Threshold {
+    name: "n-plus-one-matching",
+    value: 0.5,
+    unit: "share of series",
+    decides: "so many are as long as the statement before them had rows; without rows it is a note",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "n-plus-one",
+    looks_at: "statements that sessions send again and again behind another one",
+    thresholds: &[SERIES, MATCHING],
+    look,
+};
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    // Whoever has no order of statements has no sessions either.
+    evidence.transactions.clone()?;
+    let all = evidence.statements.iter();
+    Ok(all
+        .filter(|one| one.class == StatementClass::Select)
+        .filter_map(|one| finding(evidence, thresholds, one))
+        .collect())
+}
+
+fn finding(
+    evidence: &Evidence,
+    thresholds: &Thresholds,
+    one: &StatementEvidence,
+) -> Option<Finding> {
+    let series = one.repetition;
+    let behind = evidence.statement(series.behind?)?;
+    if (series.series as f64) < thresholds.of(&SERIES) || !behind.is_work() {
+        return None;
+    }
+    let matching = series.one_for_each_row as f64 / series.series as f64;
+    let rows_known = one.rows.is_some() && behind.rows.is_some();
+    if rows_known && matching < thresholds.of(&MATCHING) {
+        return None;
+    }
+    // Of what the calls took, the first of each series has to be done in any case.
+    let saved = 1.0 - series.series as f64 / series.calls as f64;
+    let ns = one.ns_per_call() * series.calls as f64 * saved;
+    let share = evidence.share(ns);
+    let severity = match rows_known {
+        true => thresholds.severity(share),
+        false => Severity::Note,
+    };
+    Some(Finding {
+        rule: "",
+        severity,
+        subject: Subject::statement(one.fingerprint, one.sql.clone()),
+        title: format!(
+            "rows are fetched one by one: {:.0} calls each time behind {}",
+            series.calls as f64 / series.series as f64,
+            behind.fingerprint
+        ),
+        evidence: vec![
+            Fact::new("series of calls", series.series as f64, Unit::Count, "the order of statements in sessions")
+                .check("the session's statements in the run's executions, by session and sequence"),
+            Fact::new("calls in them", series.calls as f64, Unit::Count, "the order of statements in sessions"),
+            Fact::new("the longest", series.longest as f64, Unit::Count, "the order of statements in sessions"),
+            Fact::new("as long as the list before them", matching, Unit::Share, "rows of the statement before"),
+            Fact::new("from first to last of all series", series.ns, Unit::Nanoseconds, "clients' clocks"),
+        ],
+        cost: Some(evidence.cost(one, ns)),
+        max_gain: Some(share),
+        changes: vec![Change::by_hand(
+            "fetch them together: a join, or WHERE … = ANY ($1) with all keys; most object mappers have an option for it",
+        )],
+        risk: "one statement with many keys may be planned otherwise; what the application does between the calls is not \
+               in this share and is saved too where it waits for the network"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Repetition;
+    use crate::made_up::{MadeUp, statement};
+    use sql::Fingerprint;
+
+    fn with(one_for_each_row: u64, behind: Option<u64>) -> MadeUp {
+        let mut many = statement(1, "select * from items where order_id = $1")
+            .took(1_000, 9.0)
+            .with_rows(3_000);
+        many.repetition = Repetition {
+            series: 100,
+            calls: 1_000,
+            longest: 20,
+            ns: 15e9,
+            rows: 3_000,
+            behind: behind.map(Fingerprint),
+            one_for_each_row,
+        };
+        MadeUp::new().statement(many).statement(
+            statement(2, "select id from orders where customer = $1")
+                .took(100, 1.0)
+                .with_rows(1_000),
+        )
+    }
+
+    #[test]
+    fn a_statement_for_each_row_is_found() {
+        let found = with(95, Some(2)).find(&RULE);
+        assert_eq!(found[0].severity, Severity::Problem);
+        assert!((found[0].max_gain.unwrap() - 0.81).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_session_that_always_asks_the_same_is_well() {
+        assert_eq!(with(3, Some(2)).find(&RULE), []);
+        assert_eq!(with(0, None).find(&RULE), []);
+    }
+}

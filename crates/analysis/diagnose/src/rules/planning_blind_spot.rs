@@ -1,0 +1,108 @@
+//! Nobody counts planning, although it would cost nothing here: `track_planning` is off, and the cliff that
+//! speaks against it is far.
+
+use super::Rule;
+use super::statistics_cliff::{LIMIT, most_frequent};
+use crate::evidence::{Evidence, Missing};
+use crate::finding::{Change, Fact, Finding, Severity, Subject};
+use crate::threshold::{Threshold, Thresholds};
+use statistics::Unit;
+
+const DISTANCE: Threshold = Threshold {
+    name: "planning-cliff-distance",
+    value: 5.0,
+    unit: "times the calls a second",
+    decides: "a cliff that is so far off is far",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "planning-blind-spot",
+    looks_at: "whether planning is counted, and what speaks against it",
+    thresholds: &[DISTANCE],
+    look,
+};
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    evidence.counted.clone()?;
+    let counted = evidence.statements.iter().filter_map(|one| one.counted);
+    let (mut any, mut planned) = (false, false);
+    for one in counted {
+        any = true;
+        planned |= one.plan_ns.is_some();
+    }
+    if !any || planned {
+        return Ok(Vec::new());
+    }
+    if evidence.server_major.is_some_and(|major| major < 13) {
+        return Err(Missing::because("servers before 13 do not count planning"));
+    }
+    let Some((rate, _)) = most_frequent(evidence) else {
+        return Err(Missing::because(
+            "no statement was counted while it was looked",
+        ));
+    };
+    let distance = thresholds.of(&LIMIT) / rate.max(f64::MIN_POSITIVE);
+    if distance < thresholds.of(&DISTANCE) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Finding {
+        rule: "",
+        severity: Severity::Note,
+        subject: Subject::setting("pg_stat_statements.track_planning".to_owned()),
+        title: "planning is not counted, and may take any time unseen; the cliff that speaks against it is far"
+            .to_owned(),
+        evidence: vec![
+            Fact::new(
+                "calls a second of the most frequent statement",
+                rate,
+                Unit::PerSecond,
+                "pg_stat_statements",
+            )
+            .check("SELECT calls, query FROM pg_stat_statements ORDER BY calls DESC LIMIT 1"),
+            Fact::new("the cliff is further by", distance, Unit::Times, "the threshold cliff-calls-per-second"),
+        ],
+        cost: None,
+        max_gain: None,
+        changes: vec![Change::setting(
+            "count planning as well; a reload is enough",
+            "pg_stat_statements.track_planning",
+            "on",
+        )],
+        risk: "each call takes the statement's spin lock once more: on machines with very many processors, \
+               one statement sent hundreds of thousands of times a second is slowed down"
+            .to_owned(),
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::{MadeUp, statement};
+
+    fn with(calls: u64, plans: Option<u64>) -> MadeUp {
+        MadeUp::new().statement(statement(1, "select $1").took(calls, 1.0).with_counted(
+            |counted| {
+                counted.plans = plans;
+                counted.plan_ns = plans;
+            },
+        ))
+    }
+
+    #[test]
+    fn blindness_far_from_the_cliff_is_noted() {
+        let found = with(60_000, None).find(&RULE);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].severity, Severity::Note);
+        assert_eq!(
+            found[0].changes[0].option().unwrap(),
+            "--set 'pg_stat_statements.track_planning=on'"
+        );
+    }
+
+    #[test]
+    fn near_the_cliff_or_with_planning_counted_nothing_is_said() {
+        assert_eq!(with(60 * 100_000, None).find(&RULE), []);
+        assert_eq!(with(60_000, Some(60_000)).find(&RULE), []);
+    }
+}

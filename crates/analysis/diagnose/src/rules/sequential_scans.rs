@@ -1,0 +1,170 @@
+//! Sequential scans of tables that grow: what is fast today takes longer with every row. What an index would win of
+//! them is `missing-index`'s to say, and is not counted a second time here.
+
+use super::Rule;
+use crate::evidence::{Evidence, Missing, StatementEvidence};
+use crate::finding::{Change, Fact, Finding, Subject};
+use crate::statement_text::tables;
+use crate::threshold::{Threshold, Thresholds};
+use statistics::Unit;
+
+const ROWS: Threshold = Threshold {
+    name: "sequential-scan-rows",
+    value: 5_000.0,
+    unit: "rows a scan",
+    decides: "scans that read fewer are no matter",
+    source: "ours",
+};
+
+const SCANS: Threshold = Threshold {
+    name: "sequential-scans",
+    value: 10.0,
+    unit: "scans",
+    decides: "fewer are not looked at",
+    source: "ours",
+};
+
+const GROWTH: Threshold = Threshold {
+    name: "sequential-scan-growth",
+    value: 100.0,
+    unit: "rows",
+    decides: "a table that gained so many more than it lost grows",
+    source: "ours",
+};
+
+pub(super) const RULE: Rule = Rule {
+    name: "sequential-scans",
+    looks_at: "tables that grow and are read as a whole again and again",
+    thresholds: &[ROWS, SCANS, GROWTH],
+    look,
+};
+
+fn look(evidence: &Evidence, thresholds: &Thresholds) -> Result<Vec<Finding>, Missing> {
+    let observed = evidence.observed.as_ref().map_err(Clone::clone)?;
+    let view = "pg_stat_user_tables";
+    let mut findings = Vec::new();
+    for scans in observed
+        .counters
+        .iter()
+        .filter(|one| one.source == view && one.name == "seq_scan")
+    {
+        let name = scans.object.as_str();
+        let of = |counter: &str| evidence.gained(view, name, counter);
+        let each = of("seq_tup_read") / scans.delta.max(1.0);
+        let growth = of("n_tup_ins") - of("n_tup_del");
+        if scans.delta < thresholds.of(&SCANS)
+            || each < thresholds.of(&ROWS)
+            || growth < thresholds.of(&GROWTH)
+        {
+            continue;
+        }
+        let (schema, table) = name.split_once('.').unwrap_or(("", name));
+        // By its plan where there is one, else by its text.
+        let reads = |one: &&StatementEvidence| match &one.plan {
+            Some(plan) => {
+                let mut scanned = false;
+                plan.root.each(&mut |node, _| {
+                    scanned |= node.kind == "Seq Scan" && node.relation.as_deref() == Some(table);
+                });
+                scanned
+            }
+            None => tables(&one.sql).iter().any(|(in_schema, of)| {
+                of == table && in_schema.as_ref().is_none_or(|one| one == schema)
+            }),
+        };
+        let guilty: Vec<_> = evidence.statements.iter().filter(reads).collect();
+        let speaks = |one: &StatementEvidence| {
+            super::missing_index::speaks_of(evidence, thresholds, one, table)
+        };
+        let (told, rest): (Vec<_>, Vec<_>) = guilty.iter().partition(|one| speaks(one));
+        let sum = |all: &[&&StatementEvidence]| all.iter().map(|one| one.ns).sum::<f64>();
+        let (told_ns, ns) = (sum(&told), sum(&rest));
+        let share = evidence.share(ns);
+        findings.push(Finding {
+            rule: "",
+            severity: thresholds.severity(share),
+            subject: Subject::table(name.to_owned()),
+            title: {
+                let by = match (rest.first(), told.first()) {
+                    (Some(one), _) => format!(", by statements such as {}", one.fingerprint),
+                    // The bound is of none of them.
+                    (None, Some(one)) => {
+                        format!(", by {}, of which missing-index speaks", one.fingerprint)
+                    }
+                    (None, None) => String::new(),
+                };
+                format!("{name} grows and is read as a whole, {each:.0} rows each time{by}")
+            },
+            evidence: vec![
+                Fact::new("sequential scans", scans.delta, Unit::Count, view).check(format!(
+                    "SELECT seq_scan, seq_tup_read, n_live_tup FROM {view} WHERE relid = '{name}'::regclass"
+                )),
+                Fact::new("rows read by each", each, Unit::Count, view),
+                Fact::new("rows that it gained", growth, Unit::Count, view),
+                Fact::new(
+                    "time of statements that missing-index speaks of, beside this",
+                    told_ns,
+                    Unit::Nanoseconds,
+                    "the statements' own times",
+                ),
+            ],
+            cost: Some(evidence.cost_of(ns)),
+            max_gain: Some(share),
+            changes: vec![Change::by_hand(
+                "where few rows are wanted, an index for the condition (`rehearse indexes` looks for one and measures it); a report that needs all rows may run elsewhere or seldom",
+            )],
+            risk: "an index has to be kept up to date by every write to this table".to_owned(),
+        });
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::{MadeUp, statement, table};
+
+    fn with(each: f64, inserted: f64) -> MadeUp {
+        let view = "pg_stat_user_tables";
+        MadeUp::new()
+            .statement(statement(1, "select * from orders where note = $1").took(100, 6.0))
+            .statement(statement(2, "select $1").took(100, 4.0))
+            .counter(view, "public.orders", "seq_scan", 5.0, 105.0)
+            .counter(view, "public.orders", "seq_tup_read", 0.0, 100.0 * each)
+            .counter(view, "public.orders", "n_tup_ins", 0.0, inserted)
+    }
+
+    #[test]
+    fn a_table_that_grows_and_is_scanned_is_found() {
+        let found = with(20_000.0, 500.0).find(&RULE);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].max_gain, Some(0.6));
+        assert!(found[0].title.contains("0000000000000001"));
+    }
+
+    #[test]
+    fn what_an_index_would_win_is_not_counted_twice() {
+        let plan = r#"[{"Plan": {"Node Type": "Seq Scan", "Relation Name": "orders", "Plan Rows": 10,
+            "Filter": "(note = 'x'::text)"}}]"#;
+        let all = with(20_000.0, 500.0)
+            .statement(
+                statement(3, "select id from orders where note = $1")
+                    .took(100, 90.0)
+                    .with_plan(plan),
+            )
+            .table(table("orders", 20_000, &["id int8", "note text"]));
+        let found = all.find(&RULE);
+        assert_eq!(found[0].max_gain, Some(0.06), "{found:#?}");
+        assert!(
+            found[0].title.ends_with("such as 0000000000000001"),
+            "{found:#?}"
+        );
+        assert_eq!(found[0].evidence.last().unwrap().number, 90e9);
+    }
+
+    #[test]
+    fn small_or_standing_tables_are_well() {
+        assert_eq!(with(1_000.0, 500.0).find(&RULE), []);
+        assert_eq!(with(20_000.0, 10.0).find(&RULE), []);
+    }
+}

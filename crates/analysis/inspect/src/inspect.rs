@@ -1,0 +1,389 @@
+//! What is in a workload.
+
+mod breakdown;
+mod durations;
+mod order;
+mod over_time;
+mod server;
+mod statement;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use run::Place;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sql::{Fingerprint, StatementClass};
+use workload::{
+    Event, EventKind, ServerEvent, Session, Sqlstate, StatementText, Unreplayable, WorkloadInfo,
+};
+
+use statement::Counted;
+use statistics::Arrivals;
+use statistics::Histogram;
+use statistics::LatencySummary;
+use workload::Literals;
+
+pub use breakdown::{Breakdown, NameTotals, Totals};
+pub use durations::{DURATION_BOUNDS_US, DurationBin, Durations};
+pub use order::StatementOrder;
+pub use over_time::{MOMENTS_MAX, Moment, OverTime};
+pub use server::{Checkpoints, LongestWait, NOTABLE_MAX, Notable, ServerActivity, TableUpkeep};
+pub use statement::{
+    CallExample, CodeCount, Literal, STATEMENT_STRETCHES, StatementStats, Stretch,
+};
+
+/// What is in a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Inspection {
+    /// The workload's name, as the user gave it.
+    pub workload: String,
+    /// When it starts, in microseconds since 1970-01-01 UTC.
+    pub start_wall_us: i64,
+    /// From its start to its last event, in microseconds.
+    pub span_us: i64,
+    /// It was recovered from an unfinished capture and ends early.
+    pub recovered: bool,
+    /// The names of what it was read from.
+    pub sources: Vec<String>,
+    /// Its sessions.
+    pub sessions: SessionCounts,
+    /// Statements in it.
+    pub statements: u64,
+    /// Of these, those that were done before a slice's start and lead to it.
+    pub prelude: u64,
+    /// Statements by database.
+    pub databases: Breakdown,
+    /// Statements by role.
+    pub users: Breakdown,
+    /// Statements by `application_name`.
+    pub applications: Breakdown,
+    /// Statements by class.
+    pub classes: BTreeMap<StatementClass, u64>,
+    /// Events of each kind that is a statement: `simple`, `execute` …
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// Statements over time.
+    pub arrivals: Arrivals,
+    /// Everything over time.
+    pub over_time: OverTime,
+    /// Captured errors of statements.
+    pub errors: BTreeMap<Sqlstate, ErrorCount>,
+    /// Events that cannot be replayed as they were, by reason.
+    pub unreplayable: BTreeMap<Unreplayable, u64>,
+    /// The server's own time for all statements with a captured duration.
+    pub captured: Option<LatencySummary>,
+    /// How many of them took how long.
+    pub durations: Durations,
+    /// Number of different statements.
+    pub fingerprints: u64,
+    /// The order of `by_statement`.
+    pub order: StatementOrder,
+    /// Each fingerprint; all of them, unless fewer were asked for.
+    pub by_statement: Vec<StatementStats>,
+    /// What the server did.
+    pub server: ServerActivity,
+}
+
+/// A workload's sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SessionCounts {
+    /// All.
+    pub count: u64,
+    /// The most that were open at one time; see [`Moment::open_max`].
+    pub at_once: u64,
+    /// Those whose beginning the source does not show.
+    pub start_unseen: u64,
+    /// Those whose end the source does not show.
+    pub end_unseen: u64,
+}
+
+/// Failures with one code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ErrorCount {
+    /// How many.
+    pub count: u64,
+    /// The statement of the first.
+    pub fingerprint: Option<Fingerprint>,
+    /// The session of the first.
+    pub session: u64,
+    /// When the first was sent, in microseconds from the workload's start.
+    pub due_us: i64,
+    /// Where the first was read; line 0 is none.
+    pub place: Place,
+}
+
+/// Where the totals of a session's names are.
+type Names = [usize; 3];
+
+impl Inspection {
+    /// Reads a workload: its manifest's part, what the server did, sessions, events and statements'
+    /// texts. With [`Literals::Shown`], examples are kept as they were sent, with the user's data in them.
+    /// The first error of any iterator is handed back.
+    pub fn collect<E>(
+        info: &WorkloadInfo,
+        server_events: impl IntoIterator<Item = Result<(ServerEvent, Option<Fingerprint>), E>>,
+        sessions: impl IntoIterator<Item = Result<Session, E>>,
+        events: impl IntoIterator<Item = Result<(Event, Option<Fingerprint>), E>>,
+        texts: impl IntoIterator<Item = Result<StatementText, E>>,
+        literals: Literals,
+    ) -> Result<Self, E> {
+        let mut inspection = Self::empty(info);
+        let mut counted: HashMap<Option<Fingerprint>, Counted> = HashMap::new();
+        for event in server_events {
+            let (event, fingerprint) = event?;
+            inspection.server.add(&event);
+            inspection.over_time.server(&event);
+            if fingerprint.is_some() {
+                counted.entry(fingerprint).or_default().server(&event);
+            }
+        }
+        for session in sessions {
+            inspection.session(&session?);
+        }
+        let mut captured = Histogram::new();
+        let mut names: HashMap<u64, Names> = HashMap::new();
+        for event in events {
+            let (event, fingerprint) = event?;
+            inspection.event(&event, fingerprint, &mut names);
+            if !event.kind.is_statement() {
+                continue;
+            }
+            inspection.prelude += u64::from(event.prelude);
+            if let Some(duration_us) = event.outcome.duration_us {
+                captured.record(duration_us.saturating_mul(1_000));
+            }
+            let place = stretch(event.due_us, info.span_us);
+            let statement = counted.entry(fingerprint).or_default();
+            statement.call(&event, place, literals);
+        }
+        inspection.over_time.finish();
+        let moments = inspection.over_time.moments.iter();
+        inspection.sessions.at_once = moments.map(|one| one.open_max).max().unwrap_or(0);
+        inspection.captured = captured.latency_summary();
+        let mut known: HashMap<Fingerprint, StatementText> = HashMap::new();
+        for text in texts {
+            let text = text?;
+            known.insert(text.fingerprint, text);
+        }
+        inspection.statements_of(counted, known);
+        Ok(inspection)
+    }
+
+    fn empty(info: &WorkloadInfo) -> Self {
+        Self {
+            workload: String::new(),
+            start_wall_us: info.provenance.start_wall_us,
+            span_us: info.span_us,
+            recovered: info.recovered,
+            sources: info
+                .provenance
+                .sources
+                .iter()
+                .map(|source| source.name.clone())
+                .collect(),
+            sessions: SessionCounts::default(),
+            statements: 0,
+            prelude: 0,
+            databases: Breakdown::default(),
+            users: Breakdown::default(),
+            applications: Breakdown::default(),
+            classes: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            arrivals: Arrivals::new(info.span_us),
+            over_time: OverTime::new(
+                info.server_from_us.min(0),
+                info.server_to_us.max(info.span_us),
+            ),
+            errors: BTreeMap::new(),
+            unreplayable: BTreeMap::new(),
+            captured: None,
+            durations: Durations::default(),
+            fingerprints: 0,
+            order: StatementOrder::default(),
+            by_statement: Vec::new(),
+            server: ServerActivity::default(),
+        }
+    }
+
+    fn session(&mut self, session: &Session) {
+        self.sessions.count += 1;
+        self.sessions.start_unseen += u64::from(!session.start_seen);
+        self.sessions.end_unseen += u64::from(!session.end_seen);
+        if !session.end_seen {
+            self.over_time.lost(session.end_us);
+        }
+    }
+
+    fn event(
+        &mut self,
+        event: &Event,
+        fingerprint: Option<Fingerprint>,
+        names: &mut HashMap<u64, Names>,
+    ) {
+        if let Some(reason) = event.unreplayable {
+            *self.unreplayable.entry(reason).or_default() += 1;
+        }
+        match &event.kind {
+            EventKind::Connect {
+                database,
+                user,
+                application,
+            } => {
+                let places = [
+                    self.databases.place(database),
+                    self.users.place(user),
+                    self.applications.place(application),
+                ];
+                names.insert(event.session, places);
+                self.over_time.opened(event.due_us);
+                for totals in self.totals(Some(places)) {
+                    totals.sessions += 1;
+                }
+            }
+            EventKind::Disconnect => {
+                names.remove(&event.session);
+                self.over_time.closed(event.due_us);
+            }
+            EventKind::Cancel => (),
+            kind => {
+                *self.kinds.entry(kind.name()).or_default() += 1;
+                self.statement(event, fingerprint, names.get(&event.session).copied());
+            }
+        }
+    }
+
+    fn statement(&mut self, event: &Event, fingerprint: Option<Fingerprint>, of: Option<Names>) {
+        let sqlstate = event.outcome.sqlstate;
+        let time_us = event.outcome.duration_us.unwrap_or(0);
+        self.statements += 1;
+        self.arrivals.add(event.due_us);
+        let moment = self.over_time.at(event.due_us);
+        moment.statements += 1;
+        moment.time_us += time_us;
+        if let Some(sqlstate) = sqlstate {
+            *moment.errors.entry(sqlstate).or_default() += 1;
+            let first = ErrorCount {
+                count: 0,
+                fingerprint,
+                session: event.session,
+                due_us: event.due_us,
+                place: Place {
+                    source: event.source,
+                    line: event.line,
+                },
+            };
+            self.errors.entry(sqlstate).or_insert(first).count += 1;
+        }
+        if let Some(duration_us) = event.outcome.duration_us {
+            self.durations.add(duration_us);
+        }
+        for totals in self.totals(of) {
+            totals.statements += 1;
+            totals.errors += u64::from(sqlstate.is_some());
+            totals.time_us += time_us;
+        }
+    }
+
+    fn totals(&mut self, of: Option<Names>) -> impl Iterator<Item = &mut Totals> {
+        // A session without a Connect is none that a capture makes; it has no names.
+        let [database, user, application] = of.unwrap_or_else(|| {
+            let empty = std::sync::Arc::from("");
+            [
+                self.databases.place(&empty),
+                self.users.place(&empty),
+                self.applications.place(&empty),
+            ]
+        });
+        [
+            self.databases.at(database),
+            self.users.at(user),
+            self.applications.at(application),
+        ]
+        .into_iter()
+    }
+
+    fn statements_of(
+        &mut self,
+        counted: HashMap<Option<Fingerprint>, Counted>,
+        mut texts: HashMap<Fingerprint, StatementText>,
+    ) {
+        for (fingerprint, counted) in counted {
+            let text = fingerprint.and_then(|fingerprint| texts.remove(&fingerprint));
+            let class = text.as_ref().map(|text| text.class);
+            // A statement that only the server speaks of was never logged by itself.
+            if counted.calls > 0 {
+                *self
+                    .classes
+                    .entry(class.unwrap_or(StatementClass::Other))
+                    .or_default() += counted.calls;
+            }
+            if let Some(fingerprint) = fingerprint {
+                self.by_statement.push(counted.stats(fingerprint, text));
+            }
+        }
+        self.fingerprints = self.by_statement.len() as u64;
+        self.by_statement.sort_by(|a, b| {
+            b.total_ns()
+                .total_cmp(&a.total_ns())
+                .then(b.calls.cmp(&a.calls))
+                .then(a.fingerprint.cmp(&b.fingerprint))
+        });
+    }
+
+    /// Orders the statements; ties stay as they are.
+    pub fn sort(&mut self, order: StatementOrder) {
+        self.order = order;
+        self.by_statement
+            .sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
+    }
+
+    /// Returns the first `most` statements in an order.
+    pub fn top(&self, order: StatementOrder, most: usize) -> Vec<&StatementStats> {
+        let mut all: Vec<&StatementStats> = self.by_statement.iter().collect();
+        all.sort_by(|a, b| order.key(b).total_cmp(&order.key(a)));
+        all.truncate(most);
+        all
+    }
+
+    /// Keeps the statements that are among the first `most` in any order.
+    pub fn keep(&mut self, most: usize) {
+        let kept: HashSet<Fingerprint> = StatementOrder::ALL
+            .into_iter()
+            .flat_map(|order| self.top(order, most))
+            .map(|one| one.fingerprint)
+            .collect();
+        self.by_statement
+            .retain(|one| kept.contains(&one.fingerprint));
+    }
+
+    /// Counts the statements with a captured duration.
+    pub fn with_duration(&self) -> u64 {
+        self.captured.map_or(0, |latency| latency.count)
+    }
+
+    /// Counts the statements that may write, by their first word.
+    pub fn writes(&self) -> u64 {
+        let classes = self.classes.iter();
+        let writes = classes.filter(|(class, _)| class.may_write());
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// Lists the captured errors, the most frequent first.
+    pub fn errors_by_count(&self) -> Vec<(Sqlstate, &ErrorCount)> {
+        let mut errors: Vec<_> = self.errors.iter().map(|(code, one)| (*code, one)).collect();
+        errors.sort_by_key(|(_, error)| std::cmp::Reverse(error.count));
+        errors
+    }
+
+    /// Returns the name of the source that a place is in; empty if unknown.
+    pub fn source(&self, place: Place) -> &str {
+        let name = self.sources.get(place.source as usize);
+        name.map_or("", String::as_str)
+    }
+}
+
+/// Which of a statement's stretches holds a time.
+fn stretch(due_us: i64, span_us: i64) -> u8 {
+    let of = STATEMENT_STRETCHES as i128;
+    let at = i128::from(due_us.max(0)) * of / (i128::from(span_us.max(0)) + 1);
+    at.min(of - 1) as u8
+}

@@ -1,0 +1,88 @@
+//! Which statement one is of which the server gave only the beginning: `pg_stat_activity` cuts texts at
+//! `track_activity_query_size` bytes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use run::SeenStatement;
+use sql::Fingerprint;
+use workload::StatementText;
+
+/// The end of a cut text may be half a word, which normalises to another one.
+const END_LEFT_OUT_CHARS: usize = 16;
+/// A beginning shorter than this tells too little.
+const BEGINNING_MIN_CHARS: usize = 32;
+
+/// For each cut text the one statement of the run that begins with it; where there are several,
+/// nobody can tell, and it stays by itself.
+pub fn whole_statements<'s>(
+    seen: impl IntoIterator<Item = &'s SeenStatement>,
+    texts: &BTreeMap<Fingerprint, StatementText>,
+) -> HashMap<Fingerprint, Fingerprint> {
+    let mut whole = HashMap::new();
+    for one in seen.into_iter().filter(|one| one.cut) {
+        if texts.contains_key(&one.fingerprint) {
+            continue;
+        }
+        let length = one.sql.chars().count().saturating_sub(END_LEFT_OUT_CHARS);
+        if length < BEGINNING_MIN_CHARS {
+            continue;
+        }
+        let end = one.sql.char_indices().nth(length).map(|(at, _)| at);
+        let beginning = &one.sql[..end.unwrap_or(one.sql.len())];
+        let mut fitting = texts
+            .values()
+            .filter(|text| text.sql.starts_with(beginning));
+        if let (Some(text), None) = (fitting.next(), fitting.next()) {
+            whole.insert(one.fingerprint, text.fingerprint);
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sql::StatementClass;
+
+    #[test]
+    fn a_beginning_is_of_the_one_statement_that_begins_so() {
+        let long = |end: &str| format!("SELECT {} FROM t WHERE {end}", "a, ".repeat(40));
+        let texts: BTreeMap<Fingerprint, StatementText> =
+            [(1, long("x = $1")), (2, "SELECT 1".into())]
+                .into_iter()
+                .map(|(id, sql)| {
+                    let fingerprint = Fingerprint(id);
+                    let text = StatementText {
+                        fingerprint,
+                        class: StatementClass::Select,
+                        sql,
+                    };
+                    (fingerprint, text)
+                })
+                .collect();
+        let seen = |id, sql: &str, cut| SeenStatement {
+            fingerprint: Fingerprint(id),
+            class: StatementClass::Select,
+            sql: sql.to_owned(),
+            cut,
+        };
+        let beginning = &long("x = $1")[..100];
+        let all = [
+            seen(7, beginning, true),
+            seen(8, beginning, false),
+            seen(9, "SELECT 1", true),
+        ];
+        let whole = whole_statements(&all, &texts);
+        assert_eq!(whole, HashMap::from([(Fingerprint(7), Fingerprint(1))]));
+        let mut two = texts.clone();
+        two.insert(
+            Fingerprint(3),
+            StatementText {
+                fingerprint: Fingerprint(3),
+                class: StatementClass::Select,
+                sql: long("y = $1"),
+            },
+        );
+        assert_eq!(whole_statements(&all, &two), HashMap::new());
+    }
+}

@@ -1,0 +1,509 @@
+//! The second account: where the server's processor time went, split without a rest.
+//!
+//! ```text
+//! processor time of the server's processes   measured: the kernel's count; else sampled: stacks
+//! ├ clients' sessions, by phase              sampled: stacks; by statement where that is known
+//! │   (without stacks: in one                measured: the kernel's count, by process)
+//! ├ the server's own processes, by kind      sampled; without stacks measured
+//! ├ our own questions                        sampled
+//! └ not met                                  inferred: what the kernel counted and the others do not have
+//! ```
+//!
+//! A stack that was met stands for the time until the next one, times its weight
+//! ([`SampleTime`](cpu_profile::phases::SampleTime)). Where stacks still find more than the kernel counted, they are scaled down to
+//! that ([`ProcessorModel::scale`]). Without stacks the time of a
+//! statement is inferred: the clients' time by how often samples of the activity met it with nothing to
+//! wait for, which is running or ready to run.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sql::Fingerprint;
+
+use super::{Basis, TimePart};
+
+/// Stacks find a little more or less than the kernel counted, by chance; more than this many times is told.
+const SCALE_NOTABLE: f64 = 1.05;
+
+/// Who used a processor.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Who {
+    /// A client's session, or a worker that helped it.
+    Client,
+    /// A question of ours.
+    Own,
+    /// A process of the server's own, of this kind (`checkpointer`).
+    Server(String),
+}
+
+/// So many stacks of the same kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StacksMet {
+    /// Who.
+    pub who: Who,
+    /// In which statement, where that is known.
+    pub fingerprint: Option<Fingerprint>,
+    /// In which phase of the server.
+    pub phase: String,
+    /// How often.
+    pub samples: u64,
+}
+
+/// What is known of the server's processor time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessorEvidence {
+    /// What the kernel counted for the server's processes, those that ended among them, in nanoseconds.
+    pub kernel_ns: Option<f64>,
+    /// By its counters of tasks, and not by its scheduler's.
+    pub by_tasks: bool,
+    /// The stacks that were met in that time, if any were taken.
+    pub stacks: Vec<StacksMet>,
+    /// The time between two of them, in nanoseconds.
+    pub sample_ns: f64,
+    /// What that is multiplied by, so that stacks add up to what counters of tasks counted; `None` where these are not known.
+    pub weight: Option<f64>,
+    /// What the kernel counted by process, in nanoseconds; where no stacks were taken.
+    pub by_process: Vec<(Who, f64)>,
+    /// How long each statement was met with nothing to wait for, in nanoseconds; `None`: statements that are
+    /// not the run's. Where no stacks were taken.
+    pub met_running: BTreeMap<Option<Fingerprint>, f64>,
+}
+
+impl ProcessorEvidence {
+    fn counter(&self) -> CpuCounter {
+        match self.by_tasks {
+            true => CpuCounter::Tasks,
+            false => CpuCounter::Scheduler,
+        }
+    }
+}
+
+/// The processor time of the server's processes, split without a rest.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ProcessorModel {
+    /// All of it.
+    pub whole: StatementCpuTime,
+    /// Each statement of which some is known, the most first.
+    pub statements: Vec<StatementCpuTime>,
+    /// Of clients' sessions, what belongs to no statement that is known: between statements, beginning and
+    /// ending sessions, helpers, other clients.
+    pub unassigned: StatementCpuTime,
+    /// The counter of the whole.
+    pub counted_by: CpuCounter,
+    /// Stacks that were met.
+    pub samples: u64,
+    /// Stacks times the time between two; 0 if none were taken.
+    pub sampled_ns: f64,
+    /// Factor that stacks were multiplied by, so that they add up to the whole, or fit into it.
+    #[serde(skip)]
+    pub scale: f64,
+    /// Remarks on how complete it is.
+    pub remarks: Vec<ProcessorRemark>,
+}
+
+/// A counter of processor time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuCounter {
+    /// The kernel's counters of tasks.
+    Tasks,
+    /// The kernel's scheduler.
+    Scheduler,
+    /// Stacks: the kernel's count could not be read.
+    Stacks,
+}
+
+/// Processor time, split.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct StatementCpuTime {
+    /// The statement; `null` for all, or none.
+    pub fingerprint: Option<Fingerprint>,
+    /// Normalised SQL, if known. [`super::TimeModel::name_statements`] adds it.
+    pub sql: Option<String>,
+    /// The sum of the parts.
+    pub cpu_ns: f64,
+    /// The parts, the largest first.
+    pub parts: Vec<TimePart<ProcessorCategory>>,
+}
+
+/// What processor time went into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(tag = "category", content = "detail", rename_all = "snake_case")]
+pub enum ProcessorCategory {
+    /// Clients' sessions, in this phase of the server; `null` unless stacks tell.
+    Client(Option<String>),
+    /// A process of the server's own, of this kind.
+    Server(String),
+    /// Queries of this program.
+    Own,
+    /// Counted, and not met by what splits the rest.
+    Unattributed,
+}
+
+/// A remark on how complete a processor model is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "remark", rename_all = "snake_case")]
+pub enum ProcessorRemark {
+    /// The kernel's count could not be read: the whole is what stacks stand for.
+    NotCounted,
+    /// No stacks were taken: statements' parts are inferred, and there are no phases.
+    NoStacks,
+    /// Stacks stood for this many times what the kernel counted, and were scaled down.
+    MoreThanCounted {
+        /// More than 1.
+        factor: f64,
+    },
+    /// Stacks stood for this many times what the kernel counted, and were scaled up.
+    FewerThanCounted {
+        /// Less than 1.
+        factor: f64,
+    },
+}
+
+/// Parts that are being put together.
+#[derive(Default)]
+struct Parts(BTreeMap<ProcessorCategory, (f64, u64)>);
+
+impl Parts {
+    fn add(&mut self, category: ProcessorCategory, ns: f64, samples: u64) {
+        let part = self.0.entry(category).or_default();
+        part.0 += ns;
+        part.1 += samples;
+    }
+
+    fn finish(
+        self,
+        fingerprint: Option<Fingerprint>,
+        basis: impl Fn(&ProcessorCategory, u64) -> Basis,
+    ) -> StatementCpuTime {
+        let with_time = self.0.into_iter().filter(|(_, (ns, _))| *ns > 0.0);
+        let mut parts: Vec<TimePart<ProcessorCategory>> = with_time
+            .map(|(category, (ns, samples))| TimePart {
+                basis: basis(&category, samples),
+                category,
+                ns,
+            })
+            .collect();
+        parts.sort_by(|one, other| other.ns.total_cmp(&one.ns));
+        StatementCpuTime {
+            fingerprint,
+            sql: None,
+            cpu_ns: parts.iter().map(|part| part.ns).sum(),
+            parts,
+        }
+    }
+}
+
+/// Where it went; `None` where nobody counted and no stack was met.
+pub fn processor_model(evidence: &ProcessorEvidence) -> Option<ProcessorModel> {
+    let samples: u64 = evidence.stacks.iter().map(|one| one.samples).sum();
+    match (samples, evidence.kernel_ns) {
+        (0, None) => None,
+        (0, Some(kernel_ns)) => Some(without_stacks(evidence, kernel_ns)),
+        (samples, kernel_ns) => Some(of_stacks(evidence, samples, kernel_ns)),
+    }
+}
+
+fn category_of(who: &Who, phase: Option<&str>) -> ProcessorCategory {
+    match who {
+        Who::Client => ProcessorCategory::Client(phase.map(str::to_owned)),
+        Who::Own => ProcessorCategory::Own,
+        Who::Server(kind) => ProcessorCategory::Server(kind.clone()),
+    }
+}
+
+fn of_stacks(evidence: &ProcessorEvidence, samples: u64, kernel_ns: Option<f64>) -> ProcessorModel {
+    let sampled_ns = samples as f64 * evidence.sample_ns;
+    let weight = evidence.weight.unwrap_or(1.0);
+    let scale = kernel_ns.map_or(weight, |kernel_ns| weight.min(kernel_ns / sampled_ns));
+    let mut whole = Parts::default();
+    let mut unassigned = Parts::default();
+    let mut by_statement: BTreeMap<Fingerprint, Parts> = BTreeMap::new();
+    for met in &evidence.stacks {
+        let ns = met.samples as f64 * evidence.sample_ns * scale;
+        let category = category_of(&met.who, Some(&met.phase));
+        whole.add(category.clone(), ns, met.samples);
+        match (&met.who, met.fingerprint) {
+            (Who::Client, Some(fingerprint)) => {
+                let of = by_statement.entry(fingerprint).or_default();
+                of.add(category, ns, met.samples);
+            }
+            (Who::Client, None) => unassigned.add(category, ns, met.samples),
+            (Who::Own | Who::Server(_), _) => {}
+        }
+    }
+    if let Some(kernel_ns) = kernel_ns {
+        let rest_ns = (kernel_ns - sampled_ns * scale).max(0.0);
+        whole.add(ProcessorCategory::Unattributed, rest_ns, 0);
+    }
+    let basis = |category: &ProcessorCategory, samples| match category {
+        ProcessorCategory::Unattributed => Basis::Inferred,
+        _ => Basis::Sampled { samples },
+    };
+    let mut remarks = Vec::new();
+    if kernel_ns.is_none() {
+        remarks.push(ProcessorRemark::NotCounted);
+    }
+    let factor = 1.0 / scale;
+    if factor > SCALE_NOTABLE {
+        remarks.push(ProcessorRemark::MoreThanCounted { factor });
+    } else if scale > SCALE_NOTABLE {
+        remarks.push(ProcessorRemark::FewerThanCounted { factor });
+    }
+    let of = |(fingerprint, parts): (Fingerprint, Parts)| parts.finish(Some(fingerprint), basis);
+    ProcessorModel {
+        whole: whole.finish(None, basis),
+        statements: largest_first(by_statement.into_iter().map(of).collect()),
+        unassigned: unassigned.finish(None, basis),
+        counted_by: match kernel_ns {
+            Some(_) => evidence.counter(),
+            None => CpuCounter::Stacks,
+        },
+        samples,
+        sampled_ns,
+        scale,
+        remarks,
+    }
+}
+
+fn without_stacks(evidence: &ProcessorEvidence, kernel_ns: f64) -> ProcessorModel {
+    // Processes are read one after the other, each a little later than the sum.
+    let by_process = evidence.by_process.iter().map(|(_, ns)| ns);
+    let all_ns: f64 = by_process.sum();
+    let fit = if all_ns > kernel_ns {
+        kernel_ns / all_ns
+    } else {
+        1.0
+    };
+    let mut whole = Parts::default();
+    let mut clients_ns = 0.0;
+    for (who, ns) in &evidence.by_process {
+        whole.add(category_of(who, None), ns * fit, 0);
+        clients_ns += if *who == Who::Client { ns * fit } else { 0.0 };
+    }
+    whole.add(ProcessorCategory::Unattributed, kernel_ns - all_ns * fit, 0);
+    let basis = |category: &ProcessorCategory, _| match category {
+        ProcessorCategory::Unattributed => Basis::Inferred,
+        _ => Basis::Measured,
+    };
+    let inferred = |fingerprint, ns| {
+        let mut parts = Parts::default();
+        parts.add(ProcessorCategory::Client(None), ns, 0);
+        parts.finish(fingerprint, |_, _| Basis::Inferred)
+    };
+    let running_ns: f64 = evidence.met_running.values().sum();
+    let of = |ns: f64| match running_ns > 0.0 {
+        true => clients_ns * ns / running_ns,
+        false => 0.0,
+    };
+    let statements = evidence.met_running.iter().filter_map(|(fingerprint, ns)| {
+        let fingerprint = (*fingerprint)?;
+        Some(inferred(Some(fingerprint), of(*ns)))
+    });
+    let statements: Vec<StatementCpuTime> = statements.filter(|one| one.cpu_ns > 0.0).collect();
+    let assigned_ns: f64 = statements.iter().map(|one| one.cpu_ns).sum();
+    ProcessorModel {
+        whole: whole.finish(None, basis),
+        statements: largest_first(statements),
+        unassigned: inferred(None, (clients_ns - assigned_ns).max(0.0)),
+        counted_by: evidence.counter(),
+        samples: 0,
+        sampled_ns: 0.0,
+        scale: 1.0,
+        remarks: vec![ProcessorRemark::NoStacks],
+    }
+}
+
+fn largest_first(mut statements: Vec<StatementCpuTime>) -> Vec<StatementCpuTime> {
+    statements.sort_by(|one, other| {
+        let most = other.cpu_ns.total_cmp(&one.cpu_ns);
+        most.then(one.fingerprint.cmp(&other.fingerprint))
+    });
+    statements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn met(who: Who, fingerprint: Option<u64>, phase: &str, samples: u64) -> StacksMet {
+        StacksMet {
+            who,
+            fingerprint: fingerprint.map(Fingerprint),
+            phase: phase.to_owned(),
+            samples,
+        }
+    }
+
+    fn client(phase: &str) -> ProcessorCategory {
+        ProcessorCategory::Client(Some(phase.to_owned()))
+    }
+
+    fn parts(of: &StatementCpuTime) -> Vec<(ProcessorCategory, f64, &'static str)> {
+        let part =
+            |one: &TimePart<ProcessorCategory>| (one.category.clone(), one.ns, one.basis.name());
+        of.parts.iter().map(part).collect()
+    }
+
+    fn evidence(kernel_ns: Option<f64>) -> ProcessorEvidence {
+        ProcessorEvidence {
+            kernel_ns,
+            sample_ns: 10.0,
+            weight: None,
+            stacks: vec![
+                met(Who::Client, Some(1), "scans", 40),
+                met(Who::Client, Some(2), "scans", 20),
+                met(Who::Client, Some(2), "planning", 10),
+                met(Who::Client, None, "network", 10),
+                met(Who::Server("checkpointer".to_owned()), None, "io", 15),
+                met(Who::Own, Some(1), "scans", 5),
+            ],
+            ..ProcessorEvidence::default()
+        }
+    }
+
+    #[test]
+    fn stacks_split_what_the_kernel_counted_and_the_rest_is_told() {
+        let model = processor_model(&evidence(Some(1_250.0))).unwrap();
+        let checkpointer = ProcessorCategory::Server("checkpointer".to_owned());
+        assert_eq!(
+            parts(&model.whole),
+            [
+                (client("scans"), 600.0, "sampled"),
+                (ProcessorCategory::Unattributed, 250.0, "inferred"),
+                (checkpointer, 150.0, "sampled"),
+                (client("network"), 100.0, "sampled"),
+                (client("planning"), 100.0, "sampled"),
+                (ProcessorCategory::Own, 50.0, "sampled"),
+            ]
+        );
+        let statements: Vec<_> = model
+            .statements
+            .iter()
+            .map(|one| (one.fingerprint.unwrap().0, one.cpu_ns))
+            .collect();
+        assert_eq!(statements, [(1, 400.0), (2, 300.0)]);
+        assert_eq!(model.unassigned.cpu_ns, 100.0);
+        assert_eq!(
+            (model.counted_by, model.samples),
+            (CpuCounter::Scheduler, 100)
+        );
+        assert_eq!(model.remarks, []);
+    }
+
+    #[test]
+    fn more_than_the_kernel_counted_is_scaled_down_and_what_nobody_counted_is_told() {
+        let model = processor_model(&evidence(Some(500.0))).unwrap();
+        assert_eq!((model.whole.cpu_ns, model.scale), (500.0, 0.5));
+        assert_eq!(parts(&model.whole)[0], (client("scans"), 300.0, "sampled"));
+        assert_eq!(
+            model.remarks,
+            [ProcessorRemark::MoreThanCounted { factor: 2.0 }]
+        );
+        let model = processor_model(&evidence(None)).unwrap();
+        assert_eq!(
+            (model.whole.cpu_ns, model.counted_by),
+            (1_000.0, CpuCounter::Stacks)
+        );
+        assert_eq!(model.remarks, [ProcessorRemark::NotCounted]);
+        assert_eq!(processor_model(&ProcessorEvidence::default()), None);
+    }
+
+    #[test]
+    fn fewer_than_the_counters_of_tasks_counted_are_scaled_up_and_nothing_is_unmet() {
+        let evidence = ProcessorEvidence {
+            weight: Some(1.25),
+            ..evidence(Some(1_250.0))
+        };
+        let model = processor_model(&evidence).unwrap();
+        assert_eq!((model.whole.cpu_ns, model.sampled_ns), (1_250.0, 1_000.0));
+        assert_eq!(parts(&model.whole)[0], (client("scans"), 750.0, "sampled"));
+        let unmet =
+            |one: &TimePart<ProcessorCategory>| one.category == ProcessorCategory::Unattributed;
+        assert!(!model.whole.parts.iter().any(unmet), "{model:?}");
+        assert_eq!(
+            model.remarks,
+            [ProcessorRemark::FewerThanCounted { factor: 0.8 }]
+        );
+    }
+
+    #[test]
+    fn without_stacks_processes_are_counted_and_statements_inferred() {
+        let evidence = ProcessorEvidence {
+            kernel_ns: Some(1_000.0),
+            by_process: vec![
+                (Who::Client, 300.0),
+                (Who::Client, 500.0),
+                (Who::Server("walwriter".to_owned()), 50.0),
+            ],
+            met_running: BTreeMap::from([
+                (Some(Fingerprint(1)), 30.0),
+                (Some(Fingerprint(2)), 60.0),
+                (None, 10.0),
+            ]),
+            ..ProcessorEvidence::default()
+        };
+        let model = processor_model(&evidence).unwrap();
+        assert_eq!(
+            parts(&model.whole),
+            [
+                (ProcessorCategory::Client(None), 800.0, "measured"),
+                (ProcessorCategory::Unattributed, 150.0, "inferred"),
+                (
+                    ProcessorCategory::Server("walwriter".to_owned()),
+                    50.0,
+                    "measured"
+                ),
+            ]
+        );
+        let statements = model.statements.iter().map(parts).collect::<Vec<_>>();
+        let of = |ns| vec![(ProcessorCategory::Client(None), ns, "inferred")];
+        assert_eq!(statements, [of(480.0), of(240.0)]);
+        assert!((model.unassigned.cpu_ns - 80.0).abs() < 1e-9);
+        assert_eq!(model.remarks, [ProcessorRemark::NoStacks]);
+    }
+
+    fn who() -> impl Strategy<Value = Who> {
+        prop_oneof![
+            3 => Just(Who::Client),
+            1 => Just(Who::Own),
+            1 => Just(Who::Server("checkpointer".to_owned())),
+            1 => Just(Who::Server("walwriter".to_owned())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_never_negative_and_add_up(
+            stacks in prop::collection::vec((who(), prop::option::of(0..4u64), 0..4u8, 0..50u64), 0..12),
+            kernel_ns in prop::option::of(0.0..3e9f64),
+            weight in prop::option::of(0.5..2.0f64),
+            by_process in prop::collection::vec((who(), 0.0..1e9f64), 0..6),
+            met_running in prop::collection::btree_map(prop::option::of((0..4u64).prop_map(Fingerprint)), 0.0..1e9f64, 0..4),
+        ) {
+            let stacks: Vec<StacksMet> = stacks
+                .into_iter()
+                .map(|(who, of, phase, samples)| met(who, of, &phase.to_string(), samples))
+                .collect();
+            let evidence = ProcessorEvidence { kernel_ns, by_tasks: weight.is_some(), stacks, sample_ns: 1e7, weight, by_process, met_running };
+            let Some(model) = processor_model(&evidence) else {
+                prop_assert!(evidence.kernel_ns.is_none());
+                return Ok(());
+            };
+            let whole_ns = evidence.kernel_ns.unwrap_or(model.sampled_ns * weight.unwrap_or(1.0));
+            prop_assert!((model.whole.cpu_ns - whole_ns).abs() <= 1.0, "{model:?}");
+            for one in model.statements.iter().chain([&model.whole, &model.unassigned]) {
+                let total: f64 = one.parts.iter().map(|part| part.ns).sum();
+                prop_assert!((total - one.cpu_ns).abs() <= 1.0);
+                prop_assert!(one.parts.iter().all(|part| part.ns > 0.0), "{model:?}");
+            }
+            // Clients' time is that of statements and that of none.
+            let is_client = |part: &&TimePart<ProcessorCategory>| matches!(part.category, ProcessorCategory::Client(_));
+            let clients: f64 = model.whole.parts.iter().filter(is_client).map(|part| part.ns).sum();
+            let apart: f64 = model.statements.iter().chain([&model.unassigned]).map(|one| one.cpu_ns).sum();
+            prop_assert!((clients - apart).abs() <= 1.0, "{clients} {apart} {model:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `manifest.json`: what an archive is, who made it, and what belongs to it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::directory::create_private;
+use crate::encryption;
+use crate::encryption::{Encryption, Keyring, decrypt, encrypt};
+use crate::error::ArchiveError;
+
+/// The manifest's file name.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// Where the kind's own part of an encrypted archive's manifest lies.
+pub(crate) const PRIVATE: &str = "manifest-body.json.age";
+
+/// What an archive is, who made it, and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// `workload` or `run`.
+    pub kind: String,
+    /// The version of the kind's format.
+    pub format: u32,
+    /// False while the archive is being written; such a manifest lies in a `.partial` only.
+    pub complete: bool,
+    /// Derived from the checksums of the files, so that equal content has the same id; empty
+    /// while unfinished.
+    pub id: String,
+    /// Program and version that wrote it.
+    pub tool: String,
+    /// The tables' files.
+    pub files: Vec<FileEntry>,
+    /// How the files are encrypted, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<EncryptionNote>,
+    /// The kind's own part. Of an encrypted archive it lies in a file of its own, encrypted.
+    pub body: serde_json::Value,
+}
+
+/// How an archive's files are encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncryptionNote {
+    /// `age-encryption.org/v1`.
+    pub format: String,
+    /// The public keys to which each file is encrypted.
+    pub recipients: Vec<String>,
+}
+
+/// One file of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// The file's name within the directory.
+    pub name: String,
+    /// The table that it is a part of.
+    pub table: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of its content, in hex.
+    pub sha256: String,
+}
+
+impl Manifest {
+    pub(crate) fn content_id(files: &[FileEntry]) -> String {
+        let mut hash = Sha256::new();
+        for file in files {
+            hash.update(file.name.as_bytes());
+            hash.update(b"\n");
+            hash.update(file.sha256.as_bytes());
+            hash.update(b"\n");
+        }
+        hex(&hash.finalize())[..16].to_owned()
+    }
+
+    /// Reads the manifest of an archive, complete or not.
+    pub(crate) fn read(directory: &Path) -> Result<Self, String> {
+        let unreadable =
+            |error: &dyn std::fmt::Display| format!("its {MANIFEST} cannot be read ({error})");
+        let text = std::fs::read_to_string(directory.join(MANIFEST))
+            .map_err(|error| unreadable(&error))?;
+        serde_json::from_str(&text).map_err(|error| unreadable(&error))
+    }
+
+    /// The kind's own part, decrypted where it is encrypted.
+    pub(crate) fn open_body(
+        &self,
+        directory: &Path,
+        keyring: &Keyring,
+    ) -> Result<serde_json::Value, ArchiveError> {
+        let Some(encryption) = &self.encryption else {
+            return Ok(self.body.clone());
+        };
+        let path = directory.join(PRIVATE);
+        let text = decrypt(&path, keyring).map_err(|error| match error {
+            ArchiveError::Locked { given, .. } => ArchiveError::Locked {
+                path: directory.to_owned(),
+                recipients: encryption.recipients.clone(),
+                given,
+            },
+            other => other,
+        })?;
+        serde_json::from_slice(&text).map_err(|error| ArchiveError::damaged(&path, error))
+    }
+
+    /// Writes the manifest; of an encrypted archive, `body` into a file of its own before.
+    pub(crate) fn write(
+        mut self,
+        directory: &Path,
+        encryption: Option<&Encryption>,
+    ) -> Result<(), ArchiveError> {
+        if let Some(encryption) = encryption {
+            let body = std::mem::take(&mut self.body).to_string();
+            let path = directory.join(PRIVATE);
+            let failed = |error| ArchiveError::io("write", &path, error);
+            let fresh = directory.join("manifest-body.json.age.new");
+            let encrypted = encrypt(encryption, body.as_bytes()).map_err(failed)?;
+            let mut file = create_private(&fresh)?;
+            file.write_all(&encrypted)
+                .and_then(|()| file.sync_all())
+                .and_then(|()| std::fs::rename(&fresh, &path))
+                .map_err(failed)?;
+            self.encryption = Some(EncryptionNote {
+                format: encryption::FORMAT.to_owned(),
+                recipients: encryption
+                    .recipients()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            });
+        }
+        let path = directory.join(MANIFEST);
+        // Written beside and renamed: a manifest is whole or the one before it.
+        let fresh = directory.join("manifest.json.new");
+        let text = serde_json::to_vec_pretty(&self)
+            .map_err(|error| ArchiveError::io("write", &path, std::io::Error::other(error)))?;
+        let mut file: File = create_private(&fresh)?;
+        file.write_all(&text)
+            .and_then(|()| file.write_all(b"\n"))
+            .and_then(|()| file.sync_all())
+            .map_err(|error| ArchiveError::io("write", &fresh, error))?;
+        std::fs::rename(&fresh, &path).map_err(|error| ArchiveError::io("write", &path, error))
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

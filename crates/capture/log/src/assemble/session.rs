@@ -1,0 +1,342 @@
+//! What is known of one session that may go on.
+
+use std::sync::Arc;
+
+use workload::{EventRef, KindRef, Outcome, Session, Unreplayable};
+
+use super::super::entry::{Entry, Place};
+use super::super::reconcile::SkipReason;
+use super::super::tallies::Transaction;
+use super::Output;
+use super::exchange::{Exchange, Loose};
+use super::prepared::KnownStatements;
+use capture_sink::SinkError;
+
+/// A connection that is not yet a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arriving {
+    pub wall_us: i64,
+    pub lines: u64,
+    pub place: Place,
+}
+
+/// One session, or a connection that may become one.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// Order of making; tells it from another of the same process number.
+    pub serial: u64,
+    pub started: u64,
+    pub line_number: u64,
+    pub seen_us: i64,
+    pub arriving: Option<Arriving>,
+    pub replication: bool,
+    /// What its process said last was no step of a statement: a lock wait, a temporary file.
+    pub spoke_aside: bool,
+    /// Where FATAL ended it.
+    pub ended: Option<(i64, Place)>,
+    pub client: String,
+    database: Arc<str>,
+    user: Arc<str>,
+    application: Arc<str>,
+    /// Its number in the workload, once it has one.
+    id: Option<u64>,
+    sequence: u64,
+    start_us: i64,
+    /// The last event's; the next is not before it.
+    due_us: i64,
+    start_seen: bool,
+    statements: u64,
+    /// As far as its statements show.
+    transaction: Transaction,
+    /// What is being done.
+    pub(super) pending: Option<Box<Exchange>>,
+    /// Bound to named portals and not yet executed, the oldest first.
+    #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
+    pub(super) bound: Vec<Box<Exchange>>,
+    pub(super) known: KnownStatements,
+    /// How many of them have a parse that nothing has used.
+    pub(super) unused_parses: usize,
+    pub(super) loose: Option<Loose>,
+}
+
+/// `host:port`, or the host alone.
+pub(super) fn client(host: &str, port: &str) -> String {
+    match port {
+        "" => host.to_owned(),
+        port => format!("{host}:{port}"),
+    }
+}
+
+/// The server's word for what it does not know yet.
+fn unless_unknown(name: &str) -> &str {
+    match name {
+        "[unknown]" => "",
+        name => name,
+    }
+}
+
+impl Live {
+    pub(super) fn new(serial: u64, entry: &Entry<'_>, empty: &Arc<str>) -> Self {
+        Live {
+            serial,
+            started: entry.started,
+            spoke_aside: false,
+            line_number: entry.line_number,
+            seen_us: entry.wall_us,
+            arriving: None,
+            replication: false,
+            ended: None,
+            client: String::new(),
+            database: empty.clone(),
+            user: empty.clone(),
+            application: empty.clone(),
+            id: None,
+            sequence: 0,
+            start_us: 0,
+            due_us: i64::MIN,
+            start_seen: false,
+            statements: 0,
+            transaction: Transaction::default(),
+            pending: None,
+            bound: Vec::new(),
+            known: KnownStatements::default(),
+            unused_parses: 0,
+            loose: None,
+        }
+    }
+
+    /// Whether an entry with this process number is of another session: it started at another
+    /// time, or its lines count anew.
+    pub(super) fn is_other(&self, entry: &Entry<'_>) -> bool {
+        if self.started != 0 && entry.started != 0 {
+            return self.started != entry.started;
+        }
+        entry.line_number != 0 && entry.line_number <= self.line_number
+    }
+
+    /// Its number in the workload, once it is a session.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.id
+    }
+
+    /// It is a session, not only a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// It need not be remembered for ever.
+    pub(super) fn fades(&self) -> bool {
+        self.ended.is_some() || (!self.is_open() && self.arriving.is_some())
+    }
+
+    /// `connection authenticated`, `connection ready`.
+    pub(super) fn arriving(&mut self, output: &mut Output<'_>, entry: &Entry<'_>) {
+        let open = self.is_open();
+        match &mut self.arriving {
+            Some(arriving) => arriving.lines += entry.lines,
+            None if open => output.account.lines_in_events += entry.lines,
+            // The capture began between this and `received`.
+            None => {
+                self.arriving = Some(Arriving {
+                    wall_us: entry.wall_us,
+                    lines: entry.lines,
+                    place: entry.place,
+                });
+            }
+        }
+    }
+
+    /// `connection authorized`: the session begins.
+    pub(super) fn authorized(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        user: &str,
+        database: &str,
+        application: &str,
+    ) -> Result<(), SinkError> {
+        if self.is_open() {
+            // A number that came back unseen would have been told by its start; this is odd, but
+            // it is the session's.
+            output.account.lines_in_events += entry.lines;
+            return Ok(());
+        }
+        let arriving = self.arriving.get_or_insert(Arriving {
+            wall_us: entry.wall_us,
+            lines: 0,
+            place: entry.place,
+        });
+        arriving.lines += entry.lines;
+        let wall_us = arriving.wall_us;
+        self.user = user.into();
+        self.database = database.into();
+        self.application = application.into();
+        self.open(output, entry, wall_us)
+    }
+
+    /// Makes sure that it is a session, which began at the latest at `wall_us`.
+    #[inline(always)]
+    pub(super) fn open(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        wall_us: i64,
+    ) -> Result<(), SinkError> {
+        match self.id {
+            Some(_) => Ok(()),
+            None => self.begin(output, entry, wall_us),
+        }
+    }
+
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        wall_us: i64,
+    ) -> Result<(), SinkError> {
+        let (start_us, place) = match self.arriving.take() {
+            Some(arriving) => {
+                output.account.lines_in_events += arriving.lines;
+                self.start_seen = true;
+                (arriving.wall_us.min(wall_us), arriving.place)
+            }
+            None => (wall_us, entry.place),
+        };
+        let names = entry.who.names();
+        for (known, said) in [
+            (&mut self.user, names.user),
+            (&mut self.database, names.database),
+            (&mut self.application, names.application),
+        ] {
+            if known.is_empty() && !unless_unknown(said).is_empty() && !self.start_seen {
+                *known = said.into();
+            }
+        }
+        // A connection that was received but whose authorization is not logged.
+        if self.user.is_empty() && self.database.is_empty() {
+            self.user = unless_unknown(names.user).into();
+            self.database = unless_unknown(names.database).into();
+            self.application = unless_unknown(names.application).into();
+        }
+        if self.client.is_empty() {
+            self.client = client(names.client.0, names.client.1);
+        }
+        self.id = Some(output.sessions);
+        output.sessions += 1;
+        self.start_us = start_us;
+        let (database, user, application) = (
+            self.database.clone(),
+            self.user.clone(),
+            self.application.clone(),
+        );
+        let connect = KindRef::Connect {
+            database: &database,
+            user: &user,
+            application: &application,
+        };
+        self.emit(output, connect, Outcome::default(), None, start_us, place)
+    }
+
+    /// Hands an event to the sink.
+    #[inline]
+    pub(super) fn emit(
+        &mut self,
+        output: &mut Output<'_>,
+        kind: KindRef<'_>,
+        outcome: Outcome,
+        unreplayable: Option<Unreplayable>,
+        due_us: i64,
+        place: Place,
+    ) -> Result<(), SinkError> {
+        // Whole seconds, or two lines written out of order, must not put it before the last.
+        self.due_us = self.due_us.max(due_us);
+        self.statements += u64::from(kind.is_statement());
+        let event = EventRef {
+            session: self.id.expect("opened before its first event"),
+            sequence: self.sequence,
+            due_us: self.due_us,
+            kind,
+            outcome,
+            unreplayable,
+            source: place.source,
+            line: place.line,
+            prelude: false,
+            particulars: None,
+        };
+        self.sequence += 1;
+        output.account.events += 1;
+        output.account.tallies.event(&event, &mut self.transaction);
+        output.sink.event(&event)
+    }
+
+    /// `disconnection`.
+    pub(super) fn disconnected(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+        user: &str,
+        database: &str,
+    ) -> Result<(), SinkError> {
+        if !self.is_open() {
+            self.user = user.into();
+            self.database = database.into();
+            self.open(output, entry, entry.wall_us)?;
+        }
+        self.settle(output)?;
+        output.account.lines_in_events += entry.lines;
+        self.emit(
+            output,
+            KindRef::Disconnect,
+            Outcome::default(),
+            None,
+            entry.wall_us,
+            entry.place,
+        )?;
+        self.leave(output, true)
+    }
+
+    /// Nothing more comes of it: its number came back, the server started anew, or the input ended.
+    pub(super) fn close(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
+        self.settle(output)?;
+        if let Some(arriving) = self.arriving.take() {
+            output.account.skip(
+                SkipReason::ConnectionWithoutSession,
+                arriving.lines,
+                arriving.place,
+            );
+        }
+        if !self.is_open() {
+            return Ok(());
+        }
+        if let Some((wall_us, place)) = self.ended {
+            self.emit(
+                output,
+                KindRef::Disconnect,
+                Outcome::default(),
+                None,
+                wall_us,
+                place,
+            )?;
+        }
+        self.leave(output, self.ended.is_some())
+    }
+
+    fn leave(&mut self, output: &mut Output<'_>, end_seen: bool) -> Result<(), SinkError> {
+        let named = !self.user.is_empty() || !self.database.is_empty();
+        let tallies = &mut output.account.tallies;
+        tallies.session(self.start_seen, end_seen, named);
+        output.sink.session(Session {
+            id: self.id.expect("open"),
+            database: self.database.clone(),
+            user: self.user.clone(),
+            application: self.application.clone(),
+            client: self.client.as_str().into(),
+            start_us: self.start_us,
+            end_us: self.seen_us.max(self.due_us),
+            start_seen: self.start_seen,
+            end_seen,
+            statements: self.statements,
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Where clients connect to.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// PostgreSQL's own port, which is part of a socket's name.
+const PORT: u16 = 5432;
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// An address and port of this machine; port 0 is a free one.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+/// Why nothing can listen there.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// It names no place.
+    #[error(
+        "'{0}' is nowhere to listen; give ADDRESS:PORT, such as 127.0.0.1:6543, or the path of a unix socket with a / in it, such as ./proxy.sock"
+    )]
+    Malformed(String),
+    /// The system refuses.
+    #[error("cannot listen at {at}: {error}; give another --listen")]
+    Refused {
+        /// Where.
+        at: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Something else is there.
+    #[error(
+        "cannot listen at {0}: something that is no unix socket is there; give another --listen"
+    )]
+    Occupied(PathBuf),
+}
+
+impl Listen {
+    /// Reads `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket, which has a
+    /// `/` in it; of a directory, it is `.s.PGSQL.5432` in it, as clients look for it.
+    ///
+    /// # Errors
+    /// Where it is none of these.
+    pub fn parse(text: &str) -> Result<Self, ListenError> {
+        if text.contains('/') {
+            let path = PathBuf::from(text);
+            return Ok(Listen::Unix(match path.is_dir() {
+                true => path.join(format!(".s.PGSQL.{PORT}")),
+                false => path,
+            }));
+        }
+        if let Ok(port) = text.parse::<u16>() {
+            return Ok(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
+        }
+        let mut found = text.to_socket_addrs().ok().into_iter().flatten();
+        let first = found.next();
+        first
+            .map(Listen::Tcp)
+            .ok_or_else(|| ListenError::Malformed(text.to_owned()))
+    }
+
+    /// Whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Listen::Tcp(address) => address.ip().is_loopback(),
+            Listen::Unix(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Tcp(address) => address.fmt(f),
+            Listen::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Takes clients.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub(super) fn bind(at: &Listen) -> Result<Self, ListenError> {
+        let refused = |error| ListenError::Refused {
+            at: at.to_string(),
+            error,
+        };
+        match at {
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address).map_err(refused)?;
+                listener.set_nonblocking(true).map_err(refused)?;
+                Ok(Listener::Tcp(listener))
+            }
+            Listen::Unix(path) => {
+                remove_stale(path)?;
+                let listener = UnixListener::bind(path).map_err(refused)?;
+                listener.set_nonblocking(true).map_err(refused)?;
+                Ok(Listener::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> io::Result<Listen> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
+            Listener::Unix(_, path) => Ok(Listen::Unix(path.clone())),
+        }
+    }
+
+    /// A client that waits: a socket that does not block, and what to call it.
+    pub(super) fn accept(&self) -> io::Result<(OwnedFd, String)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                // An answer goes out when it is there, not when a packet is full.
+                let _ = stream.set_nodelay(true);
+                let _ = event_loop::keep_alive(stream.as_raw_fd());
+                Ok((stream.into(), address.to_string()))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((stream.into(), "[local]".to_owned()))
+            }
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A socket that nobody listens at was left behind by a process that was killed.
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ListenError::Occupied(path.to_owned()));
+    }
+    // Where somebody listens, binding says so.
+    if let Err(error) = UnixStream::connect(path)
+        && error.kind() == io::ErrorKind::ConnectionRefused
+    {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_written() {
+        let tcp = |text: &str| Listen::Tcp(text.parse().unwrap());
+        assert_eq!(Listen::parse("6543").unwrap(), tcp("127.0.0.1:6543"));
+        assert_eq!(Listen::parse("[::1]:1").unwrap(), tcp("[::1]:1"));
+        assert!(Listen::parse("127.0.0.1:0").unwrap().is_local());
+        assert!(!Listen::parse("0.0.0.0:6543").unwrap().is_local());
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(
+            Listen::parse(directory.path().to_str().unwrap()).unwrap(),
+            Listen::Unix(directory.path().join(".s.PGSQL.5432"))
+        );
+        assert_eq!(
+            Listen::parse("./proxy.sock").unwrap(),
+            Listen::Unix("./proxy.sock".into())
+        );
+        assert_eq!(
+            Listen::parse("a/b:5432").unwrap(),
+            Listen::Unix("a/b:5432".into())
+        );
+        for text in ["", "proxy.sock", "nowhere", "127.0.0.1", "127.0.0.1:70000"] {
+            assert!(Listen::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_was_left_behind_is_taken_over_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = Listen::Unix(directory.path().join("s"));
+        let first = Listener::bind(&at).unwrap();
+        assert!(matches!(
+            Listener::bind(&at),
+            Err(ListenError::Refused { .. })
+        ));
+        // As when it is killed: the file stays.
+        let Listener::Unix(socket, _) = &first else {
+            panic!("a unix socket")
+        };
+        let copy = socket.try_clone().unwrap();
+        std::mem::forget(first);
+        drop(copy);
+        let path = directory.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        assert!(matches!(
+            Listener::bind(&Listen::Unix(path)),
+            Err(ListenError::Occupied(_))
+        ));
+        drop(UnixListener::bind(directory.path().join("t")).unwrap());
+        let left = Listen::Unix(directory.path().join("t"));
+        drop(Listener::bind(&left).unwrap());
+        assert!(!directory.path().join("t").exists());
+    }
+}

@@ -1,0 +1,106 @@
+//! The counts that a run's manifest carries.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sql::Fingerprint;
+
+use crate::execution::{Execution, Outcome, StatementKind};
+use crate::format::RunInfo;
+
+/// Counts executions as they are written.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    statements: u64,
+    done: u64,
+    failed: BTreeMap<String, u64>,
+    skipped: BTreeMap<String, u64>,
+    connections_failed: BTreeMap<String, u64>,
+    last_done_ns: i64,
+    last_due_ns: i64,
+    last_sent_ns: i64,
+    /// Service time and calls, where they are asked for.
+    service: Option<HashMap<Fingerprint, (u64, u64)>>,
+}
+
+/// What a statement took in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceTime {
+    /// Which statement.
+    pub fingerprint: Fingerprint,
+    /// The sum of its service times (sent → done), in nanoseconds.
+    pub service_ns: u64,
+    /// How often it was done.
+    pub calls: u64,
+}
+
+impl Tally {
+    pub(crate) fn sum_up_service_times(&mut self) {
+        self.service.get_or_insert_default();
+    }
+
+    pub(crate) fn costliest(&self, count: usize) -> Vec<ServiceTime> {
+        let times = self.service.iter().flatten();
+        let mut times: Vec<ServiceTime> = times
+            .map(|(&fingerprint, &(service_ns, calls))| ServiceTime {
+                fingerprint,
+                service_ns,
+                calls,
+            })
+            .collect();
+        times.sort_by_key(|time| (u64::MAX - time.service_ns, time.fingerprint));
+        times.truncate(count);
+        times
+    }
+
+    pub(crate) fn count(&mut self, execution: &Execution) {
+        self.last_done_ns = self.last_done_ns.max(execution.done_ns.unwrap_or(0));
+        if let Some(sent_ns) = execution.sent_ns {
+            self.last_due_ns = self.last_due_ns.max(execution.due_ns);
+            self.last_sent_ns = self.last_sent_ns.max(sent_ns);
+        }
+        if !execution.is_statement() {
+            if let (StatementKind::Connect, Outcome::Failed(sqlstate)) =
+                (execution.kind, execution.outcome)
+            {
+                add(&mut self.connections_failed, sqlstate.as_str());
+            }
+            return;
+        }
+        self.statements += 1;
+        match &execution.outcome {
+            Outcome::Done => {
+                self.done += 1;
+                if let Some(times) = &mut self.service
+                    && let Some(fingerprint) = execution.fingerprint
+                    && let Some(service_ns) = execution.service_ns()
+                {
+                    let (sum_ns, calls) = times.entry(fingerprint).or_default();
+                    *sum_ns += u64::try_from(service_ns).unwrap_or(0);
+                    *calls += 1;
+                }
+            }
+            Outcome::Failed(sqlstate) => add(&mut self.failed, sqlstate.as_str()),
+            Outcome::Skipped(reason) => add(&mut self.skipped, reason.name()),
+        }
+    }
+
+    pub(crate) fn fill(&self, info: &mut RunInfo) {
+        info.elapsed_ns = self.last_done_ns;
+        info.span_due_ns = self.last_due_ns;
+        info.span_sent_ns = self.last_sent_ns;
+        info.statements = self.statements;
+        info.done = self.done;
+        info.failed = self.failed.clone();
+        info.skipped = self.skipped.clone();
+        info.connections_failed = self.connections_failed.clone();
+    }
+}
+
+fn add(counts: &mut BTreeMap<String, u64>, name: &str) {
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            counts.insert(name.to_owned(), 1);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Redaction of the user's data.
+//!
+//! Results hold no values of the user's data unless the caller asked for them: messages and plans are
+//! redacted when a result is computed, so that no renderer can leave it out.
+
+use crate::Sqlstate;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Whether a result may hold values of the user's data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Literals {
+    /// Values are redacted.
+    #[default]
+    Hidden,
+    /// Values are kept.
+    Shown,
+}
+
+/// SQLSTATE classes and codes whose messages hold names of objects and settings only
+/// (PostgreSQL's own messages; 42601 quotes the statement itself and is not among them).
+const NAMES_ONLY: [&str; 17] = [
+    "08", "23", "25", "26", "28", "34", "3D", "3F", "40", "42", "53", "54", "55", "57", "58", "F0",
+    "XX",
+];
+
+/// The class of what functions of the application raise themselves (`RAISE EXCEPTION`, documentation,
+/// 41.9.1, and the table of codes): a text of their own, in which a value looks like any other word.
+/// `RAISE` may give any code; this is the one that it has by itself.
+const OWN: &str = "P0";
+
+/// Replacement of such a text.
+const OWN_HIDDEN: &str = "a message of the application's own";
+
+/// Returns a server's message with quoted text and numbers masked where they may be values rather than
+/// names, and without anything that the application words itself.
+pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> String {
+    let sqlstate = sqlstate.as_str();
+    let names_only =
+        sqlstate != "42601" && NAMES_ONLY.iter().any(|class| sqlstate.starts_with(class));
+    if literals == Literals::Shown || names_only {
+        return message.to_owned();
+    }
+    if sqlstate.starts_with(OWN) {
+        return OWN_HIDDEN.to_owned();
+    }
+    let mut out = String::with_capacity(message.len());
+    let mut characters = message.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            // A single quote between letters is an apostrophe.
+            '\'' if out.ends_with(char::is_alphabetic) => out.push(character),
+            '"' | '\'' => {
+                for inner in characters.by_ref() {
+                    if inner == character {
+                        break;
+                    }
+                }
+                out.push(character);
+                out.push('…');
+                out.push(character);
+            }
+            // Digits within a word (`utf8`, `int4`) are part of a name.
+            digit if digit.is_ascii_digit() && !out.ends_with(char::is_alphabetic) => {
+                if !out.ends_with('#') {
+                    out.push('#');
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(sqlstate: &str, message: &str) -> String {
+        redact_message(
+            Sqlstate::parse(sqlstate).unwrap(),
+            message,
+            Literals::Hidden,
+        )
+    }
+
+    #[test]
+    fn names_are_shown_and_values_are_not() {
+        for (sqlstate, message, wanted) in [
+            (
+                "42P01",
+                "relation \"orders\" does not exist",
+                "relation \"orders\" does not exist",
+            ),
+            (
+                "22P02",
+                "invalid input syntax for type integer: \"secret 12\"",
+                "invalid input syntax for type integer: \"…\"",
+            ),
+            (
+                "42601",
+                "syntax error at or near \"'jane'\"",
+                "syntax error at or near \"…\"",
+            ),
+            (
+                "P0001",
+                "no credit for Jane Doe",
+                "a message of the application's own",
+            ),
+            (
+                "P0004",
+                "Jane Doe has a balance",
+                "a message of the application's own",
+            ),
+            (
+                "22023",
+                "can't bill customer 4711 'jane'",
+                "can't bill customer # '…'",
+            ),
+            ("22012", "division by zero", "division by zero"),
+            (
+                "22003",
+                "value 12.50 out of range for int4",
+                "value #.# out of range for int4",
+            ),
+            ("22P02", "never \"ended", "never \"…\""),
+        ] {
+            assert_eq!(hidden(sqlstate, message), wanted);
+        }
+    }
+
+    #[test]
+    fn literals_are_kept_if_asked_for() {
+        for (sqlstate, message) in [(*b"22P02", "\"12\""), (*b"P0001", "no Jane")] {
+            let kept = redact_message(Sqlstate(sqlstate), message, Literals::Shown);
+            assert_eq!(kept, message);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! One thing that the server did, or that happened to it.
+//!
+//! A log says more than what clients sent: files that did not fit into memory, waits for locks,
+//! checkpoints, vacuums, crashes. A replay does not need any of it; people who look for the reason
+//! of a slow statement do. It is a table of its own, `server-events`, so that those who read events
+//! do not pass over it.
+
+use std::sync::Arc;
+
+use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use sql::Fingerprint;
+
+use ColumnType::{I64, Text, U32, U64};
+
+/// One thing that the server did, or that happened to it. What a kind does not have is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServerEvent {
+    /// When the line was written, in microseconds from the workload's start; negative for what
+    /// happened before the first client's first event. What took time ended then.
+    pub at_us: i64,
+    /// What.
+    pub kind: ServerEventKind,
+    /// The process that says so.
+    pub pid: Option<u32>,
+    /// The session of that process, where it is a client's.
+    pub session: Option<u64>,
+    /// What it is about: a table with its database and schema, a lock and what it is on, the cause
+    /// of a checkpoint, the server's message. Holds no value of a statement.
+    pub subject: Option<Box<str>>,
+    /// The statement that the session was running, as sent.
+    pub sql: Option<Arc<str>>,
+    /// How long it took, or was waited, in microseconds: a lock wait so far or in all, a whole
+    /// checkpoint, a vacuum or analyze.
+    pub duration_us: Option<u64>,
+    /// Of a checkpoint: the part of the duration in which buffers were written.
+    pub write_us: Option<u64>,
+    /// Of a checkpoint: the part of the duration in which files were synced.
+    pub sync_us: Option<u64>,
+    /// The size of a temporary file; of a checkpoint, the WAL since the checkpoint before
+    /// (`distance`).
+    pub bytes: Option<u64>,
+    /// Of a checkpoint: buffers written.
+    pub buffers: Option<u64>,
+    /// Of a vacuum: how often the indexes were scanned.
+    pub index_scans: Option<u64>,
+    /// Of a vacuum: dead row versions removed.
+    pub tuples_removed: Option<u64>,
+    /// Of a vacuum: row versions that remain.
+    pub tuples_remain: Option<u64>,
+    /// Of a vacuum: dead row versions that could not be removed yet.
+    pub tuples_dead: Option<u64>,
+    /// Of a lock wait: the processes that held the lock, with commas.
+    pub holders: Option<Box<str>>,
+    /// Which of [`crate::Provenance::sources`] it was read from.
+    pub source: u32,
+    /// The line (from 1) in that source.
+    pub line: u64,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What the server did, or what happened to it.
+        #[derive(
+            Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum ServerEventKind {
+            $($(#[$doc])* $variant,)*
+            /// A kind that a newer version of this program wrote.
+            #[default]
+            Unknown,
+        }
+
+        impl ServerEventKind {
+            /// All kinds that this version writes.
+            pub const ALL: &[ServerEventKind] = &[$(ServerEventKind::$variant,)*];
+
+            /// The name under which the kind is stored.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ServerEventKind::$variant => $name,)*
+                    ServerEventKind::Unknown => "unknown",
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A temporary file was removed; its size is what was written to it (`log_temp_files`).
+    TemporaryFile = "temporary_file",
+    /// A process waits for a lock for longer than `deadlock_timeout` (`log_lock_waits`).
+    LockWait = "lock_wait",
+    /// A process that had waited so has the lock.
+    LockAcquired = "lock_acquired",
+    /// A process that had waited so did not get the lock.
+    LockFailed = "lock_failed",
+    /// A statement was ended to resolve a deadlock.
+    Deadlock = "deadlock",
+    /// A checkpoint or restartpoint begins.
+    CheckpointStarting = "checkpoint_starting",
+    /// A checkpoint or restartpoint is complete.
+    Checkpoint = "checkpoint",
+    /// Checkpoints follow each other faster than `checkpoint_warning`.
+    CheckpointsTooFrequent = "checkpoints_too_frequent",
+    /// Autovacuum vacuumed a table.
+    Autovacuum = "autovacuum",
+    /// Autovacuum analyzed a table.
+    Autoanalyze = "autoanalyze",
+    /// Autovacuum was cancelled, since someone waited for its lock.
+    AutovacuumCancelled = "autovacuum_cancelled",
+    /// Autovacuum left out a table, since its lock was not to be had.
+    AutovacuumSkipped = "autovacuum_skipped",
+    /// A standby's replay waited for a query, or cancelled it.
+    RecoveryConflict = "recovery_conflict",
+    /// Memory, or shared memory, ran out (SQLSTATE 53200).
+    OutOfMemory = "out_of_memory",
+    /// A connection was refused since there are too many (SQLSTATE 53300).
+    TooManyConnections = "too_many_connections",
+    /// The disk was full (SQLSTATE 53100).
+    DiskFull = "disk_full",
+    /// WAL could not be archived.
+    ArchivingFailed = "archiving_failed",
+    /// A process of the server crashed, or was killed.
+    Crash = "crash",
+    /// The server recovers from a crash.
+    Recovery = "recovery",
+    /// The server starts.
+    Starting = "starting",
+    /// The server accepts connections.
+    Ready = "ready",
+    /// The server was asked to stop.
+    Stopping = "stopping",
+    /// The server has stopped.
+    Stopped = "stopped",
+    /// The server read its configuration anew.
+    Reload = "reload",
+}
+
+impl ServerEventKind {
+    /// The kind stored under `name`; [`Self::Unknown`] for one that this version does not know.
+    pub fn from_name(name: &str) -> Self {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|kind| kind.name() == name).unwrap_or_default()
+    }
+}
+
+impl ServerEvent {
+    /// About what it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        size_of::<Self>()
+            + text(&self.subject)
+            + text(&self.holders)
+            + self.sql.as_ref().map_or(0, |sql| sql.len())
+    }
+}
+
+/// Columns of `server-events`.
+pub(crate) const SERVER_EVENT: &[Column] = &[
+    Column::required("at_us", I64),
+    Column::required("kind", Text),
+    Column::nullable("pid", U32),
+    Column::nullable("session", U64),
+    Column::nullable("subject", Text),
+    Column::nullable("fingerprint", U64),
+    Column::nullable("sql", Text),
+    Column::nullable("duration_us", U64),
+    Column::nullable("write_us", U64),
+    Column::nullable("sync_us", U64),
+    Column::nullable("bytes", U64),
+    Column::nullable("buffers", U64),
+    Column::nullable("index_scans", U64),
+    Column::nullable("tuples_removed", U64),
+    Column::nullable("tuples_remain", U64),
+    Column::nullable("tuples_dead", U64),
+    Column::nullable("holders", Text),
+    Column::required("source", U32),
+    Column::required("line", U64),
+];
+
+pub(crate) fn write_server_event(
+    table: &mut TableWriter,
+    event: &ServerEvent,
+    at_us: i64,
+    fingerprint: Option<Fingerprint>,
+) -> Result<(), ArchiveError> {
+    table.i64(at_us);
+    table.text(event.kind.name());
+    table.u32(event.pid);
+    table.u64(event.session);
+    table.text(event.subject.as_deref());
+    table.u64(fingerprint.map(|fingerprint| fingerprint.0));
+    table.text(event.sql.as_deref());
+    for number in [
+        event.duration_us,
+        event.write_us,
+        event.sync_us,
+        event.bytes,
+        event.buffers,
+        event.index_scans,
+        event.tuples_removed,
+        event.tuples_remain,
+        event.tuples_dead,
+    ] {
+        table.u64(number);
+    }
+    table.text(event.holders.as_deref());
+    table.u32(event.source);
+    table.u64(event.line);
+    table.end_row()
+}
+
+pub(crate) fn read_server_event(batch: &Batch, row: usize) -> (ServerEvent, Option<Fingerprint>) {
+    let text = |column| batch.text(column, row);
+    let number = |column| batch.u64(column, row);
+    let event = ServerEvent {
+        at_us: batch.i64(0, row).unwrap_or_default(),
+        kind: ServerEventKind::from_name(text(1).unwrap_or_default()),
+        pid: batch.u32(2, row),
+        session: number(3),
+        subject: text(4).map(Box::from),
+        sql: text(6).map(Arc::from),
+        duration_us: number(7),
+        write_us: number(8),
+        sync_us: number(9),
+        bytes: number(10),
+        buffers: number(11),
+        index_scans: number(12),
+        tuples_removed: number(13),
+        tuples_remain: number(14),
+        tuples_dead: number(15),
+        holders: text(16).map(Box::from),
+        source: batch.u32(17, row).unwrap_or_default(),
+        line: number(18).unwrap_or_default(),
+    };
+    (event, number(5).map(Fingerprint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        for kind in ServerEventKind::ALL {
+            assert_eq!(ServerEventKind::from_name(kind.name()), *kind);
+        }
+        assert_eq!(
+            ServerEventKind::from_name("of tomorrow"),
+            ServerEventKind::Unknown
+        );
+    }
+}

@@ -1,0 +1,550 @@
+//! Puts events in time order outside memory.
+//!
+//! A log that is written when statements end shows a two-hour statement two hours after its
+//! start. Nearly all others are only a little out of order. So events pass through a window in
+//! memory, the earliest leaving first into the *main* parts; one that comes too late for the
+//! window goes to *late* runs, each sorted. At the end late events are merged into the main parts
+//! that they belong to, and only these parts are written again.
+//!
+//! ```text
+//! pushed ──► window (a heap, bounded) ──► main parts, in order ──┐
+//!     └─ earlier than what has left ──► late runs, each in order ┴─ merge ──► events-*.parquet
+//! ```
+
+mod window;
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+
+use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
+
+use crate::event::{Event, EventKind};
+use crate::packed::{Key, PackedEvents};
+use crate::statements::StatementWriter;
+use crate::table::{EVENT, EventRows, EventTable, event_columns};
+use sql::Fingerprint;
+use window::Window;
+
+/// Rows in a part: what is written again when a late event belongs into it.
+pub(crate) const PART_ROWS_MAX: u64 = 1 << 20;
+/// Rows in a row group: what a reader decodes at a time is a fraction of it.
+const GROUP_ROWS_MAX: usize = 1 << 17;
+/// So many late runs of about one length are merged into one of the next: each open run holds a batch in
+/// memory, and each event is written again a few times only.
+const LATE_RUNS_MAX: usize = 16;
+
+const LAYOUT: TableOptions = TableOptions {
+    parts: Parts::Rows(PART_ROWS_MAX),
+    group_rows: GROUP_ROWS_MAX,
+};
+
+/// An event with its fingerprint; ordered by due time, session, sequence.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) event: Event,
+    pub(crate) fingerprint: Option<Fingerprint>,
+}
+
+impl Item {
+    fn key(&self) -> Key {
+        (self.event.due_us, self.event.session, self.event.sequence)
+    }
+
+    /// About what it takes in memory. A shared text is counted with each event: too much rather
+    /// than too little.
+    fn bytes(&self) -> usize {
+        let texts = match &self.event.kind {
+            EventKind::Execute {
+                sql, parameters, ..
+            } => {
+                let values: usize = parameters
+                    .iter()
+                    .map(|value| {
+                        16 + value
+                            .as_ref()
+                            .map_or(0, |value| value.as_bytes().len() + 16)
+                    })
+                    .sum();
+                sql.len() + values
+            }
+            kind => kind.sql().map_or(0, |sql| sql.len() + 16),
+        };
+        let particulars = self.event.particulars.as_ref();
+        size_of::<Item>() + texts + particulars.map_or(0, |particulars| particulars.bytes())
+    }
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Item {}
+impl PartialOrd for Item {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Item {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Sorts events into the parts of one table. Times are wall time until [`TimeOrder::finish`].
+pub(crate) struct TimeOrder {
+    directory: PathBuf,
+    memory_bytes: usize,
+    window: Window,
+    main: Option<EventTable>,
+    /// Where time begins in the main parts; known when the first event leaves the window.
+    base_us: Option<i64>,
+    /// The first and last due time of each main part.
+    spans: Vec<(i64, i64)>,
+    rows_in_part: u64,
+    last_left: Option<Key>,
+    earliest_late_us: Option<i64>,
+    late: Vec<Item>,
+    late_bytes: usize,
+    late_runs: Vec<Run>,
+    late_runs_made: u32,
+    last_due_us: i64,
+    /// There are events with what only a capture from the wire knows: files have columns for it.
+    from_wire: bool,
+    /// Main parts that have no such columns, from before that was known.
+    narrow: Vec<FileEntry>,
+}
+
+/// A sorted run of late events.
+struct Run {
+    /// 0 as it came from memory; one more than those that were merged into it.
+    level: u32,
+    files: Vec<FileEntry>,
+}
+
+/// The sorted table.
+pub(crate) struct Sorted {
+    pub(crate) files: Vec<FileEntry>,
+    /// The earliest event's wall time: what is subtracted from all.
+    pub(crate) start_wall_us: i64,
+    /// The last event's time from the start.
+    pub(crate) span_us: i64,
+}
+
+impl TimeOrder {
+    /// Sorts within `directory`, with about `memory_bytes` of events in memory.
+    pub(crate) fn new(directory: &Path, memory_bytes: usize) -> Self {
+        TimeOrder {
+            directory: directory.to_owned(),
+            memory_bytes,
+            window: Window::default(),
+            main: None,
+            base_us: None,
+            spans: Vec::new(),
+            rows_in_part: 0,
+            last_left: None,
+            earliest_late_us: None,
+            late: Vec::new(),
+            late_bytes: 0,
+            late_runs: Vec::new(),
+            late_runs_made: 0,
+            last_due_us: i64::MIN,
+            from_wire: false,
+            narrow: Vec::new(),
+        }
+    }
+
+    /// Where time begins in the main parts, once an event has left the window.
+    pub(crate) fn base_us(&self) -> Option<i64> {
+        self.base_us
+    }
+
+    /// Takes events; returns space that can be used again, if some is free.
+    pub(crate) fn push(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
+        events: PackedEvents,
+    ) -> Result<Vec<PackedEvents>, ArchiveError> {
+        if events.is_from_wire() && !self.from_wire {
+            self.from_wire = true;
+            self.end_narrow_parts()?;
+        }
+        for index in 0..events.len() {
+            let key = events.key(index);
+            self.last_due_us = self.last_due_us.max(key.0);
+            if self.last_left.is_some_and(|last| key < last) {
+                let event = events.get(index);
+                let fingerprint = statements.of(&event)?;
+                self.late(archive, event.to_event(), fingerprint)?;
+            } else {
+                self.window.note(key, index);
+            }
+        }
+        self.window.add(events);
+        while self.window.bytes() > self.memory_bytes / 4 * 3 && self.window.len() > 0 {
+            // A part of it, so that who sends does not wait long.
+            self.leave_window(archive, statements, self.window.len().div_ceil(8))?;
+        }
+        Ok(self.window.take_free())
+    }
+
+    /// What was written so far stays as it is.
+    fn end_narrow_parts(&mut self) -> Result<(), ArchiveError> {
+        if let Some(main) = self.main.take() {
+            self.narrow = main.finish()?;
+            self.rows_in_part = 0;
+        }
+        Ok(())
+    }
+
+    fn late(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        event: Event,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<(), ArchiveError> {
+        let item = Item { event, fingerprint };
+        let due_us = item.event.due_us;
+        self.earliest_late_us = Some(
+            self.earliest_late_us
+                .map_or(due_us, |known| known.min(due_us)),
+        );
+        self.late_bytes += item.bytes();
+        self.late.push(item);
+        // A quarter: the window is the point, late events are few.
+        if self.late_bytes > self.memory_bytes / 4 {
+            self.spill_late(archive)?;
+        }
+        Ok(())
+    }
+
+    /// The earliest events leave the window.
+    fn leave_window(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
+        count: usize,
+    ) -> Result<(), ArchiveError> {
+        self.window.sort();
+        if self.main.is_none() && count > 0 {
+            let table = archive.table("events", event_columns(self.from_wire), LAYOUT)?;
+            let table = table.number_parts_from(self.narrow.len() as u32);
+            self.main = Some(EventTable::new(table));
+        }
+        for at in 0..count {
+            let (key, event) = self.window.get(at);
+            // Only now, when its text is at hand.
+            let fingerprint = statements.of(&event)?;
+            let due_us = key.0;
+            let base_us = *self.base_us.get_or_insert(due_us);
+            if self.rows_in_part == 0 {
+                self.spans.push((due_us, due_us));
+            }
+            self.spans.last_mut().expect("just begun").1 = due_us;
+            self.rows_in_part = (self.rows_in_part + 1) % PART_ROWS_MAX;
+            let main = self.main.as_mut().expect("just made");
+            main.write(&event, due_us - base_us, fingerprint)?;
+            self.last_left = Some(key);
+        }
+        self.window.left(count);
+        Ok(())
+    }
+
+    /// Late runs keep wall time.
+    fn spill_late(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
+        self.late.sort_unstable();
+        let mut run = self.late_run(archive)?;
+        for item in self.late.drain(..) {
+            run.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
+        }
+        self.late_bytes = 0;
+        self.keep_run(run, 0)?;
+        self.merge_runs(archive)
+    }
+
+    /// Merges the runs of the last level, as long as there are too many of them.
+    fn merge_runs(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
+        while let Some(level) = self.late_runs.last().map(|run| run.level) {
+            let of_level = self.late_runs.iter().rev();
+            let count = of_level.take_while(|run| run.level == level).count();
+            if count <= LATE_RUNS_MAX {
+                break;
+            }
+            let mut merged = self.late_run(archive)?;
+            let old = self.late_runs.split_off(self.late_runs.len() - count);
+            let mut items = Merge::open(archive, &old, Vec::new())?;
+            while let Some(item) = items.next()? {
+                merged.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
+            }
+            self.keep_run(merged, level + 1)?;
+            for file in old.iter().flat_map(|run| &run.files) {
+                self.remove(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down all that is due by then, so that it survives a kill of this process.
+    pub(crate) fn make_safe(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
+        up_to_us: i64,
+    ) -> Result<(), ArchiveError> {
+        self.window.sort();
+        let count = self.window.due_by(up_to_us);
+        self.leave_window(archive, statements, count)?;
+        if count > 0
+            && let Some(main) = &mut self.main
+        {
+            // What comes next is in another part.
+            if main.flush()? {
+                self.rows_in_part = 0;
+            }
+        }
+        if !self.late.is_empty() {
+            self.spill_late(archive)?;
+        }
+        Ok(())
+    }
+
+    fn late_run(&self, archive: &archive::ArchiveWriter) -> Result<EventTable, ArchiveError> {
+        let table = archive.table("late", event_columns(self.from_wire), LAYOUT)?;
+        Ok(EventTable::new(
+            table.number_parts_from(self.late_runs_made),
+        ))
+    }
+
+    fn keep_run(&mut self, run: EventTable, level: u32) -> Result<(), ArchiveError> {
+        let files = run.finish()?;
+        self.late_runs_made += files.len() as u32;
+        self.late_runs.push(Run { level, files });
+        Ok(())
+    }
+
+    fn remove(&self, file: &FileEntry) -> Result<(), ArchiveError> {
+        let path = self.directory.join(&file.name);
+        std::fs::remove_file(&path).map_err(|error| ArchiveError::io("remove", &path, error))
+    }
+
+    /// Ends the sorting: what is in the window leaves, late events are merged in.
+    pub(crate) fn finish(
+        mut self,
+        archive: &archive::ArchiveWriter,
+        statements: &mut StatementWriter,
+    ) -> Result<Sorted, ArchiveError> {
+        self.leave_window(archive, statements, self.window.len())?;
+        let mut main = std::mem::take(&mut self.narrow);
+        match self.main.take() {
+            Some(table) => main.extend(table.finish()?),
+            None if main.is_empty() => {
+                let columns = event_columns(self.from_wire);
+                main = archive.table("events", columns, LAYOUT)?.finish()?;
+            }
+            None => {}
+        }
+        let base_us = self.base_us.unwrap_or(0);
+        let start_wall_us = self
+            .earliest_late_us
+            .map_or(base_us, |late| late.min(base_us));
+        let files = if self.earliest_late_us.is_none() {
+            main
+        } else {
+            self.merge_late(archive, main, base_us, start_wall_us)?
+        };
+        let span_us = if self.last_due_us == i64::MIN {
+            0
+        } else {
+            self.last_due_us - start_wall_us
+        };
+        Ok(Sorted {
+            files,
+            start_wall_us,
+            span_us,
+        })
+    }
+
+    fn merge_late(
+        &mut self,
+        archive: &archive::ArchiveWriter,
+        main: Vec<FileEntry>,
+        base_us: i64,
+        start_us: i64,
+    ) -> Result<Vec<FileEntry>, ArchiveError> {
+        self.late.sort_unstable();
+        let in_memory = std::mem::take(&mut self.late);
+        let mut late = Merge::open(archive, &self.late_runs, in_memory)?;
+        let mut files: Vec<FileEntry> = Vec::new();
+        let mut merged_parts = 0;
+        // They stay until all is merged: a recovery reads them, whenever this is cut short.
+        let mut replaced: Vec<&FileEntry> = Vec::new();
+        for (place, part) in main.iter().enumerate() {
+            let (_, last_us) = self.spans[place];
+            // A late event belongs before the end of the part if it is due by then; one that is
+            // later belongs into the next part. None is later than the last part's end.
+            let concerned = late.peek_us()?.is_some_and(|due_us| due_us <= last_us);
+            if !concerned && start_us == base_us {
+                files.push(part.clone());
+                continue;
+            }
+            let table = archive.table("merged", event_columns(self.from_wire), LAYOUT)?;
+            let mut table = EventTable::new(table.number_parts_from(merged_parts));
+            let mut rows = EventsOf::open(archive, std::slice::from_ref(part))?;
+            while let Some(mut item) = rows.next()? {
+                item.event.due_us += base_us;
+                while late.peek_key()?.is_some_and(|key| key < item.key()) {
+                    let earlier = late.next()?.expect("just seen");
+                    table.write(
+                        &earlier.event.borrowed(),
+                        earlier.event.due_us - start_us,
+                        earlier.fingerprint,
+                    )?;
+                }
+                table.write(
+                    &item.event.borrowed(),
+                    item.event.due_us - start_us,
+                    item.fingerprint,
+                )?;
+            }
+            let written = table.finish()?;
+            merged_parts += written.len() as u32;
+            files.extend(written);
+            replaced.push(part);
+        }
+        debug_assert!(late.next()?.is_none(), "nothing late is later than all");
+        for part in replaced {
+            self.remove(part)?;
+        }
+        for run in std::mem::take(&mut self.late_runs) {
+            for file in &run.files {
+                self.remove(file)?;
+            }
+        }
+        self.rename_in_order(files)
+    }
+
+    /// Names the files so that the order of their names is the order of time.
+    fn rename_in_order(&self, files: Vec<FileEntry>) -> Result<Vec<FileEntry>, ArchiveError> {
+        let rename = |from: &str, to: &str| {
+            std::fs::rename(self.directory.join(from), self.directory.join(to))
+                .map_err(|error| ArchiveError::io("rename", &self.directory.join(from), error))
+        };
+        let mut named = Vec::with_capacity(files.len());
+        // From the last to the first: kept parts only ever move up.
+        for (place, file) in files.into_iter().enumerate().rev() {
+            // With what encrypted files end in.
+            let (_, ending) = file.name.split_once('.').expect("a table's file");
+            let name = format!("events-{place:05}.{ending}");
+            if file.name != name {
+                rename(&file.name, &name)?;
+            }
+            named.push(FileEntry {
+                name,
+                table: "events".to_owned(),
+                ..file
+            });
+        }
+        named.reverse();
+        Ok(named)
+    }
+}
+
+/// The events of some files, one after the other.
+struct EventsOf {
+    table: TableReader,
+    rows: EventRows,
+    ready: std::vec::IntoIter<Item>,
+    path: PathBuf,
+}
+
+impl EventsOf {
+    fn open(archive: &archive::ArchiveWriter, files: &[FileEntry]) -> Result<Self, ArchiveError> {
+        Ok(EventsOf {
+            table: archive.read(files, EVENT)?,
+            rows: EventRows::default(),
+            ready: Vec::new().into_iter(),
+            path: archive.directory().to_owned(),
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Item>, ArchiveError> {
+        loop {
+            if let Some(item) = self.ready.next() {
+                return Ok(Some(item));
+            }
+            let Some(batch) = self.table.next_batch()? else {
+                return Ok(None);
+            };
+            let mut items = Vec::with_capacity(batch.rows());
+            for row in 0..batch.rows() {
+                let (event, fingerprint) =
+                    self.rows
+                        .read(&batch, row)
+                        .map_err(|reason| ArchiveError::Damaged {
+                            path: self.path.clone(),
+                            reason,
+                        })?;
+                items.push(Item { event, fingerprint });
+            }
+            self.ready = items.into_iter();
+        }
+    }
+}
+
+/// Sorted runs and what is sorted in memory, as one.
+struct Merge {
+    runs: Vec<EventsOf>,
+    in_memory: std::vec::IntoIter<Item>,
+    /// The next item of each run; the last place is that of what is in memory.
+    heads: BinaryHeap<Reverse<(Item, usize)>>,
+}
+
+impl Merge {
+    fn open(
+        archive: &archive::ArchiveWriter,
+        runs: &[Run],
+        in_memory: Vec<Item>,
+    ) -> Result<Self, ArchiveError> {
+        let mut merge = Merge {
+            runs: runs
+                .iter()
+                .map(|run| EventsOf::open(archive, &run.files))
+                .collect::<Result<_, _>>()?,
+            in_memory: in_memory.into_iter(),
+            heads: BinaryHeap::new(),
+        };
+        for place in 0..=merge.runs.len() {
+            merge.refill(place)?;
+        }
+        Ok(merge)
+    }
+
+    fn refill(&mut self, place: usize) -> Result<(), ArchiveError> {
+        let item = match self.runs.get_mut(place) {
+            Some(run) => run.next()?,
+            None => self.in_memory.next(),
+        };
+        if let Some(item) = item {
+            self.heads.push(Reverse((item, place)));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Item>, ArchiveError> {
+        let Some(Reverse((item, place))) = self.heads.pop() else {
+            return Ok(None);
+        };
+        self.refill(place)?;
+        Ok(Some(item))
+    }
+
+    fn peek_key(&self) -> Result<Option<Key>, ArchiveError> {
+        Ok(self.heads.peek().map(|Reverse((item, _))| item.key()))
+    }
+
+    fn peek_us(&self) -> Result<Option<i64>, ArchiveError> {
+        Ok(self.peek_key()?.map(|(due_us, _, _)| due_us))
+    }
+}

@@ -1,0 +1,129 @@
+//! A socket with a time limit for all that is done with it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+
+use super::Deadline;
+use crate::{Host, KeepAlive, Server};
+
+pub(super) struct Socket {
+    stream: Stream,
+    deadline: Deadline,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The addresses of a name.
+pub(super) fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+impl Socket {
+    pub(super) fn connect(
+        server: &Server,
+        address: Option<SocketAddr>,
+        deadline: Deadline,
+        keep_alive: &KeepAlive,
+    ) -> io::Result<Self> {
+        let stream = match (&server.host, address) {
+            (_, Some(address)) => {
+                let stream = TcpStream::connect_timeout(&address, deadline.left()?)?;
+                // A statement goes out when it is due, not when a packet is full.
+                let _ = stream.set_nodelay(true);
+                keep(&stream, keep_alive)?;
+                Stream::Tcp(stream)
+            }
+            (Some(Host::Unix(directory)), None) => {
+                let path = directory.join(format!(".s.PGSQL.{}", server.port));
+                Stream::Unix(UnixStream::connect(path)?)
+            }
+            (Some(Host::Abstract(name)), None) => {
+                let name = format!("{name}/.s.PGSQL.{}", server.port);
+                let address = UnixAddr::from_abstract_name(name)?;
+                Stream::Unix(UnixStream::connect_addr(&address)?)
+            }
+            _ => return Err(io::Error::other("it has no address")),
+        };
+        Ok(Socket { stream, deadline })
+    }
+
+    pub(super) fn limit(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+
+    /// The bare socket, not blocking any more.
+    pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
+        Ok(match self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.into()
+            }
+            Stream::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.into()
+            }
+        })
+    }
+}
+
+fn keep(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
+    let fd = stream.as_raw_fd();
+    if keep_alive.on {
+        event_loop::keep_alive(fd)?;
+        for (option, value) in [
+            (libc::TCP_KEEPIDLE, keep_alive.idle_s),
+            (libc::TCP_KEEPINTVL, keep_alive.interval_s),
+            (libc::TCP_KEEPCNT, keep_alive.count),
+        ] {
+            if let Some(value) = value {
+                event_loop::set_tcp_option(fd, option, value)?;
+            }
+        }
+    }
+    match keep_alive.user_timeout_ms {
+        Some(ms) => event_loop::set_tcp_option(fd, libc::TCP_USER_TIMEOUT, ms),
+        None => Ok(()),
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = Some(self.deadline.left()?);
+        match &mut self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(left)?;
+                stream.read(buffer)
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(left)?;
+                stream.read(buffer)
+            }
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = Some(self.deadline.left()?);
+        match &mut self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(left)?;
+                stream.write(bytes)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(left)?;
+                stream.write(bytes)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

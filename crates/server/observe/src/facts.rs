@@ -1,0 +1,433 @@
+//! Asks a target for its settings, extensions, databases, relations and indexes.
+
+use clock::Clock;
+use connect::Target;
+use connect::login::{Dialer, Login, LoginError, Questions, Row};
+use run::{DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, RelationFact, SettingFact};
+use std::time::Duration;
+
+use crate::catalogue;
+use crate::secrets::may_be_secret;
+
+/// The most databases that are looked into.
+pub const DATABASES_MAX: usize = 32;
+/// The most relations that are kept, of all databases together; the largest.
+pub const RELATIONS_MAX: usize = 10_000;
+/// The most indexes that are kept, of all databases together; the largest.
+pub const INDEXES_MAX: usize = 20_000;
+/// No further database is looked into after this.
+const FACTS_TIME: Duration = Duration::from_secs(120);
+/// How long the questions of one database may take together.
+const DATABASE_TIME: Duration = Duration::from_secs(60);
+
+/// How much is kept, of all databases together; the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Relations.
+    pub relations: usize,
+    /// Indexes.
+    pub indexes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            relations: RELATIONS_MAX,
+            indexes: INDEXES_MAX,
+        }
+    }
+}
+
+/// Settings of the session that asks, which say nothing of the target's.
+const OWN_SETTINGS: [&str; 13] = [
+    "application_name",
+    "client_encoding",
+    "in_hot_standby",
+    "is_superuser",
+    "lock_timeout",
+    "quote_all_identifiers",
+    "search_path",
+    "seed",
+    "session_authorization",
+    "statement_timeout",
+    "transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+];
+
+/// Of these, what every other session of the login has as well.
+const ASKED_BEFORE: [&str; 4] = [
+    "search_path",
+    "statement_timeout",
+    "lock_timeout",
+    "quote_all_identifiers",
+];
+
+/// Asks a target, over one connection for each database that the logins name: settings as the first
+/// login has them. Takes locks on catalogues only, and the weakest one on each relation for the
+/// moment in which its size is looked up. What cannot be had is among the notes.
+pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
+    facts_within(target, logins, clock, Limits::default())
+}
+
+/// As [`facts`], with limits of one's own.
+pub fn facts_within(target: &Target, logins: &[Login], clock: &dyn Clock, limits: Limits) -> Facts {
+    let mut facts = Facts::default();
+    let dialer = match Dialer::new(target) {
+        Ok(dialer) => dialer,
+        Err(error) => {
+            note(&mut facts, "target", None, error.to_string());
+            return facts;
+        }
+    };
+    let mut by_database: Vec<&Login> = Vec::new();
+    for login in logins {
+        if !by_database.iter().any(|one| one.database == login.database) {
+            by_database.push(login);
+        }
+    }
+    let begun_ns = clock.now_ns();
+    let mut looked_into = 0;
+    for login in by_database.iter().take(DATABASES_MAX) {
+        let taken_ns = u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0);
+        if taken_ns > FACTS_TIME.as_nanos() {
+            break;
+        }
+        looked_into += 1;
+        match dialer.questions(login) {
+            Ok(questions) => look_into(&mut facts, questions, &login.database, limits),
+            Err(error) => note(
+                &mut facts,
+                "target",
+                Some(&login.database),
+                format!(
+                    "the database {} could not be asked: {}",
+                    login.database, error.message
+                ),
+            ),
+        }
+    }
+    if looked_into < by_database.len() {
+        facts.notes.push(FactNote {
+            about: "databases".to_owned(),
+            text: format!(
+                "only the first databases were looked into, up to {DATABASES_MAX} and for {} s",
+                FACTS_TIME.as_secs()
+            ),
+            count: Some((by_database.len() - looked_into) as u64),
+            database: None,
+        });
+    }
+    facts
+        .relations
+        .sort_by(|a, b| (&a.database, &a.schema, &a.name).cmp(&(&b.database, &b.schema, &b.name)));
+    facts
+        .indexes
+        .sort_by(|a, b| (&a.database, &a.schema, &a.name).cmp(&(&b.database, &b.schema, &b.name)));
+    facts
+        .extensions
+        .sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
+    facts.databases.sort_by(|a, b| a.name.cmp(&b.name));
+    // What it rests on, so that a run with facts is known from one without.
+    facts.notes.insert(
+        0,
+        FactNote {
+            about: "target".to_owned(),
+            text: "asked before the first statement".to_owned(),
+            ..FactNote::default()
+        },
+    );
+    facts
+}
+
+fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
+    facts.notes.push(FactNote {
+        about: about.to_owned(),
+        text,
+        count: None,
+        database: database.map(str::to_owned),
+    });
+}
+
+/// Asks in a transaction of its own, so that a refusal leaves nothing behind.
+fn ask(questions: &mut Questions<'_>, question: &str) -> Result<Vec<Row>, LoginError> {
+    questions.ask(catalogue::BEGIN)?;
+    let answer = questions.ask(question);
+    if !questions.is_over() {
+        questions.ask(catalogue::END)?;
+    }
+    answer
+}
+
+fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, limits: Limits) {
+    questions.limit(DATABASE_TIME);
+    let version = match questions.ask("SHOW server_version_num") {
+        Ok(rows) => text(&rows, 0).parse().unwrap_or(0),
+        Err(error) => {
+            note(
+                facts,
+                "target",
+                Some(database),
+                refused(database, "its version", &error),
+            );
+            return;
+        }
+    };
+    if facts.settings.is_empty() {
+        settings(facts, &mut questions, database);
+    }
+    match ask(&mut questions, catalogue::EXTENSIONS) {
+        Ok(rows) => facts
+            .extensions
+            .extend(rows.into_iter().map(|row| ExtensionFact {
+                database: database.to_owned(),
+                name: at(&row, 0),
+                version: at(&row, 1),
+            })),
+        Err(error) => note(
+            facts,
+            "extensions",
+            Some(database),
+            refused(database, "extensions", &error),
+        ),
+    }
+    match ask(&mut questions, &catalogue::database(version)) {
+        Ok(rows) => {
+            for row in rows {
+                facts.databases.push(DatabaseFact {
+                    name: database.to_owned(),
+                    encoding: at(&row, 0),
+                    collate: at(&row, 1),
+                    ctype: at(&row, 2),
+                    provider: maybe(&row, 3),
+                    locale: maybe(&row, 4),
+                    collation_version: maybe(&row, 5),
+                    collation_version_now: maybe(&row, 6),
+                    bytes: ask(&mut questions, catalogue::DATABASE_BYTES)
+                        .ok()
+                        .and_then(|rows| text(&rows, 0).parse().ok()),
+                });
+            }
+        }
+        Err(error) => note(
+            facts,
+            "databases",
+            Some(database),
+            refused(database, "the database", &error),
+        ),
+    }
+    relations(facts, &mut questions, database, version, limits.relations);
+    indexes(facts, &mut questions, database, limits.indexes);
+}
+
+fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
+    let rows = match ask(questions, catalogue::SETTINGS) {
+        Ok(rows) => rows,
+        Err(error) => {
+            note(
+                facts,
+                "settings",
+                None,
+                refused(database, "settings", &error),
+            );
+            return;
+        }
+    };
+    let mut hidden = 0;
+    for row in rows {
+        let name = at(&row, 0);
+        if OWN_SETTINGS.contains(&name.as_str()) {
+            continue;
+        }
+        let value = at(&row, 1);
+        let boot_value = maybe(&row, 5);
+        let secret = may_be_secret(&name, &value);
+        hidden += u64::from(secret && !value.is_empty());
+        facts.settings.push(SettingFact {
+            // Whether it is set at all says nothing of what it is.
+            value: (!secret || value.is_empty()).then_some(value),
+            name,
+            unit: maybe(&row, 2),
+            category: at(&row, 3),
+            source: at(&row, 4),
+            boot_value: boot_value.filter(|_| !secret),
+            pending_restart: at(&row, 6) == "t",
+        });
+    }
+    // What this connection set for itself, as a session of the workload has it.
+    for name in ASKED_BEFORE {
+        let question = format!(
+            "SELECT name, setting, unit, category, source, boot_val FROM pg_catalog.pg_settings WHERE name = '{name}'"
+        );
+        let Some(row) = questions
+            .ask(&question)
+            .ok()
+            .and_then(|rows| rows.into_iter().next())
+        else {
+            continue;
+        };
+        facts.settings.push(SettingFact {
+            name: at(&row, 0),
+            value: maybe(&row, 1),
+            unit: maybe(&row, 2),
+            category: at(&row, 3),
+            source: at(&row, 4),
+            boot_value: maybe(&row, 5),
+            pending_restart: false,
+        });
+    }
+    facts.settings.sort_by(|a, b| a.name.cmp(&b.name));
+    if hidden > 0 {
+        facts.notes.push(FactNote {
+            about: "secrets".to_owned(),
+            text: "the values of settings that may hold a secret are not kept".to_owned(),
+            count: Some(hidden),
+            database: None,
+        });
+    }
+    let may_see_all =
+        "SELECT pg_catalog.pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')";
+    if ask(questions, may_see_all).is_ok_and(|rows| text(&rows, 0) == "f") {
+        note(
+            facts,
+            "settings",
+            None,
+            "the role may not see all settings; GRANT pg_read_all_settings to it for the rest"
+                .to_owned(),
+        );
+    }
+}
+
+fn relations(
+    facts: &mut Facts,
+    questions: &mut Questions<'_>,
+    database: &str,
+    version: u32,
+    most: usize,
+) {
+    let room = most.saturating_sub(facts.relations.len());
+    let question = |open, most| catalogue::relations(version, most, open);
+    let Some(rows) = the_largest(facts, questions, database, "relations", room, question) else {
+        return;
+    };
+    for row in rows {
+        let (column_names, columns) = pairs(&at(&row, 9));
+        let mut options: Vec<String> = serde_json::from_str(&at(&row, 8)).unwrap_or_default();
+        options.sort();
+        facts.relations.push(RelationFact {
+            database: database.to_owned(),
+            schema: at(&row, 0),
+            name: at(&row, 1),
+            kind: at(&row, 2),
+            persistence: at(&row, 3),
+            rows: at(&row, 4).parse().ok(),
+            bytes: at(&row, 5).parse().ok(),
+            partition_of: maybe(&row, 6),
+            partition_key: maybe(&row, 7),
+            options,
+            column_names,
+            columns,
+        });
+    }
+}
+
+fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, most: usize) {
+    let room = most.saturating_sub(facts.indexes.len());
+    let question = |open, most| catalogue::indexes(most, open);
+    let Some(rows) = the_largest(facts, questions, database, "indexes", room, question) else {
+        return;
+    };
+    for row in rows {
+        facts.indexes.push(IndexFact {
+            database: database.to_owned(),
+            schema: at(&row, 0),
+            table: at(&row, 1),
+            name: at(&row, 2),
+            definition: at(&row, 3),
+            bytes: at(&row, 4).parse().ok(),
+            valid: at(&row, 5) == "t",
+            ready: at(&row, 6) == "t",
+            unique: at(&row, 7) == "t",
+            primary: at(&row, 8) == "t",
+            tablespace: maybe(&row, 9),
+        });
+    }
+}
+
+/// As many as there is room for, and a note of how many are left out.
+/// Sizes and columns need a lock on each relation, which somebody may hold: then it goes without them.
+fn the_largest(
+    facts: &mut Facts,
+    questions: &mut Questions<'_>,
+    database: &str,
+    what: &str,
+    room: usize,
+    question: impl Fn(bool, usize) -> String,
+) -> Option<Vec<Row>> {
+    // One at least: it has with it how many there are.
+    let most = room.max(1);
+    let mut rows = match ask(questions, &question(true, most)) {
+        Ok(rows) => rows,
+        // Somebody took a lock between the look at the locks and this.
+        Err(_) => match ask(questions, &question(false, most)) {
+            Ok(rows) => rows,
+            Err(error) => {
+                note(facts, what, Some(database), refused(database, what, &error));
+                return None;
+            }
+        },
+    };
+    let in_all: usize = rows
+        .first()
+        .map_or(0, |row| at(row, 10).parse().unwrap_or(0));
+    rows.truncate(room);
+    left_out(facts, what, database, in_all.saturating_sub(rows.len()));
+    let closed = rows.iter().filter(|row| at(row, 11) == "t").count();
+    if closed > 0 {
+        facts.notes.push(FactNote {
+            about: "sizes".to_owned(),
+            text: format!(
+                "sizes and columns of {what} of the database {database} that were locked are not known"
+            ),
+            count: Some(closed as u64),
+            database: Some(database.to_owned()),
+        });
+    }
+    Some(rows)
+}
+
+fn left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
+    if count > 0 {
+        facts.notes.push(FactNote {
+            about: what.to_owned(),
+            text: format!("the smallest {what} of the database {database} are left out"),
+            count: Some(count as u64),
+            database: Some(database.to_owned()),
+        });
+    }
+}
+
+fn refused(database: &str, what: &str, error: &LoginError) -> String {
+    format!(
+        "the database {database} was asked for {what}, and answered: {}",
+        error.message
+    )
+}
+
+/// A JSON list of pairs.
+fn pairs(json: &str) -> (Vec<String>, Vec<String>) {
+    let pairs: Vec<(String, String)> = serde_json::from_str(json).unwrap_or_default();
+    pairs.into_iter().unzip()
+}
+
+fn text(rows: &[Row], column: usize) -> String {
+    rows.first().map_or_else(String::new, |row| at(row, column))
+}
+
+fn at(row: &Row, column: usize) -> String {
+    maybe(row, column).unwrap_or_default()
+}
+
+fn maybe(row: &Row, column: usize) -> Option<String> {
+    row.get(column).cloned().flatten()
+}

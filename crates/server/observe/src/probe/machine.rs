@@ -1,0 +1,262 @@
+//! The server's machine, where it is this one: processors by mode, and by process of the server, memory,
+//! disks, network, and pressure (PSI).
+//!
+//! That it is this one is not believed of an address: the process that the server says our connection has
+//! must be there, and name our connection in its title. In another container's name space it is not.
+//!
+//! The time of processors that the server took is that of its live processes, and of those that have
+//! ended: the postmaster has waited for those, and the kernel has added their time to its own.
+
+use std::collections::HashMap;
+use std::fs;
+
+use run::{Counter, ProbeNote, ProbeState};
+
+use crate::asker::{Asker, Known, Unable};
+use crate::ledger::Ledger;
+use crate::probe::{Moment, Probe};
+use cpu_profile::proc;
+use cpu_profile::proc::Series;
+
+/// Reads `/proc`.
+#[derive(Default)]
+pub(crate) struct MachineProbe {
+    postmaster: i32,
+    /// Of our connection.
+    pid: i32,
+    last: HashMap<(String, String, &'static str), f64>,
+    titles: HashMap<i32, String>,
+}
+
+/// How often the server's processes are looked at until none ended meanwhile.
+const LOOKS_MAX: u32 = 5;
+
+/// What goes up and down; the rest only grows.
+const GAUGES: [&str; 7] = [
+    "processors",
+    "total",
+    "available",
+    "cached",
+    "dirty",
+    "writeback",
+    "swap_free",
+];
+
+impl MachineProbe {
+    fn write(&mut self, ledger: &Ledger, source: &str, object: &str, series: Series) {
+        let at_ns = ledger.now_ns();
+        for (name, value) in series {
+            let key = (source.to_owned(), object.to_owned(), name);
+            if self.last.insert(key, value) == Some(value) {
+                continue;
+            }
+            ledger.counter(Counter {
+                at_ns,
+                source: source.to_owned(),
+                object: object.to_owned(),
+                name: name.to_owned(),
+                value,
+                gauge: source == "memory" || GAUGES.contains(&name),
+            });
+        }
+    }
+
+    /// The processes of the server, the postmaster left out.
+    fn children(&self) -> Vec<i32> {
+        let pid = self.postmaster;
+        if let Ok(list) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+            return list
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect();
+        }
+        // Kernels without that file.
+        let Ok(all) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        all.flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|child| process_of(*child).is_some_and(|process| process.parent == pid))
+            .collect()
+    }
+
+    fn server(&mut self, ledger: &Ledger) {
+        let Some(mut postmaster) = process_of(self.postmaster) else {
+            return;
+        };
+        let alive = |probe: &Self| -> Vec<(i32, proc::Process)> {
+            let children = probe.children().into_iter();
+            children
+                .filter_map(|pid| Some((pid, process_of(pid)?)))
+                .collect()
+        };
+        let mut processes = alive(self);
+        // One that ends between the two looks would be counted twice or not at all: look again until none did.
+        for _ in 0..LOOKS_MAX {
+            let Some(again) = process_of(self.postmaster) else {
+                return;
+            };
+            let ended = |one: &proc::Process| (one.children_user_s, one.children_system_s);
+            let is_steady = ended(&again) == ended(&postmaster);
+            postmaster = again;
+            if is_steady {
+                break;
+            }
+            processes = alive(self);
+        }
+        let mut user_s = postmaster.user_s + postmaster.children_user_s;
+        let mut system_s = postmaster.system_s + postmaster.children_system_s;
+        let children: Vec<i32> = processes.iter().map(|(pid, _)| *pid).collect();
+        for (pid, process) in processes {
+            user_s += process.user_s;
+            system_s += process.system_s;
+            // One that has just begun has none yet.
+            let known = self.titles.get(&pid).cloned().or_else(|| title_of(pid));
+            let Some(title) = known else { continue };
+            self.titles.insert(pid, title.clone());
+            let series = vec![
+                ("user_seconds", process.user_s),
+                ("system_seconds", process.system_s),
+            ];
+            self.write(ledger, "process", &format!("{title} {pid}"), series);
+        }
+        // What has ended needs not be remembered.
+        if self.titles.len() > children.len() {
+            let gone: Vec<i32> = self
+                .titles
+                .keys()
+                .filter(|pid| !children.contains(pid))
+                .copied()
+                .collect();
+            for pid in gone {
+                if let Some(title) = self.titles.remove(&pid) {
+                    let object = format!("{title} {pid}");
+                    self.last
+                        .retain(|(source, known, _), _| source != "process" || *known != object);
+                }
+            }
+        }
+        let series = vec![
+            ("user_seconds", user_s),
+            ("system_seconds", system_s),
+            ("processes", children.len() as f64),
+        ];
+        self.write(ledger, "server", "", series);
+    }
+}
+
+impl Probe for MachineProbe {
+    fn name(&self) -> &'static str {
+        "machine"
+    }
+
+    fn every_ns(&self) -> i64 {
+        1_000_000_000
+    }
+
+    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
+        let known = asker.known();
+        self.postmaster = postmaster_here(known)
+            .map_err(|why| Unable::never(why, "run this on the server's machine"))?;
+        self.pid = known.pid;
+        if fs::read_to_string("/proc/pressure/cpu").is_err() {
+            ledger.full_note(ProbeNote {
+                probe: self.name().to_owned(),
+                state: ProbeState::Unseen,
+                text: "pressure (PSI): this kernel does not tell".to_owned(),
+                remedy: Some("psi=1 on the kernel's command line".to_owned()),
+                ..ProbeNote::default()
+            });
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
+        // Behind a loss, the server may be another.
+        if asker.known().pid != self.pid {
+            self.begin(asker, ledger)?;
+        }
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let stat = read("/proc/stat");
+        if stat.is_empty() {
+            return Err(Unable::Failed("/proc/stat cannot be read".to_owned()));
+        }
+        self.write(ledger, "cpu", "", proc::processors(&stat));
+        self.server(ledger);
+        self.write(ledger, "memory", "", proc::memory(&read("/proc/meminfo")));
+        for (device, series) in proc::disks(&read("/proc/diskstats")) {
+            if is_a_disk(device) {
+                self.write(ledger, "disk", device, series);
+            }
+        }
+        let interfaces = read("/proc/net/dev");
+        let interfaces = proc::network(&interfaces);
+        // Bridges and bonds pass on what devices bring; where there is no device (in a container), all count.
+        let is_device = |name: &str| fs::metadata(format!("/sys/class/net/{name}/device")).is_ok();
+        let has_devices = interfaces.iter().any(|(name, _)| is_device(name));
+        for (interface, series) in interfaces {
+            if has_devices && !is_device(interface) && interface != "lo" {
+                continue;
+            }
+            self.write(ledger, "network", interface, series);
+        }
+        for what in ["cpu", "memory", "io"] {
+            let series = proc::pressure(&read(&format!("/proc/pressure/{what}")));
+            self.write(ledger, "pressure", what, series);
+        }
+        // What we take of it ourselves.
+        if let Some(own) = proc::process(&read("/proc/self/stat")) {
+            let series = vec![
+                ("user_seconds", own.user_s),
+                ("system_seconds", own.system_s),
+            ];
+            self.write(ledger, "rehearse", "", series);
+        }
+        Ok(())
+    }
+}
+
+/// The server's first process, if it is on this machine; else why it is not.
+pub(crate) fn postmaster_here(known: &Known) -> Result<i32, String> {
+    let elsewhere = |why: &str| {
+        format!("{why}: the server is on another machine, or in a container of its own")
+    };
+    let Ok(cmdline) = fs::read_to_string(format!("/proc/{}/cmdline", known.pid)) else {
+        return Err(elsewhere(
+            "the server's process of our connection is not here",
+        ));
+    };
+    let end = match known.client_port {
+        Some(port) => format!("({port})"),
+        None => "[local]".to_owned(),
+    };
+    let parts = [known.user.as_str(), known.database.as_str(), end.as_str()];
+    if proc::title(&cmdline).is_none() || !parts.iter().all(|part| cmdline.contains(part)) {
+        return Err(elsewhere(
+            "the process with the number of our connection's is another",
+        ));
+    }
+    match process_of(known.pid) {
+        Some(process) => Ok(process.parent),
+        None => Err(elsewhere("the server's process cannot be looked at")),
+    }
+}
+
+fn process_of(pid: i32) -> Option<proc::Process> {
+    proc::process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether it is a disk of its own: partitions are counted with their disk, what is made of other disks
+/// (LVM, RAID) with those, and what lies in memory or in a file is none.
+fn is_a_disk(device: &str) -> bool {
+    let at = format!("/sys/block/{device}");
+    let in_memory = ["loop", "ram", "zram"];
+    let mut parts = fs::read_dir(format!("{at}/slaves")).into_iter().flatten();
+    fs::metadata(&at).is_ok()
+        && parts.next().is_none()
+        && !in_memory.iter().any(|kind| device.starts_with(kind))
+}
+
+fn title_of(pid: i32) -> Option<String> {
+    proc::title(&fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?)
+}

@@ -1,0 +1,512 @@
+//! A private server, from `initdb` to its deletion.
+
+use crate::endpoint::Endpoint;
+use crate::error::{Doing, Error, Result};
+use crate::installation::{Installation, Source};
+use crate::marker;
+use crate::marker::Marker;
+use crate::named;
+use crate::named::Named;
+use crate::places;
+use crate::places::Places;
+use crate::ports::Port;
+use crate::postmaster;
+use crate::postmaster::Identity;
+use crate::privileges;
+use crate::privileges::RunAs;
+use crate::server;
+use crate::server::{Auth, Cluster, Failure, SUPERUSER};
+use crate::settings;
+use crate::snapshot;
+use crate::snapshot::Copied;
+use crate::watchdog::Watchdog;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+/// The longest path of a Unix socket, less the name that the server gives it.
+const LONGEST_SOCKET_DIR: usize = 107 - "/.s.PGSQL.65535".len();
+
+/// What a sandbox is made with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its port.
+    pub port: Port,
+    /// Whether it listens on 127.0.0.1, besides its Unix socket.
+    pub tcp: bool,
+    /// Who may connect.
+    pub auth: Auth,
+    /// The locale of its databases.
+    pub locale: String,
+    /// Further arguments of `initdb`, such as `--no-data-checksums`.
+    pub initdb: Vec<String>,
+    /// Settings, as in `postgresql.conf`; `ALTER SYSTEM` wins over them.
+    pub settings: Vec<(String, String)>,
+    /// How long a start and a stop may take; both include the recovery or the checkpoint of a
+    /// large database.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            port: Port::Free,
+            tcp: true,
+            auth: Auth::Trust,
+            locale: "C".to_owned(),
+            initdb: Vec::new(),
+            settings: Vec::new(),
+            patience: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How a server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Sessions are ended, and everything is written: the next start needs no recovery.
+    Fast,
+    /// At once, as in a crash: the next start recovers.
+    Immediate,
+}
+
+/// A private server. It is stopped and its directory deleted when this is dropped; and if this
+/// process ends without dropping it, by a watchdog process, or else by [`crate::reap`].
+#[must_use = "dropping a sandbox stops and deletes it"]
+pub struct Sandbox {
+    root: PathBuf,
+    data: PathBuf,
+    marker: Marker,
+    installation: Installation,
+    run_as: RunAs,
+    port: Port,
+    password: Option<String>,
+    patience: Duration,
+    /// The server, if this process started it.
+    child: Option<Child>,
+    /// Held for as long as others must leave the sandbox alone.
+    owner: Option<File>,
+    watchdog: Option<Watchdog>,
+}
+
+impl Sandbox {
+    /// Makes one, with a fresh cluster that is not started yet. Deletes what former processes
+    /// had to leave behind.
+    pub fn create(installation: &Installation, options: Options, places: &Places) -> Result<Self> {
+        crate::reap(places);
+        settings::check(&options.settings)?;
+        let run_as = RunAs::decide()?;
+        run_as.check_reaches(&installation.bin_dir)?;
+        let sandboxes = places.sandboxes();
+        places::make(&sandboxes)?;
+        run_as.check_reaches(&sandboxes)?;
+
+        let root = tempfile::Builder::new()
+            .prefix("pg")
+            .tempdir_in(&sandboxes)
+            .doing("make a directory in", &sandboxes)?
+            .keep();
+        // Absolute and without links: it is compared with what the kernel says of a process.
+        let root = root.canonicalize().doing("find", &root)?;
+        // Owned before it is marked: from then on others may take it for abandoned.
+        let owner = marker::own(&root)?;
+        let mut marker = Marker::new(installation);
+        marker.tcp = options.tcp;
+        marker.wants_password = options.auth != Auth::Trust;
+        marker.settings = options.settings;
+        marker.write(&root)?;
+        // From here on, dropping it cleans up.
+        let mut sandbox = Self {
+            data: root.join("data"),
+            root,
+            marker,
+            installation: installation.clone(),
+            run_as,
+            port: options.port,
+            password: match &options.auth {
+                Auth::Trust => None,
+                Auth::Password(password) => Some(password.clone()),
+            },
+            patience: options.patience,
+            child: None,
+            owner: Some(owner),
+            watchdog: None,
+        };
+        sandbox.furnish(&options.auth, &options.locale, &options.initdb)?;
+        Ok(sandbox)
+    }
+
+    fn furnish(&mut self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
+        // Others than root need not enter; the server's user must.
+        let mode = if privileges::is_root() { 0o711 } else { 0o700 };
+        fs::set_permissions(&self.root, fs::Permissions::from_mode(mode))
+            .doing("set the permissions of", &self.root)?;
+        let sockets = self.make_socket_dir()?;
+        self.marker.socket_dir = Some(sockets.clone());
+        let watchdog = Watchdog::start(&self.root, Some(&sockets))?;
+        self.marker.watchdog = Some(watchdog.pid());
+        self.watchdog = Some(watchdog);
+        self.marker.write(&self.root)?;
+
+        private_dir(&self.data)?;
+        self.run_as.own(&self.data)?;
+        self.cluster().init(auth, locale, initdb)?;
+        server::include(&self.data, &self.root.join(settings::FILE))
+    }
+
+    /// In the sandbox, unless that makes the socket's path longer than the system allows.
+    fn make_socket_dir(&self) -> Result<PathBuf> {
+        let inside = self.root.join("socket");
+        let dir = if inside.as_os_str().len() <= LONGEST_SOCKET_DIR {
+            private_dir(&inside)?;
+            inside
+        } else {
+            let short = Path::new("/tmp");
+            tempfile::Builder::new()
+                .prefix("rehearse-")
+                .tempdir_in(short)
+                .doing("make a directory in", short)?
+                .keep()
+        };
+        self.run_as.own(&dir)?;
+        Ok(dir)
+    }
+
+    /// Takes hold of one that outlives its owner.
+    pub(crate) fn attach(root: PathBuf, password: Option<String>) -> Result<Self> {
+        let owner = marker::own(&root)?;
+        let marker = Marker::read(&root).ok_or_else(|| Error::NoSuchSandbox {
+            name: root.display().to_string(),
+            known: "it has just been taken down".to_owned(),
+        })?;
+        Ok(Self {
+            data: root.join("data"),
+            installation: Installation {
+                bin_dir: marker.bin_dir.clone(),
+                major: marker.major,
+                version: marker.version.clone(),
+                source: Source::Given,
+            },
+            root,
+            run_as: RunAs::decide()?,
+            port: Port::Free,
+            password,
+            patience: Options::default().patience,
+            child: None,
+            owner: Some(owner),
+            watchdog: None,
+            marker,
+        })
+    }
+
+    fn cluster(&self) -> Cluster<'_> {
+        Cluster {
+            installation: &self.installation,
+            run_as: &self.run_as,
+            root: &self.root,
+            data: &self.data,
+        }
+    }
+
+    /// Starts the server, and waits until it takes connections. Where it listens may differ from
+    /// the last time if the port has been taken meanwhile.
+    pub fn start(&mut self) -> Result<Endpoint> {
+        if self.pid().is_some() {
+            return Ok(self.endpoint());
+        }
+        self.child = None;
+        let text = settings::render(&self.marker.settings);
+        server::write_for(&self.run_as, &self.root.join(settings::FILE), &text)?;
+        let sockets = self.marker.socket_dir.clone().unwrap_or_default();
+        let candidates = self.port.candidates(self.marker.port);
+        for &port in &candidates {
+            let start = self
+                .cluster()
+                .launch(self.marker.tcp, port, &sockets, &self.log())?;
+            match start.wait(&self.data, &self.installation.version, self.patience) {
+                Ok(child) => {
+                    self.marker.port = Some(port);
+                    self.marker.server = Some(Identity::of(child.id() as i32));
+                    self.child = Some(child);
+                    self.marker.write(&self.root)?;
+                    return Ok(self.endpoint());
+                }
+                Err(Failure::Port) => {}
+                Err(Failure::Other(error)) => return Err(error),
+            }
+        }
+        let ports: Vec<_> = candidates.iter().map(u16::to_string).collect();
+        Err(Error::PortTaken {
+            ports: ports.join(", "),
+        })
+    }
+
+    /// Stops the server, if it runs.
+    pub fn stop(&mut self, how: Stop) -> Result<()> {
+        let Some(pid) = self.identity() else {
+            return Ok(());
+        };
+        match how {
+            Stop::Fast => {
+                pid.signal(libc::SIGINT);
+                if !pid.wait_gone(self.patience) {
+                    return Err(Error::Stop {
+                        pid: pid.pid,
+                        seconds: self.patience.as_secs(),
+                    });
+                }
+            }
+            Stop::Immediate => end_now(pid)?,
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+        self.marker.server = None;
+        self.marker.write(&self.root)
+    }
+
+    /// Stops the server, fast, and starts it again, with the settings as they are now.
+    pub fn restart(&mut self) -> Result<Endpoint> {
+        self.stop(Stop::Fast)?;
+        self.start()
+    }
+
+    /// Replaces all settings, from the next start on.
+    pub fn set(&mut self, settings: Vec<(String, String)>) -> Result<()> {
+        settings::check(&settings)?;
+        self.marker.settings = settings;
+        self.marker.write(&self.root)
+    }
+
+    /// The settings that the next start takes.
+    pub fn settings(&self) -> &[(String, String)] {
+        &self.marker.settings
+    }
+
+    /// Where it listens, or listened last. Before the first start the port is 0.
+    pub fn endpoint(&self) -> Endpoint {
+        endpoint(&self.marker, self.password.clone())
+    }
+
+    /// The postmaster's process number, if it runs.
+    pub fn pid(&mut self) -> Option<i32> {
+        self.identity().map(|identity| identity.pid)
+    }
+
+    fn identity(&mut self) -> Option<Identity> {
+        match &mut self.child {
+            Some(child) => match child.try_wait() {
+                Ok(None) => Some(Identity::of(child.id() as i32)),
+                _ => None,
+            },
+            None => postmaster::of(&self.data, self.marker.server),
+        }
+    }
+
+    /// The server's programs.
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// The sandbox's directory, which holds all the others.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The server's data directory.
+    pub fn data_dir(&self) -> &Path {
+        &self.data
+    }
+
+    /// The server's log.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("server.log")
+    }
+
+    fn snapshot_dir(&self, name: &str) -> PathBuf {
+        self.root.join("snapshots").join(name)
+    }
+
+    /// The names of the snapshots there are.
+    pub fn snapshots(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.snapshot_dir(""))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| marker::check_name(name).is_ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Copies the data directory under a name, with the server stopped meanwhile.
+    pub fn snapshot(&mut self, name: &str) -> Result<Copied> {
+        marker::check_name(name)?;
+        let place = self.snapshot_dir(name);
+        if place.exists() {
+            return Err(Error::SnapshotTaken {
+                name: name.to_owned(),
+            });
+        }
+        snapshot::check_whole(&self.data)?;
+        self.while_stopped(Stop::Fast, |sandbox| {
+            let all = sandbox.snapshot_dir("");
+            if !all.is_dir() {
+                private_dir(&all)?;
+            }
+            let partial = sandbox.snapshot_dir(".partial");
+            marker::delete_any(&partial)?;
+            let copied = snapshot::copy_tree(&sandbox.data, &partial)?;
+            fs::rename(&partial, &place).doing("rename the copy to", &place)?;
+            Ok(copied)
+        })
+    }
+
+    /// Makes the data directory exactly what it was at the snapshot, with the server stopped
+    /// meanwhile. If it fails, the snapshot is whole still and may be restored again.
+    pub fn restore(&mut self, name: &str) -> Result<Copied> {
+        let place = self.snapshot_dir(name);
+        if marker::check_name(name).is_err() || !place.is_dir() {
+            let names = self.snapshots();
+            return Err(Error::NoSuchSnapshot {
+                name: name.to_owned(),
+                known: named::known(&names, "there is none"),
+            });
+        }
+        // What it has now is thrown away, so there is nothing to write out.
+        self.while_stopped(Stop::Immediate, |sandbox| {
+            let fresh = sandbox.root.join("data.new");
+            let old = sandbox.root.join("data.old");
+            marker::delete_any(&fresh)?;
+            // Deleted first: a disk need not hold the data three times.
+            marker::delete_any(&old)?;
+            if sandbox.data.exists() {
+                fs::rename(&sandbox.data, &old).doing("rename", &sandbox.data)?;
+                marker::delete_any(&old)?;
+            }
+            let copied = snapshot::copy_tree(&place, &fresh)?;
+            fs::rename(&fresh, &sandbox.data).doing("rename to", &sandbox.data)?;
+            Ok(copied)
+        })
+    }
+
+    /// Deletes a snapshot.
+    pub fn remove_snapshot(&mut self, name: &str) -> Result<()> {
+        marker::check_name(name)?;
+        marker::delete_any(&self.snapshot_dir(name))
+    }
+
+    fn while_stopped<T>(
+        &mut self,
+        how: Stop,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let ran = self.pid().is_some();
+        self.stop(how)?;
+        let done = work(self);
+        if ran {
+            let started = self.start();
+            let done = done?;
+            started?;
+            return Ok(done);
+        }
+        done
+    }
+
+    /// Lets it outlive this process, under a name: [`crate::list`], [`crate::open`] and
+    /// [`crate::down`] find it by that.
+    pub fn keep(self, name: &str, places: &Places) -> Result<Named> {
+        let _names = named::reserve(name, places)?;
+        self.keep_as(name)
+    }
+
+    pub(crate) fn keep_as(mut self, name: &str) -> Result<Named> {
+        self.marker.name = Some(name.to_owned());
+        self.marker.lasting = true;
+        self.marker.watchdog = None;
+        if let Err(error) = self.marker.write(&self.root) {
+            // As nobody would find it again, it is better deleted.
+            self.marker.lasting = false;
+            return Err(error);
+        }
+        // Only now, so that at every moment somebody would clean up.
+        self.watchdog = None;
+        Ok(Named::of(&self.root, &self.marker))
+    }
+
+    /// Stops and deletes it, as dropping it does, and tells if that failed. One that was kept
+    /// under a name is deleted, too.
+    pub fn close(mut self) -> Result<()> {
+        self.marker.lasting = true; // dropping it afterwards has nothing to do
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        if let Some(identity) = self.identity() {
+            end_now(identity)?;
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+        marker::delete(&self.root, &self.marker)?;
+        // Only after that: it is the watchdog's work, should this process end in between.
+        self.watchdog = None;
+        self.owner = None;
+        Ok(())
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if !self.marker.lasting && self.remove().is_err() {
+            // The watchdog, told by the closing pipe, tries again.
+            if let Some(watchdog) = self.watchdog.take() {
+                watchdog.let_act();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("root", &self.root)
+            .field("version", &self.installation.version)
+            .field("endpoint", &self.endpoint())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends a server that is shown to be the one meant.
+pub(crate) fn end_now(server: Identity) -> Result<()> {
+    server.signal(libc::SIGQUIT);
+    if !server.wait_gone(Duration::from_secs(20)) {
+        server.signal(libc::SIGKILL);
+        if !server.wait_gone(Duration::from_secs(20)) {
+            return Err(Error::Stop {
+                pid: server.pid,
+                seconds: 40,
+            });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn endpoint(marker: &Marker, password: Option<String>) -> Endpoint {
+    Endpoint {
+        host: marker.tcp.then(|| "127.0.0.1".to_owned()),
+        socket_dir: marker.socket_dir.clone(),
+        port: marker.port.unwrap_or(0),
+        user: SUPERUSER.to_owned(),
+        password,
+    }
+}
+
+fn private_dir(path: &Path) -> Result<()> {
+    fs::create_dir(path).doing("make the directory", path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+        .doing("set the permissions of", path)
+}

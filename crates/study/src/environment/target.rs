@@ -1,0 +1,217 @@
+//! Conditions set up at a server that is not private.
+
+use connect::login::{Dialer, Login, Questions, Value};
+use replay::{LoginMap, Target};
+
+use super::{
+    AtEnd, Condition, Environment, STATEMENTS_TIME_MAX, merge_settings, quote_identifier,
+    quote_literal, run_shell_command,
+};
+use crate::error::ExperimentError;
+
+/// The comment of databases that were created here. No other is dropped.
+const OURS: &str = "made by rehearse prove";
+
+/// How the data come to be the same before each trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataSource {
+    /// A command of the owner restores them.
+    Command(String),
+    /// The target's database is created anew from this template database.
+    Template(String),
+    /// Each trial finds what the one before it left.
+    Unrestored,
+}
+
+/// Any server that the user named. Settings are those that a session can have.
+#[derive(Debug)]
+pub struct TargetEnvironment {
+    target: Target,
+    login: Login,
+    data: DataSource,
+    conditions: Vec<Condition>,
+    at_end: AtEnd,
+    is_touched: bool,
+}
+
+impl TargetEnvironment {
+    /// Sets up conditions at a target, which is administered with this login.
+    pub fn new(
+        target: Target,
+        login: Login,
+        data: DataSource,
+        conditions: Vec<Condition>,
+        at_end: AtEnd,
+    ) -> Self {
+        TargetEnvironment {
+            target,
+            login,
+            data,
+            conditions,
+            at_end,
+            is_touched: false,
+        }
+    }
+
+    fn restore(&mut self) -> Result<(), ExperimentError> {
+        self.is_touched = true;
+        match &self.data {
+            DataSource::Command(command) => run_shell_command(command, &self.target, "--restore"),
+            DataSource::Template(template) => self.recreate_database(Some(template)),
+            DataSource::Unrestored => Ok(()),
+        }
+    }
+
+    /// Drops the target's database, if it was created here, and creates it from the template.
+    fn recreate_database(&self, template: Option<&str>) -> Result<(), ExperimentError> {
+        let name = self.target.database.clone().unwrap_or_default();
+        let quoted = quote_identifier(&name);
+        let mut admin = self.target.clone();
+        admin.database = Some("postgres".to_owned());
+        let login = LoginMap::default().login(&admin, "", "", "rehearse");
+        let dialer = Dialer::new(&admin)?;
+        let failed = |what: &'static str| {
+            let address = admin.address();
+            move |error| ExperimentError::Failed(format!("{what} at {address}: {error}"))
+        };
+        let mut questions = dialer
+            .questions(&login)
+            .map_err(failed("cannot connect to the database postgres"))?;
+        questions.limit(STATEMENTS_TIME_MAX);
+        let comment = database_comment(&mut questions, &name)
+            .map_err(failed("cannot look at pg_database"))?;
+        if comment.as_ref().is_some_and(|comment| comment != OURS) {
+            return Err(ExperimentError::Usage(format!(
+                "the database {name} is there already at {}, and was not made by a proof, so it is not dropped; name one in --target that is not there: it is made of the template",
+                admin.address()
+            )));
+        }
+        if comment.is_some() {
+            let _ = questions.ask(&format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}",
+                quote_literal(&name)
+            ));
+            questions
+                .ask(&format!("DROP DATABASE {quoted}"))
+                .map_err(failed("the database cannot be dropped"))?;
+        }
+        if let Some(template) = template {
+            let template = quote_identifier(template);
+            questions
+                .ask(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
+                .map_err(failed("the database cannot be made of its template"))?;
+            questions
+                .ask(&format!("COMMENT ON DATABASE {quoted} IS '{OURS}'"))
+                .map_err(failed("the database cannot be marked as ours"))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be set up without asking the server.
+    fn check_conditions(&self) -> Result<(), ExperimentError> {
+        if self.conditions.iter().any(|one| one.server.is_some()) {
+            return Err(ExperimentError::Usage(
+                "another major version (--server) cannot be set up at a --target; give --sandbox NAME, or replay on both servers yourself and compare the runs".to_owned(),
+            ));
+        }
+        if matches!(self.data, DataSource::Template(_)) && self.target.database.is_none() {
+            return Err(ExperimentError::Usage(
+                "--template makes the target's database, and --target names none; give one that is not there yet, such as postgres://HOST/shop_proof".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses settings that a session cannot have.
+    fn check_settings(&self) -> Result<(), ExperimentError> {
+        let address = self.target.address();
+        let settings = self.conditions.iter().flat_map(|one| &one.settings);
+        let mut names: Vec<&str> = settings.map(|(name, _)| name.as_str()).collect();
+        names.dedup();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let failed = |error| {
+            ExperimentError::Failed(format!("cannot ask {address} about its settings: {error}"))
+        };
+        let dialer = Dialer::new(&self.target)?;
+        let mut questions = dialer.questions(&self.login).map_err(failed)?;
+        for name in names {
+            let question = "SELECT context FROM pg_settings WHERE lower(name) = lower($1)";
+            let rows = questions
+                .ask_with(question, &[25], &[Some(Value::Text(name))])
+                .map_err(failed)?;
+            let context = rows.first().and_then(|row| row.first()?.as_deref());
+            let needs = match context {
+                Some("user" | "superuser" | "backend" | "superuser-backend") => continue,
+                // A session may set parameters of a library that is not loaded, and its own.
+                None if name.contains('.') => continue,
+                None => {
+                    return Err(ExperimentError::Usage(format!(
+                        "the server at {address} has no setting '{name}'; see pg_settings there for those that it has"
+                    )));
+                }
+                Some("postmaster") => "a restart",
+                Some("sighup") => "a change of its configuration",
+                Some(_) => "another build",
+            };
+            return Err(ExperimentError::Usage(format!(
+                "'{name}' needs {needs} of the server at {address}, which is not ours to make; try it in a sandbox (--sandbox NAME), or make the change yourself and measure each side of it"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The comment of a database, or `None` if there is no such database.
+fn database_comment(
+    questions: &mut Questions<'_>,
+    name: &str,
+) -> Result<Option<String>, connect::login::LoginError> {
+    let rows = questions.ask(&format!(
+        "SELECT coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database WHERE datname = {}",
+        quote_literal(name)
+    ))?;
+    let first = rows.into_iter().next();
+    Ok(first.map(|row| row.into_iter().next().flatten().unwrap_or_default()))
+}
+
+impl Environment for TargetEnvironment {
+    fn check(&mut self) -> Result<(), ExperimentError> {
+        self.check_conditions()?;
+        self.check_settings()
+    }
+
+    fn prepare(&mut self) -> Result<(), ExperimentError> {
+        self.check_conditions()?;
+        // Restoring may create the database that is asked about settings.
+        self.restore()?;
+        self.check_settings()?;
+        for condition in 0..self.conditions.len() {
+            if !self.conditions[condition].scripts.is_empty() {
+                self.set_up(condition)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, condition: usize) -> Result<(Target, Option<i32>), ExperimentError> {
+        self.restore()?;
+        let condition = &self.conditions[condition];
+        for script in &condition.scripts {
+            script.apply_as(&self.target, &self.login)?;
+        }
+        let mut target = self.target.clone();
+        target.settings = merge_settings(target.settings.iter().chain(&condition.settings));
+        Ok((target, None))
+    }
+
+    fn release(&mut self) -> Result<(), ExperimentError> {
+        match (&self.data, self.at_end) {
+            _ if !self.is_touched => Ok(()),
+            (_, AtEnd::Leave) => Ok(()),
+            (DataSource::Template(_), AtEnd::Restore) => self.recreate_database(None),
+            (_, AtEnd::Restore) => self.restore(),
+        }
+    }
+}

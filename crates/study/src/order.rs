@@ -1,0 +1,94 @@
+//! Random orders of trials, reproducible by their seed.
+//!
+//! Drift during an experiment (a machine that warms up, a neighbour that comes and goes) must not fall on one level of
+//! a factor alone. So each repetition is a block in which every combination comes once, in its own order (a randomised
+//! complete block design; Fisher, "The Design of Experiments", 1935).
+
+use statistics::SplitMix64;
+
+/// The numbers below `count` in a random order for each block.
+pub(crate) fn randomised_blocks(count: usize, blocks: u32, seed: u64) -> Vec<Vec<usize>> {
+    let mut random = SplitMix64::new(seed);
+    (0..blocks).map(|_| shuffled(count, &mut random)).collect()
+}
+
+/// Shuffles the numbers below `count` (Fisher and Yates, in the form of Durstenfeld, 1964).
+fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        all.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    all
+}
+
+/// The active sides of a block (numbered from 1), in a random order and then in the reverse order. Of each two blocks,
+/// the second begins with the side that the first has in its middle.
+pub(crate) fn mirrored_block(sides: usize, active: &[usize], number: u32, seed: u64) -> Vec<usize> {
+    let couple = u64::from((number.max(1) - 1) / 2);
+    // Seeded separately, so that the order does not depend on how many sides earlier blocks had.
+    let mut random = SplitMix64::new(seed ^ couple.wrapping_mul(0xd129_0d3b_3a2c_1f65));
+    let mut order: Vec<usize> = shuffled(sides, &mut random)
+        .into_iter()
+        .filter(|side| active.contains(side))
+        .collect();
+    if number.is_multiple_of(2) {
+        order.reverse();
+    }
+    let back: Vec<usize> = order.iter().rev().copied().collect();
+    order.extend(back);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_block_has_everything_once_and_an_order_of_its_own() {
+        let blocks = randomised_blocks(8, 50, 7);
+        let all: Vec<usize> = (0..8).collect();
+        for block in &blocks {
+            let mut sorted = block.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, all);
+        }
+        let different: BTreeSet<_> = blocks.iter().collect();
+        assert!(different.len() > 45);
+        assert_eq!(blocks, randomised_blocks(8, 50, 7));
+        assert_ne!(blocks, randomised_blocks(8, 50, 8));
+    }
+
+    #[test]
+    fn every_order_comes_about_equally_often() {
+        let mut seen = std::collections::BTreeMap::new();
+        for block in randomised_blocks(3, 12_000, 1) {
+            *seen.entry(block).or_insert(0) += 1;
+        }
+        assert_eq!(seen.len(), 6);
+        assert!(
+            seen.values().all(|count| (1_850..2_150).contains(count)),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn each_block_is_its_own_mirror_and_each_second_one_turned_round() {
+        let mut first = [0; 2];
+        for seed in 0..200 {
+            let one = mirrored_block(2, &[0, 1], 1, seed);
+            assert!(one == [0, 1, 1, 0] || one == [1, 0, 0, 1], "{one:?}");
+            let other = mirrored_block(2, &[0, 1], 2, seed);
+            assert_eq!(other, one.iter().map(|side| 1 - side).collect::<Vec<_>>());
+            first[one[0]] += 1;
+        }
+        assert!(first.iter().all(|&count| count > 70), "{first:?}");
+        let four = mirrored_block(4, &[0, 1, 3], 5, 9);
+        assert_eq!(four.len(), 6);
+        assert!(!four.contains(&2));
+        let mirror: Vec<usize> = four.iter().rev().copied().collect();
+        assert_eq!(four, mirror);
+        assert_eq!(four, mirrored_block(4, &[0, 1, 3], 5, 9));
+    }
+}

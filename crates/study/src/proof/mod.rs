@@ -1,0 +1,280 @@
+//! A proof: changes are compared with the unchanged side, in mirrored blocks, until each verdict is clear or the time is
+//! over.
+//!
+//! ```text
+//! noise runs (unchanged) ─► decision: number of blocks, and with it the interim analyses
+//!    ─► block: sides in a random order and back again (A B B A) ─► at an interim analysis: effect, verdict ─► …
+//! ```
+//!
+//! - [`ProofPlan`]: the sides ([`ProofSide`]), the goal, the margin, the seed;
+//! - [`Proof`]: the experiment;
+//! - [`SideResult`]: effect and verdict, as `compare::proof` judges them.
+//!
+//! Which run is next depends on the plan and on the results of earlier runs alone, so a killed proof is resumed as if it
+//! had not been interrupted. Statements are compared elsewhere, from the runs (`compare::compare()`).
+
+mod cache_warming;
+mod numbers;
+mod plan;
+mod side_result;
+mod table_counters;
+mod trial;
+
+use std::time::Duration;
+
+use compare::proof::{BLOCKS_MIN, Goal, RUNS_A_SIDE as RUNS};
+use replay::Options;
+use workload::WorkloadReader;
+
+use crate::environment::Environment;
+use crate::error::ExperimentError;
+use crate::journal::Journal;
+use crate::order::mirrored_block;
+use crate::runner::{End, Experiment, Progress, Step};
+use crate::trial::TrialContext;
+
+pub use numbers::{ProofNumbers, RelationSize};
+pub use plan::{Change, Decision, ProofPlan, ProofRecord, ProofSide, ProofTrial};
+pub use side_result::SideResult;
+
+/// The directory of a proof.
+pub type ProofJournal = Journal<ProofPlan>;
+
+/// The runs of a proof.
+#[derive(Debug)]
+pub struct Proof {
+    /// The workload of each side, the unchanged first.
+    pub workloads: Vec<WorkloadReader>,
+    /// How workloads are replayed.
+    pub options: Options,
+    /// The number that is to get better.
+    pub goal: Goal,
+    /// Number of statements of the unchanged workload.
+    pub statements: u64,
+}
+
+impl Experiment for Proof {
+    type Plan = ProofPlan;
+    type Trial = ProofTrial;
+    type Numbers = ProofNumbers;
+
+    fn next(
+        &self,
+        journal: &mut ProofJournal,
+        progress: &Progress,
+    ) -> Result<Step<ProofTrial>, ExperimentError> {
+        let plan = journal.plan().clone();
+        let is_done = |journal: &ProofJournal, trial: ProofTrial| {
+            let found = journal.record(trial.number);
+            found.is_some_and(|record| record.trial == trial)
+        };
+        let mut trial = ProofTrial::default();
+        for _ in 0..plan.noise_runs {
+            trial.number += 1;
+            if !is_done(journal, trial) {
+                self.check_first(journal, progress)?;
+                return Ok(step(trial));
+            }
+        }
+        let decision = match journal.decision() {
+            Some(decision) => decision,
+            None => {
+                self.check_first(journal, progress)?;
+                let decision = self.decide(journal, progress);
+                journal.decide(decision)?;
+                decision
+            }
+        };
+        let results = journal.side_results(self.goal, self.statements);
+        for block in 1..=decision.blocks {
+            let is_active = |side: &usize| *side == 0 || !results[side - 1].is_clear_before(block);
+            let active: Vec<usize> = (0..plan.sides.len()).filter(is_active).collect();
+            if active.len() == 1 {
+                break;
+            }
+            let order = mirrored_block(plan.sides.len(), &active, block, plan.seed);
+            let needed_s = decision.run_s * order.len() as f64;
+            for (at, side) in order.into_iter().enumerate() {
+                trial = ProofTrial {
+                    number: trial.number + 1,
+                    block,
+                    side,
+                };
+                if is_done(journal, trial) {
+                    continue;
+                }
+                let is_over = spent_s(journal, progress) + needed_s > plan.within_s;
+                if at == 0 && (is_over || decision.ended == Some(block - 1)) {
+                    let ended = Some(block - 1);
+                    journal.decide(Decision { ended, ..decision })?;
+                    return Ok(Step::End(End::TimeOver));
+                }
+                return Ok(step(trial));
+            }
+        }
+        Ok(Step::End(End::Complete))
+    }
+
+    fn prepare(&self, environment: &mut dyn Environment) -> Result<(), ExperimentError> {
+        environment.prepare()
+    }
+
+    fn perform(
+        &self,
+        _: &ProofPlan,
+        trial: &ProofTrial,
+        context: &TrialContext<'_>,
+    ) -> Result<Option<ProofNumbers>, ExperimentError> {
+        trial::perform(&self.workloads[trial.side], &self.options, context)
+    }
+
+    fn record(
+        &self,
+        trial: ProofTrial,
+        started_wall_us: i64,
+        took_s: f64,
+        result: Result<ProofNumbers, ExperimentError>,
+    ) -> Result<ProofRecord, ExperimentError> {
+        Ok(ProofRecord {
+            trial,
+            started_wall_us,
+            took_s,
+            numbers: result?,
+        })
+    }
+}
+
+fn step(trial: ProofTrial) -> Step<ProofTrial> {
+    Step::Trial {
+        number: trial.number,
+        condition: trial.side,
+        trial,
+    }
+}
+
+fn spent_s(journal: &ProofJournal, progress: &Progress) -> f64 {
+    journal.spent_s() + progress.preparation.as_secs_f64()
+}
+
+impl Proof {
+    /// Checks by the first run that the goal can be measured, and that there is time for a verdict.
+    fn check_first(
+        &self,
+        journal: &ProofJournal,
+        progress: &Progress,
+    ) -> Result<(), ExperimentError> {
+        let Some(first) = journal.record(1) else {
+            return Ok(());
+        };
+        if first.numbers.of(self.goal, self.statements).is_none() {
+            let why = first.numbers.missing.get(self.goal.name());
+            return Err(ExperimentError::Failed(format!(
+                "the goal {} cannot be measured here ({}); give another --goal",
+                self.goal.name(),
+                why.map_or("the first run has none of it", String::as_str)
+            )));
+        }
+        let plan = journal.plan();
+        let of_block = RUNS * plan.sides.len();
+        let runs = plan.noise_runs as usize + BLOCKS_MIN as usize * of_block;
+        let needed_s = progress.preparation.as_secs_f64() + first.took_s * runs as f64;
+        if needed_s > plan.within_s {
+            let text = |seconds: f64| {
+                let time = Duration::from_secs_f64(seconds.ceil());
+                clock::duration_text(time.as_nanos() as i64)
+            };
+            return Err(ExperimentError::Failed(format!(
+                "{} are too short for a verdict: a run takes {} with restoring, and at least {runs} are needed ({} to know the noise, {BLOCKS_MIN} blocks of {of_block}); give --within {} or more, or a part of the workload (`rehearse slice`)",
+                text(plan.within_s),
+                text(first.took_s),
+                plan.noise_runs,
+                text(needed_s * 1.1).replace(' ', ""),
+            )));
+        }
+        Ok(())
+    }
+
+    /// Decides how many blocks there will be at most: as many as there is time for.
+    fn decide(&self, journal: &ProofJournal, progress: &Progress) -> Decision {
+        let plan = journal.plan();
+        let run_s = journal.records().map(|one| one.took_s).fold(0.0, f64::max);
+        let number = |one: &ProofRecord| one.numbers.of(self.goal, self.statements);
+        let logs: Option<Vec<f64>> = journal
+            .records()
+            .map(|one| number(one).map(f64::ln))
+            .collect();
+        let deviation = logs.filter(|logs| logs.len() > 1).map(|logs| {
+            let count = logs.len() as f64;
+            let mean = logs.iter().sum::<f64>() / count;
+            let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            (squares / (count - 1.0)).sqrt()
+        });
+        let of_block_s = run_s * (RUNS * plan.sides.len()) as f64;
+        let fitting = ((plan.within_s - spent_s(journal, progress)) / of_block_s).floor();
+        Decision {
+            blocks: (fitting.max(0.0) as u32).clamp(BLOCKS_MIN, plan.blocks_max.max(BLOCKS_MIN)),
+            deviation,
+            run_s,
+            ended: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Manifest;
+
+    /// Measures side 1 as clearly faster than the unchanged, and side 2 as noise.
+    fn record(proof: &Proof, trial: ProofTrial) -> ProofRecord {
+        let noise = f64::from(trial.number * 7_919 % 11) / 11.0;
+        let response_s = [1.0 + noise / 1e3, 0.5 + noise / 1e3, 0.8 + noise][trial.side];
+        let numbers = ProofNumbers {
+            response_s,
+            ..ProofNumbers::default()
+        };
+        proof.record(trial, 0, 1.0, Ok(numbers)).unwrap()
+    }
+
+    #[test]
+    fn proof_resumed_after_each_run_continues_as_if_not_interrupted() {
+        let proof = Proof {
+            workloads: Vec::new(),
+            options: Options::default(),
+            goal: Goal::Total,
+            statements: 1,
+        };
+        let plan = ProofPlan {
+            sides: vec![ProofSide::default(); 3],
+            goal: Goal::Total.name().to_owned(),
+            margin: 0.05,
+            within_s: 1e6,
+            blocks_max: 4,
+            noise_runs: 2,
+            seed: 3,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.proof");
+        let manifest = Manifest::new(plan, Default::default(), Vec::new(), 0);
+        ProofJournal::begin(&path, None, manifest).unwrap();
+        let mut trials = Vec::new();
+        let journal = loop {
+            let mut journal = ProofJournal::open(&path).unwrap();
+            match proof.next(&mut journal, &Progress::default()).unwrap() {
+                Step::End(end) => {
+                    assert_eq!(end, End::Complete);
+                    break journal;
+                }
+                Step::Trial { trial, number, .. } => {
+                    trials.push(trial);
+                    assert_eq!(number as usize, trials.len(), "{trial:?} is repeated");
+                    journal.add(record(&proof, trial)).unwrap();
+                }
+            }
+        };
+        // Side 1 is clear after two blocks, and is not part of the others.
+        let runs = |block| trials.iter().filter(|one| one.block == block).count();
+        assert_eq!([0, 1, 2, 3, 4].map(runs), [2, 6, 6, 4, 4]);
+        assert_eq!(journal.side_results(Goal::Total, 1)[0].blocks, 2);
+    }
+}

@@ -1,0 +1,191 @@
+//! The numbers of a proof's run.
+
+use std::collections::{BTreeMap, HashMap};
+
+use compare::proof::Goal;
+use run::{Execution, Outcome, RunInfo};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sql::{Fingerprint, StatementClass};
+use statistics::Histogram;
+
+/// The size of a table or index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelationSize {
+    /// Name, with its schema.
+    pub name: String,
+    /// It is an index.
+    pub is_index: bool,
+    /// All its forks; of a table without its TOAST table.
+    pub bytes: u64,
+}
+
+/// What was measured of a run, from its first connection to its last answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProofNumbers {
+    /// Duration in seconds.
+    pub elapsed_s: f64,
+    /// Statements that succeeded.
+    pub done: u64,
+    /// Statements that failed, by SQLSTATE.
+    #[serde(default)]
+    pub failed: BTreeMap<String, u64>,
+    /// Statements that were never sent, by reason.
+    #[serde(default)]
+    pub skipped: BTreeMap<String, u64>,
+    /// Sessions whose connection could not be opened.
+    #[serde(default)]
+    pub connections_failed: u64,
+    /// Sum of response times (due → done) of statements that succeeded, in seconds.
+    pub response_s: f64,
+    /// Their median, in microseconds.
+    pub p50_us: f64,
+    /// Their 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// 99th percentile of the delay by this program, in microseconds.
+    pub tool_lag_p99_us: f64,
+    /// CPU time of the server's processes, in seconds.
+    pub server_cpu_s: Option<f64>,
+    /// CPU time of this process, in seconds.
+    pub client_cpu_s: Option<f64>,
+    /// WAL that was written, in bytes.
+    pub wal_bytes: Option<u64>,
+    /// Sum of service times (sent → done) of statements that only read (`SELECT`), in seconds.
+    #[serde(default)]
+    pub reads_s: f64,
+    /// Sum of service times of statements that write rows (`INSERT`, `UPDATE`, `DELETE`, `MERGE`, `COPY`), in seconds.
+    #[serde(default)]
+    pub writes_s: f64,
+    /// Blocks of tables and indexes that were read, from shared buffers or not; of the user's tables in the
+    /// database of most sessions.
+    #[serde(default)]
+    pub blocks: Option<u64>,
+    /// Rows of these tables that were updated.
+    #[serde(default)]
+    pub updates: Option<u64>,
+    /// HOT updates among them.
+    #[serde(default)]
+    pub hot_updates: Option<u64>,
+    /// Sizes of tables and indexes after the run, the largest first; in the database of most sessions.
+    #[serde(default)]
+    pub sizes: Vec<RelationSize>,
+    /// What could not be measured, and why.
+    #[serde(default)]
+    pub missing: BTreeMap<String, String>,
+}
+
+impl ProofNumbers {
+    /// The number of a goal; `None` if it was not measured. `statements` is the size of the unchanged workload: a
+    /// rewritten one does the same work in another number of statements.
+    pub fn of(&self, goal: Goal, statements: u64) -> Option<f64> {
+        let found = match goal {
+            Goal::Total => self.response_s,
+            Goal::P50 => self.p50_us,
+            Goal::P99 => self.p99_us,
+            Goal::Cpu => self.server_cpu_s?,
+            Goal::Wal => self.wal_bytes? as f64,
+            Goal::Throughput => statements as f64 / self.elapsed_s,
+        };
+        (found.is_finite() && found > 0.0).then_some(found)
+    }
+
+    /// Service times of reads, in seconds; `None` without reads.
+    pub fn reads(&self) -> Option<f64> {
+        (self.reads_s > 0.0).then_some(self.reads_s)
+    }
+
+    /// Service times of writes, in seconds; `None` without writes.
+    pub fn writes(&self) -> Option<f64> {
+        (self.writes_s > 0.0).then_some(self.writes_s)
+    }
+
+    /// The share of updates that were HOT, from 0 to 1; `None` without updates.
+    pub fn hot_share(&self) -> Option<f64> {
+        let (all, hot) = (self.updates?, self.hot_updates?);
+        (all > 0).then(|| hot as f64 / all as f64)
+    }
+
+    /// Size of all indexes (or else tables), in bytes; `None` if sizes are not known.
+    pub fn bytes(&self, indexes: bool) -> Option<u64> {
+        let of = self.sizes.iter().filter(|one| one.is_index == indexes);
+        (!self.sizes.is_empty()).then(|| of.map(|one| one.bytes).sum())
+    }
+
+    /// Number of statements that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+}
+
+/// Sums of executions.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    classes: HashMap<Fingerprint, StatementClass>,
+    reads_ns: f64,
+    writes_ns: f64,
+    response: Histogram,
+    tool_lag: Histogram,
+    response_ns: f64,
+}
+
+impl Sums {
+    /// Starts sums of a run whose statements have these classes.
+    pub(super) fn new(classes: HashMap<Fingerprint, StatementClass>) -> Self {
+        Sums {
+            classes,
+            ..Sums::default()
+        }
+    }
+
+    pub(super) fn take(&mut self, execution: &Execution) {
+        if !execution.is_statement() {
+            return;
+        }
+        if let Some(lag_ns) = execution.tool_lag_ns() {
+            self.tool_lag.record(lag_ns.max(0) as u64);
+        }
+        if execution.outcome == Outcome::Done
+            && let Some(response_ns) = execution.response_ns()
+        {
+            let response_ns = response_ns.max(0) as u64;
+            self.response.record(response_ns);
+            self.response_ns += response_ns as f64;
+        }
+        if execution.outcome == Outcome::Done
+            && let (Some(service_ns), Some(class)) = (execution.service_ns(), self.class(execution))
+        {
+            match class {
+                StatementClass::Select => self.reads_ns += service_ns as f64,
+                StatementClass::Insert
+                | StatementClass::Update
+                | StatementClass::Delete
+                | StatementClass::Merge
+                | StatementClass::Copy => self.writes_ns += service_ns as f64,
+                _ => {}
+            }
+        }
+    }
+
+    fn class(&self, execution: &Execution) -> Option<StatementClass> {
+        self.classes.get(&execution.fingerprint?).copied()
+    }
+
+    pub(super) fn finish(self, info: &RunInfo) -> ProofNumbers {
+        let marks = self.response.latency_summary();
+        let us = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / 1e3);
+        ProofNumbers {
+            elapsed_s: info.elapsed_ns as f64 / 1e9,
+            done: info.done,
+            failed: info.failed.clone(),
+            skipped: info.skipped.clone(),
+            connections_failed: info.connections_failed.values().sum(),
+            response_s: self.response_ns / 1e9,
+            reads_s: self.reads_ns / 1e9,
+            writes_s: self.writes_ns / 1e9,
+            p50_us: us(marks.map(|marks| marks.p50_ns)),
+            p99_us: us(marks.map(|marks| marks.p99_ns)),
+            tool_lag_p99_us: us(self.tool_lag.latency_summary().map(|marks| marks.p99_ns)),
+            ..ProofNumbers::default()
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One run of a proof: a replay with warm caches, and what was used meanwhile.
+
+use connect::login::{Login, Questions};
+use cpu_profile::CpuUsage;
+use replay::{Observer, Options, Snapshot};
+use run::{ArchiveError, RunReader, RunStatus, RunWriter};
+use workload::WorkloadReader;
+
+use super::cache_warming::warm_caches;
+use super::numbers::{ProofNumbers, RelationSize, Sums};
+use super::table_counters::{TableCounters, read_settled};
+use crate::environment::STATEMENTS_TIME_MAX;
+use crate::error::ExperimentError;
+use crate::trial::{SERVER_UNSEEN, TrialContext, TrialReplay};
+
+/// Limit of tables and indexes whose sizes are kept.
+const SIZES_MAX: usize = 300;
+
+/// Warms caches, replays, and measures. Returns `None` if the user interrupted it.
+pub(super) fn perform(
+    workload: &WorkloadReader,
+    options: &Options,
+    context: &TrialContext<'_>,
+) -> Result<Option<ProofNumbers>, ExperimentError> {
+    let replay = TrialReplay::new(workload, options, context)?;
+    // The user that the target names may see more than that of the first session.
+    let mut login = replay.session.clone();
+    if let Some(user) = &replay.target.user {
+        login.user = user.as_str().into();
+        login.role = None;
+    }
+    let mut watch = Watch {
+        login,
+        replay: &replay,
+        postmaster: context.postmaster,
+        begun: None,
+        ended: None,
+        sizes: Vec::new(),
+    };
+    let warmed = watch.connect().map(|mut questions| {
+        warm_caches(&mut questions, context.is_private());
+        replay.postmaster(&mut questions, &watch.login)
+    });
+    if let Ok(postmaster) = warmed {
+        watch.postmaster = postmaster;
+    }
+    let info = replay.run(&mut watch)?;
+    if info.status == RunStatus::Stopped {
+        return match &info.given_up {
+            Some(why) => Err(ExperimentError::Failed(format!(
+                "the replay gave the target up: {why}"
+            ))),
+            None => Ok(None),
+        };
+    }
+    if info.done == 0 {
+        return Err(ExperimentError::Failed(format!(
+            "the target did none of the {} statements ({} failed, {} connections could not be opened); see `rehearse summary {}`",
+            info.statements,
+            info.failed.values().sum::<u64>(),
+            info.connections_failed.values().sum::<u64>(),
+            context.run.display()
+        )));
+    }
+    let run = RunReader::open(context.run)?;
+    let classes = run.statements()?.map(|text| {
+        let text = text?;
+        Ok::<_, ArchiveError>((text.fingerprint, text.class))
+    });
+    let mut sums = Sums::new(classes.collect::<Result<_, _>>()?);
+    for execution in run.executions()? {
+        sums.take(&execution?);
+    }
+    let mut numbers = sums.finish(&info);
+    numbers.sizes = watch.sizes;
+    if let (Some(begun), Some(ended)) = (&watch.begun, &watch.ended) {
+        add_usage(&mut numbers, begun, ended);
+    }
+    if let Err(error) = warmed {
+        numbers.missing.insert("warming".to_owned(), error);
+    }
+    Ok(Some(numbers))
+}
+
+/// Adds what was used between two readings.
+fn add_usage(numbers: &mut ProofNumbers, begun: &Reading, ended: &Reading) {
+    let seconds =
+        |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?) as f64 / 1e6);
+    let mut missing = |what: &str, why: &str| {
+        numbers.missing.insert(what.to_owned(), why.to_owned());
+    };
+    numbers.server_cpu_s = seconds(begun.used.server_us, ended.used.server_us);
+    numbers.client_cpu_s = seconds(begun.used.client_us, ended.used.client_us);
+    if numbers.server_cpu_s.is_none() {
+        missing("cpu", SERVER_UNSEEN);
+    }
+    match (&begun.tables, &ended.tables) {
+        (Ok(before), Ok(now)) => {
+            numbers.blocks = Some(now.blocks.saturating_sub(before.blocks));
+            numbers.updates = Some(now.updates.saturating_sub(before.updates));
+            numbers.hot_updates = Some(now.hot.saturating_sub(before.hot));
+        }
+        (Err(why), _) | (_, Err(why)) => missing("blocks", why),
+    }
+    match (&begun.wal_bytes, &ended.wal_bytes) {
+        (Ok(before), Ok(now)) => numbers.wal_bytes = Some(now.saturating_sub(*before)),
+        (Err(why), _) | (_, Err(why)) => missing("wal", why),
+    }
+}
+
+/// Counters at a moment.
+struct Reading {
+    used: CpuUsage,
+    /// WAL written since the cluster was created.
+    wal_bytes: Result<u64, String>,
+    tables: Result<TableCounters, String>,
+}
+
+/// Reads counters before the first connection and after the last.
+struct Watch<'a> {
+    replay: &'a TrialReplay<'a>,
+    /// The login of our own connections.
+    login: Login,
+    postmaster: Option<i32>,
+    begun: Option<Reading>,
+    ended: Option<Reading>,
+    sizes: Vec<RelationSize>,
+}
+
+impl Watch<'_> {
+    fn connect(&self) -> Result<Questions<'_>, String> {
+        let questions = self.replay.dialer.questions(&self.login);
+        let mut questions = questions.map_err(|error| error.to_string())?;
+        questions.limit(STATEMENTS_TIME_MAX);
+        Ok(questions)
+    }
+
+    fn tables(&self) -> Result<TableCounters, String> {
+        read_settled(&mut self.connect()?)
+    }
+
+    fn wal_bytes(&self) -> Result<u64, String> {
+        let question = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
+        let rows = self.connect()?.ask(question);
+        let rows = rows.map_err(|error| error.to_string())?;
+        let found = rows.first().and_then(|row| row.first()?.as_deref());
+        let bytes = found.and_then(|text| text.parse().ok());
+        bytes.ok_or_else(|| "the server gave no answer".to_owned())
+    }
+
+    fn sizes(&self) -> Option<Vec<RelationSize>> {
+        let question = format!(
+            "SELECT c.oid::regclass::text, relkind = 'i', pg_table_size(c.oid) FROM pg_class c \
+             JOIN pg_namespace n ON n.oid = relnamespace \
+             WHERE relkind IN ('r', 'm', 'i') AND relpersistence <> 't' \
+             AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
+             ORDER BY 3 DESC, 1 LIMIT {SIZES_MAX}"
+        );
+        let rows = self.connect().ok()?.ask(&question).ok()?;
+        let size = |row: &Vec<Option<String>>| {
+            Some(RelationSize {
+                name: row.first()?.clone()?,
+                is_index: row.get(1)?.as_deref()? == "t",
+                bytes: row.get(2)?.as_deref()?.parse().ok()?,
+            })
+        };
+        Some(rows.iter().filter_map(size).collect())
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.replay.write_facts(run)?;
+        // By then the backend that warmed caches has reported what it read.
+        let tables = self.tables();
+        self.begun = Some(Reading {
+            used: CpuUsage::now(self.postmaster),
+            wal_bytes: self.wal_bytes(),
+            tables,
+        });
+        Ok(())
+    }
+
+    fn ending(&mut self, _: &mut RunWriter) -> Result<(), ArchiveError> {
+        // Counters of tables come last: waiting until they settle is not the workload's doing.
+        self.ended = Some(Reading {
+            used: CpuUsage::now(self.postmaster),
+            wal_bytes: self.wal_bytes(),
+            tables: self.tables(),
+        });
+        self.sizes = self.sizes().unwrap_or_default();
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Snapshot) {}
+
+    fn should_stop(&mut self) -> bool {
+        (self.replay.context.stop)()
+    }
+}

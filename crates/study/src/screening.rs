@@ -1,0 +1,338 @@
+//! Screening of index candidates by the planner: hypothetical indexes if the server has HypoPG, else each is built and
+//! dropped, in a leased sandbox ([`crate::SandboxLease`]).
+//!
+//! Costs are the planner's estimates. They only say which candidates are worth a replay, and do not include what an index
+//! costs writes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use connect::login::{Dialer, Login, LoginError, Questions, Value};
+use diagnose::{IndexCandidate, ScreeningMethod};
+use observe::Example;
+use plans::{Plan, read_plan};
+use replay::{LoginMap, Target};
+use sql::Fingerprint;
+use workload::Parameter;
+
+use crate::environment::{quote_identifier, quote_literal};
+use crate::error::ExperimentError;
+
+/// Time limit of all questions on a connection.
+const TIME: Duration = Duration::from_secs(3_600);
+/// Limit of indexes that are built if there is no HypoPG.
+pub const BUILT_MAX: usize = 60;
+/// The name of an index while it is built.
+const BUILT: &str = "rehearse_candidate";
+
+/// The planner's estimate of a statement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// The statement.
+    pub fingerprint: Fingerprint,
+    /// Cost without the candidate, in the planner's units.
+    pub before: f64,
+    /// Cost with the candidate.
+    pub after: f64,
+    /// The plan uses the candidate.
+    pub uses: bool,
+}
+
+/// The planner's estimates of a candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Screened {
+    /// How the planner was told.
+    pub method: ScreeningMethod,
+    /// Size in bytes; estimated, if it is hypothetical.
+    pub bytes: Option<u64>,
+    /// The estimate of each statement that has a plan.
+    pub expected: Vec<Expected>,
+    /// Why the planner could not be asked.
+    pub refused: Option<String>,
+}
+
+impl Screened {
+    /// Reports whether any plan uses it.
+    pub fn is_used(&self) -> bool {
+        self.expected.iter().any(|one| one.uses)
+    }
+}
+
+/// The surroundings of a screening.
+#[derive(Debug, Clone, Copy)]
+pub struct Screening<'a> {
+    /// The server. Indexes are created as its user.
+    pub target: &'a Target,
+    /// How the sessions of examples log in.
+    pub logins: &'a LoginMap,
+    /// An execution of each statement, by which it is planned.
+    pub examples: &'a HashMap<Fingerprint, Example>,
+    /// Candidates are built although the server has HypoPG.
+    pub built: bool,
+}
+
+impl Screening<'_> {
+    /// Shows each candidate to the planner, in their order. `None` after the last that is built ([`BUILT_MAX`]), and if
+    /// the user interrupted it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub fn screen(
+        &self,
+        candidates: &[IndexCandidate],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Option<Screened>>, ExperimentError> {
+        let mut all = vec![None; candidates.len()];
+        let mut by_database: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, candidate) in candidates.iter().enumerate() {
+            by_database.entry(&candidate.database).or_default().push(at);
+        }
+        let mut built = 0;
+        for (database, places) in by_database {
+            let mut target = self.target.clone();
+            target.database = Some(database.to_owned());
+            let dialer = Dialer::new(&target)?;
+            let login = LoginMap::default().login(&target, "", database, "rehearse");
+            let mut owner = connect(&dialer, &login)?;
+            let hypothetical = match self.built {
+                true => None,
+                false => hypothetical(&mut owner),
+            };
+            let mut planner = Planner {
+                dialer: &dialer,
+                target: &target,
+                logins: self.logins,
+                open: Vec::new(),
+                unchanged: HashMap::new(),
+            };
+            for at in places {
+                if stop() {
+                    return Ok(all);
+                }
+                let candidate = &candidates[at];
+                let of: Vec<Of<'_>> = candidate
+                    .serves
+                    .iter()
+                    .filter_map(|one| Some((*one, self.examples.get(one)?)))
+                    .collect();
+                let one = match &hypothetical {
+                    Some(schema) => planner.suppose(candidate, &of, schema)?,
+                    None if built == BUILT_MAX => continue,
+                    None => {
+                        built += 1;
+                        planner.build(&mut owner, candidate, &of)?
+                    }
+                };
+                all[at] = Some(one);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<Questions<'d>, ExperimentError> {
+    let mut questions = dialer.questions(login).map_err(|error| {
+        ExperimentError::Failed(format!(
+            "cannot ask the planner as user \"{}\" on database \"{}\": {error}",
+            login.user, login.database
+        ))
+    })?;
+    questions.limit(TIME);
+    Ok(questions)
+}
+
+/// The schema of HypoPG. The extension is created if it is available.
+fn hypothetical(owner: &mut Questions<'_>) -> Option<String> {
+    let _ = owner.ask("CREATE EXTENSION IF NOT EXISTS hypopg");
+    let place = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace \
+                 WHERE extname = 'hypopg'";
+    owner
+        .ask(place)
+        .ok()?
+        .into_iter()
+        .next()?
+        .into_iter()
+        .next()?
+}
+
+/// A statement with its example.
+type Of<'e> = (Fingerprint, &'e Example);
+
+struct Planner<'a> {
+    dialer: &'a Dialer,
+    target: &'a Target,
+    logins: &'a LoginMap,
+    /// A connection for each login.
+    open: Vec<(Login, Questions<'a>)>,
+    /// Costs without any candidate, by session and sequence of the example.
+    unchanged: HashMap<(u64, u64), f64>,
+}
+
+impl<'a> Planner<'a> {
+    /// The connection for an example.
+    fn of(&mut self, example: &Example) -> Result<&mut Questions<'a>, ExperimentError> {
+        let mut login = self
+            .logins
+            .login(self.target, &example.user, &example.database, "");
+        login.settings = example.settings.clone();
+        let at = match self.open.iter().position(|(open, _)| *open == login) {
+            Some(at) => at,
+            None => {
+                let questions = connect(self.dialer, &login)?;
+                self.open.push((login, questions));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[at].1)
+    }
+
+    fn unchanged(&mut self, example: &Example) -> Result<Option<f64>, ExperimentError> {
+        let key = (example.session, example.sequence);
+        if let Some(cost) = self.unchanged.get(&key) {
+            return Ok(Some(*cost));
+        }
+        let plan = explain(self.of(example)?, example).ok();
+        let cost = plan.map(|plan| plan.root.cost);
+        if let Some(cost) = cost {
+            self.unchanged.insert(key, cost);
+        }
+        Ok(cost)
+    }
+
+    /// Asks with HypoPG, whose indexes belong to one session.
+    fn suppose(
+        &mut self,
+        candidate: &IndexCandidate,
+        examples: &[Of<'_>],
+        schema: &str,
+    ) -> Result<Screened, ExperimentError> {
+        let mut screened = Screened {
+            method: ScreeningMethod::Hypopg,
+            bytes: None,
+            expected: Vec::new(),
+            refused: None,
+        };
+        for (fingerprint, example) in examples {
+            let Some(before) = self.unchanged(example)? else {
+                continue;
+            };
+            let questions = self.of(example)?;
+            let make = format!(
+                "SELECT indexrelid, indexname, {schema}.hypopg_relation_size(indexrelid) \
+                 FROM {schema}.hypopg_create_index({})",
+                quote_literal(&candidate.sql())
+            );
+            let made = questions.ask(&make).and_then(|rows| {
+                let row = rows.into_iter().next().unwrap_or_default();
+                let plan = explain(questions, example);
+                let _ = questions.ask(&format!("SELECT {schema}.hypopg_reset()"));
+                Ok((row, plan?))
+            });
+            match made {
+                Ok((row, plan)) => {
+                    let text = |column: usize| row.get(column).cloned().flatten();
+                    let name = text(1).unwrap_or_default();
+                    screened.bytes = text(2).and_then(|bytes| bytes.parse().ok());
+                    screened
+                        .expected
+                        .push(expected(*fingerprint, before, &plan, &name));
+                }
+                Err(error) => screened.refused = Some(error.message),
+            }
+        }
+        Ok(screened)
+    }
+
+    /// Asks with an index that is built and dropped. Each statement commits, since an index over rows with HOT updates may
+    /// be used only by later transactions (`indcheckxmin`).
+    fn build(
+        &mut self,
+        owner: &mut Questions<'_>,
+        candidate: &IndexCandidate,
+        examples: &[Of<'_>],
+    ) -> Result<Screened, ExperimentError> {
+        let mut screened = Screened {
+            method: ScreeningMethod::Built,
+            bytes: None,
+            expected: Vec::new(),
+            refused: None,
+        };
+        let mut before = Vec::new();
+        for (_, example) in examples {
+            before.push(self.unchanged(example)?);
+        }
+        let make = format!(
+            "CREATE INDEX {BUILT} ON {} {}",
+            candidate.table_name(),
+            candidate.shape()
+        );
+        if let Err(error) = owner.ask(&make) {
+            screened.refused = Some(error.message);
+            return Ok(screened);
+        }
+        let place = format!("{}.{BUILT}", quote_identifier(&candidate.schema));
+        let size = owner.ask(&format!(
+            "SELECT pg_relation_size({})",
+            quote_literal(&place)
+        ));
+        let size = size
+            .ok()
+            .and_then(|rows| rows.into_iter().next()?.into_iter().next()?);
+        screened.bytes = size.and_then(|bytes| bytes.parse().ok());
+        for ((fingerprint, example), before) in examples.iter().zip(before) {
+            let Some(before) = before else { continue };
+            match explain(self.of(example)?, example) {
+                Ok(plan) => {
+                    screened
+                        .expected
+                        .push(expected(*fingerprint, before, &plan, BUILT));
+                }
+                Err(error) => screened.refused = Some(error.message),
+            }
+        }
+        owner.ask(&format!("DROP INDEX {place}")).map_err(|error| {
+            ExperimentError::Failed(format!(
+                "an index that was built to be tried cannot be dropped: {error}"
+            ))
+        })?;
+        Ok(screened)
+    }
+}
+
+fn expected(fingerprint: Fingerprint, before: f64, plan: &Plan, name: &str) -> Expected {
+    let mut uses = false;
+    plan.root.each(&mut |node, _| {
+        uses |= node.index.as_deref() == Some(name);
+    });
+    Expected {
+        fingerprint,
+        before,
+        after: plan.root.cost,
+        uses,
+    }
+}
+
+/// Plans a statement in a read-only transaction, without executing it.
+fn explain(questions: &mut Questions<'_>, example: &Example) -> Result<Plan, LoginError> {
+    let values: Vec<Option<Value<'_>>> = example
+        .parameters
+        .iter()
+        .map(|value| {
+            value.as_ref().map(|value| match value {
+                Parameter::Text(text) => Value::Text(text),
+                Parameter::Binary(bytes) => Value::Binary(bytes),
+            })
+        })
+        .collect();
+    questions.ask("BEGIN TRANSACTION READ ONLY")?;
+    let question = format!("EXPLAIN (FORMAT JSON)\n{}", example.sql);
+    let answer = questions.ask_with(&question, &example.types, &values);
+    if !questions.is_over() {
+        questions.ask("ROLLBACK")?;
+    }
+    let lines: Vec<String> = answer?.into_iter().flatten().flatten().collect();
+    read_plan(&lines.join("\n")).map_err(|error| LoginError {
+        sqlstate: *b"XX000",
+        message: error.explanation().to_owned(),
+    })
+}

@@ -1,0 +1,245 @@
+//! Which sessions and which statements a slice is of.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use sql::{Fingerprinter, Pattern, StatementClass, classify};
+use workload::LeftOut;
+
+/// Names or patterns that are wanted, and those that are not. Nothing wanted is all wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// One of these must match, if there are any.
+    pub wanted: Vec<Pattern>,
+    /// None of these may match.
+    pub unwanted: Vec<Pattern>,
+}
+
+impl Choice {
+    pub(super) fn is_all(&self) -> bool {
+        self.wanted.is_empty() && self.unwanted.is_empty()
+    }
+
+    fn takes(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        (self.wanted.is_empty() || self.wanted.iter().any(&matches))
+            && !self.unwanted.iter().any(&matches)
+    }
+}
+
+/// A sort of statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementKind {
+    /// Those of one class.
+    Class(StatementClass),
+    /// Those that cannot write, as far as their first words tell ([`StatementClass::may_write`]).
+    Read,
+    /// Those that may write.
+    Write,
+}
+
+impl StatementKind {
+    /// All names that can be given.
+    pub fn names() -> Vec<&'static str> {
+        let classes = StatementClass::ALL.into_iter().map(StatementClass::name);
+        ["read", "write"].into_iter().chain(classes).collect()
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            StatementKind::Class(class) => class.name(),
+            StatementKind::Read => "read",
+            StatementKind::Write => "write",
+        }
+    }
+
+    fn is_of(self, class: StatementClass) -> bool {
+        match self {
+            StatementKind::Class(this) => this == class,
+            StatementKind::Read => !class.may_write(),
+            StatementKind::Write => class.may_write(),
+        }
+    }
+}
+
+impl FromStr for StatementKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "read" => Ok(StatementKind::Read),
+            "write" => Ok(StatementKind::Write),
+            name => StatementClass::from_name(name)
+                .map(StatementKind::Class)
+                .ok_or_else(|| {
+                    format!(
+                        "'{name}' is no kind; give one of {}",
+                        Self::names().join(", ")
+                    )
+                }),
+        }
+    }
+}
+
+/// What a slice is of. The default takes everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Sessions by database.
+    pub databases: Choice,
+    /// Sessions by role.
+    pub users: Choice,
+    /// Sessions by `application_name`, as it was when they began.
+    pub applications: Choice,
+    /// Statements by their normalised text.
+    pub statements: Choice,
+    /// Statements by kind: one of these, if there are any…
+    pub kinds: Vec<StatementKind>,
+    /// … and none of these.
+    pub kinds_unwanted: Vec<StatementKind>,
+}
+
+impl Filter {
+    /// It takes every statement of a session that it takes.
+    pub fn takes_all_statements(&self) -> bool {
+        self.statements.is_all() && self.kinds.is_empty() && self.kinds_unwanted.is_empty()
+    }
+
+    pub(super) fn session(
+        &self,
+        database: &str,
+        user: &str,
+        application: &str,
+    ) -> Result<(), LeftOut> {
+        for (choice, name, by) in [
+            (&self.databases, database, LeftOut::Database),
+            (&self.users, user, LeftOut::User),
+            (&self.applications, application, LeftOut::Application),
+        ] {
+            if !choice.takes(|pattern| pattern.matches_name(name)) {
+                return Err(by);
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOut> {
+        let by_kind = !self.kinds.is_empty() || !self.kinds_unwanted.is_empty();
+        let class = by_kind.then(|| classify(sql));
+        let of = |kind: &StatementKind| class.is_some_and(|class| kind.is_of(class));
+        if !self.kinds.is_empty() && !self.kinds.iter().any(of)
+            || self.kinds_unwanted.iter().any(of)
+        {
+            return Err(LeftOut::Kind);
+        }
+        if self.statements.is_all() {
+            return Ok(());
+        }
+        let normal = fingerprinter.normalise(sql);
+        if !self
+            .statements
+            .takes(|pattern| pattern.matches_statement(normal))
+        {
+            return Err(LeftOut::Statement);
+        }
+        Ok(())
+    }
+}
+
+/// Judgements of texts seen lately are remembered, up to this many.
+const JUDGEMENTS_REMEMBERED_MAX: usize = 1 << 16;
+
+/// Judges statements, and remembers what it judged.
+#[derive(Debug)]
+pub(super) struct StatementJudge {
+    fingerprinter: Fingerprinter,
+    known: HashMap<u64, Result<(), LeftOut>>,
+}
+
+impl StatementJudge {
+    pub(super) fn new() -> Self {
+        StatementJudge {
+            fingerprinter: Fingerprinter::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    pub(super) fn judge(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOut> {
+        if filter.takes_all_statements() {
+            return Ok(());
+        }
+        let text_hash = xxh3_64(sql.as_bytes());
+        if let Some(&known) = self.known.get(&text_hash) {
+            return known;
+        }
+        let judged = filter.statement(sql, &mut self.fingerprinter);
+        if self.known.len() >= JUDGEMENTS_REMEMBERED_MAX {
+            self.known.clear();
+        }
+        self.known.insert(text_hash, judged);
+        judged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wanted_and_unwanted() {
+        let filter = Filter {
+            databases: Choice {
+                wanted: vec![Pattern::name("shop*"), Pattern::name("bank")],
+                unwanted: vec![Pattern::name("*_test")],
+            },
+            users: Choice {
+                unwanted: vec![Pattern::name("monitor")],
+                ..Choice::default()
+            },
+            ..Filter::default()
+        };
+        assert_eq!(filter.session("shop", "app", "x"), Ok(()));
+        assert_eq!(filter.session("bank", "app", ""), Ok(()));
+        assert_eq!(
+            filter.session("shop_test", "app", ""),
+            Err(LeftOut::Database)
+        );
+        assert_eq!(
+            filter.session("other", "monitor", ""),
+            Err(LeftOut::Database)
+        );
+        assert_eq!(filter.session("shop", "monitor", ""), Err(LeftOut::User));
+    }
+
+    #[test]
+    fn kinds_and_statements() {
+        let mut judge = StatementJudge::new();
+        let filter = Filter {
+            kinds: vec![StatementKind::Read, "delete".parse().unwrap()],
+            kinds_unwanted: vec!["utility".parse().unwrap()],
+            statements: Choice {
+                wanted: vec![Pattern::statement("from orders").unwrap()],
+                unwanted: vec![Pattern::statement("id = $1").unwrap()],
+            },
+            ..Filter::default()
+        };
+        for _ in 0..2 {
+            for (sql, judged) in [
+                ("SELECT 1 FROM orders", Ok(())),
+                ("DELETE FROM Orders", Ok(())),
+                ("UPDATE orders SET a = 1", Err(LeftOut::Kind)),
+                ("SHOW a", Err(LeftOut::Kind)),
+                ("SELECT 1 FROM items", Err(LeftOut::Statement)),
+                ("SELECT 1 FROM orders WHERE id = 7", Err(LeftOut::Statement)),
+            ] {
+                assert_eq!(judge.judge(&filter, sql), judged, "{sql}");
+            }
+        }
+        let said = "selects".parse::<StatementKind>().unwrap_err();
+        assert!(
+            said.contains("'selects' is no kind; give one of read, write, select"),
+            "{said}"
+        );
+    }
+}
