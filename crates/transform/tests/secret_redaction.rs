@@ -53,10 +53,10 @@ fn workload_writer_with_a_secret_redactor_writes_no_password() {
 
 /// Files that may write a workload without redaction: of generated events, or of events that were redacted before.
 const UNREDACTED_FILES: [&str; 4] = [
-    "experiment/src/sweep/script.rs",
-    "workload/src/lib.rs",
-    "workload/src/recovery.rs",
-    "workload/src/redactor.rs",
+    "model/workload/src/lib.rs",
+    "model/workload/src/recovery.rs",
+    "model/workload/src/redactor.rs",
+    "study/src/sweep/script.rs",
 ];
 
 #[test]

@@ -1,0 +1,5 @@
+//! Chores of the project: the rules that sources keep (`tidy`), and the commands of `cargo xtask`.
+//!
+//! No crate uses this one.
+
+pub mod tidy;

@@ -1,0 +1,51 @@
+//! `cargo xtask COMMAND`: chores of the project.
+//!
+//! - `tidy [PATH…]` prints where the rules of ARCHITECTURE.md and the language rules are broken.
+//! - `tidy --count` prints the number of breaches in each folder, as `xtask/known_breaches.txt` has them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use xtask::tidy;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
+    match arguments.split_first() {
+        Some((command, paths)) if command == "tidy" && paths == ["--count"] => count(root),
+        Some((command, paths)) if command == "tidy" => tidy_paths(root, paths),
+        _ => {
+            eprintln!("usage: cargo xtask tidy [PATH…] | cargo xtask tidy --count");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn count(root: &Path) -> ExitCode {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for breach in tidy::check_workspace(root) {
+        *counts.entry(breach.folder()).or_default() += 1;
+    }
+    for (folder, count) in counts {
+        println!("{folder} {count}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn tidy_paths(root: &Path, paths: &[String]) -> ExitCode {
+    let mut breaches = tidy::check_workspace(root);
+    breaches.retain(|breach| {
+        paths.is_empty()
+            || paths
+                .iter()
+                .any(|path| breach.path.starts_with(path.as_str()))
+    });
+    for breach in &breaches {
+        println!("{breach}");
+    }
+    eprintln!("{} breaches", breaches.len());
+    ExitCode::from(u8::from(!breaches.is_empty()))
+}
