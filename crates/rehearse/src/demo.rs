@@ -21,7 +21,8 @@ use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
 use crate::commands::lab::LOGGING;
-use crate::commands::{capture, compare, inspect, known, outputs, replay as replaying, sandbox};
+use crate::commands::{capture, compare, inspect, known, observed_replay, outputs, sandbox};
+use crate::display::Display;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::Demo;
@@ -39,7 +40,7 @@ const PAGE: &str = "comparison.html";
 /// Runs the demo.
 pub fn run(options: &Demo) -> Result<Ending, Failure> {
     let started = Instant::now();
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let directory = make_directory(&options.dir)?;
     let places = Places::from_environment()?;
     step(1, "A private PostgreSQL, with logging on");
@@ -256,7 +257,7 @@ fn replay_from_snapshot(
     shop::warm(&mut client).map_err(failed("cannot read the tables"))?;
     drop(client);
     let target = Target::parse(&endpoint.url("shop"), |_| None)?;
-    let info = replaying::replay_with_progress(
+    let info = observed_replay::replay_observed(
         reader,
         &target,
         &Options::default(),
@@ -268,7 +269,7 @@ fn replay_from_snapshot(
         },
         output,
         interrupt,
-        replaying::Viewers::default(),
+        &mut Display::on_terminal(),
     )?;
     let failures: u64 = info.failed.values().sum();
     tell(&format!(

@@ -6,14 +6,18 @@
 
 mod commands;
 mod demo;
+mod display;
 mod ending;
+mod failure;
 mod http;
 mod interrupt;
 mod keys;
 mod live;
 mod log;
 mod metrics;
+mod notes;
 mod options;
+mod signals;
 mod terminal;
 
 use std::process::ExitCode;
@@ -27,13 +31,14 @@ fn main() -> ExitCode {
     let program = Program::parse();
     log::set_up(program.log);
     keys::set_up(program.keys.key);
+    notes::set_listener(terminal::note);
     match run(program.command) {
         // What was to be read is not there: nothing was found then, and nothing not found.
         Ok(_) if terminal::lost() => ExitCode::from(3),
         Ok(ending) => ending.into(),
         Err(failure) => {
             terminal::complain(&failure.message);
-            failure.into()
+            ending::exit_code(&failure)
         }
     }
 }

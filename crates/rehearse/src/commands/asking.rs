@@ -12,7 +12,7 @@ use replay::{LoginMap, Target};
 use run::{Artefact, Moment, NoPlan, PlanOutcome, RunWriter};
 use workload::{ArchiveError, WorkloadReader};
 
-use crate::terminal;
+use crate::notes;
 
 /// What is to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Asking<'_> {
         };
         let writer = run.profile()?;
         let profiling = Profiling::start(&self.target, &login, options, writer, self.clock.clone());
-        terminal::note(&profiling.told());
+        notes::note(&profiling.told());
         Ok(Some(profiling))
     }
 
@@ -97,7 +97,7 @@ impl Asking<'_> {
         let mut examples = match observe::examples(self.reader, &wanted) {
             Ok(examples) => examples,
             Err(error) => {
-                terminal::note(&format!("There are no plans: {error}."));
+                notes::note(&format!("There are no plans: {error}."));
                 return Ok(());
             }
         };
@@ -110,7 +110,7 @@ impl Asking<'_> {
             .collect();
         let login_of = |example: &Example| login_of(&self.target, self.logins, example);
         let answers = observe::plans(&self.target, &wanted, &login_of, &*self.clock);
-        terminal::note(&told(&answers));
+        notes::note(&told(&answers));
         run.plans(&answers.plans)
     }
 

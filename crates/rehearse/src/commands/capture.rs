@@ -43,7 +43,7 @@ pub fn run(options: Capture) -> Result<Ending, Failure> {
 }
 
 fn from_log(options: &CaptureLog) -> Result<Ending, Failure> {
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let captured = capture(
         sources(options, &interrupt)?,
         options.output.as_deref(),

@@ -20,7 +20,6 @@ use crate::commands::observe;
 use crate::commands::symptoms;
 use crate::commands::symptoms::Asked;
 use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::options::diagnosing::Diagnose;
 use crate::options::watching::Observe;
@@ -145,7 +144,7 @@ fn workload(path: &Path) -> Result<WorkloadReader, Failure> {
 /// Watches, then asks.
 fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<Met, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let place = tempfile::tempdir().map_err(Failure::could_not)?;
     let output = place.path().join("observed.run");
     let watching = Observe {

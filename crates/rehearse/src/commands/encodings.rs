@@ -4,7 +4,7 @@ use replay::Target;
 use run::TargetInfo;
 use workload::{ArchiveError, WorkloadReader};
 
-use crate::terminal;
+use crate::notes;
 
 /// Says what becomes of texts in databases that are not UTF8.
 ///
@@ -20,7 +20,7 @@ pub fn announce(
     }
     let from_wire = replay::is_from_wire(reader)?;
     for (database, encoding) in &found.encodings {
-        terminal::note(&note(
+        notes::note(&note(
             database,
             encoding,
             from_wire,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clock::{Clock, SystemClock};
-use study::{End, Engine, Environment, Experiment, ExperimentError, Journal, Listener};
+use study::{End, Engine, Environment, Experiment, Journal, Listener};
 
 use crate::commands::outputs;
 use crate::ending::Failure;
@@ -49,17 +49,4 @@ pub fn write_results(directory: &Path, name: &str, json: &str, page: &str) -> Re
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
         .map_err(|error| Failure::could_not(format!("cannot write {}: {error}", file.display())))
-}
-
-impl From<ExperimentError> for Failure {
-    fn from(error: ExperimentError) -> Self {
-        match error {
-            ExperimentError::Usage(sentence) => Failure::usage(sentence),
-            ExperimentError::Replay(error) => error.into(),
-            ExperimentError::Target(error) => error.into(),
-            ExperimentError::Sandbox(error) => error.into(),
-            ExperimentError::Archive(error) => error.into(),
-            error => Failure::could_not(error),
-        }
-    }
 }

@@ -15,6 +15,7 @@ use workload::WorkloadReader;
 use crate::commands::symptoms;
 use crate::commands::symptoms::Asked;
 use crate::commands::{diagnose, experiments, looking, prove};
+use crate::display::Display;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -42,7 +43,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
     }
     prove::check(&proof)?;
     let thresholds = diagnose::thresholds(&options.threshold)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let (workload, evidence) = match RunReader::open(&options.of) {
         Ok(run) => {
             let workload = looking::workload_of(&run, options.workload.as_ref())?;
@@ -172,7 +173,14 @@ fn found(
     let evidence = match evidence {
         Some(evidence) => evidence,
         None => {
-            let run = looking::look(lease, workload, &engine, look, interrupt)?;
+            let run = looking::look(
+                lease,
+                workload,
+                &engine,
+                look,
+                interrupt,
+                &mut Display::on_terminal(),
+            )?;
             symptoms::of_run(&run, Asked::default())?
         }
     };

@@ -24,7 +24,7 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
     if options.verify {
         reader.verify()?;
     }
-    if let Some(note) = super::replay::incomplete(reader.info()) {
+    if let Some(note) = super::observed_replay::incomplete(reader.info()) {
         terminal::note(&note);
     }
     let mut inspection = collect(&reader, literals(options.show_literals))?;

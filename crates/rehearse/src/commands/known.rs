@@ -15,10 +15,10 @@ use sql::Fingerprint;
 
 use crate::commands::asking::{login_of, told};
 use crate::commands::compare::Request;
-use crate::ending::Failure;
+use crate::failure::Failure;
 use crate::keys;
+use crate::notes;
 use crate::options::asking::ExplainArgs;
-use crate::terminal;
 
 /// Puts targets and plans into the comparison, as far as both sides know them: of each side, the first run
 /// that does.
@@ -136,7 +136,7 @@ pub fn explain(
             0 => String::new(),
             kept => format!(" Those that the run knows stay: {kept}."),
         };
-        terminal::note(&format!("The target {side}. {told}{kept}"));
+        notes::note(&format!("The target {side}. {told}{kept}"));
         Ok(found)
     };
     let before = ask("before", before, &request.before)?;

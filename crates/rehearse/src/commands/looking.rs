@@ -12,12 +12,12 @@ use study::{LeasePurpose, SandboxLease};
 use workload::WorkloadReader;
 
 use crate::commands::asking::Asked;
-use crate::commands::replay::{Viewers, replay_with_progress};
-use crate::ending::Failure;
+use crate::commands::observed_replay::{ReplayDisplay, replay_observed};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::keys;
+use crate::notes;
 use crate::options::prove::SandboxPlaceArgs;
-use crate::terminal;
 
 /// Statements whose plans are asked for.
 const PLANS_MAX: usize = 200;
@@ -47,8 +47,9 @@ pub fn look(
     engine: &Options,
     output: &Path,
     interrupt: &Interrupt,
+    display: &mut dyn ReplayDisplay,
 ) -> Result<RunReader, Failure> {
-    terminal::note("One replay to look at it, before anything is changed.");
+    notes::note("One replay to look at it, before anything is changed.");
     let target = lease.restart_counting()?;
     let asked = Asked {
         facts: true,
@@ -56,8 +57,7 @@ pub fn look(
         profile: None,
         watch: Some(WatchOptions::default()),
     };
-    let viewers = Viewers::default();
-    let info = replay_with_progress(workload, &target, engine, asked, output, interrupt, viewers)?;
+    let info = replay_observed(workload, &target, engine, asked, output, interrupt, display)?;
     if info.status != RunStatus::Complete {
         return Err(Failure::could_not(format!(
             "the replay that was to be looked at did not come to its end ({}); nothing was measured",

@@ -60,7 +60,7 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
         keep: options.keep.clone(),
     };
     let masker = given.masker()?.expect("there is a key");
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let recipients = keys::recipients(&options.encryption.encrypt)?;
     let writer = WorkloadWriter::create_for(

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// exit code.
 pub fn run(options: &Observe) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let literals = summary::literals(false);
     let Some(output) = &options.output else {
         let place = tempfile::tempdir().map_err(Failure::could_not)?;

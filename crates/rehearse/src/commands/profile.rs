@@ -13,7 +13,6 @@ use run::{RunInfo, RunWriter, TargetInfo};
 
 use crate::commands::phases;
 use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
 use crate::options::profiling::{ChoiceArgs, Profile};
 use crate::terminal;
 
@@ -25,7 +24,7 @@ const TOP: usize = 10;
 /// Records, keeps the profile in a run, and shows its phases.
 pub fn run(options: &Profile) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let wait = || {
         let begun_ns = clock.now_ns();

@@ -46,7 +46,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         )?);
     }
     let options = &options;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let (journal, ended) = perform(options, sides, &whole, &interrupt, &|_| Ok(()))?;
     show(&journal, ended, options)
 }

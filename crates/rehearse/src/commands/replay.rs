@@ -4,31 +4,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clock::{Clock, Factor, Speed, SystemClock};
-use cpu_profile::Profiling;
-use replay::{
-    Earlier, Happening, LoginMap, Meter, Observer, Options, Scale, SendOrder, Snapshot, Target,
-};
-use report::{DryRun, LiveReplayView, dry_run_text, to_json};
-use run::{RunInfo, RunStatus, RunWriter};
-use workload::{ArchiveError, WorkloadReader};
+use clock::Speed;
+use replay::{Earlier, LoginMap, Options, Scale, SendOrder, Target};
+use report::{DryRun, dry_run_text, to_json};
+use run::RunStatus;
+use workload::WorkloadReader;
 
-use crate::commands::asking::{Asked, Asking};
-use crate::commands::drawing::Drawing;
+use crate::commands::asking::Asked;
 use crate::commands::encodings;
-use crate::commands::narration::{Line, Narrator};
 use crate::commands::observe::looks_of as looks;
+use crate::commands::observed_replay::replay_observed;
 use crate::commands::part::part;
 use crate::commands::summary;
-use crate::commands::target_watch::TargetWatch;
+use crate::display::Display;
 use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
 use crate::keys;
-use crate::live::{About, Hub, PageServer};
-use crate::log;
+use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
-use crate::options::observing::LogLevel;
 use crate::terminal;
 
 /// Replays, with a progress bar, and ends with the run's summary.
@@ -51,7 +44,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     if let Some(output) = &options.output {
         refuse_within(&options.workload, output)?;
     }
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let whole = keys::open(&options.workload)?;
     let target = engine.prepared(&target);
     refuse_captured(&whole, &target, &engine.logins, options)?;
@@ -80,10 +73,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         terminal::note(&format!("Metrics are at http://{address}/metrics."));
     }
     let reader = &part.reader;
-    let viewers = Viewers {
-        metrics: metrics.as_ref(),
-        page: page.as_mut(),
-    };
+    let mut display = Display::new(metrics.as_ref(), page.as_mut());
     let asked = Asked {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
@@ -91,7 +81,15 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         watch: looks(options)?,
     };
     interrupt.leaves(PathBuf::from(format!("{}.partial", output.display())));
-    let info = replay_with_progress(reader, &target, &engine, asked, output, &interrupt, viewers)?;
+    let info = replay_observed(
+        reader,
+        &target,
+        &engine,
+        asked,
+        output,
+        &interrupt,
+        &mut display,
+    )?;
     let name = output.display().to_string();
     let literals = summary::literals(options.show_literals);
     summary::show(output, &name, options.json, literals)?;
@@ -265,159 +263,6 @@ fn dry_run(
     Ok(Ending::Done)
 }
 
-/// Who else looks at a replay.
-#[derive(Default)]
-pub struct Viewers<'w> {
-    pub metrics: Option<&'w MetricsServer>,
-    pub page: Option<&'w mut PageServer>,
-}
-
-/// Checks the target, says what will happen, and replays. Also the demo's way.
-///
-/// # Errors
-/// Where the target refuses, or the run cannot be written.
-pub fn replay_with_progress(
-    reader: &WorkloadReader,
-    target: &Target,
-    engine: &Options,
-    asked: Asked,
-    output: &Path,
-    interrupt: &Interrupt,
-    viewers: Viewers<'_>,
-) -> Result<RunInfo, Failure> {
-    let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
-    let (statements, span_ns) = replay::extent(reader, engine)?;
-    let of = match statements == reader.info().statements {
-        true => format!("{statements} statements"),
-        false => format!(
-            "{statements} statements (copies of {})",
-            reader.info().statements
-        ),
-    };
-    terminal::note(&format!(
-        "Replaying {of} of {} sessions against {} (PostgreSQL {}) at speed {}; {}.",
-        reader.info().sessions,
-        target_info.address,
-        target_info.server_version,
-        engine.speed,
-        writes(reader, engine),
-    ));
-    if let Some(connections) = engine.connections_max
-        && reader.info().sessions_at_once > u64::from(connections)
-    {
-        terminal::note(&format!(
-            "Up to {} sessions at once share {connections} connections: each has one only within its transactions and while it holds what hangs on one; waiting for one is session lag, connects are not measured, and the server sees fewer backends than in the capture.",
-            reader.info().sessions_at_once
-        ));
-    }
-    encodings::announce(reader, target, &target_info)?;
-    if let Some(note) = incomplete(reader.info()) {
-        terminal::note(&note);
-    }
-    if engine.remap_generated && reader.info().provenance.source_kind == "log" {
-        terminal::note(
-            "--remap-generated finds nothing to learn from: this workload is of a log, which has no results; parameters are sent as they were captured.",
-        );
-    }
-    let options = engine.described();
-    let started = [
-        ("workload", reader.path().display().to_string().into()),
-        ("run", output.display().to_string().into()),
-        ("target", target_info.address.clone().into()),
-        ("server_version", target_info.server_version.clone().into()),
-        ("statements", statements.into()),
-        ("sessions", reader.info().sessions.into()),
-        ("options", serde_json::json!(options)),
-    ];
-    log::tell(LogLevel::Info, "replay started", &started);
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    // Where sessions or silence decide, the time that it takes is not known before.
-    let is_timed =
-        engine.speed != Speed::Max && engine.think_time.is_none() && engine.idle_max.is_none();
-    let hub = Hub::new(About {
-        replay: LiveReplayView {
-            workload: engine
-                .workload_name
-                .clone()
-                .unwrap_or_else(|| reader.path().display().to_string()),
-            run: output.display().to_string(),
-            target: target_info.address.clone(),
-            server_version: target_info.server_version.clone(),
-            options: options.into_iter().collect(),
-            started_wall_us: clock.wall_us(),
-            span_us: is_timed.then_some(span_ns as f64 / 1e3),
-            is_timed: engine.speed != Speed::Max && engine.think_time.is_none(),
-            statements,
-        },
-        statements: viewers.page.is_some().then(|| reader.clone()),
-    });
-    if let Some(page) = viewers.page {
-        page.show(&hub)?;
-        terminal::note(&format!("The replay can be watched at {}", page.url()));
-        if page.is_open() {
-            terminal::note(
-                "That address is not of this machine alone: whoever has it can look, what it shows is sent in the clear, and the replay cannot be stopped there. A tunnel to --ui of 127.0.0.1 shows it to you alone.",
-            );
-        }
-    }
-    let mut progress = Progress::new(interrupt.clone(), &hub);
-    progress.metrics = viewers.metrics;
-    progress.target_watch = asked
-        .watch
-        .clone()
-        .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone()));
-    progress.asking = Some(Asking {
-        asked,
-        reader,
-        target: engine.prepared(target),
-        logins: &engine.logins,
-        clock: clock.clone(),
-        evidence: Vec::new(),
-    });
-    let result = replay::replay(
-        reader,
-        target,
-        target_info,
-        engine,
-        output,
-        &clock,
-        &mut progress,
-    );
-    progress.drawing.finish();
-    match &result {
-        Ok(info) => hub.finish(Ok((info, output))),
-        Err(error) => hub.finish(Err(error.to_string())),
-    }
-    let info = result?;
-    let lines = progress.narrator.finished(&info);
-    lines.iter().for_each(Line::tell);
-    Ok(info)
-}
-
-/// What becomes of what the workload writes, said before it happens.
-fn writes(reader: &WorkloadReader, engine: &Options) -> String {
-    let writes = reader.info().writes;
-    if writes == 0 {
-        return "none of them writes, as far as their first words tell".to_owned();
-    }
-    if engine.read_only {
-        return format!("{writes} of the workload's may write: the server will refuse them");
-    }
-    let rounds = u64::from(engine.repeat.max(1));
-    let copies = engine.scale.copies() * rounds;
-    if copies == 1 {
-        return match engine.scale.factor == Factor::ONE {
-            true => format!("{writes} of them may write, and will"),
-            false => format!(
-                "up to {writes} of them may write, and will, on what other sessions wrote in the capture and do not write here"
-            ),
-        };
-    }
-    format!(
-        "{writes} of the workload's may write, and will, up to {copies} times each: keys that they bring with them are there already the second time (expect 23505, duplicate keys), what they delete is gone, and copies wait for one another's locks"
-    )
-}
-
 fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     pairs
         .iter()
@@ -430,160 +275,4 @@ fn mapping(option: &str, pairs: &[String]) -> Result<BTreeMap<String, String>, F
             ))),
         })
         .collect()
-}
-
-struct Progress<'m> {
-    drawing: Drawing,
-    hub: Arc<Hub>,
-    narrator: Narrator,
-    metrics: Option<&'m MetricsServer>,
-    asking: Option<Asking<'m>>,
-    profiling: Option<Profiling>,
-    meter: Option<Arc<Meter>>,
-    target_watch: Option<TargetWatch>,
-    interrupt: Interrupt,
-    told_stop: bool,
-}
-
-impl Progress<'_> {
-    fn new(interrupt: Interrupt, hub: &Arc<Hub>) -> Self {
-        Progress {
-            drawing: Drawing::new(),
-            hub: hub.clone(),
-            narrator: Narrator::new(log::level()),
-            metrics: None,
-            asking: None,
-            profiling: None,
-            meter: None,
-            target_watch: None,
-            interrupt,
-            told_stop: false,
-        }
-    }
-
-    /// Which backends sessions speak with, since the last time.
-    fn note_backends(&self, profiling: &Profiling) -> Result<(), ArchiveError> {
-        match &self.meter {
-            Some(meter) => profiling.sessions(&meter.backends().take()),
-            None => Ok(()),
-        }
-    }
-
-    fn is_asked_to_stop(&self) -> bool {
-        self.interrupt.is_asked() || self.hub.is_asked_to_stop()
-    }
-
-    /// What is drawn makes room for lines.
-    fn tell(&self, lines: &[Line]) {
-        if !lines.is_empty() {
-            self.drawing.suspend(|| lines.iter().for_each(Line::tell));
-        }
-    }
-}
-
-impl Observer for Progress<'_> {
-    fn started(&mut self, meter: &Arc<Meter>) {
-        self.narrator.started(meter);
-        self.hub.begin(meter);
-        if self.profiling.as_ref().is_some_and(Profiling::is_on) {
-            meter.backends().want();
-        }
-        self.meter = Some(Arc::clone(meter));
-        if let Some(metrics) = self.metrics {
-            metrics.show(meter);
-        }
-        if let Some(watch) = &self.target_watch {
-            watch.started(meter);
-        }
-    }
-
-    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
-        let lines = self.narrator.happened(happenings, left_out);
-        self.tell(&lines);
-    }
-
-    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        let Some(asking) = &mut self.asking else {
-            return Ok(());
-        };
-        asking.begin(run)?;
-        // The profile first: what it tries out is not what the watch is to see.
-        self.profiling = asking.profile(run)?;
-        if let Some(watch) = &mut self.target_watch {
-            watch.begin(run, &asking.all_logins()?)?;
-        }
-        if self.profiling.as_ref().is_some_and(Profiling::is_on) {
-            self.hub.phases_not_observed(
-                "the profile is read when the replay is over; `rehearse phases` shows it then",
-            );
-        }
-        Ok(())
-    }
-
-    fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
-        self.hub.ending();
-        // The watch first: reading what perf has recorded takes longer than the replay may have.
-        if let Some(watch) = &mut self.target_watch {
-            watch.end(run)?;
-        }
-        if let Some(profiling) = self.profiling.take() {
-            self.note_backends(&profiling)?;
-            if profiling.is_on() {
-                self.drawing.suspend(|| {
-                    terminal::note("Reading what was recorded of the server's stacks.")
-                });
-            }
-            run.take_profile(profiling.finish()?)?;
-        }
-        match &self.asking {
-            Some(asking) if !self.is_asked_to_stop() => {
-                self.drawing.show(&self.hub.now());
-                self.drawing.suspend(|| asking.end(run))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn progress(&mut self, now: &Snapshot) {
-        if let Some(profiling) = &self.profiling {
-            profiling.run_is(now.elapsed_ns);
-            // A disk that refuses is found out by the recorder, and at the profile's end.
-            let _ = self.note_backends(profiling);
-        }
-        if let Some(watch) = &mut self.target_watch {
-            watch.show(&self.hub);
-        }
-        self.drawing.show(&self.hub.now());
-        let lines = self.narrator.progress(now);
-        self.tell(&lines);
-    }
-
-    fn should_stop(&mut self) -> bool {
-        let stop = self.is_asked_to_stop();
-        if stop && !self.told_stop {
-            self.told_stop = true;
-            self.hub.stopping();
-            let by_signal = self.interrupt.is_asked();
-            self.drawing.suspend(|| {
-                self.narrator.stopping(by_signal).tell();
-                terminal::note(match by_signal {
-                    true => "Stopping in order; once more to stop at once.",
-                    false => "Stopping in order, as asked on the live page.",
-                });
-            });
-        }
-        stop
-    }
-}
-
-/// What to say of a workload in which something is missing.
-pub(super) fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
-    match (info.lost_bytes(), info.recovered) {
-        (0, false) => None,
-        (0, true) => Some("This workload was recovered: it ends early.".to_owned()),
-        (lost, _) => Some(format!(
-            "This workload is incomplete: its capture lost {}, and the statements in them; what followed from these may fail or find other rows.",
-            indicatif::DecimalBytes(lost)
-        )),
-    }
 }

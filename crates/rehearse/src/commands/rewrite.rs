@@ -24,7 +24,7 @@ pub fn run(options: &Rewrite) -> Result<Ending, Failure> {
         ));
     }
     must_be_a_workloads_name(&options.output)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let mut recipients = keys::recipients(&options.encryption.encrypt)?;
     if recipients.is_empty() {

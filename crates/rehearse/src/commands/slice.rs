@@ -27,7 +27,7 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
         ));
     };
     must_be_a_workloads_name(&options.output)?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let reader = keys::open(&options.workload)?;
     let masker = options.masking.masker()?;
     let (info, account, masked) = cut_masked(

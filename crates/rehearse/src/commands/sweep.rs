@@ -51,7 +51,7 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
     }
     let previous = SweepJournal::previous(output, options.resume)?;
     let design = design(options, previous.as_ref())?;
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
     let restores = place::restores(options, writes(options)?)?;
     let mut place = place::make(options, &design, restores, known)?;

@@ -11,8 +11,8 @@ use replay::{LoginMap, Meter, Target};
 use run::{Activity, RunWriter};
 use workload::ArchiveError;
 
-use crate::live::Hub;
-use crate::terminal;
+use crate::commands::observed_replay::ReplayDisplay;
+use crate::notes::note;
 
 /// A watch, from before it begins until it is over.
 pub struct TargetWatch {
@@ -44,7 +44,7 @@ impl TargetWatch {
         let writer = run.observed()?;
         let logins = with_own(&self.target, logins);
         let watch = Watch::begin(&self.target, &logins, &self.options, &self.clock, writer);
-        terminal::note(&told(&watch));
+        note(&told(&watch));
         self.watch = Some(watch);
         Ok(())
     }
@@ -70,13 +70,13 @@ impl TargetWatch {
     }
 
     /// Shows whoever looks at the replay what was seen in the last second that is over, once.
-    pub fn show(&mut self, hub: &Hub) {
+    pub fn show(&mut self, display: &mut dyn ReplayDisplay) {
         let Some(watch) = &self.watch else { return };
         let activity = watch.statuses().iter().find(|one| one.probe == "activity");
         if let Some(why) = activity.and_then(|one| one.off.as_ref()) {
             if self.shown_ns == i64::MIN {
                 self.shown_ns = 0;
-                hub.waits_not_observed(why);
+                display.waits_unavailable(why);
             }
             return;
         }
@@ -90,7 +90,7 @@ impl TargetWatch {
                 window.samples as f64 / seconds.max(1e-3)
             );
             let waits = waits(&latest.activity, window.samples);
-            hub.waits_observed(&source, window.until_ns, waits);
+            display.waits(&source, window.until_ns, waits);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::terminal;
 
 /// Captures from files or from standard input.
 pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let is_stream = |file: &&PathBuf| file.as_path() == Path::new("-");
     let streams = options.files.iter().filter(is_stream).count();
     if streams > 1 {

@@ -26,7 +26,6 @@ use super::control::ControlServer;
 use super::control_token::ControlToken;
 use super::must_be_a_workloads_name;
 use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::options::proxy::CaptureProxy;
 use crate::terminal;
@@ -48,7 +47,7 @@ const OF_SESSIONS: [&str; 6] = [
 
 /// Forwards until it is told to stop.
 pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let toggled = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, toggled.clone()).map_err(Failure::could_not)?;
     must_be_a_workloads_name(&options.output)?;

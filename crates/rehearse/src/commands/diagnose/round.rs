@@ -19,6 +19,7 @@ use workload::WorkloadReader;
 
 use super::{Met, of_run, of_target, report, show, workload};
 use crate::commands::{experiments, looking, prove};
+use crate::display::Display;
 use crate::ending::{Ending, Failure};
 use crate::interrupt::Interrupt;
 use crate::keys;
@@ -44,7 +45,7 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
     }
     let name = options.place.sandbox.as_deref().unwrap_or_default();
     drop(::sandbox::open(name, None, &Places::from_environment()?)?);
-    let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let made = met(options, thresholds, &directory, &interrupt);
     if made.is_err() {
         // What is refused leaves nothing behind.
@@ -114,7 +115,14 @@ fn met(
             let engine = prove::replay_options(&proof);
             let output = directory.join(LOOK);
             let mut lease = looking::lease(&options.place, &database)?;
-            let run = looking::look(&mut lease, &workload, &engine, &output, interrupt);
+            let run = looking::look(
+                &mut lease,
+                &workload,
+                &engine,
+                &output,
+                interrupt,
+                &mut Display::on_terminal(),
+            );
             lease.release()?;
             Ok((of_run(options, name, &run?, thresholds)?, workload))
         }

@@ -14,7 +14,8 @@ use workload::WorkloadReader;
 
 use super::LOGGING;
 use crate::commands::asking::Asked;
-use crate::commands::{capture, profile, replay as replaying, sandbox};
+use crate::commands::{capture, observed_replay, profile, sandbox};
+use crate::display::Display;
 use crate::ending::Failure;
 use crate::interrupt::Interrupt;
 use crate::options::lab::CaseArgs;
@@ -42,7 +43,7 @@ pub(super) struct Stage {
 impl Stage {
     /// A folder, and a private server that runs and is empty.
     pub(super) fn begin(case: lab::Case, args: &CaseArgs) -> Result<Self, Failure> {
-        let interrupt = Interrupt::listen().map_err(Failure::could_not)?;
+        let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
         let wanted = match &args.out {
             Some(out) => out.clone(),
             None => Path::new("rehearse-lab").join(case.name),
@@ -147,14 +148,14 @@ impl Stage {
         drop(client);
         let target = Target::parse(&self.endpoint.url(DATABASE), |_| None)?;
         let output = self.directory.join(name);
-        let info = replaying::replay_with_progress(
+        let info = observed_replay::replay_observed(
             workload,
             &target,
             options,
             asked,
             &output,
             &self.interrupt,
-            replaying::Viewers::default(),
+            &mut Display::on_terminal(),
         )?;
         self.server.stop(Stop::Fast)?;
         Ok((output, info))

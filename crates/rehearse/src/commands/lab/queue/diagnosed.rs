@@ -16,7 +16,8 @@ use workload::WorkloadReader;
 
 use super::super::stage::{DATABASE, LOADED, Stage};
 use crate::commands::asking::Asked;
-use crate::commands::{replay as replaying, symptoms};
+use crate::commands::{observed_replay, symptoms};
+use crate::display::Display;
 use crate::ending::Failure;
 
 /// The run, and what was made of it.
@@ -99,7 +100,7 @@ fn replayed(
         ..Options::default()
     };
     let output = stage.directory.join(RUN);
-    replaying::replay_with_progress(
+    observed_replay::replay_observed(
         workload,
         &target,
         &options,
@@ -115,7 +116,7 @@ fn replayed(
         },
         &output,
         &stage.interrupt,
-        replaying::Viewers::default(),
+        &mut Display::on_terminal(),
     )?;
     stage.server.stop(Stop::Fast)?;
     stage.server.set(Vec::new())?;

@@ -1,0 +1,315 @@
+//! A replay with everything that is observed meanwhile: facts, plans, statistics, samples, a processor profile.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clock::{Clock, Factor, SystemClock};
+use cpu_profile::Profiling;
+use replay::{Happening, Meter, Observer, Options, ReplayError, Snapshot, Target};
+use run::{RunInfo, RunWriter, TargetInfo};
+use workload::{ArchiveError, WorkloadReader};
+
+use crate::commands::asking::{Asked, Asking};
+use crate::commands::encodings;
+use crate::commands::target_watch::TargetWatch;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::notes::note;
+
+/// Facts about a replay that is about to begin.
+pub struct ReplayStart<'r> {
+    /// The workload, or the part of it that is replayed.
+    pub workload: &'r WorkloadReader,
+    /// The run that is written.
+    pub run: &'r Path,
+    /// The server.
+    pub target: &'r TargetInfo,
+    /// The engine's options.
+    pub options: &'r Options,
+    /// Number of statements, of all copies and loops.
+    pub statements: u64,
+    /// Planned time from the first to the last statement, in nanoseconds.
+    pub span_ns: i64,
+    /// The time at which it begins, in microseconds since 1970-01-01 UTC.
+    pub started_wall_us: i64,
+}
+
+/// The reason why a replay is stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The process received a signal.
+    Signal,
+    /// A viewer asked for it.
+    Viewer,
+}
+
+/// Shows a replay while it runs. Each method is called from the thread that replays, and does nothing unless it is
+/// implemented.
+pub trait ReplayDisplay {
+    /// The target was checked; nothing has been sent yet.
+    ///
+    /// # Errors
+    /// If the display cannot be shown at all.
+    fn begin(&mut self, _start: &ReplayStart<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// The first statement is about to be sent.
+    fn started(&mut self, _meter: &Arc<Meter>) {}
+    /// Connections were refused, lost or reopened; `left_out` more are not listed.
+    fn happened(&mut self, _happenings: &[Happening], _left_out: u64) {}
+    /// Waits of the target's sessions were sampled until `until_ns` of the run: the mean number of sessions in each.
+    fn waits(&mut self, _source: &str, _until_ns: i64, _waits: Vec<(String, f64)>) {}
+    /// Waits cannot be sampled.
+    fn waits_unavailable(&mut self, _reason: &str) {}
+    /// Execution phases cannot be shown yet, or not at all.
+    fn phases_unavailable(&mut self, _reason: &str) {}
+    /// Some time has passed, or state has changed.
+    fn progress(&mut self, _now: Option<&Snapshot>) {}
+    /// Whether a viewer asked to stop.
+    fn is_asked_to_stop(&self) -> bool {
+        false
+    }
+    /// The replay is being stopped.
+    fn stopping(&mut self, _reason: StopReason) {}
+    /// The last statement is done.
+    fn ending(&mut self) {}
+    /// The replay is over.
+    fn finished(&mut self, _result: Result<&RunInfo, &ReplayError>) {}
+    /// Takes the display away while `report` writes notes.
+    fn suspend(&mut self, report: &mut dyn FnMut()) {
+        report();
+    }
+}
+
+
+/// Checks the target, reports what will happen, and replays.
+///
+/// # Errors
+/// If the target refuses, or the run cannot be written.
+pub fn replay_observed(
+    reader: &WorkloadReader,
+    target: &Target,
+    engine: &Options,
+    asked: Asked,
+    output: &Path,
+    interrupt: &Interrupt,
+    display: &mut dyn ReplayDisplay,
+) -> Result<RunInfo, Failure> {
+    let target_info = replay::check_target(reader, &engine.prepared(target), &engine.logins)?;
+    let (statements, span_ns) = replay::extent(reader, engine)?;
+    announce(reader, engine, &target_info, statements);
+    encodings::announce(reader, target, &target_info)?;
+    if let Some(text) = incomplete(reader.info()) {
+        note(&text);
+    }
+    if engine.remap_generated && reader.info().provenance.source_kind == "log" {
+        note(
+            "--remap-generated finds nothing to learn from: this workload is of a log, which has no results; parameters are sent as they were captured.",
+        );
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    display.begin(&ReplayStart {
+        workload: reader,
+        run: output,
+        target: &target_info,
+        options: engine,
+        statements,
+        span_ns,
+        started_wall_us: clock.wall_us(),
+    })?;
+    let watch = asked.watch.clone();
+    let mut observation = Observation {
+        target_watch: watch
+            .map(|watch| TargetWatch::new(watch, engine.prepared(target), clock.clone())),
+        asking: Asking {
+            asked,
+            reader,
+            target: engine.prepared(target),
+            logins: &engine.logins,
+            clock: clock.clone(),
+            evidence: Vec::new(),
+        },
+        profiling: None,
+        meter: None,
+        interrupt,
+        stop_reported: false,
+        display,
+    };
+    let result = replay::replay(
+        reader,
+        target,
+        target_info,
+        engine,
+        output,
+        &clock,
+        &mut observation,
+    );
+    display.finished(result.as_ref());
+    Ok(result?)
+}
+
+fn announce(reader: &WorkloadReader, engine: &Options, target: &TargetInfo, statements: u64) {
+    let of = match statements == reader.info().statements {
+        true => format!("{statements} statements"),
+        false => format!(
+            "{statements} statements (copies of {})",
+            reader.info().statements
+        ),
+    };
+    note(&format!(
+        "Replaying {of} of {} sessions against {} (PostgreSQL {}) at speed {}; {}.",
+        reader.info().sessions,
+        target.address,
+        target.server_version,
+        engine.speed,
+        writes(reader, engine),
+    ));
+    if let Some(connections) = engine.connections_max
+        && reader.info().sessions_at_once > u64::from(connections)
+    {
+        note(&format!(
+            "Up to {} sessions at once share {connections} connections: each has one only within its transactions and while it holds what hangs on one; waiting for one is session lag, connects are not measured, and the server sees fewer backends than in the capture.",
+            reader.info().sessions_at_once
+        ));
+    }
+}
+
+/// Forecasts what becomes of the workload's writes.
+fn writes(reader: &WorkloadReader, engine: &Options) -> String {
+    let writes = reader.info().writes;
+    if writes == 0 {
+        return "none of them writes, as far as their first words tell".to_owned();
+    }
+    if engine.read_only {
+        return format!("{writes} of the workload's may write: the server will refuse them");
+    }
+    let rounds = u64::from(engine.repeat.max(1));
+    let copies = engine.scale.copies() * rounds;
+    if copies == 1 {
+        return match engine.scale.factor == Factor::ONE {
+            true => format!("{writes} of them may write, and will"),
+            false => format!(
+                "up to {writes} of them may write, and will, on what other sessions wrote in the capture and do not write here"
+            ),
+        };
+    }
+    format!(
+        "{writes} of the workload's may write, and will, up to {copies} times each: keys that they bring with them are there already the second time (expect 23505, duplicate keys), what they delete is gone, and copies wait for one another's locks"
+    )
+}
+
+/// Describes what is missing from a workload; `None` if nothing is.
+pub fn incomplete(info: &workload::WorkloadInfo) -> Option<String> {
+    match (info.lost_bytes(), info.recovered) {
+        (0, false) => None,
+        (0, true) => Some("This workload was recovered: it ends early.".to_owned()),
+        (lost, _) => Some(format!(
+            "This workload is incomplete: its capture lost {lost} bytes, and the statements in them; what followed from these may fail or find other rows.",
+        )),
+    }
+}
+
+/// Observes a replay as its engine reports it.
+struct Observation<'m> {
+    asking: Asking<'m>,
+    profiling: Option<Profiling>,
+    meter: Option<Arc<Meter>>,
+    target_watch: Option<TargetWatch>,
+    interrupt: &'m Interrupt,
+    stop_reported: bool,
+    display: &'m mut dyn ReplayDisplay,
+}
+
+impl Observation<'_> {
+    /// Keeps which backends sessions speak with, since the last call.
+    fn note_backends(&self, profiling: &Profiling) -> Result<(), ArchiveError> {
+        match &self.meter {
+            Some(meter) => profiling.sessions(&meter.backends().take()),
+            None => Ok(()),
+        }
+    }
+
+    fn is_profiling(&self) -> bool {
+        self.profiling.as_ref().is_some_and(Profiling::is_on)
+    }
+}
+
+impl Observer for Observation<'_> {
+    fn started(&mut self, meter: &Arc<Meter>) {
+        self.display.started(meter);
+        if self.is_profiling() {
+            meter.backends().want();
+        }
+        self.meter = Some(Arc::clone(meter));
+        if let Some(watch) = &self.target_watch {
+            watch.started(meter);
+        }
+    }
+
+    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
+        self.display.happened(happenings, left_out);
+    }
+
+    fn beginning(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.asking.begin(run)?;
+        // The profile first: its trial must not be among what the watch sees.
+        self.profiling = self.asking.profile(run)?;
+        if let Some(watch) = &mut self.target_watch {
+            watch.begin(run, &self.asking.all_logins()?)?;
+        }
+        if self.is_profiling() {
+            self.display.phases_unavailable(
+                "the profile is read when the replay is over; `rehearse phases` shows it then",
+            );
+        }
+        Ok(())
+    }
+
+    fn ending(&mut self, run: &mut RunWriter) -> Result<(), ArchiveError> {
+        self.display.ending();
+        // The watch first: reading what perf has recorded may take longer than the replay did.
+        if let Some(watch) = &mut self.target_watch {
+            watch.end(run)?;
+        }
+        if let Some(profiling) = self.profiling.take() {
+            self.note_backends(&profiling)?;
+            if profiling.is_on() {
+                let mut report = || note("Reading what was recorded of the server's stacks.");
+                self.display.suspend(&mut report);
+            }
+            run.take_profile(profiling.finish()?)?;
+        }
+        if self.interrupt.is_asked() || self.display.is_asked_to_stop() {
+            return Ok(());
+        }
+        self.display.progress(None);
+        let mut result = Ok(());
+        self.display.suspend(&mut || result = self.asking.end(run));
+        result
+    }
+
+    fn progress(&mut self, now: &Snapshot) {
+        if let Some(profiling) = &self.profiling {
+            profiling.run_is(now.elapsed_ns);
+            // A disk that refuses is reported by the recorder, and at the profile's end.
+            let _ = self.note_backends(profiling);
+        }
+        if let Some(watch) = &mut self.target_watch {
+            watch.show(self.display);
+        }
+        self.display.progress(Some(now));
+    }
+
+    fn should_stop(&mut self) -> bool {
+        let reason = match (self.interrupt.is_asked(), self.display.is_asked_to_stop()) {
+            (true, _) => StopReason::Signal,
+            (false, true) => StopReason::Viewer,
+            (false, false) => return false,
+        };
+        if !self.stop_reported {
+            self.stop_reported = true;
+            self.display.stopping(reason);
+        }
+        true
+    }
+}

@@ -1,0 +1,192 @@
+//! A replay as the terminal, the log, the metrics and the live page show it.
+
+mod progress;
+mod replay_log;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clock::Speed;
+use replay::{Happening, Meter, ReplayError, Snapshot};
+use report::LiveReplayView;
+use run::RunInfo;
+
+use crate::commands::observed_replay::{ReplayDisplay, ReplayStart, StopReason};
+use crate::ending::Failure;
+use crate::live::{About, Hub, PageServer};
+use crate::log;
+use crate::metrics::MetricsServer;
+use crate::options::observing::LogLevel;
+use crate::terminal;
+use progress::Drawing;
+use replay_log::{Line, Narrator};
+
+/// Shows a replay on standard error, and on the listeners that it is given.
+pub struct Display<'w> {
+    drawing: Drawing,
+    narrator: Narrator,
+    metrics: Option<&'w MetricsServer>,
+    page: Option<&'w mut PageServer>,
+    hub: Option<Arc<Hub>>,
+    run: PathBuf,
+}
+
+impl<'w> Display<'w> {
+    /// Makes a display with listeners for metrics and for the live page.
+    pub fn new(metrics: Option<&'w MetricsServer>, page: Option<&'w mut PageServer>) -> Self {
+        Display {
+            drawing: Drawing::new(),
+            narrator: Narrator::new(log::level()),
+            metrics,
+            page,
+            hub: None,
+            run: PathBuf::new(),
+        }
+    }
+
+    /// Makes a display on standard error alone.
+    pub fn on_terminal() -> Self {
+        Display::new(None, None)
+    }
+
+    fn log(&self, lines: &[Line]) {
+        if !lines.is_empty() {
+            self.drawing.suspend(|| lines.iter().for_each(Line::tell));
+        }
+    }
+}
+
+impl ReplayDisplay for Display<'_> {
+    fn begin(&mut self, start: &ReplayStart<'_>) -> Result<(), Failure> {
+        let options = start.options.described();
+        let fields = [
+            (
+                "workload",
+                start.workload.path().display().to_string().into(),
+            ),
+            ("run", start.run.display().to_string().into()),
+            ("target", start.target.address.clone().into()),
+            ("server_version", start.target.server_version.clone().into()),
+            ("statements", start.statements.into()),
+            ("sessions", start.workload.info().sessions.into()),
+            ("options", serde_json::json!(options)),
+        ];
+        log::tell(LogLevel::Info, "replay started", &fields);
+        let engine = start.options;
+        let is_timed = engine.speed != Speed::Max && engine.think_time.is_none();
+        // Without captured idle times, the length of the replay is not known before.
+        let has_span = is_timed && engine.idle_max.is_none();
+        let name = || start.workload.path().display().to_string();
+        let hub = Hub::new(About {
+            replay: LiveReplayView {
+                workload: engine.workload_name.clone().unwrap_or_else(name),
+                run: start.run.display().to_string(),
+                target: start.target.address.clone(),
+                server_version: start.target.server_version.clone(),
+                options: options.into_iter().collect(),
+                started_wall_us: start.started_wall_us,
+                span_us: has_span.then_some(start.span_ns as f64 / 1e3),
+                is_timed,
+                statements: start.statements,
+            },
+            statements: self.page.is_some().then(|| start.workload.clone()),
+        });
+        if let Some(page) = &mut self.page {
+            page.show(&hub)?;
+            terminal::note(&format!("The replay can be watched at {}", page.url()));
+            if page.is_open() {
+                terminal::note(
+                    "That address is not of this machine alone: whoever has it can look, what it shows is sent in the clear, and the replay cannot be stopped there. A tunnel to --ui of 127.0.0.1 shows it to you alone.",
+                );
+            }
+        }
+        self.hub = Some(hub);
+        self.run = start.run.to_owned();
+        Ok(())
+    }
+
+    fn started(&mut self, meter: &Arc<Meter>) {
+        self.narrator.started(meter);
+        if let Some(hub) = &self.hub {
+            hub.begin(meter);
+        }
+        if let Some(metrics) = self.metrics {
+            metrics.show(meter);
+        }
+    }
+
+    fn happened(&mut self, happenings: &[Happening], left_out: u64) {
+        let lines = self.narrator.happened(happenings, left_out);
+        self.log(&lines);
+    }
+
+    fn waits(&mut self, source: &str, until_ns: i64, waits: Vec<(String, f64)>) {
+        if let Some(hub) = &self.hub {
+            hub.waits_observed(source, until_ns, waits);
+        }
+    }
+
+    fn waits_unavailable(&mut self, reason: &str) {
+        if let Some(hub) = &self.hub {
+            hub.waits_not_observed(reason);
+        }
+    }
+
+    fn phases_unavailable(&mut self, reason: &str) {
+        if let Some(hub) = &self.hub {
+            hub.phases_not_observed(reason);
+        }
+    }
+
+    fn progress(&mut self, now: Option<&Snapshot>) {
+        if let Some(hub) = &self.hub {
+            self.drawing.show(&hub.now());
+        }
+        if let Some(now) = now {
+            let lines = self.narrator.progress(now);
+            self.log(&lines);
+        }
+    }
+
+    fn is_asked_to_stop(&self) -> bool {
+        self.hub.as_ref().is_some_and(|hub| hub.is_asked_to_stop())
+    }
+
+    fn stopping(&mut self, reason: StopReason) {
+        if let Some(hub) = &self.hub {
+            hub.stopping();
+        }
+        let by_signal = reason == StopReason::Signal;
+        self.drawing.suspend(|| {
+            self.narrator.stopping(by_signal).tell();
+            terminal::note(match by_signal {
+                true => "Stopping in order; once more to stop at once.",
+                false => "Stopping in order, as asked on the live page.",
+            });
+        });
+    }
+
+    fn ending(&mut self) {
+        if let Some(hub) = &self.hub {
+            hub.ending();
+        }
+    }
+
+    fn finished(&mut self, result: Result<&RunInfo, &ReplayError>) {
+        self.drawing.finish();
+        if let Some(hub) = &self.hub {
+            hub.finish(match result {
+                Ok(info) => Ok((info, self.run.as_path())),
+                Err(error) => Err(error.to_string()),
+            });
+        }
+        if let Ok(info) = result {
+            let lines = self.narrator.finished(info);
+            lines.iter().for_each(Line::tell);
+        }
+    }
+
+    fn suspend(&mut self, report: &mut dyn FnMut()) {
+        self.drawing.suspend(report);
+    }
+}

@@ -1,0 +1,88 @@
+//! Operations that could not be done.
+
+use archive::ArchiveError;
+use study::ExperimentError;
+
+/// The reason why an operation was not done, for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Whose doing it was.
+    pub kind: FailureKind,
+    /// What was given, what is allowed, what to do next.
+    pub message: String,
+}
+
+/// Whose doing a failure was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Exit code 2: what was asked for makes no sense.
+    Usage,
+    /// Exit code 3: it made sense and could not be done.
+    CouldNot,
+}
+
+impl Failure {
+    /// What was asked for makes no sense.
+    pub fn usage(message: impl ToString) -> Self {
+        Failure {
+            kind: FailureKind::Usage,
+            message: message.to_string(),
+        }
+    }
+
+    /// It made sense and could not be done.
+    pub fn could_not(message: impl ToString) -> Self {
+        Failure {
+            kind: FailureKind::CouldNot,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            ArchiveError::NotFound { .. }
+            | ArchiveError::Foreign { .. }
+            | ArchiveError::Exists(_)
+            | ArchiveError::Locked { .. } => Failure::usage(error),
+            _ => Failure::could_not(error),
+        }
+    }
+}
+
+impl From<sandbox::Error> for Failure {
+    fn from(error: sandbox::Error) -> Self {
+        Failure::could_not(error)
+    }
+}
+
+impl From<replay::TargetError> for Failure {
+    fn from(error: replay::TargetError) -> Self {
+        Failure::usage(error)
+    }
+}
+
+impl From<replay::ReplayError> for Failure {
+    fn from(error: replay::ReplayError) -> Self {
+        match error {
+            replay::ReplayError::Archive(error) => error.into(),
+            replay::ReplayError::Target(error) => error.into(),
+            error @ replay::ReplayError::Resume { .. } => Failure::usage(error),
+            error => Failure::could_not(error),
+        }
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Usage(sentence) => Failure::usage(sentence),
+            ExperimentError::Replay(error) => error.into(),
+            ExperimentError::Target(error) => error.into(),
+            ExperimentError::Sandbox(error) => error.into(),
+            ExperimentError::Archive(error) => error.into(),
+            error => Failure::could_not(error),
+        }
+    }
+}

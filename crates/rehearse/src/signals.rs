@@ -1,0 +1,66 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks a command to stop in order, the second ends it at once.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use signal_hook::{flag, low_level};
+
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
+/// Exit code of a command that was ended at once: it could not do what it was asked.
+const ENDED_AT_ONCE: i32 = 3;
+/// Exit code of a command that was ended at once and left a partial result: it was stopped.
+const STOPPED: i32 = 1;
+
+/// Listens to signals from now on.
+///
+/// # Errors
+/// If the system refuses the handler.
+pub fn listen() -> io::Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    let (mut signals, sends) = UnixStream::pair()?;
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // If writing the note of the second signal blocks, since nobody reads it, a third one ends the process.
+        flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, again.clone())?;
+        flag::register(signal, interrupt.flag())?;
+        // One byte for each signal, so that two at the same moment count as two.
+        pipe::register(signal, sends.try_clone()?)?;
+    }
+    let asked = interrupt.clone();
+    let waits = move || {
+        if signals.read_exact(&mut [0; 2]).is_ok() {
+            again.store(true, Ordering::Relaxed);
+            end_at_once(&asked);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(waits)?;
+    Ok(interrupt)
+}
+
+fn end_at_once(interrupt: &Interrupt) {
+    let partial = interrupt.take_partial();
+    let exit_code = match partial.as_deref().filter(|partial| partial.exists()) {
+        Some(partial) => {
+            terminal::note(&partial_note(partial));
+            STOPPED
+        }
+        None => ENDED_AT_ONCE,
+    };
+    low_level::exit(exit_code);
+}
+
+fn partial_note(partial: &Path) -> String {
+    let partial = partial.display();
+    format!(
+        "Ended at once; {partial} has what was done until its last checkpoint: rehearse recover {partial}"
+    )
+}
