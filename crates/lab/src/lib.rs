@@ -11,6 +11,7 @@ pub mod heap;
 pub mod planning;
 pub mod queue;
 mod scale;
+pub mod shop;
 pub mod stall;
 
 pub use error::LabError;

@@ -4,9 +4,6 @@
 //! without an index that it needs, and the two runs compared. All of it is done by the same code
 //! as the commands that it names at the end; nothing of the result is written down here.
 
-mod shop;
-mod traffic;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,14 +16,19 @@ use report::{compare_page, compare_text};
 use workload::Literals;
 use workload::WorkloadReader;
 
-use crate::commands::asking::Asked;
+use lab::shop;
+
 use crate::commands::lab::LOGGING;
-use crate::commands::{capture, compare, inspect, known, observed_replay, outputs, sandbox};
+use crate::commands::{capture, inspect, outputs, sandbox};
 use crate::display::Display;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
+use crate::ending::Ending;
 use crate::options::Demo;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::compare_runs::{Request, compare_runs};
+use study::observed_replay;
+use study::target_snapshot::Asked;
 
 /// More than the twenty that make a server's concurrency felt, fewer than it has connections.
 const SESSIONS: usize = 24;
@@ -116,13 +118,12 @@ pub fn run(options: &Demo) -> Result<Ending, Failure> {
     server.close()?;
 
     step(8, "rehearse compare: what got slower, and how sure that is");
-    let request = compare::Request {
+    let request = Request {
         before: vec![before],
         after: vec![after],
-        ..compare::Request::default()
+        ..Request::default()
     };
-    let mut comparison = compare::compare(&request)?;
-    known::put_into(&mut comparison, &request.before, &request.after)?;
+    let comparison = compare_runs(&request)?;
     terminal::say(&compare_text::render_text(&comparison, &terminal::style()));
     outputs::write(
         outputs::PAGE,
@@ -210,13 +211,13 @@ fn load(endpoint: &Endpoint) -> Result<shop::Sizes, Failure> {
     shop::create(&mut client).map_err(failed("cannot fill the shop"))
 }
 
-fn drive(endpoint: &Endpoint, seconds: u64) -> Result<traffic::Driven, Failure> {
-    let options = traffic::Traffic {
+fn drive(endpoint: &Endpoint, seconds: u64) -> Result<shop::Driven, Failure> {
+    let options = shop::Traffic {
         sessions: SESSIONS,
         duration: Duration::from_secs(seconds),
         seed: SEED,
     };
-    traffic::drive(
+    shop::drive(
         &|application| connect(endpoint, "shop", application),
         options,
     )

@@ -11,8 +11,6 @@ use replay::{Happening, Meter, ReplayError, Snapshot};
 use report::LiveReplayView;
 use run::RunInfo;
 
-use crate::commands::observed_replay::{ReplayDisplay, ReplayStart, StopReason};
-use crate::ending::Failure;
 use crate::live::{About, Hub, PageServer};
 use crate::log;
 use crate::metrics::MetricsServer;
@@ -20,6 +18,8 @@ use crate::options::observing::LogLevel;
 use crate::terminal;
 use progress::Drawing;
 use replay_log::{Line, Narrator};
+use study::Failure;
+use study::observed_replay::{ReplayDisplay, ReplayStart, StopReason};
 
 /// Shows a replay on standard error, and on the listeners that it is given.
 pub struct Display<'w> {

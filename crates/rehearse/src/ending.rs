@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-pub use crate::failure::{Failure, FailureKind};
+pub use study::{Failure, FailureKind};
 
 /// A command that did what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

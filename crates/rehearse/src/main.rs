@@ -8,14 +8,10 @@ mod commands;
 mod demo;
 mod display;
 mod ending;
-mod failure;
 mod http;
-mod interrupt;
-mod keys;
 mod live;
 mod log;
 mod metrics;
-mod notes;
 mod options;
 mod signals;
 mod terminal;
@@ -24,14 +20,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options::{Command, Program};
+use study::Failure;
 
 fn main() -> ExitCode {
     let program = Program::parse();
     log::set_up(program.log);
-    keys::set_up(program.keys.key);
-    notes::set_listener(terminal::note);
+    study::keys::set_up(program.keys.key);
+    study::notes::set_listener(terminal::note);
     match run(program.command) {
         // What was to be read is not there: nothing was found then, and nothing not found.
         Ok(_) if terminal::lost() => ExitCode::from(3),

@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 
 use replay::Meter;
 
-use crate::ending::Failure;
 use crate::http;
 use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode};
+use study::Failure;
 
 /// The text format's version 0.0.4.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -10,8 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use signal_hook::{flag, low_level};
 
-use crate::interrupt::Interrupt;
 use crate::terminal;
+use study::Interrupt;
 
 /// Exit code of a command that was ended at once: it could not do what it was asked.
 const ENDED_AT_ONCE: i32 = 3;

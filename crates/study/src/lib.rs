@@ -1,39 +1,68 @@
-//! Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
+//! The operations that a user asks for, as library calls without options and terminals.
+//!
+//! - Workloads: [`slice_workload`], [`mask_workload`], [`rewrite_workload`].
+//! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
+//! - Results: [`observation`], [`run_time`], [`compare_runs`], [`diagnosis_inputs`].
+//! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
 //! ```text
 //! Plan ─► next trial ─► Environment (data restored, settings set) ─► replay ─► numbers ─► Journal ─► next trial …
 //! ```
 //!
-//! - [`Experiment`]: a design of trials; there are two, [`sweep`] and [`proof`];
-//! - [`Engine`]: performs the trials that the journal lacks, in their order;
-//! - [`Environment`]: a server that is set up in a [`Condition`]: a sandbox from snapshots, any other as its owner says;
-//! - [`Journal`]: each trial's numbers, on disk when it is over, so that a killed experiment is resumed;
-//! - [`Screening`], [`rank_candidates()`]: which of many indexes the planner would use, and which of these a proof should
-//!   measure, in a sandbox that is changed and given back ([`SandboxLease`]).
+//! An [`Experiment`] is a design of trials; there are two, [`sweep`] and [`proof`]. The [`Engine`] performs the trials that
+//! the journal lacks, in their order. An [`Environment`] is a server that is set up in a [`Condition`]: a sandbox from
+//! snapshots, any other as its owner says. The [`Journal`] has each trial's numbers on disk, so that a killed experiment is
+//! resumed. [`Screening`] and [`rank_candidates()`] choose, of many indexes, those that a proof should measure, in a sandbox
+//! that is changed and given back ([`SandboxLease`]).
 //!
-//! The program (`rehearse sweep`, `rehearse prove`) builds these from its options and is told of each trial. Deliberately
-//! absent: judgement (`compare::sweep`, `compare::proof`), texts for users, and printing.
+//! An operation receives an [`Interrupt`], reports what it does as notes ([`notes`]), and fails with a [`Failure`], which
+//! has a sentence for the user. It does not know how results are shown.
 
+pub mod baseline_run;
 mod candidate_ranking;
 mod change_script;
+pub mod compare_runs;
+pub mod diagnosis_inputs;
+pub mod encodings;
+mod enrich_comparison;
 mod environment;
 mod error;
+mod failure;
+mod interrupt;
 mod journal;
+pub mod keys;
+pub mod mask_workload;
+pub mod notes;
+pub mod observation;
+pub mod observed_replay;
 mod order;
+pub mod partial_replay;
+mod perform;
+pub mod processor_time;
+pub mod profile_samples;
 pub mod proof;
+pub mod rewrite_workload;
+pub mod run_time;
 mod runner;
 mod screening;
+pub mod slice_workload;
 pub mod sweep;
+pub mod target_snapshot;
+pub mod target_watch;
 mod trial;
 
 pub use candidate_ranking::{expected_saving_ns, rank_candidates};
 pub use change_script::ChangeScript;
+pub use enrich_comparison::PlanTargets;
 pub use environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
     SandboxLease, TargetEnvironment, create_server, refuse_leased, run_shell_command,
 };
 pub use error::ExperimentError;
+pub use failure::{Failure, FailureKind};
+pub use interrupt::Interrupt;
 pub use journal::{Journal, Manifest, Plan, refuse_taken};
+pub use perform::perform;
 pub use runner::{End, Engine, Event, Experiment, Listener, Progress, Step};
 pub use screening::{BUILT_MAX, Expected, Screened, Screening};
 pub use trial::TrialContext;

@@ -1,5 +1,5 @@
 //! Screening of index candidates by the planner: hypothetical indexes if the server has HypoPG, else each is built and
-//! dropped, in a leased sandbox ([`crate::SandboxLease`]).
+//! dropped, in a leased sandbox ([`crate::environment::SandboxLease`]).
 //!
 //! Costs are the planner's estimates. They only say which candidates are worth a replay, and do not include what an index
 //! costs writes.

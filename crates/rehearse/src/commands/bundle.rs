@@ -9,9 +9,10 @@ use report::{ArtefactView, EvidenceView, evidence_text, to_json};
 use run::RunReader;
 use workload::WorkloadReader;
 
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options::bundle::Bundle;
 use crate::terminal;
+use study::Failure;
 
 use contents::Contents;
 use pack::Pack;

@@ -23,14 +23,15 @@ use workload::{
 
 use crate::commands::settings;
 use crate::commands::sources::{Sources, sources};
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
 use crate::options::slice::SliceArgs;
 use crate::options::{Capture, CaptureLog, Format, Source};
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::keys;
 
 /// Captures from what was asked for.
 pub fn run(options: Capture) -> Result<Ending, Failure> {

@@ -15,15 +15,16 @@ use run::{Facts, PlanFact, RunReader};
 use serde_json::json;
 use workload::WorkloadReader;
 
-use crate::commands::asking::told;
 use crate::commands::observe;
-use crate::commands::symptoms;
-use crate::commands::symptoms::Asked;
-use crate::ending::{Ending, Failure};
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::diagnosing::Diagnose;
 use crate::options::watching::Observe;
 use crate::terminal;
+use study::Failure;
+use study::diagnosis_inputs;
+use study::diagnosis_inputs::Asked;
+use study::keys;
+use study::target_snapshot::told;
 
 /// Of the statements of a server that is watched, so many are asked for their plans.
 const PLANS_MAX: usize = 100;
@@ -94,7 +95,7 @@ fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<M
         Ok(run) => of_run(options, name, &run, thresholds),
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
-            let evidence = symptoms::of_workload(&workload)?;
+            let evidence = diagnosis_inputs::of_workload(&workload)?;
             let suspects = options
                 .suspect
                 .iter()
@@ -116,7 +117,7 @@ fn of_run(
     run: &RunReader,
     thresholds: &Thresholds,
 ) -> Result<Met, Failure> {
-    let evidence = symptoms::of_run(run, Asked::default())?;
+    let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
     let mut suspects = Vec::new();
     for pattern in &options.suspect {
         let response = response(run, &evidence, pattern)?;
@@ -162,7 +163,7 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<M
         facts: Some(facts),
         plans: Some(plans),
     };
-    let evidence = symptoms::of_run(&run, asked)?;
+    let evidence = diagnosis_inputs::of_run(&run, asked)?;
     let suspects = options
         .suspect
         .iter()
@@ -183,7 +184,7 @@ fn facts(target: &Target) -> Facts {
 /// The generic plans of the statements that took the most time.
 fn plans(target: &Target, run: &RunReader) -> Result<Vec<PlanFact>, Failure> {
     let login = LoginMap::default().login(target, "", "", "");
-    let wanted = symptoms::costliest(run, PLANS_MAX)?;
+    let wanted = diagnosis_inputs::costliest(run, PLANS_MAX)?;
     let answers = ::observe::generic_plans(target, &login, &wanted, &SystemClock::start());
     terminal::note(&told(&answers));
     Ok(answers.plans)

@@ -10,10 +10,11 @@ use report::flame::{
 };
 use run::RunReader;
 
-use crate::commands::profiled::Profiled;
-use crate::ending::{Ending, Failure};
-use crate::options::profiling::{ChoiceArgs, Flame};
+use crate::ending::Ending;
+use crate::options::profiling::Flame;
 use crate::terminal;
+use study::Failure;
+use study::profile_samples::{Profiled, SampleChoice};
 
 /// Draws it into a file.
 pub fn run(options: &Flame) -> Result<Ending, Failure> {
@@ -39,7 +40,7 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
     };
     let mut titles = FlameTitles {
         title: format!("{what} {}", first.display()),
-        subtitle: chosen(&options.choice),
+        subtitle: chosen(&SampleChoice::from(&options.choice)),
         unit: unit.to_owned(),
         notes: drawn.notes,
         of,
@@ -96,7 +97,7 @@ pub fn run(options: &Flame) -> Result<Ending, Failure> {
 /// # Errors
 /// Where the run has no profile, or a file cannot be written.
 pub fn leave(run: &Path, stem: &Path, title: &str) -> Result<Vec<String>, Failure> {
-    let folded = folded(run, &ChoiceArgs::default())?;
+    let folded = folded(run, &SampleChoice::default())?;
     let titles = FlameTitles {
         title: title.to_owned(),
         unit: "samples".to_owned(),
@@ -122,9 +123,9 @@ struct Drawn {
 
 fn drawn(run: &Path, options: &Flame) -> Result<Drawn, Failure> {
     match options.off_cpu {
-        true => waits::waits(run, &options.choice),
+        true => waits::waits(run, &SampleChoice::from(&options.choice)),
         false => Ok(Drawn {
-            folded: folded(run, &options.choice)?,
+            folded: folded(run, &SampleChoice::from(&options.choice))?,
             notes: Vec::new(),
         }),
     }
@@ -138,7 +139,7 @@ enum Form {
     Folded,
 }
 
-fn chosen(choice: &ChoiceArgs) -> String {
+fn chosen(choice: &SampleChoice) -> String {
     let named = [
         ("statement", &choice.statement),
         ("role", &choice.user),
@@ -152,7 +153,7 @@ fn chosen(choice: &ChoiceArgs) -> String {
 }
 
 /// The stacks of a run, each with the number of its samples.
-fn folded(run: &Path, choice: &ChoiceArgs) -> Result<Vec<String>, Failure> {
+fn folded(run: &Path, choice: &SampleChoice) -> Result<Vec<String>, Failure> {
     let reader = RunReader::open(run)?;
     let profiled = Profiled::open(reader, choice)?;
     let mut samples: HashMap<u64, u64> = HashMap::new();

@@ -12,16 +12,18 @@ use study::proof::{Change, ProofJournal, ProofSide};
 use study::{End, SandboxLease, Screened, Screening, expected_saving_ns, rank_candidates};
 use workload::WorkloadReader;
 
-use crate::commands::symptoms;
-use crate::commands::symptoms::Asked;
-use crate::commands::{diagnose, experiments, looking, prove};
+use crate::commands::{diagnose, experiments, prove};
 use crate::display::Display;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::Prove;
 use crate::options::indexes::Indexes;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::baseline_run;
+use study::diagnosis_inputs;
+use study::diagnosis_inputs::Asked;
+use study::keys;
 
 /// The run that candidates were made of, in the proof's directory, where it was made for that.
 const LOOK: &str = "look.run";
@@ -46,8 +48,11 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
     let (workload, evidence) = match RunReader::open(&options.of) {
         Ok(run) => {
-            let workload = looking::workload_of(&run, options.workload.as_ref())?;
-            (workload, Some(symptoms::of_run(&run, Asked::default())?))
+            let workload = baseline_run::workload_of(&run, options.workload.as_ref())?;
+            (
+                workload,
+                Some(diagnosis_inputs::of_run(&run, Asked::default())?),
+            )
         }
         Err(ArchiveError::Foreign { .. }) => (keys::open(&options.of)?, None),
         Err(error) => return Err(error.into()),
@@ -58,7 +63,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
             let output = options.output.clone().unwrap_or_default();
             let sides = ProofJournal::open(&output)?.plan().sides.clone();
             let database =
-                looking::database_of(&workload, options.place.session.database.as_deref())?;
+                baseline_run::database_of(&workload, options.place.session.database.as_deref())?;
             proof.place.changed_database = Some(database);
             prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
         }
@@ -126,8 +131,8 @@ pub fn advise(
         Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
     })?;
     let look = place.path().join(LOOK);
-    let database = looking::database_of(workload, wanted.place.session.database.as_deref())?;
-    let mut lease = looking::lease(wanted.place, &database)?;
+    let database = baseline_run::database_of(workload, wanted.place.session.database.as_deref())?;
+    let mut lease = baseline_run::lease(wanted.place.sandbox.as_deref(), &database)?;
     let found = found(
         (&mut lease, &database),
         wanted,
@@ -173,7 +178,7 @@ fn found(
     let evidence = match evidence {
         Some(evidence) => evidence,
         None => {
-            let run = looking::look(
+            let run = baseline_run::look(
                 lease,
                 workload,
                 &engine,
@@ -181,7 +186,7 @@ fn found(
                 interrupt,
                 &mut Display::on_terminal(),
             )?;
-            symptoms::of_run(&run, Asked::default())?
+            diagnosis_inputs::of_run(&run, Asked::default())?
         }
     };
     for have in [

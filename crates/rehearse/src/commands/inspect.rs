@@ -9,10 +9,11 @@ use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::outputs;
 use crate::commands::summary::literals;
-use crate::ending::{Ending, Failure};
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::{Inspect, Sort};
 use crate::terminal;
+use study::Failure;
+use study::keys;
 
 /// More statements than this are not put on a page without being asked for: it should open in a
 /// second.
@@ -24,7 +25,7 @@ pub fn run(options: &Inspect) -> Result<Ending, Failure> {
     if options.verify {
         reader.verify()?;
     }
-    if let Some(note) = super::observed_replay::incomplete(reader.info()) {
+    if let Some(note) = study::observed_replay::incomplete(reader.info()) {
         terminal::note(&note);
     }
     let mut inspection = collect(&reader, literals(options.show_literals))?;

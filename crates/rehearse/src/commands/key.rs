@@ -5,9 +5,10 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use workload::{Identity, key_file};
 
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options::encrypting::KeyCommand;
 use crate::terminal;
+use study::Failure;
 
 /// Makes the file, in the form of age-keygen.
 pub fn run(options: &KeyCommand) -> Result<Ending, Failure> {

@@ -19,9 +19,10 @@ use report::{
 };
 
 use crate::commands::outputs;
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options::lab::{CaseArgs, Lab, LabCase};
 use crate::terminal;
+use study::Failure;
 
 /// The page that a case leaves, and its numbers.
 const PAGE: &str = "case.html";

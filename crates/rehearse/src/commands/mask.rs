@@ -3,24 +3,21 @@
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use capture_sink::{EventSink, MaskSink};
-
 use report::{Masking, TransformReport, mask_text, to_json};
 use transform::SecretRedactor;
-use transform::mask::{CopyFormat, Mask, Masker};
-use workload::{
-    MaskNote, MaskedValues, WorkloadInfo, WorkloadReader, WorkloadWriter, WriterOptions,
-};
+use transform::mask::{CopyFormat, Mask};
+use workload::{MaskedValues, WorkloadWriter, WriterOptions};
 
 use crate::commands::capture::must_be_a_workloads_name;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::masking::{
     KeepArgs, MaskAction, MaskArgs, MaskCommand, MaskDump, MaskValues, MaskWorkload, random_key,
     read_key,
 };
 use crate::terminal;
+use study::Failure;
+use study::keys;
+use study::mask_workload::mask_workload;
 
 /// Does what was asked for.
 pub fn run(options: &MaskCommand) -> Result<Ending, Failure> {
@@ -69,7 +66,7 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
         &recipients,
         SecretRedactor::default(),
     )?;
-    let (info, note) = whole(&reader, masker, writer, &interrupt)?;
+    let (info, note) = mask_workload(&reader, masker, writer, &interrupt)?;
     let paths = [&options.workload, &options.output].map(|path| path.display().to_string());
     let masked = TransformReport::new("rehearse/mask/1", paths, &info, Masking::from(note));
     match options.json {
@@ -77,43 +74,6 @@ fn workload(options: &MaskWorkload) -> Result<Ending, Failure> {
         false => terminal::say(&mask_text::render_text(&masked, &terminal::style())),
     }
     Ok(Ending::Done)
-}
-
-/// Writes all of a workload, masked.
-fn whole(
-    reader: &WorkloadReader,
-    masker: Masker,
-    writer: WorkloadWriter,
-    interrupt: &Interrupt,
-) -> Result<(WorkloadInfo, MaskNote), Failure> {
-    let start_us = reader.info().provenance.start_wall_us;
-    let mut sink = MaskSink::new(writer, Some(masker));
-    for item in reader.server_events()? {
-        let (mut event, _) = item?;
-        event.at_us += start_us;
-        sink.server_event(event).map_err(Failure::could_not)?;
-    }
-    for item in reader.events()? {
-        if interrupt.is_asked() {
-            return Err(Failure::could_not(
-                "the masking was stopped; nothing of it is left, and the workload is as it was",
-            ));
-        }
-        let (mut event, _) = item?;
-        event.due_us += start_us;
-        sink.event(&event.borrowed()).map_err(Failure::could_not)?;
-    }
-    for item in reader.sessions()? {
-        let mut session = item?;
-        session.start_us += start_us;
-        session.end_us += start_us;
-        sink.session(session).map_err(Failure::could_not)?;
-    }
-    let (mut writer, note) = sink.finish();
-    let note = note.expect("there is a masker");
-    writer.note_masks(reader.info().masked.iter().cloned().chain([note.clone()]));
-    let info = writer.finish(reader.info().provenance.clone())?;
-    Ok((info, note))
 }
 
 fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {

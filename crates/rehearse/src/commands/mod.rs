@@ -1,28 +1,20 @@
 //! One command a file: what was typed becomes what the engines take, and what they give is shown.
 
-pub mod asking;
 pub mod bundle;
 pub mod capture;
 pub mod compare;
 pub mod diagnose;
-mod encodings;
 pub mod experiments;
 pub mod flame;
 pub mod indexes;
 pub mod inspect;
 pub mod key;
-pub mod known;
 pub mod lab;
-mod looking;
 pub mod mask;
 pub mod observe;
-pub mod observed_replay;
 pub mod outputs;
-mod part;
 pub mod phases;
-pub mod processor_time;
 pub mod profile;
-pub mod profiled;
 pub mod prove;
 pub mod recover;
 pub mod replay;
@@ -34,6 +26,3 @@ pub mod slice;
 pub mod sources;
 pub mod summary;
 pub mod sweep;
-pub mod symptoms;
-pub mod target_watch;
-pub mod where_time_went;

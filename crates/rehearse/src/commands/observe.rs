@@ -13,12 +13,13 @@ use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
 use crate::commands::summary;
-use crate::commands::target_watch::TargetWatch;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
+use crate::ending::Ending;
 use crate::options;
 use crate::options::watching::{LookArgs, Observe};
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::target_watch::TargetWatch;
 
 /// How often it is looked whether the time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

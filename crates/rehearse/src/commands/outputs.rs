@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::ending::Failure;
 use crate::terminal;
+use study::Failure;
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

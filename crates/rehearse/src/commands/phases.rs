@@ -6,14 +6,20 @@ use cpu_profile::phases::{PhaseAccount, PhaseReport, Placement, Rules, SampleTim
 use report::{phases_text, to_document};
 use run::RunReader;
 
-use crate::commands::profiled::Profiled;
-use crate::ending::{Ending, Failure};
-use crate::options::profiling::{ChoiceArgs, Phases};
+use crate::ending::Ending;
+use crate::options::profiling::Phases;
 use crate::terminal;
+use study::Failure;
+use study::profile_samples::{Profiled, SampleChoice};
 
 /// Reads the profile once and shows its phases.
 pub fn run(options: &Phases) -> Result<Ending, Failure> {
-    show(&options.run, &options.choice, options.top, options.json)?;
+    show(
+        &options.run,
+        &SampleChoice::from(&options.choice),
+        options.top,
+        options.json,
+    )?;
     Ok(Ending::Done)
 }
 
@@ -31,7 +37,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>
         return Ok(Err(off.clone()));
     }
     let each = SampleTime::of(profile.info());
-    let profiled = Profiled::open(run, &ChoiceArgs::default())?;
+    let profiled = Profiled::open(run, &SampleChoice::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();
@@ -47,7 +53,7 @@ pub fn account(path: &Path) -> Result<Result<(PhaseAccount, SampleTime), String>
 ///
 /// # Errors
 /// Where it has none or cannot be read.
-pub fn show(path: &Path, choice: &ChoiceArgs, top: usize, json: bool) -> Result<(), Failure> {
+pub fn show(path: &Path, choice: &SampleChoice, top: usize, json: bool) -> Result<(), Failure> {
     let profiled = Profiled::open(RunReader::open(path)?, choice)?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<Placement<'_>> = stacks.iter().map(|stack| rules.place(stack)).collect();

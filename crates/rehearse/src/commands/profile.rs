@@ -12,9 +12,11 @@ use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
 use crate::commands::phases;
-use crate::ending::{Ending, Failure};
-use crate::options::profiling::{ChoiceArgs, Profile};
+use crate::ending::Ending;
+use crate::options::profiling::Profile;
 use crate::terminal;
+use study::Failure;
+use study::profile_samples::SampleChoice;
 
 /// How often it looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -44,7 +46,7 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         Ok(()) => {}
         Err(why) => return Err(Failure::could_not(why)),
     }
-    phases::show(&options.output, &ChoiceArgs::default(), TOP, options.json)?;
+    phases::show(&options.output, &SampleChoice::default(), TOP, options.json)?;
     Ok(Ending::Done)
 }
 

@@ -2,7 +2,6 @@
 
 mod narration;
 mod place;
-pub mod sides;
 pub mod view;
 
 use std::collections::BTreeMap;
@@ -12,17 +11,21 @@ use clock::{Clock, SystemClock};
 use compare::proof::{Goal, Verdict};
 use replay::Options;
 use report::{ProofEnd, ProofView, proof_page, proof_text, to_json};
+use study::proof::sides;
 use study::proof::{Proof, ProofJournal, ProofPlan, ProofSide};
 use study::{End, Environment, Manifest};
 use workload::WorkloadReader;
 
-use crate::commands::{experiments, looking, rewrite};
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::commands::experiments;
+use crate::ending::Ending;
 use crate::options::Prove;
 use crate::terminal;
 use narration::Narrator;
+use study::Failure;
+use study::Interrupt;
+use study::baseline_run;
+use study::keys;
+use study::rewrite_workload::rewrite;
 
 /// The result, in the proof's directory.
 const RESULT: &str = "proof.json";
@@ -34,13 +37,13 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
         return show(&journal, End::Complete, options);
     }
     check(options)?;
-    let sides = sides::sides(&options.changes)?;
+    let sides = sides::sides(&(&options.changes).into())?;
     sides::conditions(&sides)?;
     let whole = keys::open(&options.workload)?;
     let mut options = options.clone();
     let place = &mut options.place;
     if place.sandbox.is_some() {
-        place.changed_database = Some(looking::database_of(
+        place.changed_database = Some(baseline_run::database_of(
             &whole,
             place.session.database.as_deref(),
         )?);
@@ -134,7 +137,7 @@ pub fn perform_runs(
         };
         narration::tell_plan(journal, whole, restores);
         let mut narrator = Narrator::new(journal, goal, statements);
-        let ended = experiments::run(
+        let ended = study::perform(
             &proof,
             environment,
             journal,
@@ -174,7 +177,7 @@ fn workloads(
                 let _ = std::fs::remove_dir_all(between);
             }
             let _ = std::fs::remove_dir_all(path.with_extension("workload.partial"));
-            rewrite::rewrite(whole, &rewrites, (&path, &whole.recipients()), interrupt)?;
+            rewrite(whole, &rewrites, (&path, &whole.recipients()), interrupt)?;
         }
         workloads.push(keys::open(&path)?);
     }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use workload::{ArchiveError, WorkloadInfo};
 
-use crate::ending::{Ending, Failure};
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::Recover;
 use crate::terminal;
+use study::Failure;
+use study::keys;
 
 /// Recovers a workload or a run, told by its name.
 pub fn run(options: &Recover) -> Result<Ending, Failure> {

@@ -10,19 +10,20 @@ use report::{DryRun, dry_run_text, to_json};
 use run::RunStatus;
 use workload::WorkloadReader;
 
-use crate::commands::asking::Asked;
-use crate::commands::encodings;
-use crate::commands::observe::looks_of as looks;
-use crate::commands::observed_replay::replay_observed;
-use crate::commands::part::part;
+use crate::commands::observe::looks_of;
 use crate::commands::summary;
 use crate::display::Display;
-use crate::ending::{Ending, Failure};
-use crate::keys;
+use crate::ending::Ending;
 use crate::live::PageServer;
 use crate::metrics::MetricsServer;
 use crate::options;
 use crate::terminal;
+use study::Failure;
+use study::encodings;
+use study::keys;
+use study::observed_replay::replay_observed;
+use study::partial_replay::{Part, part};
+use study::target_snapshot::Asked;
 
 /// Replays, with a progress bar, and ends with the run's summary.
 pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
@@ -48,7 +49,12 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let whole = keys::open(&options.workload)?;
     let target = engine.prepared(&target);
     refuse_captured(&whole, &target, &engine.logins, options)?;
-    let part = part(options, whole, &interrupt)?;
+    let wanted = options.part.slice();
+    let output = options.output.as_deref();
+    let part = match wanted.slice()? {
+        Some(slice) => part(whole, slice, wanted.given(), output, &interrupt)?,
+        None => Part::whole(whole),
+    };
     if !part.given.is_empty() {
         engine.workload_name = Some(options.workload.display().to_string());
         engine.part = part.given.clone();
@@ -78,7 +84,7 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         facts: !options.asking.no_facts,
         plans: options.asking.explain.map(|most| most as usize),
         profile: options.profiling.wanted(),
-        watch: looks(options)?,
+        watch: looks_of(options)?,
     };
     interrupt.leaves(PathBuf::from(format!("{}.partial", output.display())));
     let info = replay_observed(

@@ -3,9 +3,10 @@
 use ::sandbox::{Auth, Installation, Named, Options, Places, Port, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options::{Sandbox, SandboxAction, SandboxUp, Server};
 use crate::terminal;
+use study::Failure;
 
 /// Up, down or list.
 pub fn run(options: Sandbox) -> Result<Ending, Failure> {

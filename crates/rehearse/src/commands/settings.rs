@@ -4,10 +4,11 @@ use capture_log::settings;
 use capture_log::settings::Provider;
 use report::{SettingsForm, settings_text, to_document};
 
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options;
 use crate::options::{CaptureSettings, SettingsFormat};
 use crate::terminal;
+use study::Failure;
 
 /// Prints the settings.
 pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {

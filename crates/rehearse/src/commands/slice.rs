@@ -1,23 +1,14 @@
 //! `rehearse slice`: a part of a workload becomes a workload.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use capture_sink::{EventSink, MaskSink, SinkError};
 use report::{TransformReport, slice_text, to_json};
-use transform::mask::Masker;
-use transform::{SecretRedactor, SessionRecords, Slice, SliceError, Slicer};
-use workload::{
-    EventKind, MaskNote, Recipient, Session, SliceAccount, SliceNote, WorkloadInfo, WorkloadReader,
-    WorkloadWriter,
-};
 
 use crate::commands::capture::must_be_a_workloads_name;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::slice::SliceWorkload;
 use crate::terminal;
+use study::Failure;
+use study::keys;
+use study::slice_workload::cut_masked;
 
 /// Reads one workload, writes the other, and shows what became of every event.
 pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
@@ -49,116 +40,4 @@ pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
         terminal::say(&slice_text::render_text(&sliced, &terminal::style()));
     }
     Ok(Ending::Done)
-}
-
-/// Writes the part of a workload that a slice keeps to `output`, encrypted to its recipients, if there are
-/// any. `given` are the options that say
-/// which, for the manifest.
-///
-/// # Errors
-/// Where the slice makes no sense for this workload, one cannot be read or the other not written,
-/// or it was stopped.
-pub fn cut(
-    reader: &WorkloadReader,
-    slice: Slice,
-    given: BTreeMap<String, Vec<String>>,
-    output: (&Path, &[Recipient]),
-    interrupt: &Interrupt,
-) -> Result<(WorkloadInfo, SliceAccount), Failure> {
-    cut_masked(reader, (slice, given), None, output, interrupt)
-        .map(|(info, account, _)| (info, account))
-}
-
-fn cut_masked(
-    reader: &WorkloadReader,
-    (slice, given): (Slice, BTreeMap<String, Vec<String>>),
-    masker: Option<Masker>,
-    (output, recipients): (&Path, &[Recipient]),
-    interrupt: &Interrupt,
-) -> Result<(WorkloadInfo, SliceAccount, Option<MaskNote>), Failure> {
-    let start_us = reader.info().provenance.start_wall_us;
-    let mut slicer = Slicer::new(slice, Some(start_us));
-    let writer = WorkloadWriter::create_for(
-        output,
-        workload::WriterOptions::default(),
-        recipients,
-        SecretRedactor::default(),
-    )?;
-    let mut writer = MaskSink::new(writer, masker);
-    let mut records = SessionRecords::new(reader.sessions()?);
-    let mut server_events = reader.server_events()?.peekable();
-    let mut told_until =
-        |slicer: &mut Slicer, writer: &mut MaskSink<WorkloadWriter>, now_us: i64| {
-            while let Some(item) = server_events.next_if(|item| {
-                item.as_ref()
-                    .map_or(true, |(event, _)| event.at_us <= now_us)
-            }) {
-                let (mut event, _) = item?;
-                event.at_us += start_us;
-                if slicer.takes_server_event(event.at_us, event.session) {
-                    writer.server_event(event)?;
-                }
-            }
-            Ok::<(), Failure>(())
-        };
-    for item in reader.events()? {
-        if interrupt.is_asked() {
-            return Err(Failure::could_not(
-                "the slicing was stopped; nothing of it is left, and the workload is as it was",
-            ));
-        }
-        let (mut event, _) = item?;
-        let (id, now_us) = (event.session, event.due_us);
-        let ends = event.kind == EventKind::Disconnect;
-        told_until(&mut slicer, &mut writer, now_us)?;
-        event.due_us += start_us;
-        slicer.event(event, &mut |event| writer.event(&event.borrowed()))?;
-        if ends && let Some(record) = records.take(id, now_us, |other| slicer.is_live(other))? {
-            end(&mut slicer, &mut writer, record, start_us)?;
-        }
-    }
-    told_until(&mut slicer, &mut writer, i64::MAX)?;
-    for id in slicer.left() {
-        if let Some(record) = records.take(id, i64::MAX, |other| slicer.is_live(other))? {
-            end(&mut slicer, &mut writer, record, start_us)?;
-        }
-    }
-    let account = slicer.finish()?;
-    let (mut writer, masked) = writer.finish();
-    writer.note_masks(reader.info().masked.iter().chain(&masked).cloned());
-    let mut provenance = reader.info().provenance.clone();
-    provenance.slices.push(SliceNote {
-        workload: reader.path().display().to_string(),
-        workload_id: reader.id().to_owned(),
-        options: given,
-        account: account.clone(),
-    });
-    let info = writer.finish(provenance)?;
-    Ok((info, account, masked))
-}
-
-/// A session's record, with the times of a reader, goes to the writer if something of it is kept.
-fn end(
-    slicer: &mut Slicer,
-    writer: &mut MaskSink<WorkloadWriter>,
-    mut record: Session,
-    start_us: i64,
-) -> Result<(), SinkError> {
-    record.start_us += start_us;
-    record.end_us += start_us;
-    slicer
-        .session(record)
-        .map_or(Ok(()), |record| writer.session(record))
-}
-
-impl From<SinkError> for Failure {
-    fn from(error: SinkError) -> Self {
-        Failure::could_not(error)
-    }
-}
-
-impl From<SliceError> for Failure {
-    fn from(error: SliceError) -> Self {
-        Failure::usage(error)
-    }
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use capture_log as log;
 
 use crate::commands::capture::failure;
-use crate::ending::Failure;
-use crate::interrupt::Interrupt;
 use crate::options::CaptureLog;
+use study::Failure;
+use study::Interrupt;
 
 /// What is read.
 pub enum Sources {

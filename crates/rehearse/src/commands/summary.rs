@@ -5,15 +5,16 @@ use std::path::Path;
 use inspect::{DivergenceFinder, Summary};
 use report::{RunReport, observed_text, run_text, to_document, to_json};
 use run::{ProfileInfo, RunReader, SampleWindow};
-use time_breakdown::observed::{Observation, Observed, ObservedSum};
 use time_breakdown::time_model::Sums;
 use workload::Literals;
 
-use crate::commands::processor_time::Count;
-use crate::commands::where_time_went;
-use crate::ending::{Ending, Failure};
+use crate::ending::Ending;
 use crate::options;
 use crate::terminal;
+use study::Failure;
+use study::observation;
+use study::processor_time::Count;
+use study::run_time;
 
 /// Reads the run once and shows what happened.
 pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
@@ -37,7 +38,7 @@ pub fn show(path: &Path, name: &str, json: bool, literals: Literals) -> Result<(
                 return Ok(());
             }
         }
-        let view = watched(&reader, name)?;
+        let view = observation::watched(&reader, name)?;
         match json {
             true => terminal::say_line(&to_document(&view)),
             false => terminal::say(&observed_text::render_text(&view, &terminal::style())),
@@ -75,7 +76,7 @@ fn told(name: &str, profile: &ProfileInfo) -> String {
 /// Where it cannot be read.
 pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunReport, Failure> {
     let observed = match reader.is_observed() {
-        true => Some(watched(reader, name)?),
+        true => Some(observation::watched(reader, name)?),
         false => None,
     };
     let mut finder = DivergenceFinder::new(reader.info().workload.failures_named);
@@ -91,50 +92,8 @@ pub fn view(reader: &RunReader, name: &str, literals: Literals) -> Result<RunRep
     let divergence = finder.finish(reader.statements()?, reader.info(), literals)?;
     let mut view = RunReport::new(name, reader.info(), summary, divergence);
     view.observed = observed;
-    view.time = where_time_went::time(reader, &sums, Count::Tasks)?;
+    view.time = run_time::time(reader, &sums, Count::Tasks)?;
     Ok(view)
-}
-
-/// What was seen of the server.
-///
-/// # Errors
-/// Where the run cannot be read.
-pub fn watched(reader: &RunReader, name: &str) -> Result<Observation, Failure> {
-    Ok(Observation::new(name, reader.info(), observed(reader)?))
-}
-
-/// Sums up what was seen of the server; reads each table once.
-///
-/// # Errors
-/// Where the run cannot be read.
-pub fn observed(reader: &RunReader) -> Result<Observed, Failure> {
-    let mut sum = ObservedSum::default();
-    sum.notes(reader.probes()?);
-    for text in reader.statements()? {
-        sum.text(text?);
-    }
-    for seen in reader.seen_statements()? {
-        sum.seen(seen?);
-    }
-    for row in reader.statement_statistics()? {
-        sum.statistics(&row?);
-    }
-    for row in reader.sample_windows()? {
-        sum.window(&row?);
-    }
-    for row in reader.activity()? {
-        sum.activity(&row?);
-    }
-    for row in reader.blocking()? {
-        sum.blocking(&row?);
-    }
-    for row in reader.locks()? {
-        sum.locks(&row?);
-    }
-    for row in reader.counters()? {
-        sum.counter(&row?);
-    }
-    Ok(sum.finish())
 }
 
 /// What the user wants to see of messages.

@@ -1,6 +1,5 @@
 //! `rehearse sweep`: the same load at many levels, in an order of chance, from the same state.
 
-pub mod levels;
 mod place;
 mod view;
 
@@ -8,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clock::{Clock, Speed, SystemClock};
+use study::sweep::levels;
 use study::sweep::{
     Design, Length, Load, Mode, Pace, Sweep as Trials, SweepJournal, SweepPlan, Work,
 };
@@ -16,11 +16,12 @@ use report::{SweepReport, sweep_page, sweep_text, to_json};
 use study::{End, Environment, Event, Manifest};
 
 use crate::commands::experiments;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::Sweep;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::keys;
 
 /// How long a trial is measured where nothing says so.
 const TIME: Duration = Duration::from_secs(10);
@@ -90,7 +91,7 @@ pub fn perform(
         Work::Script(..) => "transactions",
         Work::Workload(_) => "statements",
     };
-    experiments::run(
+    study::perform(
         sweep,
         environment,
         journal,

@@ -15,11 +15,11 @@ use report::{live_page, to_json_line};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hub::{Hub, Next, Place};
-use crate::ending::Failure;
 use crate::http;
 use crate::http::header;
 use crate::http::header::HeaderName;
 use crate::http::{HttpServer, Limits, Method, Reply, ReplyBody, Request, Site, StatusCode};
+use study::Failure;
 
 /// More viewers are turned away.
 const VIEWERS_MAX: usize = 16;

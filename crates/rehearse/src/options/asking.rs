@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use study::PlanTargets;
+
 /// Facts and plans.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What the target is asked")]
@@ -43,4 +45,15 @@ pub struct ExplainArgs {
     /// The workload of the runs.
     #[arg(long, value_name = "NAME.workload", requires = "explain")]
     pub workload: Option<PathBuf>,
+}
+
+impl ExplainArgs {
+    /// The servers to ask, if any.
+    pub fn targets(&self) -> Option<PlanTargets> {
+        Some(PlanTargets {
+            before: self.before_target.clone()?,
+            after: self.after_target.clone()?,
+            workload: self.workload.clone()?,
+        })
+    }
 }

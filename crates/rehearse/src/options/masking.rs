@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use sql::Pattern;
 use transform::mask::{Mask, MaskKey, Masker};
 
-use crate::ending::Failure;
 use crate::options::encrypting::EncryptArgs;
+use study::Failure;
 
 /// What `--mask` takes instead of a file.
 const RANDOM: &str = "random";

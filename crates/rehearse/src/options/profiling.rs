@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use cpu_profile::ProfileOptions;
 
+use study::profile_samples::SampleChoice;
+
 /// A CPU profile beside a replay.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "A CPU profile of the server, where it is on this machine")]
@@ -73,6 +75,17 @@ pub struct ChoiceArgs {
     /// The server's own processes as well: checkpointer, autovacuum and the like.
     #[arg(long)]
     pub all_processes: bool,
+}
+
+impl From<&ChoiceArgs> for SampleChoice {
+    fn from(args: &ChoiceArgs) -> Self {
+        SampleChoice {
+            statement: args.statement.clone(),
+            user: args.user.clone(),
+            database: args.database.clone(),
+            all_processes: args.all_processes,
+        }
+    }
 }
 
 /// `rehearse phases`

@@ -9,6 +9,7 @@ use compare::proof::Goal;
 use transform::Rewriting;
 
 use super::session::SessionArgs;
+use study::proof::sides::Changes;
 
 /// `rehearse prove`
 #[derive(Debug, Clone, Args)]
@@ -170,6 +171,17 @@ impl Prove {
                 changed_database: None,
                 max_connections: place.max_connections,
             },
+        }
+    }
+}
+
+impl From<&ChangeArgs> for Changes {
+    fn from(args: &ChangeArgs) -> Self {
+        Changes {
+            scripts: args.change.clone(),
+            settings: args.set.clone(),
+            rewritings: args.rewrite.clone(),
+            server: args.server,
         }
     }
 }

@@ -7,9 +7,9 @@ use clap::Args;
 use sql::Pattern;
 use transform::{Choice, Filter, Moment, Slice, StatementKind};
 
-use crate::ending::Failure;
 use crate::options::encrypting::EncryptArgs;
 use crate::options::masking::MaskArgs;
+use study::Failure;
 
 /// `rehearse slice`
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod cache_warming;
 mod numbers;
 mod plan;
 mod side_result;
+pub mod sides;
 mod table_counters;
 mod trial;
 

@@ -5,6 +5,7 @@
 //! - [`Sweep`]: the experiment. A trial that fails is a record, and the others are performed.
 
 mod design;
+pub mod levels;
 mod load;
 mod numbers;
 mod script;

@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 use workload::Literals;
 
 use crate::commands::summary;
-use crate::ending::Failure;
+use study::Failure;
+use study::observation;
 
 use super::pack::{Pack, Packed};
 
@@ -191,7 +192,7 @@ impl<'r> Contents<'r> {
 
         let literals = summary::literals(self.literals);
         let summary = match self.reader.info().is_observation() {
-            true => to_document(&summary::watched(self.reader, self.name)?),
+            true => to_document(&observation::watched(self.reader, self.name)?),
             false => to_json(&summary::view(self.reader, self.name, literals)?),
         };
         let packed = pack.file("run/summary.json", summary.as_bytes())?;

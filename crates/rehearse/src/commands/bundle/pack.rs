@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::ending::Failure;
+use study::Failure;
 
 /// What compresses well and fast.
 const LEVEL: i32 = 6;

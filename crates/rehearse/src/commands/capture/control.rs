@@ -8,9 +8,9 @@ use report::to_document;
 use serde_json::json;
 
 use super::control_token::ControlToken;
-use crate::ending::Failure;
 use crate::http;
 use crate::http::{HttpServer, Limits, Method, Reply, Request, Site, StatusCode, header};
+use study::Failure;
 
 /// Starts or stops a recording.
 type Action = fn(&Control) -> Result<String, String>;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::ending::Failure;
 use crate::http;
+use study::Failure;
 
 /// Random bytes of a token that is made here.
 const TOKEN_BYTES: usize = 32;

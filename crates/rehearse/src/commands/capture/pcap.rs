@@ -17,11 +17,12 @@ use workload::{Provenance, SliceAccount, SliceNote};
 
 use super::kept::Kept;
 use super::must_be_a_workloads_name;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::pcap::CapturePcap;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::keys;
 
 /// Captures from files or from standard input.
 pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {

@@ -25,10 +25,11 @@ use workload::{
 use super::control::ControlServer;
 use super::control_token::ControlToken;
 use super::must_be_a_workloads_name;
-use crate::ending::{Ending, Failure};
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::proxy::CaptureProxy;
 use crate::terminal;
+use study::Failure;
+use study::keys;
 
 /// How often it is looked what has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

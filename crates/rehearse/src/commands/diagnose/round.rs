@@ -18,14 +18,16 @@ use transform::Rewriting;
 use workload::WorkloadReader;
 
 use super::{Met, of_run, of_target, report, show, workload};
-use crate::commands::{experiments, looking, prove};
+use crate::commands::{experiments, prove};
 use crate::display::Display;
-use crate::ending::{Ending, Failure};
-use crate::interrupt::Interrupt;
-use crate::keys;
+use crate::ending::Ending;
 use crate::options::Prove;
 use crate::options::diagnosing::Diagnose;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::baseline_run;
+use study::keys;
 
 /// The replay that was diagnosed, and the result, in the round's directory.
 const LOOK: &str = "look.run";
@@ -60,7 +62,7 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         directory: &directory,
         clock: &clock,
         interrupt: &interrupt,
-        database: looking::database_of(&workload, options.place.session.database.as_deref())?,
+        database: baseline_run::database_of(&workload, options.place.session.database.as_deref())?,
         proofs: 0,
         tried: Vec::new(),
     };
@@ -103,19 +105,19 @@ fn met(
     let name = path.display().to_string();
     match RunReader::open(path) {
         Ok(run) => {
-            let workload = looking::workload_of(&run, given)?;
+            let workload = baseline_run::workload_of(&run, given)?;
             Ok((of_run(options, name, &run, thresholds)?, workload))
         }
         Err(ArchiveError::Foreign { .. }) => {
             let workload = workload(path)?;
             make(directory)?;
             let database =
-                looking::database_of(&workload, options.place.session.database.as_deref())?;
+                baseline_run::database_of(&workload, options.place.session.database.as_deref())?;
             let proof = proof(options, &workload, PathBuf::new());
             let engine = prove::replay_options(&proof);
             let output = directory.join(LOOK);
-            let mut lease = looking::lease(&options.place, &database)?;
-            let run = looking::look(
+            let mut lease = baseline_run::lease(options.place.sandbox.as_deref(), &database)?;
+            let run = baseline_run::look(
                 &mut lease,
                 &workload,
                 &engine,

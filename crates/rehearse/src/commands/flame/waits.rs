@@ -10,15 +10,15 @@ use time_breakdown::waiting::{WaitChoice, Waiting};
 use workload::StatementText;
 
 use super::Drawn;
-use crate::commands::profiled::fingerprint;
-use crate::ending::Failure;
-use crate::options::profiling::ChoiceArgs;
+use study::Failure;
+use study::profile_samples::SampleChoice;
+use study::profile_samples::fingerprint;
 
 /// Of a run that was observed.
 ///
 /// # Errors
 /// Where it was not, a choice makes no sense, or it cannot be read.
-pub fn waits(path: &Path, choice: &ChoiceArgs) -> Result<Drawn, Failure> {
+pub fn waits(path: &Path, choice: &SampleChoice) -> Result<Drawn, Failure> {
     if let Some(role) = &choice.user {
         return Err(Failure::usage(format!(
             "--user {role} cannot be told of waits, whose samples have no roles; choose by --database or --statement"

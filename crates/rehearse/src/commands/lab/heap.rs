@@ -22,12 +22,13 @@ use workload::{WorkloadInfo, WorkloadReader};
 
 use super::proving::ProofWanted;
 use super::stage::{PROFILE_HZ, Stage};
-use crate::commands::asking::Asked;
-use crate::commands::prove::sides;
-use crate::commands::symptoms;
-use crate::commands::{flame, phases, rewrite};
-use crate::ending::Failure;
+use crate::commands::{flame, phases};
 use crate::options::lab::CaseArgs;
+use study::Failure;
+use study::diagnosis_inputs;
+use study::proof::sides;
+use study::rewrite_workload;
+use study::target_snapshot::Asked;
 
 /// Connections of the ingester's pool; rows of a table come to all of them.
 const POOL: usize = 16;
@@ -198,12 +199,16 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
     stage.step("The captured workload is replayed and looked at, and diagnosed.".to_owned())?;
     let (before, _) =
         stage.replay_asked(&workload, "single-rows.run", &at_once(), looks(), none)?;
-    let evidence = symptoms::of_run(&RunReader::open(&before)?, symptoms::Asked::default())?;
+    let evidence = diagnosis_inputs::of_run(
+        &RunReader::open(&before)?,
+        diagnosis_inputs::Asked::default(),
+    )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     stage.step(format!("It is rewritten ({REWRITE}), and replayed again."))?;
     let path = stage.directory.join("batches.workload");
     let rewriting: Rewriting = REWRITE.parse().map_err(Failure::could_not)?;
-    let rewritten = rewrite::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
+    let rewritten =
+        rewrite_workload::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
     let batched = WorkloadReader::open(&path)?;
     let (after, _) = stage.replay_asked(&batched, "batches.run", &at_once(), looks(), none)?;
     let replays = [phases::account(&before)?, phases::account(&after)?];

@@ -20,11 +20,11 @@ use study::sweep::{Design, Mode, Pace, Record, Script, Setting, Variant};
 use self::proved::Proved;
 use super::stage::{DATABASE, Stage};
 use super::sweeping::SweepWanted;
-use crate::commands::symptoms;
 use crate::commands::{flame, observe as observing};
-use crate::ending::Failure;
 use crate::options::lab::CaseArgs;
 use crate::options::watching::{LookArgs, Observe};
+use study::Failure;
+use study::diagnosis_inputs;
 
 /// A server's own connections, and ours beside the clients'.
 const CONNECTIONS_BESIDE: u32 = 20;
@@ -350,7 +350,10 @@ fn headroom(
         worked.map_err(Failure::could_not)
     })?;
     stage.server.stop(sandbox::Stop::Fast)?;
-    let evidence = symptoms::of_run(&RunReader::open(&output)?, symptoms::Asked::default())?;
+    let evidence = diagnosis_inputs::of_run(
+        &RunReader::open(&output)?,
+        diagnosis_inputs::Asked::default(),
+    )?;
     let most = evidence
         .statements
         .iter()

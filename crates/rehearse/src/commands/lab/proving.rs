@@ -14,10 +14,10 @@ use workload::WorkloadReader;
 
 use super::stage::{DATABASE, LOADED, Stage};
 use crate::commands::prove;
-use crate::commands::prove::sides;
-use crate::commands::slice;
-use crate::ending::Failure;
 use crate::options::slice::SliceArgs;
+use study::Failure;
+use study::proof::sides;
+use study::slice_workload;
 
 /// Where blocks end a proof, and not the time.
 const FOR_AS_LONG_AS_IT_TAKES: Duration = Duration::from_secs(24 * 3_600);
@@ -108,7 +108,7 @@ impl Stage {
         };
         let path = self.directory.join(name);
         if let Some(cut) = wanted.slice()? {
-            slice::cut(workload, cut, wanted.given(), (&path, &[]), &self.interrupt)?;
+            slice_workload::cut(workload, cut, wanted.given(), (&path, &[]), &self.interrupt)?;
         }
         Ok(WorkloadReader::open(&path)?)
     }

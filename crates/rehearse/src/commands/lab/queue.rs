@@ -20,8 +20,8 @@ use report::CaseReport;
 use self::diagnosed::Diagnosed;
 use self::proved::Proved;
 use super::stage::{DATABASE, LOADED, Stage};
-use crate::ending::Failure;
 use crate::options::lab::CaseArgs;
+use study::Failure;
 
 const WORKLOAD: &str = "downloader.workload";
 /// The snapshot behind the trouble: with its backlog.

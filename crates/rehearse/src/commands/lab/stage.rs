@@ -13,13 +13,14 @@ use run::RunInfo;
 use workload::WorkloadReader;
 
 use super::LOGGING;
-use crate::commands::asking::Asked;
-use crate::commands::{capture, observed_replay, profile, sandbox};
+use crate::commands::{capture, profile, sandbox};
 use crate::display::Display;
-use crate::ending::Failure;
-use crate::interrupt::Interrupt;
 use crate::options::lab::CaseArgs;
 use crate::terminal;
+use study::Failure;
+use study::Interrupt;
+use study::observed_replay;
+use study::target_snapshot::Asked;
 
 /// Says that a folder is a case's, from its beginning on.
 const MARK: &str = ".rehearse-lab";

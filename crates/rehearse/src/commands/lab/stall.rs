@@ -18,9 +18,9 @@ use workload::WorkloadReader;
 
 use self::proved::Proved;
 use super::stage::Stage;
-use crate::commands::compare;
-use crate::ending::Failure;
 use crate::options::lab::CaseArgs;
+use study::Failure;
+use study::compare_runs::{Request, compare_runs};
 
 /// How many times as long as its interval a search takes without its index.
 const SLOWER: u32 = 3;
@@ -133,10 +133,10 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         control: rates(&control)?,
         session: rates(&session)?,
         global: rates(&global)?,
-        comparison: compare::compare(&compare::Request {
+        comparison: compare_runs(&Request {
             before: vec![control],
             after: vec![session],
-            ..compare::Request::default()
+            ..Request::default()
         })?,
         proved,
         soak,

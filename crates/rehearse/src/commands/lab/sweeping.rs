@@ -13,7 +13,7 @@ use study::{AtEnd, LeasePurpose, Manifest, SandboxEnvironment, SandboxLease};
 
 use super::stage::{DATABASE, LOADED, Stage};
 use crate::commands::sweep;
-use crate::ending::Failure;
+use study::Failure;
 
 /// What is swept.
 pub(super) struct SweepWanted<'w> {

@@ -9,8 +9,8 @@ use study::{
 use workload::WorkloadReader;
 
 use crate::commands::sandbox as sandboxes;
-use crate::ending::Failure;
 use crate::options::{Prove, Server};
+use study::Failure;
 
 /// Where runs happen.
 pub struct Place {

@@ -13,12 +13,11 @@ use statistics::Unit;
 use study::End;
 use study::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 
-use crate::commands::compare;
-use crate::commands::compare::Request;
+use crate::commands::outputs;
 use crate::commands::summary::literals;
-use crate::commands::{known, outputs};
-use crate::ending::Failure;
-use crate::keys;
+use study::Failure;
+use study::compare_runs::{Request, compare_runs};
+use study::keys;
 
 /// A table or index is named where its size differs by so much.
 const SIZE_DIFFERENCE: f64 = 0.1;
@@ -213,9 +212,9 @@ fn compared(
             literals: literals(show_literals),
             ..CompareOptions::default()
         },
+        ..Request::default()
     };
-    let mut comparison = compare::compare(&request)?;
-    known::put_into(&mut comparison, &request.before, &request.after)?;
+    let comparison = compare_runs(&request)?;
     let page = format!("compare-{number}.html");
     let html = compare_page::render_html(&comparison);
     outputs::write(outputs::PAGE, &journal.path().join(&page), &html)?;

@@ -10,10 +10,10 @@ use study::{
 };
 
 use crate::commands::sandbox as sandboxes;
-use crate::ending::Failure;
-use crate::keys;
 use crate::options::{Server, Sweep};
 use crate::terminal;
+use study::Failure;
+use study::keys;
 
 /// A server's own connections, and ours beside the clients'.
 const CONNECTIONS_BESIDE: u32 = 20;

@@ -19,9 +19,9 @@ use super::super::LOGGING;
 use super::super::proving::ProofWanted;
 use super::super::stage::Stage;
 use super::{settings, start};
-use crate::commands::asking::Asked;
-use crate::commands::symptoms;
-use crate::ending::Failure;
+use study::Failure;
+use study::diagnosis_inputs;
+use study::target_snapshot::Asked;
 
 /// What is captured, its replay, and the proof.
 pub const WORKLOAD: &str = "texts.workload";
@@ -110,7 +110,8 @@ pub fn prove(mut stage: Stage, size: &Size) -> Result<(Stage, Proved), Failure> 
             .map_err(LabError::server("pg_stat_statements cannot be made"))
     };
     let (run, _) = stage.replay_asked(&workload, RUN, &as_fast_as_it_goes(), looks, counted)?;
-    let evidence = symptoms::of_run(&RunReader::open(&run)?, symptoms::Asked::default())?;
+    let evidence =
+        diagnosis_inputs::of_run(&RunReader::open(&run)?, diagnosis_inputs::Asked::default())?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
 
     stage.step(format!(

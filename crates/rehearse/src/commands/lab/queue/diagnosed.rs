@@ -15,10 +15,10 @@ use sandbox::Stop;
 use workload::WorkloadReader;
 
 use super::super::stage::{DATABASE, LOADED, Stage};
-use crate::commands::asking::Asked;
-use crate::commands::{observed_replay, symptoms};
 use crate::display::Display;
-use crate::ending::Failure;
+use study::Failure;
+use study::target_snapshot::Asked;
+use study::{diagnosis_inputs, observed_replay};
 
 /// The run, and what was made of it.
 pub const RUN: &str = "trouble.run";
@@ -62,7 +62,7 @@ pub fn look(
     let run = replayed(stage, workload, look_every)?;
     let thresholds = Thresholds::default();
     let run = RunReader::open(&run)?;
-    let evidence = symptoms::of_run(&run, symptoms::Asked::default())?;
+    let evidence = diagnosis_inputs::of_run(&run, diagnosis_inputs::Asked::default())?;
     // In the order of commits statements wait for those of others as nobody did: response times are not users'.
     let suspects = vec![suspect(&evidence, SUSPECT, None, &thresholds)];
     let diagnosis = diagnose(&evidence, &thresholds);

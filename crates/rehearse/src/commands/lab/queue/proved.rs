@@ -8,7 +8,7 @@ use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;
 use super::super::stage::Stage;
-use crate::ending::Failure;
+use study::Failure;
 
 /// Where it is kept.
 pub const PROOF: &str = "indexes.proof";

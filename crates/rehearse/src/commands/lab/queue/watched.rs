@@ -14,9 +14,10 @@ use run::RunReader;
 
 use super::super::stage::{DATABASE, Stage};
 use super::{could_not, deployment};
-use crate::commands::{observe as observing, symptoms};
-use crate::ending::Failure;
+use crate::commands::observe as observing;
 use crate::options::watching::{LookArgs, Observe};
+use study::Failure;
+use study::diagnosis_inputs;
 
 /// What was seen.
 pub const RUN: &str = "observed.run";
@@ -50,7 +51,10 @@ pub fn drive(
         watched?;
         driven.map_err(could_not)
     })?;
-    let evidence = symptoms::of_run(&RunReader::open(&output)?, symptoms::Asked::default())?;
+    let evidence = diagnosis_inputs::of_run(
+        &RunReader::open(&output)?,
+        diagnosis_inputs::Asked::default(),
+    )?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     let starved = diagnosis
         .findings

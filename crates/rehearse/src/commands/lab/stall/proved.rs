@@ -12,8 +12,8 @@ use workload::WorkloadReader;
 
 use super::super::proving::ProofWanted;
 use super::super::stage::Stage;
-use crate::commands::symptoms;
-use crate::ending::Failure;
+use study::Failure;
+use study::diagnosis_inputs;
 
 /// Where it is kept.
 const PROOF: &str = "index.proof";
@@ -55,7 +55,8 @@ pub fn prove(
     workload: &WorkloadReader,
     (seconds, blocks): (u32, u32),
 ) -> Result<(Stage, Proved), Failure> {
-    let evidence = symptoms::of_run(&RunReader::open(run)?, symptoms::Asked::default())?;
+    let evidence =
+        diagnosis_inputs::of_run(&RunReader::open(run)?, diagnosis_inputs::Asked::default())?;
     let diagnosis = diagnose(&evidence, &Thresholds::default());
     let suggested = diagnosis
         .findings

@@ -1,7 +1,9 @@
 //! Operations that could not be done.
 
+use crate::error::ExperimentError;
 use archive::ArchiveError;
-use study::ExperimentError;
+use capture_sink::SinkError;
+use transform::SliceError;
 
 /// The reason why an operation was not done, for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,5 +86,17 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Archive(error) => error.into(),
             error => Failure::could_not(error),
         }
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Self {
+        Failure::could_not(error)
+    }
+}
+
+impl From<SliceError> for Failure {
+    fn from(error: SliceError) -> Self {
+        Failure::usage(error)
     }
 }

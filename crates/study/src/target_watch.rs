@@ -11,8 +11,8 @@ use replay::{LoginMap, Meter, Target};
 use run::{Activity, RunWriter};
 use workload::ArchiveError;
 
-use crate::commands::observed_replay::ReplayDisplay;
 use crate::notes::note;
+use crate::observed_replay::ReplayDisplay;
 
 /// A watch, from before it begins until it is over.
 pub struct TargetWatch {

@@ -13,12 +13,22 @@ use replay::{LoginMap, Target};
 use run::{FactNote, Facts, PlanFact, PlanOutcome, RunReader, ServiceTime};
 use sql::Fingerprint;
 
-use crate::commands::asking::{login_of, told};
-use crate::commands::compare::Request;
+use crate::compare_runs::Request;
 use crate::failure::Failure;
 use crate::keys;
 use crate::notes;
-use crate::options::asking::ExplainArgs;
+use crate::target_snapshot::{login_of, told};
+
+/// Servers that are asked for plans. The workload must be that of the runs, and a login must work at each server.
+#[derive(Debug, Clone)]
+pub struct PlanTargets {
+    /// Connection string of the server before the change.
+    pub before: String,
+    /// Connection string of the server after the change.
+    pub after: String,
+    /// The workload of the runs, which has the values of an example of each statement.
+    pub workload: PathBuf,
+}
 
 /// Puts targets and plans into the comparison, as far as both sides know them: of each side, the first run
 /// that does.
@@ -72,15 +82,13 @@ pub fn put_into(
 pub fn explain(
     comparison: &mut Comparison,
     request: &Request,
-    options: &ExplainArgs,
+    targets: &PlanTargets,
 ) -> Result<(), Failure> {
-    let (Some(before), Some(after), Some(workload)) = (
-        &options.before_target,
-        &options.after_target,
-        &options.workload,
-    ) else {
-        return Ok(());
-    };
+    let PlanTargets {
+        before,
+        after,
+        workload,
+    } = targets;
     let reader = keys::open(workload)?;
     let statements = comparison.statements.iter().enumerate();
     let mut chosen: Vec<(usize, Fingerprint)> = statements

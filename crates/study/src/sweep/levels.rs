@@ -1,8 +1,8 @@
 //! The levels of settings, as they are typed.
 
-use study::sweep::{Setting, Variant};
+use crate::sweep::{Setting, Variant};
 
-use crate::ending::Failure;
+use crate::failure::Failure;
 
 /// The most combinations of settings.
 const VARIANTS_MAX: usize = 1_000;

@@ -53,7 +53,7 @@ pub struct Driven {
     pub failed: u64,
     /// Connections opened.
     pub sessions: u64,
-    /// Statements that read a customer's order history, which need [`super::shop::INDEX_TO_DROP`].
+    /// Statements that read a customer's order history, which need [`crate::shop::tables::INDEX_TO_DROP`].
     pub histories: u64,
 }
 

@@ -9,10 +9,10 @@ use time_breakdown::time_model::{
     PlanningShare, Seen, Sums, TimeChange, TimeModel, processor_model, time_model, whole_statements,
 };
 
-use crate::commands::processor_time;
-use crate::commands::processor_time::Count;
-use crate::commands::summary;
-use crate::ending::Failure;
+use crate::failure::Failure;
+use crate::observation;
+use crate::processor_time;
+use crate::processor_time::Count;
 
 /// Of what clients saw, if somebody watched the server meanwhile, or took its stacks.
 ///
@@ -79,7 +79,7 @@ pub fn observed(before: &[PathBuf], after: &[PathBuf]) -> Result<Option<Observed
     let side = |paths: &[PathBuf]| -> Result<Vec<Observed>, Failure> {
         let each = paths
             .iter()
-            .map(|path| summary::observed(&RunReader::open(path)?));
+            .map(|path| observation::observed(&RunReader::open(path)?));
         each.collect()
     };
     Ok(ObservedChange::new(&side(before)?, &side(after)?))

@@ -1,12 +1,25 @@
 //! What is set beside the unchanged: each change by itself, then all together.
 
-use study::Condition;
-use study::proof::{Change, ProofSide};
+use crate::environment::Condition;
+use crate::proof::{Change, ProofSide};
 use transform::Rewriting;
 
-use crate::commands::sweep::levels;
-use crate::ending::Failure;
-use crate::options::prove::ChangeArgs;
+use crate::failure::Failure;
+use crate::sweep::levels;
+use std::path::PathBuf;
+
+/// Changes as a user names them.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Files of SQL.
+    pub scripts: Vec<PathBuf>,
+    /// Settings: `NAME=VALUE`, or several as one change: `A=1; B=2`.
+    pub settings: Vec<String>,
+    /// Rewritings of the workload.
+    pub rewritings: Vec<Rewriting>,
+    /// Another major version.
+    pub server: Option<u16>,
+}
 
 /// What all changes together are called.
 const TOGETHER: &str = "all together";
@@ -15,9 +28,9 @@ const TOGETHER: &str = "all together";
 ///
 /// # Errors
 /// Where nothing is changed, or something cannot be read.
-pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
+pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     let mut changes = Vec::new();
-    for path in &args.change {
+    for path in &given.scripts {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::usage(format!(
                 "--change {} cannot be read ({error}); give a file of SQL",
@@ -29,7 +42,7 @@ pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
             text,
         });
     }
-    for text in &args.set {
+    for text in &given.settings {
         let settings = levels::settings(text).filter(|all| !all.is_empty());
         changes.push(Change::Settings(settings.ok_or_else(|| {
             Failure::usage(format!(
@@ -37,9 +50,9 @@ pub fn sides(args: &ChangeArgs) -> Result<Vec<ProofSide>, Failure> {
             ))
         })?));
     }
-    let rewrites = args.rewrite.iter();
+    let rewrites = given.rewritings.iter();
     changes.extend(rewrites.map(|one| Change::Rewrite(one.to_string())));
-    changes.extend(args.server.map(Change::Server));
+    changes.extend(given.server.map(Change::Server));
     if changes.is_empty() {
         return Err(Failure::usage(
             "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --server MAJOR",

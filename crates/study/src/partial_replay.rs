@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use transform::Slice;
 use workload::{Identity, Keyring, Recipient, WorkloadReader};
 
-use crate::commands::slice;
-use crate::ending::Failure;
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::options;
-use crate::terminal;
+use crate::notes::note;
+use crate::slice_workload::cut;
 
 /// What the name of a part ends in, behind the number of its process.
 const ENDING: &str = ".part.workload";
@@ -32,34 +32,38 @@ impl Drop for Part {
     }
 }
 
-/// The part that the options name, or the whole.
-///
-/// # Errors
-/// Where the options make no sense, or the part cannot be written.
-pub fn part(
-    options: &options::Replay,
-    whole: WorkloadReader,
-    interrupt: &Interrupt,
-) -> Result<Part, Failure> {
-    let wanted = options.part.slice();
-    let Some(slice) = wanted.slice()? else {
-        return Ok(Part {
-            reader: whole,
+impl Part {
+    /// The whole workload.
+    pub fn whole(reader: WorkloadReader) -> Self {
+        Part {
+            reader,
             given: BTreeMap::new(),
             written: None,
-        });
-    };
-    let beside = match &options.output {
+        }
+    }
+}
+
+/// Writes the part of a workload that a slice keeps next to the run `output`. `given` has the slice's options.
+///
+/// # Errors
+/// If the slice does not fit the workload, or the part cannot be written.
+pub fn part(
+    whole: WorkloadReader,
+    slice: Slice,
+    given: BTreeMap<String, Vec<String>>,
+    output: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Part, Failure> {
+    let beside = match output {
         Some(output) => output.with_extension(""),
         None => std::env::temp_dir().join("rehearse"),
     };
     remove_forgotten(&beside);
     let written = place(&beside, std::process::id());
-    let given = wanted.given();
     // A part of what is encrypted lies on disk for a while: by a key that is nowhere else.
     let secret = (!whole.recipients().is_empty()).then(Identity::generate);
     let recipients: Vec<Recipient> = secret.iter().map(Identity::to_public).collect();
-    let (info, account) = slice::cut(
+    let (info, account) = cut(
         &whole,
         slice,
         given.clone(),
@@ -74,7 +78,7 @@ pub fn part(
             .collect(),
         written: Some(written),
     };
-    terminal::note(&format!(
+    note(&format!(
         "The part is {} statements of {} sessions ({} of {} events, {} of them put at its start).",
         info.statements, info.sessions, info.events, account.events, account.prelude,
     ));

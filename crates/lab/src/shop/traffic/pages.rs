@@ -1,9 +1,9 @@
 //! What the programs do, statement by statement.
 
-use super::super::shop::{CATEGORIES, CUSTOMERS, ORDERS, PRODUCTS};
 use super::choices;
 use super::choices::{NOTES, Page, page_at, quoted, reference_of};
 use super::{Program, Result, Unforeseen};
+use crate::shop::tables::{CATEGORIES, CUSTOMERS, ORDERS, PRODUCTS};
 use postgres::Row;
 use postgres::error::SqlState;
 use postgres::types::Type;

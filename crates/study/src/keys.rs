@@ -7,7 +7,7 @@ use workload::{
     ArchiveError, Identity, Keyring, Recipient, WorkloadReader, parse_identities, parse_recipients,
 };
 
-use crate::ending::Failure;
+use crate::failure::Failure;
 
 /// Set once, before the command runs: every command that opens a workload asks here.
 static FILE: OnceLock<PathBuf> = OnceLock::new();

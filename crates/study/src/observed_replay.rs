@@ -9,12 +9,12 @@ use replay::{Happening, Meter, Observer, Options, ReplayError, Snapshot, Target}
 use run::{RunInfo, RunWriter, TargetInfo};
 use workload::{ArchiveError, WorkloadReader};
 
-use crate::commands::asking::{Asked, Asking};
-use crate::commands::encodings;
-use crate::commands::target_watch::TargetWatch;
+use crate::encodings;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes::note;
+use crate::target_snapshot::{Asked, Asking};
+use crate::target_watch::TargetWatch;
 
 /// Facts about a replay that is about to begin.
 pub struct ReplayStart<'r> {
@@ -80,7 +80,6 @@ pub trait ReplayDisplay {
         report();
     }
 }
-
 
 /// Checks the target, reports what will happen, and replays.
 ///

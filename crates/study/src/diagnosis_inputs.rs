@@ -9,10 +9,9 @@ use sql::Fingerprint;
 use time_breakdown::time_model::whole_statements;
 use workload::{StatementText, WorkloadReader};
 
-use crate::commands::profiled::Profiled;
-use crate::commands::summary;
-use crate::ending::Failure;
-use crate::options::profiling::ChoiceArgs;
+use crate::failure::Failure;
+use crate::observation;
+use crate::profile_samples::{Profiled, SampleChoice};
 
 /// What was asked of a server for the diagnosis alone; it goes before what a run has.
 #[derive(Debug, Default)]
@@ -59,7 +58,7 @@ pub fn of_run(run: &RunReader, asked: Asked) -> Result<Evidence, Failure> {
         }
     };
     let observed = match run.is_observed() {
-        true => Ok(summary::observed(run)?),
+        true => Ok(observation::observed(run)?),
         false => missing("the server was not watched; give `rehearse replay` the option --observe"),
     };
     let facts = match asked
@@ -144,7 +143,7 @@ pub fn of_workload(workload: &WorkloadReader) -> Result<Evidence, Failure> {
 /// # Errors
 /// Where the run cannot be read.
 pub fn costliest(run: &RunReader, most: usize) -> Result<Vec<(ServiceTime, String)>, Failure> {
-    let observed = summary::observed(run)?;
+    let observed = observation::observed(run)?;
     let all = observed.statements.iter().filter_map(|one| {
         let counted = one.counted?;
         let time = ServiceTime {
@@ -174,7 +173,7 @@ fn stacks(run: &RunReader) -> Result<Have<StackEvidence>, Failure> {
     if let Some(off) = &info.off {
         return Ok(missing(&format!("there is no CPU profile: {off}")));
     }
-    let profiled = Profiled::open(RunReader::open(run.path())?, &ChoiceArgs::default())?;
+    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<_> = stacks.iter().map(|stack| rules.place(stack)).collect();
     let mut account = PhaseAccount::default();

@@ -29,10 +29,15 @@ pub struct Asked {
 
 /// Asks a target, as the sessions of a replay log in there.
 pub struct Asking<'a> {
+    /// What is asked.
     pub asked: Asked,
+    /// The workload, which has examples of statements.
     pub reader: &'a WorkloadReader,
+    /// The server.
     pub target: Target,
+    /// How sessions log in there.
     pub logins: &'a LoginMap,
+    /// The clock of the run.
     pub clock: Arc<dyn Clock>,
     /// What was gathered before the first statement.
     pub evidence: Vec<Artefact>,

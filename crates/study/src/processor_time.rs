@@ -8,10 +8,9 @@ use run::RunReader;
 use sql::Fingerprint;
 use time_breakdown::time_model::{ProcessorEvidence, ProcessorTime, StacksMet, Who};
 
-use crate::commands::profiled;
-use crate::commands::profiled::Profiled;
-use crate::ending::Failure;
-use crate::options::profiling::ChoiceArgs;
+use crate::failure::Failure;
+use crate::profile_samples;
+use crate::profile_samples::{Profiled, SampleChoice};
 
 /// What stacks say.
 #[derive(Default)]
@@ -46,7 +45,7 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
         return Ok(StackEvidence::default());
     };
     let info = profile.info();
-    let profiled = Profiled::open(RunReader::open(run.path())?, &ChoiceArgs::default())?;
+    let profiled = Profiled::open(RunReader::open(run.path())?, &SampleChoice::default())?;
     let (stacks, rules) = (profiled.stacks()?, Rules::new());
     let placed: Vec<_> = stacks
         .iter()
@@ -61,8 +60,8 @@ pub fn stacks(run: &RunReader, count: Count) -> Result<StackEvidence, Failure> {
         let (placed, stage) = known.unwrap_or_else(nowhere);
         let kind = profiled.kind(sample.pid);
         let who = match kind {
-            kind if profiled::CLIENTS.contains(&kind) => Who::Client,
-            profiled::OWN => Who::Own,
+            kind if profile_samples::CLIENTS.contains(&kind) => Who::Client,
+            profile_samples::OWN => Who::Own,
             kind => Who::Server(kind.to_owned()),
         };
         if who == Who::Client {
@@ -148,7 +147,7 @@ pub fn counted(run: &RunReader) -> Result<ProcessorEvidence, Failure> {
             // A kind and a number.
             let kind = object.rsplit_once(' ').map_or(&*object, |(kind, _)| kind);
             let who = match kind {
-                "client" | profiled::WORKER => Who::Client,
+                "client" | profile_samples::WORKER => Who::Client,
                 kind => Who::Server(kind.to_owned()),
             };
             *by_process.entry(who).or_default() += ns;

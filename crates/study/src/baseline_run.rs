@@ -4,20 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::environment::{LeasePurpose, SandboxLease};
 use ::sandbox::Places;
 use observe::WatchOptions;
 use replay::Options;
 use run::{RunReader, RunStatus};
-use study::{LeasePurpose, SandboxLease};
 use workload::WorkloadReader;
 
-use crate::commands::asking::Asked;
-use crate::commands::observed_replay::{ReplayDisplay, replay_observed};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::notes;
-use crate::options::prove::SandboxPlaceArgs;
+use crate::observed_replay::{ReplayDisplay, replay_observed};
+use crate::target_snapshot::Asked;
 
 /// Statements whose plans are asked for.
 const PLANS_MAX: usize = 200;
@@ -26,8 +25,8 @@ const PLANS_MAX: usize = 200;
 ///
 /// # Errors
 /// If none was named, or it cannot be had.
-pub fn lease(place: &SandboxPlaceArgs, database: &str) -> Result<SandboxLease, Failure> {
-    let Some(name) = &place.sandbox else {
+pub fn lease(name: Option<&str>, database: &str) -> Result<SandboxLease, Failure> {
+    let Some(name) = name else {
         return Err(Failure::usage(
             "nothing says where it is measured; give --sandbox NAME, a private server of yours with the data (`rehearse sandbox up`)",
         ));

@@ -1,6 +1,6 @@
 //! The pure part of the traffic: who does what how often, and the values that are made up.
 
-use super::super::shop::CUSTOMERS;
+use crate::shop::tables::CUSTOMERS;
 
 /// What kind of program a number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +151,7 @@ pub(super) const NOTES: [&str; 12] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::shop::ORDERS;
+    use crate::shop::tables::ORDERS;
     use super::*;
     use std::collections::HashSet;
 

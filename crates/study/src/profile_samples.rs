@@ -8,8 +8,7 @@ use run::{ProfileReader, ProfiledBackend, RunReader};
 use sql::Fingerprint;
 use workload::StatementText;
 
-use crate::ending::Failure;
-use crate::options::profiling::ChoiceArgs;
+use crate::failure::Failure;
 
 /// Helps a client's backend.
 pub const WORKER: &str = "parallel worker";
@@ -17,6 +16,19 @@ pub const WORKER: &str = "parallel worker";
 pub const CLIENTS: [&str; 3] = ["client backend", WORKER, "unknown"];
 /// Processes that answer our own questions.
 pub const OWN: &str = "own";
+
+/// The samples that are chosen; all of clients' backends unless a field says otherwise.
+#[derive(Debug, Clone, Default)]
+pub struct SampleChoice {
+    /// The fingerprint of a statement, in hexadecimal.
+    pub statement: Option<String>,
+    /// A role.
+    pub user: Option<String>,
+    /// A database.
+    pub database: Option<String>,
+    /// The server's own processes as well.
+    pub all_processes: bool,
+}
 
 /// What `--statement` names.
 ///
@@ -35,10 +47,11 @@ pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
 /// A run's profile, opened.
 pub struct Profiled {
     run: RunReader,
+    /// The profile.
     pub profile: ProfileReader,
     backends: HashMap<u64, ProfiledBackend>,
     statement: Option<Fingerprint>,
-    choice: ChoiceArgs,
+    choice: SampleChoice,
 }
 
 impl Profiled {
@@ -46,7 +59,7 @@ impl Profiled {
     ///
     /// # Errors
     /// Where the run has none, or a choice makes no sense.
-    pub fn open(run: RunReader, choice: &ChoiceArgs) -> Result<Self, Failure> {
+    pub fn open(run: RunReader, choice: &SampleChoice) -> Result<Self, Failure> {
         let name = run.path().display();
         let Some(profile) = run.profile()? else {
             return Err(Failure::usage(format!(

@@ -1,0 +1,7 @@
+//! A shop for the demo: its tables, and the traffic of its application.
+
+mod tables;
+mod traffic;
+
+pub use tables::{INDEX_TO_DROP, Sizes, create, warm};
+pub use traffic::{Driven, Traffic, TrafficError, drive};

@@ -1,0 +1,31 @@
+//! The trials of an experiment are performed, until its end or a stop.
+
+use std::sync::Arc;
+
+use crate::environment::Environment;
+use crate::journal::Journal;
+use crate::runner::{End, Engine, Experiment, Listener};
+use clock::{Clock, SystemClock};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// Performs the trials that the journal lacks. `tell` is called at each event.
+///
+/// # Errors
+/// If the environment cannot be set up, the journal cannot be written, or the experiment fails.
+pub fn perform<E: Experiment>(
+    experiment: &E,
+    environment: &mut dyn Environment,
+    journal: &mut Journal<E::Plan>,
+    interrupt: &Interrupt,
+    tell: &mut Listener<'_, E>,
+) -> Result<End, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let mut engine = Engine {
+        environment,
+        clock: &clock,
+        stop: &|| interrupt.is_asked(),
+    };
+    Ok(engine.run(experiment, journal, tell)?)
+}
