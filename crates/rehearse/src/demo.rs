@@ -325,7 +325,7 @@ fn end(directory: &Path, comparison: &::compare::Comparison, took: Duration) {
     terminal::say_line(&format!(
         "\nAll of it is in {directory}/. Open {directory}/{PAGE} in a browser. Go on with:\n  \
          rehearse inspect {directory}/shop.workload\n  \
-         rehearse summary {directory}/after.run\n  \
+         rehearse show {directory}/after.run\n  \
          rehearse compare {directory}/before.run {directory}/after.run --fail-on regression\n  \
          rehearse sandbox up, then rehearse replay {directory}/shop.workload --target URL -o mine.run\n\
          The demo took {:.0} s.",

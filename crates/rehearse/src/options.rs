@@ -7,9 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clock::Speed;
 
 pub mod asking;
-pub mod bundle;
 pub mod diagnosing;
 pub mod encrypting;
+pub mod export_evidence;
 pub mod indexes;
 pub mod lab;
 pub mod masking;
@@ -27,9 +27,9 @@ pub mod sweep;
 pub mod watching;
 
 use asking::{AskingArgs, ExplainArgs};
-use bundle::Bundle;
 use diagnosing::Diagnose;
 use encrypting::{EncryptArgs, KeyArgs, KeyCommand};
+use export_evidence::ExportEvidence;
 use indexes::Indexes;
 use lab::Lab;
 use masking::{MaskArgs, MaskCommand};
@@ -37,7 +37,7 @@ use observing::{LogArgs, MetricsArgs, PageArgs};
 pub use pace::ReplayOrder;
 use pace::{PaceArgs, PartArgs, SafetyArgs};
 use pcap::CapturePcap;
-use profiling::{Flame, Phases, Profile, ProfilingArgs};
+use profiling::{Cpu, Flame, Profile, ProfilingArgs};
 pub use prove::Prove;
 use proxy::CaptureProxy;
 use rewrite::Rewrite;
@@ -85,7 +85,7 @@ pub enum Command {
     /// Watch a server without a replay: statements, waits, locks, counters, machine.
     Observe(Observe),
     /// Say what happened in a run.
-    Summary(Summary),
+    Show(Show),
     /// Compare two runs, statement by statement.
     Compare(Box<Compare>),
     /// Say what is wrong with a run, a server or a workload: findings with their evidence, what each can win
@@ -94,11 +94,11 @@ pub enum Command {
     /// Record what a server's processors do, with perf.
     Profile(Profile),
     /// Say what the processor time of a profile was for: parsing, planning, opening indexes, scanning …
-    Phases(Phases),
+    Cpu(Cpu),
     /// Draw a profile, or the difference of two, as a flame graph.
     Flame(Flame),
     /// Pack all that a sceptic needs to do a run again into one file.
-    Bundle(Bundle),
+    ExportEvidence(ExportEvidence),
     /// Try the same load at many levels of clients, pace, protocol and settings, and find the knee.
     Sweep(Box<Sweep>),
     /// Set a change beside what is unchanged, on the same traffic, until it is won, lost or the same.
@@ -152,7 +152,7 @@ pub struct CaptureLog {
         short,
         long,
         value_name = "NAME.workload",
-        required_unless_present = "check"
+        required_unless_present = "dry_run"
     )]
     pub output: Option<PathBuf>,
     /// The server's log_line_prefix; recognised from the file where it is not given.
@@ -162,18 +162,18 @@ pub struct CaptureLog {
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Read a log that is still being written, from its end on and through rotation, until Ctrl-C
-    /// or as long as --for says. Of a directory or a pattern, the file written last.
+    /// or as long as --duration says. Of a directory or a pattern, the file written last.
     #[arg(long)]
     pub follow: bool,
     /// How long to follow: 30s, 10m, 1h30m.
-    #[arg(long = "for", value_name = "DURATION", requires = "follow", value_parser = clock::duration_of)]
-    pub how_long: Option<Duration>,
+    #[arg(long, value_name = "DURATION", requires = "follow", value_parser = clock::duration_of)]
+    pub duration: Option<Duration>,
     /// Follow from the beginning of the file, not from its end.
     #[arg(long, requires = "follow")]
     pub from_start: bool,
     /// Read and account for every line, and write nothing.
     #[arg(long, conflicts_with = "output")]
-    pub check: bool,
+    pub dry_run: bool,
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,
@@ -192,12 +192,7 @@ pub struct CaptureLog {
 #[derive(Debug, Args)]
 pub struct CaptureSettings {
     /// Where the server runs.
-    #[arg(
-        long = "for",
-        value_enum,
-        default_value = "self",
-        value_name = "PROVIDER"
-    )]
+    #[arg(long, value_enum, default_value = "self", value_name = "PROVIDER")]
     pub provider: Provider,
     /// The server's major version; where it is not given, settings for 13 and newer.
     #[arg(long, value_name = "MAJOR")]
@@ -328,17 +323,17 @@ pub struct Replay {
     pub speed: Speed,
     /// Connect every session as this role.
     #[arg(long)]
-    pub user: Option<String>,
+    pub as_user: Option<String>,
     /// Connect every session to this database.
     #[arg(long)]
-    pub database: Option<String>,
+    pub as_database: Option<String>,
     /// Connect the sessions of role FROM as TO; can be given again.
     #[arg(long, value_name = "FROM=TO")]
     pub map_user: Vec<String>,
     /// Connect the sessions of database FROM to TO; can be given again.
     #[arg(long, value_name = "FROM=TO")]
     pub map_database: Vec<String>,
-    /// Log in every session as --user, or else as the target's own user, and become its role by
+    /// Log in every session as --as-user, or else as the target's own user, and become its role by
     /// SET ROLE.
     #[arg(long)]
     pub set_role: bool,
@@ -391,9 +386,9 @@ pub struct Replay {
     pub part: PartArgs,
 }
 
-/// `rehearse summary`
+/// `rehearse show`
 #[derive(Debug, Args)]
-pub struct Summary {
+pub struct Show {
     /// The run.
     #[arg(value_name = "NAME.run")]
     pub run: PathBuf,
@@ -602,4 +597,16 @@ pub struct Demo {
     /// How long to drive the shop, in seconds.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=600))]
     pub seconds: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn options_name_only_options_that_exist() {
+        Program::command().debug_assert();
+    }
 }

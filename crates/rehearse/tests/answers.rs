@@ -127,18 +127,21 @@ fn server(auth: Auth) -> (Sandbox, Endpoint) {
 fn settings_are_refused_where_they_cannot_be() {
     for (arguments, words) in [
         (
-            ["--for", "rds", "--format", "sql"],
-            ["ALTER SYSTEM", "--for self"],
+            ["--provider", "rds", "--format", "sql"],
+            ["ALTER SYSTEM", "--provider self"],
         ),
         (
-            ["--for", "self", "--format", "command"],
-            ["--format sql", "--for rds"],
+            ["--provider", "self", "--format", "command"],
+            ["--format sql", "--provider rds"],
         ),
         (
-            ["--for", "self", "--version", "9"],
+            ["--provider", "self", "--version", "9"],
             ["PostgreSQL 9", "10 to 18"],
         ),
-        (["--for", "heroku", "--format", "sql"], ["heroku", "--for"]),
+        (
+            ["--provider", "heroku", "--format", "sql"],
+            ["heroku", "--provider"],
+        ),
     ] {
         let output = rehearse(&[&["capture", "settings"], &arguments[..]].concat());
         refused(&output, 2, &words);
@@ -266,11 +269,11 @@ fn a_target_that_cannot_be_used_is_refused_before_anything_is_sent() {
     let none = format!("postgres://127.0.0.1:{}", endpoint.port);
     refused(&replay(&none, &[]), 3, &["PGPASSWORD"]);
     refused(
-        &replay(&good, &["--database", "shop"]),
+        &replay(&good, &["--as-database", "shop"]),
         3,
         &["\"shop\" does not exist"],
     );
-    refused(&replay(&good, &["--user", "nobody"]), 3, &["nobody"]);
+    refused(&replay(&good, &["--as-user", "nobody"]), 3, &["nobody"]);
     refused(&replay("mysql://h", &[]), 2, &["postgres://"]);
     refused(&replay(&good, &["--speed", "fast"]), 2, &["fast"]);
     refused(&replay(&good, &["--map-user", "x"]), 2, &["FROM=TO"]);
@@ -373,7 +376,7 @@ fn a_stop_leaves_a_run_that_says_so_and_a_kill_one_that_can_be_recovered() {
     let mut killed = start("killed.run");
     signal(&killed, "-KILL");
     killed.wait().unwrap();
-    let summary = rehearse(&["summary", &room.text("killed.run")]);
+    let summary = rehearse(&["show", &room.text("killed.run")]);
     refused(&summary, 3, &["killed.run.partial", "rehearse recover"]);
     let again = rehearse(&[
         "replay",

@@ -196,7 +196,7 @@ fn recover(partial: PathBuf) -> PathBuf {
 #[test]
 fn recording_starts_and_stops_by_signal_and_by_request() {
     let directory = tempfile::tempdir().unwrap();
-    let mut proxy = Running::start(directory.path(), "", &["--paused", "--control", "0"]);
+    let mut proxy = Running::start(directory.path(), "", &["--paused", "--admin-listen", "0"]);
     let line = proxy.hears("control at http://");
     let control = number_behind(&line, "127.0.0.1:");
     assert!(
@@ -276,7 +276,7 @@ fn control_hostile_requests_harm_neither_traffic_nor_recording() {
     let mut proxy = Running::start(
         directory.path(),
         "",
-        &["--control", "0", "--control-token-file", "token"],
+        &["--admin-listen", "0", "--admin-token-file", "token"],
     );
     let line = proxy.hears("control at http://");
     assert!(line.ends_with("the token in token"), "{line}");

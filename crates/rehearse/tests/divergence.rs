@@ -222,7 +222,7 @@ fn what_was_changed_is_what_is_found_with_its_line_of_the_log() {
 
     // People are told the same, without the workload at hand.
     std::fs::remove_dir_all(path("rows.workload")).unwrap();
-    let text = rehearse(&["summary", &name("rows.run")]);
+    let text = rehearse(&["show", &name("rows.run")]);
     for words in [
         "The replay did not do all that the capture did: 6 of 13 statements the same".to_owned(),
         format!("shop.log:{price}"),

@@ -119,7 +119,13 @@ impl Server {
     fn captured(&self, name: &str) -> serde_json::Value {
         let log = self.room.path().join(format!("{name}.log"));
         std::fs::copy(&self.log, &log).unwrap();
-        let output = rehearse(&["capture", "log", log.to_str().unwrap(), "--check", "--json"]);
+        let output = rehearse(&[
+            "capture",
+            "log",
+            log.to_str().unwrap(),
+            "--dry-run",
+            "--json",
+        ]);
         let code = output.status.code();
         assert!(matches!(code, Some(0 | 1)), "{name}: {output:?}");
         let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

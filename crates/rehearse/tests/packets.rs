@@ -105,7 +105,7 @@ fn a_recorded_file_becomes_a_workload() {
     let json = |arguments: &[&str]| -> Value {
         serde_json::from_str(&done(&[arguments, &port].concat(), 0)).unwrap()
     };
-    let checked = json(&["capture", "pcap", &lo, "--check", "--json"]);
+    let checked = json(&["capture", "pcap", &lo, "--dry-run", "--json"]);
     assert_eq!(checked["schema"], "rehearse/capture-pcap/1");
     assert_eq!(checked["statements"], 18);
     assert_eq!(checked["payload_bytes"], checked["delivered_bytes"]);
@@ -164,7 +164,7 @@ fn what_cannot_be_captured_is_one_sentence() {
     let cut = directory.path().join("cut.pcap");
     std::fs::write(&cut, &bytes[..bytes.len() - 7]).unwrap();
     let cut = cut.to_str().unwrap();
-    let said = done(&["capture", "pcap", cut, "--check", "--port", "24839"], 1);
+    let said = done(&["capture", "pcap", cut, "--dry-run", "--port", "24839"], 1);
     assert!(
         said.contains("ends within a packet, after packet 91"),
         "{said}"
@@ -210,7 +210,11 @@ fn where_nothing_can_be_read_nothing_is_captured() {
         "; 1 connection does not speak PostgreSQL's protocol",
     ];
     refused(&["capture", "pcap", &all, "-o", &output], 3, &reasons);
-    refused(&["capture", "pcap", &all, "--check", "--json"], 3, &reasons);
+    refused(
+        &["capture", "pcap", &all, "--dry-run", "--json"],
+        3,
+        &reasons,
+    );
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     let said = done(&["capture", "pcap", &some, "-o", &output], 0);
     assert!(said.contains("1 statement of 1 session"), "{said}");
@@ -339,7 +343,7 @@ fn capture_pcap_stream_that_is_interrupted_keeps_every_packet() {
 #[test]
 fn capture_pcap_stream_that_is_interrupted_ends_although_its_writer_goes_on() {
     let bytes = std::fs::read(recorded("psql-and-pgbench-lo.pcap")).unwrap();
-    let (running, mut input) = start_stream(&["--check", "--json"]);
+    let (running, mut input) = start_stream(&["--dry-run", "--json"]);
     input.write_all(&bytes).unwrap();
     running.signal("-INT");
     let writer = std::thread::spawn(move || {

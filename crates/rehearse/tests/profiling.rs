@@ -107,7 +107,7 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
             "profile",
             "--target",
             &url,
-            "--for",
+            "--duration",
             "2s",
             "--no-task-clock",
             "-o",
@@ -144,10 +144,10 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
     profile(parses, &scanning).unwrap();
 
     // The same from the run, and a part of it.
-    let text = succeeds(&["phases", &sorting]);
+    let text = succeeds(&["cpu", &sorting]);
     assert!(text.contains("by the kernel's count ("), "{text}");
     assert!(view["profile"]["task_clock_ns"].is_null(), "{view}");
-    let none = succeeds(&["phases", &sorting, "--user", "nobody", "--json"]);
+    let none = succeeds(&["cpu", &sorting, "--filter-user", "nobody", "--json"]);
     let none: Value = serde_json::from_str(&none).unwrap();
     assert_eq!(none["samples"], 0);
     assert!(none["others"].as_u64() >= view["samples"].as_u64());
@@ -175,7 +175,7 @@ fn a_busy_server_is_profiled_placed_and_drawn() {
 
     let output = rehearse(&["flame", &sorting, "-o", &path("one.png")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let output = rehearse(&["phases", &sorting, "--statement", "of mine"]);
+    let output = rehearse(&["cpu", &sorting, "--statement", "of mine"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
@@ -308,10 +308,18 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
         said.contains("no stacks") && said.contains("Not drawn: "),
         "{said}"
     );
-    let output = rehearse(&["flame", &run, "--off-cpu", "--user", "me", "-o", &folded]);
+    let output = rehearse(&[
+        "flame",
+        &run,
+        "--off-cpu",
+        "--filter-user",
+        "me",
+        "-o",
+        &folded,
+    ]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 
-    let phases = rehearse(&["phases", &run, "--json"]);
+    let phases = rehearse(&["cpu", &run, "--json"]);
     if phases.status.code() == Some(3) && !may_record(directory.path()) {
         return;
     }
@@ -328,7 +336,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
     } else {
         assert!(tasks > 20_000_000, "{phases}");
         assert!(tasks < 4 * scheduler && scheduler < 4 * tasks, "{phases}");
-        let text = succeeds(&["phases", &run]);
+        let text = succeeds(&["cpu", &run]);
         assert!(
             text.contains("by the kernel's count of tasks (")
                 && text.contains("by its scheduler's"),
@@ -381,7 +389,7 @@ fn a_replay_is_profiled_beside_its_statements_and_its_waits_are_drawn() {
 /// All phases of all processes, to what the kernel's counters of tasks counted; where samples are not weighed, to what they
 /// stand for by themselves.
 fn phases_add_up_to(tasks_ns: u64, run: &str) {
-    let all = succeeds(&["phases", run, "--all-processes", "--json"]);
+    let all = succeeds(&["cpu", run, "--all-processes", "--json"]);
     let all: Value = serde_json::from_str(&all).unwrap();
     let profile = &all["profile"];
     let number = |of: &Value| of.as_f64().unwrap();

@@ -120,9 +120,9 @@ fn a_replay_says_before_it_does_and_does_what_it_said() {
         "--speed",
         "max",
         "--json",
-        "--repeat",
+        "--loops",
         "2",
-        "--scale",
+        "--copies",
         "1.5x",
         "--read-only",
         "--from",
@@ -177,13 +177,13 @@ fn options_that_make_no_sense_are_refused_with_what_does() {
             "waits for nothing",
         ),
         (
-            &["--speed", "max", "--idle-skip", "1s"],
-            "--idle-skip has nothing",
+            &["--speed", "max", "--max-idle", "1s"],
+            "--max-idle has nothing",
         ),
         (&["--think-time", "long"], "keep, drop, or a factor"),
-        (&["--scale", "0x"], "above 0"),
-        (&["--scale", "101"], "up to 100"),
-        (&["--repeat", "0"], "1..=10000"),
+        (&["--copies", "0x"], "above 0"),
+        (&["--copies", "101"], "up to 100"),
+        (&["--loops", "0"], "1..=10000"),
         (&["--ramp-up", "200h"], "at most 7 days"),
         (&["--statement-timeout", "10"], "30s"),
     ] {
@@ -355,7 +355,7 @@ fn a_disk_that_is_full_ends_the_replay_and_what_was_written_stays() {
     let partial = format!("{run}.partial");
     let recovered = rehearse(&["recover", &partial]);
     assert_eq!(recovered.status.code(), Some(0), "{recovered:?}");
-    let summary = json(&["summary", &run, "--json"]);
+    let summary = json(&["show", &run, "--json"]);
     assert_eq!(summary["status"], "recovered");
     let failed: u64 = summary["failed"].as_object().map_or_else(
         || summary["failed"].as_u64().unwrap(),
@@ -428,7 +428,7 @@ fn a_database_in_another_encoding_is_announced() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rehearse"));
         command.args(["replay", &workload, "--target", &url, "--speed", "max"]);
         command.args([
-            "--database",
+            "--as-database",
             database,
             "-o",
             &path(&format!("{database}.run")),

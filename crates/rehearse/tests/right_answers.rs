@@ -27,7 +27,13 @@ struct Proxy(Child);
 impl Proxy {
     fn start(upstream: &Endpoint, output: &Path) -> (Self, Endpoint) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_rehearse"))
-            .args(["capture", "proxy", "--listen", "127.0.0.1:0", "--digest"])
+            .args([
+                "capture",
+                "proxy",
+                "--listen",
+                "127.0.0.1:0",
+                "--checksum-results",
+            ])
             .args(["rows", "--upstream", &upstream.url("postgres"), "-o"])
             .arg(output)
             .stdout(Stdio::null())
@@ -125,7 +131,12 @@ fn replayed(workload: &Path, endpoint: &Endpoint) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_rehearse"))
         .arg("replay")
         .arg(workload)
-        .args(["--target", &endpoint.url("postgres"), "--digest", "rows"])
+        .args([
+            "--target",
+            &endpoint.url("postgres"),
+            "--checksum-results",
+            "rows",
+        ])
         .args(["--order", "commit", "--json", "-o"])
         .arg(&run)
         .output()

@@ -177,7 +177,7 @@ fn a_slice_begins_where_its_sessions_were() {
 
     // A slice can be sliced; both are told.
     let (b, c) = (room.text("b.workload"), room.text("c.workload"));
-    let said = done(&["slice", &b, "-o", &c, "--user", "app"]);
+    let said = done(&["slice", &b, "-o", &c, "--filter-user", "app"]);
     assert!(
         said.contains("4 statements of 1 session over 5.00 s"),
         "{said}"
@@ -226,7 +226,7 @@ fn a_capture_keeps_the_same_slice() {
         for name in ["events", "kept", "prelude", "left_out"] {
             assert_eq!(captured["slice"][name], account[name], "{options:?} {name}");
         }
-        let check = ["capture", "log", &log, "--check", "--json"];
+        let check = ["capture", "log", &log, "--dry-run", "--json"];
         let checked = json(&[&check[..], &options[..]].concat());
         assert_eq!(checked["slice"]["kept"], account["kept"]);
         assert_eq!(checked["statements"], captured["statements"]);
@@ -246,8 +246,8 @@ fn a_capture_keeps_the_same_slice() {
         "capture",
         "log",
         &room.text("a.log"),
-        "--check",
-        "--user",
+        "--dry-run",
+        "--filter-user",
         "report",
     ]);
     assert!(said.contains("2 statements of 1 session"), "{said}");
@@ -279,11 +279,11 @@ fn what_cannot_be_sliced_is_said_in_a_sentence() {
             "rehearse: the slice would be empty: no statement is due from 2026-03-01 10:30:00 UTC; there are events from 2026-03-01 09:30:00 UTC to 2026-03-01 09:30:31 UTC",
         ),
         (
-            &["--database", "shopp"],
+            &["--filter-database", "shopp"],
             "no session is of the database asked for; the databases that are there are 'shop'",
         ),
         (
-            &["--user", "x", "--application", "y"],
+            &["--filter-user", "x", "--application", "y"],
             "the users that are there are 'app', 'report'",
         ),
         (
@@ -307,21 +307,29 @@ fn what_cannot_be_sliced_is_said_in_a_sentence() {
         assert!(said.contains(sentence), "{options:?}: {said}");
     }
     let whole = room.text("a.workload");
-    let said = refused(&["slice", &whole, "-o", "b", "--user", "app"]);
+    let said = refused(&["slice", &whole, "-o", "b", "--filter-user", "app"]);
     assert!(said.contains("give -o b.workload"), "{said}");
-    let said = refused(&["slice", &whole, "-o", &whole, "--user", "app"]);
+    let said = refused(&["slice", &whole, "-o", &whole, "--filter-user", "app"]);
     assert!(said.contains("is there already"), "{said}");
     let said = refused(&[
         "slice",
         &room.text("no.workload"),
         "-o",
         &room.text("c.workload"),
-        "--user",
+        "--filter-user",
         "a",
     ]);
     assert!(said.contains("no.workload"), "{said}");
     let (log, out) = (room.text("a.log"), room.text("none.workload"));
-    let said = refused(&["capture", "log", &log, "-o", &out, "--user", "nobody"]);
+    let said = refused(&[
+        "capture",
+        "log",
+        &log,
+        "-o",
+        &out,
+        "--filter-user",
+        "nobody",
+    ]);
     assert!(
         said.contains("the users that are there are 'app', 'report'"),
         "{said}"

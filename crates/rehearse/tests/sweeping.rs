@@ -65,7 +65,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         "sweep",
         "--script",
         "simple-update",
-        "--server",
+        "--postgres-version",
         &major,
         "--clients",
         "1,2",
@@ -73,7 +73,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_was() {
         "simple,prepared",
         "--set",
         "synchronous_commit=off",
-        "--repeat",
+        "--trials",
         "2",
         "--time",
         "700ms",
@@ -231,19 +231,19 @@ fn a_workload_is_dealt_to_clients_within_its_time() {
     let given = [
         "sweep",
         &workload,
-        "--server",
+        "--postgres-version",
         &major,
         "--load",
         "true",
-        "--user",
+        "--as-user",
         "postgres",
-        "--database",
+        "--as-database",
         "postgres",
         "--clients",
         "3",
         "--set",
         "work_mem=1MB,2MB",
-        "--repeat",
+        "--trials",
         "2",
         "--time",
         "300ms",
@@ -254,14 +254,14 @@ fn a_workload_is_dealt_to_clients_within_its_time() {
         "--json",
     ];
     // Time for the first trial only.
-    let swept = rehearse(&[&given[..], &["--within", "1ms"]].concat());
+    let swept = rehearse(&[&given[..], &["--time-budget", "1ms"]].concat());
     assert_eq!(swept.status.code(), Some(0), "{swept:?}");
     let view: Value = serde_json::from_slice(&swept.stdout).unwrap();
     assert_eq!(view["trials_done"], 1);
     assert_eq!(view["not_done"].as_array().unwrap().len(), 3);
     assert_eq!(
         view["why_not_done"],
-        "the time that it was given (--within) was over"
+        "the time that it was given (--time-budget) was over"
     );
     let numbers = &view["trials"][0]["numbers"];
     // More than the workload has: it begins again.
@@ -290,7 +290,7 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
             "select-only",
             "--mode",
             "captured",
-            "--server",
+            "--postgres-version",
             "17",
         ],
         "a script was not captured",
@@ -301,13 +301,13 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
             "select-only",
             "--clients",
             "1,1",
-            "--server",
+            "--postgres-version",
             "17",
         ],
         "a level is named twice",
     );
     refused(
-        &["--script", "select", "--server", "17"],
+        &["--script", "select", "--postgres-version", "17"],
         "is no built-in script",
     );
     refused(
@@ -316,13 +316,13 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
             "select-only",
             "--set",
             "work_mem",
-            "--server",
+            "--postgres-version",
             "17",
         ],
         "is no setting",
     );
     refused(
-        &["x.workload", "--rate", "5", "--server", "17"],
+        &["x.workload", "--rate", "5", "--postgres-version", "17"],
         "--rate is for scripts",
     );
     // What is refused leaves nothing behind.
@@ -344,6 +344,6 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         &[&at("a.workload"), "--target", target],
         "nothing says how the target's data are restored",
     );
-    refused(&[&at("a.workload"), "--server", "17"], "--load");
+    refused(&[&at("a.workload"), "--postgres-version", "17"], "--load");
     assert!(!Path::new(&output).exists());
 }

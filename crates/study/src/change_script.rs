@@ -63,7 +63,7 @@ impl ChangeScript {
         let dialer = Dialer::new(target)?;
         let mut questions = dialer.questions(login).map_err(|error| {
             ExperimentError::Failed(format!(
-                "cannot connect to the database {} of {} to carry out {}: {error}; --database NAME takes another one",
+                "cannot connect to the database {} of {} to carry out {}: {error}; --as-database NAME takes another one",
                 login.database,
                 target.address(),
                 self.path

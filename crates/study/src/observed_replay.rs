@@ -258,7 +258,7 @@ impl Observer for Observation<'_> {
         }
         if self.is_profiling() {
             self.display.phases_unavailable(
-                "the profile is read when the replay is over; `rehearse phases` shows it then",
+                "the profile is read when the replay is over; `rehearse cpu` shows it then",
             );
         }
         Ok(())

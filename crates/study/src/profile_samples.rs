@@ -39,7 +39,7 @@ pub fn fingerprint(text: &str) -> Result<Fingerprint, Failure> {
     let number = number.filter(|_| text.len() == 16);
     number.map(Fingerprint).ok_or_else(|| {
         Failure::usage(format!(
-            "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse phases` prints them"
+            "--statement {text} is no fingerprint; give 16 digits of 0 to f, as `rehearse cpu` prints them"
         ))
     })
 }

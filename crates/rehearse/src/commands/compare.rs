@@ -8,7 +8,7 @@ use report::{compare_markdown, compare_page, compare_text, junit, to_document};
 
 use crate::commands::outputs;
 use crate::commands::outputs::{Form, JUNIT, MARKDOWN, PAGE};
-use crate::commands::summary::literals;
+use crate::commands::show::literals;
 use crate::ending::Ending;
 use crate::options::{Compare, OutputArgs};
 use crate::terminal;

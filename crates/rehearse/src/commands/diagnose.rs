@@ -97,7 +97,7 @@ fn of_path(options: &Diagnose, path: &Path, thresholds: &Thresholds) -> Result<M
             let workload = workload(path)?;
             let evidence = diagnosis_inputs::of_workload(&workload)?;
             let suspects = options
-                .suspect
+                .impact_of
                 .iter()
                 .map(|pattern| suspect(&evidence, pattern, None, thresholds))
                 .collect();
@@ -119,7 +119,7 @@ fn of_run(
 ) -> Result<Met, Failure> {
     let evidence = diagnosis_inputs::of_run(run, Asked::default())?;
     let mut suspects = Vec::new();
-    for pattern in &options.suspect {
+    for pattern in &options.impact_of {
         let response = response(run, &evidence, pattern)?;
         suspects.push(suspect(&evidence, pattern, response, thresholds));
     }
@@ -150,7 +150,7 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<M
     let output = place.path().join("observed.run");
     let watching = Observe {
         target: url.to_owned(),
-        how_long: Some(options.how_long),
+        duration: Some(options.duration),
         output: Some(output.clone()),
         json: false,
         looks: options.looks.clone(),
@@ -165,7 +165,7 @@ fn of_target(options: &Diagnose, url: &str, thresholds: &Thresholds) -> Result<M
     };
     let evidence = diagnosis_inputs::of_run(&run, asked)?;
     let suspects = options
-        .suspect
+        .impact_of
         .iter()
         .map(|pattern| suspect(&evidence, pattern, None, thresholds))
         .collect();

@@ -63,7 +63,7 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
             let output = options.output.clone().unwrap_or_default();
             let sides = ProofJournal::open(&output)?.plan().sides.clone();
             let database =
-                baseline_run::database_of(&workload, options.place.session.database.as_deref())?;
+                baseline_run::database_of(&workload, options.place.session.as_database.as_deref())?;
             proof.place.changed_database = Some(database);
             prove::perform(&proof, sides, &workload, &interrupt, &|_| Ok(()))?
         }
@@ -71,8 +71,8 @@ pub fn run(options: &Indexes) -> Result<Ending, Failure> {
             let wanted = Wanted {
                 proof: &proof,
                 place: &options.place,
-                most: options.most as usize,
-                built: options.built,
+                most: options.max_candidates as usize,
+                built: options.no_hypopg,
                 thresholds: &thresholds,
             };
             match advise(&wanted, &workload, evidence, &interrupt)? {
@@ -131,7 +131,8 @@ pub fn advise(
         Failure::could_not(format!("cannot write into {}: {error}", beside.display()))
     })?;
     let look = place.path().join(LOOK);
-    let database = baseline_run::database_of(workload, wanted.place.session.database.as_deref())?;
+    let database =
+        baseline_run::database_of(workload, wanted.place.session.as_database.as_deref())?;
     let mut lease = baseline_run::lease(wanted.place.sandbox.as_deref(), &database)?;
     let found = found(
         (&mut lease, &database),
@@ -205,7 +206,7 @@ fn found(
     made.candidates.retain(|one| one.database == database);
     if made.candidates.len() < all {
         terminal::note(&format!(
-            "{} candidates are of other databases than {database}; --database NAME takes another one.",
+            "{} candidates are of other databases than {database}; --as-database NAME takes another one.",
             all - made.candidates.len()
         ));
     }

@@ -8,7 +8,7 @@ use workload::Literals;
 use workload::{ArchiveError, WorkloadReader};
 
 use crate::commands::outputs;
-use crate::commands::summary::literals;
+use crate::commands::show::literals;
 use crate::ending::Ending;
 use crate::options::{Inspect, Sort};
 use crate::terminal;

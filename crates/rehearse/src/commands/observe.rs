@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
-use crate::commands::summary;
+use crate::commands::show;
 use crate::ending::Ending;
 use crate::options;
 use crate::options::watching::{LookArgs, Observe};
@@ -29,16 +29,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub fn run(options: &Observe) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let literals = summary::literals(false);
+    let literals = show::literals(false);
     let Some(output) = &options.output else {
         let place = tempfile::tempdir().map_err(Failure::could_not)?;
         let output = place.path().join("observed.run");
         let ending = watch(options, &target, &output, &interrupt)?;
-        summary::show(&output, NOT_KEPT, options.json, literals)?;
+        show::show(&output, NOT_KEPT, options.json, literals)?;
         return Ok(ending);
     };
     let ending = watch(options, &target, output, &interrupt)?;
-    summary::show(
+    show::show(
         output,
         &output.display().to_string(),
         options.json,
@@ -53,9 +53,9 @@ const NOT_KEPT: &str = "Not kept (-o NAME.run keeps it)";
 /// What is looked at.
 fn looks(args: &LookArgs) -> WatchOptions {
     WatchOptions {
-        hz: args.hz,
-        queue: args.queue.clone(),
-        queue_every: args.queue_every,
+        hz: args.sample_rate,
+        queue: args.custom_query.clone(),
+        queue_every: args.custom_query_every,
     }
 }
 
@@ -65,9 +65,9 @@ fn looks(args: &LookArgs) -> WatchOptions {
 /// Where a query is given and nothing is watched.
 pub fn looks_of(options: &options::Replay) -> Result<Option<WatchOptions>, Failure> {
     let watching = &options.watching;
-    if watching.looks.queue.is_some() && !watching.observe {
+    if watching.looks.custom_query.is_some() && !watching.observe {
         return Err(Failure::usage(
-            "--queue is asked by what watches the target; give --observe with it",
+            "--custom-query is asked by what watches the target; give --observe with it",
         ));
     }
     Ok(watching.observe.then(|| looks(&watching.looks)))
@@ -106,11 +106,11 @@ pub fn watch(
     let mut run = RunWriter::create(output, &info, std::iter::empty())?;
     let mut watching = TargetWatch::new(looks(&options.looks), target.clone(), clock.clone());
     watching.begin(&mut run, std::slice::from_ref(&login))?;
-    let is_unasked = options.looks.queue.is_some() && watching.why_off("queue").is_some();
+    let is_unasked = options.looks.custom_query.is_some() && watching.why_off("queue").is_some();
     let start_ns = clock.now_ns();
     let time = clock.clone();
     watching.start(Arc::new(move || time.now_ns() - start_ns));
-    let until = match options.how_long {
+    let until = match options.duration {
         Some(_) => "; Ctrl-C ends it earlier",
         None => " until Ctrl-C",
     };
@@ -118,7 +118,7 @@ pub fn watch(
         "Observing {address} (PostgreSQL {server_version}){until}."
     ));
     let span_ns = options
-        .how_long
+        .duration
         .map(|span| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
     let bar = bar(span_ns);
     loop {
@@ -148,11 +148,11 @@ pub fn watch(
 }
 
 fn described(options: &Observe) -> BTreeMap<String, String> {
-    let mut described = BTreeMap::from([("hz".to_owned(), options.looks.hz.to_string())]);
-    if let Some(queue) = &options.looks.queue {
+    let mut described = BTreeMap::from([("hz".to_owned(), options.looks.sample_rate.to_string())]);
+    if let Some(queue) = &options.looks.custom_query {
         described.insert("queue".to_owned(), queue.clone());
     }
-    if let Some(every) = options.looks.queue_every {
+    if let Some(every) = options.looks.custom_query_every {
         described.insert("queue-every-s".to_owned(), every.as_secs_f64().to_string());
     }
     described

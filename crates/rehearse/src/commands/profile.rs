@@ -11,7 +11,7 @@ use cpu_profile::{ProfileOptions, Profiling};
 use replay::{LoginMap, Target};
 use run::{RunInfo, RunWriter, TargetInfo};
 
-use crate::commands::phases;
+use crate::commands::cpu;
 use crate::ending::Ending;
 use crate::options::profiling::Profile;
 use crate::terminal;
@@ -31,7 +31,7 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
     let wait = || {
         let begun_ns = clock.now_ns();
         while !interrupt.is_asked()
-            && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.how_long.as_nanos()
+            && u128::try_from(clock.now_ns() - begun_ns).unwrap_or(0) < options.duration.as_nanos()
         {
             std::thread::sleep(LOOK_EVERY);
         }
@@ -46,7 +46,7 @@ pub fn run(options: &Profile) -> Result<Ending, Failure> {
         Ok(()) => {}
         Err(why) => return Err(Failure::could_not(why)),
     }
-    phases::show(&options.output, &SampleChoice::default(), TOP, options.json)?;
+    cpu::show(&options.output, &SampleChoice::default(), TOP, options.json)?;
     Ok(Ending::Done)
 }
 

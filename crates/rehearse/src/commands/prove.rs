@@ -45,7 +45,7 @@ pub fn run(options: &Prove) -> Result<Ending, Failure> {
     if place.sandbox.is_some() {
         place.changed_database = Some(baseline_run::database_of(
             &whole,
-            place.session.database.as_deref(),
+            place.session.as_database.as_deref(),
         )?);
     }
     let options = &options;
@@ -97,7 +97,7 @@ pub fn perform(
         sides,
         goal: options.goal.goal.name().to_owned(),
         margin: options.goal.margin / 100.0,
-        within_s: options.goal.within.as_secs_f64(),
+        within_s: options.goal.time_budget.as_secs_f64(),
         blocks_max: options.goal.blocks,
         noise_runs: options.goal.noise_runs,
         seed: seed.unwrap_or_else(|| rand::random::<u32>().into()),
@@ -266,7 +266,7 @@ fn ending(view: &ProofView) -> Result<Ending, Failure> {
     match unclear.is_empty() {
         true => Ok(Ending::Done),
         false => Err(Failure::could_not(format!(
-            "{}: not proven, neither won nor lost nor the same; give more time (--within, --blocks), a longer workload, or a wider --margin",
+            "{}: not proven, neither won nor lost nor the same; give more time (--time-budget, --blocks), a longer workload, or a wider --margin",
             unclear.join(", ")
         ))),
     }

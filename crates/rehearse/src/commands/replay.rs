@@ -11,7 +11,7 @@ use run::RunStatus;
 use workload::WorkloadReader;
 
 use crate::commands::observe::looks_of;
-use crate::commands::summary;
+use crate::commands::show;
 use crate::display::Display;
 use crate::ending::Ending;
 use crate::live::PageServer;
@@ -28,9 +28,9 @@ use study::target_snapshot::Asked;
 /// Replays, with a progress bar, and ends with the run's summary.
 pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    if options.set_role && options.user.is_none() && target.user.is_none() {
+    if options.set_role && options.as_user.is_none() && target.user.is_none() {
         return Err(Failure::usage(
-            "--set-role logs in as one user for all, and none is named; give --user, or a user in the target or in PGUSER",
+            "--set-role logs in as one user for all, and none is named; give --as-user, or a user in the target or in PGUSER",
         ));
     }
     let mut engine = engine(options)?;
@@ -97,8 +97,8 @@ pub fn run(options: &options::Replay) -> Result<Ending, Failure> {
         &mut display,
     )?;
     let name = output.display().to_string();
-    let literals = summary::literals(options.show_literals);
-    summary::show(output, &name, options.json, literals)?;
+    let literals = show::literals(options.show_literals);
+    show::show(output, &name, options.json, literals)?;
     let was_stopped = info.status == RunStatus::Stopped;
     let lingers = [options.page.ui_linger, options.metrics.metrics_linger];
     for time in lingers.into_iter().flatten() {
@@ -156,7 +156,7 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
     if options.speed == Speed::Max {
         let waiting = [
             ("--think-time", pace.think_time.is_some()),
-            ("--idle-skip", pace.idle_skip.is_some()),
+            ("--max-idle", pace.max_idle.is_some()),
             ("--ramp-up", pace.ramp_up.is_some()),
         ];
         if let Some((option, _)) = waiting.into_iter().find(|(_, given)| *given) {
@@ -168,23 +168,23 @@ fn engine(options: &options::Replay) -> Result<Options, Failure> {
     let mut engine = Options {
         speed: options.speed,
         think_time: pace.think_time,
-        idle_max: pace.idle_skip,
+        idle_max: pace.max_idle,
         ramp_up: pace.ramp_up.unwrap_or_default(),
-        repeat: pace.repeat,
+        repeat: pace.loops,
         scale: Scale {
-            factor: pace.scale,
-            shift: pace.scale_shift,
+            factor: pace.copies,
+            shift: pace.copy_delay,
         },
         read_only: safety.read_only,
         statement_timeout: safety.statement_timeout,
-        patience: safety.patience,
+        patience: safety.retry_for,
         checkpoint: safety.checkpoint,
         fetch_size: options.sending.fetch_size,
         remap_generated: options.sending.remap_generated,
-        digest: options.sending.digest.is_some(),
+        digest: options.sending.checksum_results.is_some(),
         logins: LoginMap {
-            user: options.user.clone(),
-            database: options.database.clone(),
+            user: options.as_user.clone(),
+            database: options.as_database.clone(),
             users: mapping("--map-user", &options.map_user)?,
             databases: mapping("--map-database", &options.map_database)?,
             set_role: options.set_role,

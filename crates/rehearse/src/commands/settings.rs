@@ -34,10 +34,10 @@ pub fn run(options: &CaptureSettings) -> Result<Ending, Failure> {
     if !form.fits(provider) {
         return Err(Failure::usage(match form {
             SettingsForm::Sql => {
-                "a provider's server takes no ALTER SYSTEM; give --format command or conf, or --for self"
+                "a provider's server takes no ALTER SYSTEM; give --format command or conf, or --provider self"
             }
             _ => {
-                "a server of one's own has no provider's command; give --format sql or conf, or --for rds, aurora, cloudsql, alloydb or azure"
+                "a server of one's own has no provider's command; give --format sql or conf, or --provider rds, aurora, cloudsql, alloydb or azure"
             }
         }));
     }

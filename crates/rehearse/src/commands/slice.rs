@@ -14,7 +14,7 @@ use study::slice_workload::cut_masked;
 pub fn run(options: &SliceWorkload) -> Result<Ending, Failure> {
     let Some(slice) = options.slice.slice()? else {
         return Err(Failure::usage(
-            "nothing says which part to keep; give --from, --to, --database, --user, --application, --statement or --kind (to mask all of it, `rehearse mask workload`)",
+            "nothing says which part to keep; give --from, --to, --filter-database, --filter-user, --application, --statement or --kind (to mask all of it, `rehearse mask workload`)",
         ));
     };
     must_be_a_workloads_name(&options.output)?;

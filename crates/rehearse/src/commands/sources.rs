@@ -40,7 +40,7 @@ pub fn sources(options: &CaptureLog, interrupt: &Interrupt) -> Result<Sources, F
             options.files.len()
         )));
     };
-    let (interrupt, how_long, started) = (interrupt.clone(), options.how_long, Instant::now());
+    let (interrupt, how_long, started) = (interrupt.clone(), options.duration, Instant::now());
     let over = move || how_long.is_some_and(|how_long| started.elapsed() >= how_long);
     Ok(Sources::Followed(log::Follow {
         what: what.clone(),

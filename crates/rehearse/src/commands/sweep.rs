@@ -67,7 +67,7 @@ pub fn run(options: &Sweep) -> Result<Ending, Failure> {
     let mut journal = SweepJournal::begin(output, previous, manifest)?;
     let sweep = Trials {
         load: load(options, &journal, place.scale)?,
-        within: options.length.within,
+        within: options.length.time_budget,
         keep_runs: options.keep_runs,
     };
     let environment = &mut *place.environment;
@@ -143,7 +143,7 @@ pub fn write(journal: &SweepJournal, ended: Option<End>) -> Result<SweepReport, 
         End::Complete => None,
         End::Interrupted => Some("it was stopped"),
         End::Failing => Some("three trials in a row failed"),
-        End::TimeOver => Some("the time that it was given (--within) was over"),
+        End::TimeOver => Some("the time that it was given (--time-budget) was over"),
     });
     let view = view::report(journal, reason);
     let html = sweep_page::render_html(&view);
@@ -201,7 +201,7 @@ fn design(options: &Sweep, previous: Option<&SweepJournal>) -> Result<Design, Fa
     }
     if is_repeated(&clients) || is_repeated(&modes) || is_repeated(&paces) {
         return Err(Failure::usage(
-            "a level is named twice; name each once, and give --repeat for more trials of each",
+            "a level is named twice; name each once, and give --trials for more trials of each",
         ));
     }
     let seed = factors
@@ -213,7 +213,7 @@ fn design(options: &Sweep, previous: Option<&SweepJournal>) -> Result<Design, Fa
         paces,
         modes,
         variants: levels::variants(&factors.set, &factors.variant)?,
-        repeat: factors.repeat,
+        repeat: factors.trials,
         seed,
     })
 }

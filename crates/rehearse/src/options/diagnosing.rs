@@ -20,12 +20,12 @@ pub struct Diagnose {
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
     /// For how long it is watched: 30s, 5m.
-    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of, requires = "target")]
-    pub how_long: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = clock::duration_of, requires = "target")]
+    pub duration: Duration,
     /// What a statement can account for at all: a pattern that its normal form is like, with % for any text,
     /// 'update image_links set download_after%'; can be given again.
     #[arg(long, value_name = "PATTERN")]
-    pub suspect: Vec<String>,
+    pub impact_of: Vec<String>,
     /// Set a threshold: NAME=VALUE; can be given again.
     #[arg(long, value_name = "NAME=VALUE")]
     pub threshold: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Diagnose {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Proving what was found")]
 pub struct ProvingArgs {
-    /// Prove the changes of the most promising findings, one finding after the other, in --sandbox and --within the time.
+    /// Prove the changes of the most promising findings, one finding after the other, in --sandbox and --time-budget the time.
     /// A workload is replayed there once before, to be diagnosed.
     #[arg(long, requires_all = ["sandbox", "output"])]
     pub prove: bool,
@@ -68,5 +68,5 @@ pub struct ProvingArgs {
     pub output: Option<PathBuf>,
     /// So many findings are proved, at most.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20), requires = "prove")]
-    pub most: u32,
+    pub max_findings: u32,
 }

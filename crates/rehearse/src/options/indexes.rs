@@ -24,10 +24,10 @@ pub struct Indexes {
     pub resume: bool,
     /// So many candidates are measured, at most.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
-    pub most: u32,
+    pub max_candidates: u32,
     /// Build each candidate for a moment to ask the planner of it, although the server has HypoPG.
     #[arg(long)]
-    pub built: bool,
+    pub no_hypopg: bool,
     /// Set a threshold of `rehearse diagnose`: warning-share and missing-index-rows bear on which statements and tables
     /// are looked at; can be given again.
     #[arg(long, value_name = "NAME=VALUE")]

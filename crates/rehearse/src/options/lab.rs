@@ -35,10 +35,10 @@ pub enum LabCase {
 pub struct CaseArgs {
     /// How large: small takes a minute or two on two processors.
     #[arg(long, value_enum, default_value_t = LabScale::Small)]
-    pub scale: LabScale,
+    pub size: LabScale,
     /// Where to leave what it makes [default: rehearse-lab/NAME].
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
     /// Which PostgreSQL.
     #[command(flatten)]
     pub server: Server,

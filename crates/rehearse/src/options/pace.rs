@@ -29,20 +29,20 @@ pub struct PaceArgs {
     pub order: ReplayOrder,
     /// Cut silence, in which nothing was sent and nothing ran, to this long in captured time.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
-    pub idle_skip: Option<Duration>,
+    pub max_idle: Option<Duration>,
     /// Begin at a tenth of the speed and reach the whole of it after this long.
     #[arg(long, value_name = "DURATION", value_parser = ramp)]
     pub ramp_up: Option<Duration>,
     /// Replay the workload this many times, one after the other.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub repeat: u32,
+    pub loops: u32,
     /// Replay each session this many times, side by side: 3x; 0.5x is a half of the sessions,
     /// always the same ones.
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = scale)]
-    pub scale: Factor,
+    pub copies: Factor,
     /// How much later than the one before it each of those copies comes, in captured time.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = clock::duration_of)]
-    pub scale_shift: Duration,
+    pub copy_delay: Duration,
 }
 
 /// What a statement waits for, beside its time and its session.
@@ -70,7 +70,7 @@ pub struct SafetyArgs {
     /// How long the target may be away, or not answer: so long connections are tried again, and
     /// lost ones opened anew. 0s: neither.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = patience)]
-    pub patience: Duration,
+    pub retry_for: Duration,
     /// How often the unfinished run is made safe: a replay that is killed loses at most this much.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]
     pub checkpoint: Duration,
@@ -87,7 +87,7 @@ pub struct SafetyArgs {
     pub dry_run: bool,
 }
 
-/// Which part of the workload: as for `slice`, but that --user and --database say who connects.
+/// Which part of the workload: as for `slice`, but that --as-user and --as-database say who connects.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Which part (see `rehearse slice --help`)")]
 pub struct PartArgs {
@@ -99,13 +99,13 @@ pub struct PartArgs {
     pub to: Option<Moment>,
     /// Replay the sessions that were on this database.
     #[arg(long, value_name = "NAME")]
-    pub only_database: Vec<String>,
+    pub filter_database: Vec<String>,
     /// Leave out the sessions that were on this database.
     #[arg(long, value_name = "NAME")]
     pub not_database: Vec<String>,
     /// Replay the sessions that were this user's.
     #[arg(long, value_name = "NAME")]
-    pub only_user: Vec<String>,
+    pub filter_user: Vec<String>,
     /// Leave out the sessions that were this user's.
     #[arg(long, value_name = "NAME")]
     pub not_user: Vec<String>,
@@ -136,9 +136,9 @@ impl PartArgs {
         SliceArgs {
             from: this.from,
             to: this.to,
-            database: this.only_database,
+            filter_database: this.filter_database,
             not_database: this.not_database,
-            user: this.only_user,
+            filter_user: this.filter_user,
             not_user: this.not_user,
             application: this.application,
             not_application: this.not_application,

@@ -25,15 +25,15 @@ pub struct CapturePcap {
         short,
         long,
         value_name = "NAME.workload",
-        required_unless_present = "check"
+        required_unless_present = "dry_run"
     )]
     pub output: Option<PathBuf>,
     /// Read and account for every packet, and write nothing.
     #[arg(long, conflicts_with = "output")]
-    pub check: bool,
+    pub dry_run: bool,
     /// Take down a checksum of every result, so that a replay can tell whether it is equal.
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub digest: Option<Digest>,
+    pub checksum_results: Option<Digest>,
     /// Print the account as JSON.
     #[arg(long)]
     pub json: bool,

@@ -42,8 +42,8 @@ pub struct Profile {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// How long: 30s, 10m; Ctrl-C ends it earlier.
-    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = clock::duration_of)]
-    pub how_long: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = clock::duration_of)]
+    pub duration: Duration,
     /// The run to make, NAME.run, which has the profile and no executions.
     #[arg(short, long, value_name = "NAME.run")]
     pub output: PathBuf,
@@ -63,15 +63,15 @@ pub struct Profile {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Which samples")]
 pub struct ChoiceArgs {
-    /// Those of this statement only; its fingerprint, as `rehearse phases` and `summary` print it.
+    /// Those of this statement only; its fingerprint, as `rehearse cpu` and `summary` print it.
     #[arg(long, value_name = "FINGERPRINT")]
     pub statement: Option<String>,
     /// Those of this role's backends only.
     #[arg(long, value_name = "ROLE")]
-    pub user: Option<String>,
+    pub filter_user: Option<String>,
     /// Those of this database's backends only.
     #[arg(long, value_name = "DATABASE")]
-    pub database: Option<String>,
+    pub filter_database: Option<String>,
     /// The server's own processes as well: checkpointer, autovacuum and the like.
     #[arg(long)]
     pub all_processes: bool,
@@ -81,16 +81,16 @@ impl From<&ChoiceArgs> for SampleChoice {
     fn from(args: &ChoiceArgs) -> Self {
         SampleChoice {
             statement: args.statement.clone(),
-            user: args.user.clone(),
-            database: args.database.clone(),
+            user: args.filter_user.clone(),
+            database: args.filter_database.clone(),
             all_processes: args.all_processes,
         }
     }
 }
 
-/// `rehearse phases`
+/// `rehearse cpu`
 #[derive(Debug, Args)]
-pub struct Phases {
+pub struct Cpu {
     /// A run with a profile.
     #[arg(value_name = "NAME.run")]
     pub run: PathBuf,

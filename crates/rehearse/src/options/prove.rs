@@ -55,13 +55,13 @@ pub struct ChangeArgs {
     pub rewrite: Vec<Rewriting>,
     /// Another major version, made for the proof and filled by --load.
     #[arg(long, value_name = "MAJOR", requires = "load")]
-    pub server: Option<u16>,
-    /// The folder of the PostgreSQL that --server is made of (or its bin folder).
-    #[arg(long, value_name = "DIR", requires = "server")]
+    pub postgres_version: Option<u16>,
+    /// The folder of the PostgreSQL that --postgres-version is made of (or its bin folder).
+    #[arg(long, value_name = "DIR", requires = "postgres_version")]
     pub postgres: Option<PathBuf>,
-    /// What fills the server that --server makes: a command for the shell, with PGHOST, PGPORT, PGUSER
+    /// What fills the server that --postgres-version makes: a command for the shell, with PGHOST, PGPORT, PGUSER
     /// and PGDATABASE set.
-    #[arg(long, value_name = "COMMAND", requires = "server")]
+    #[arg(long, value_name = "COMMAND", requires = "postgres_version")]
     pub load: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct GoalArgs {
     pub margin: f64,
     /// How long all may take.
     #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = clock::duration_of)]
-    pub within: Duration,
+    pub time_budget: Duration,
     /// No more blocks than this, whatever the time; a block has two runs of each side.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     pub blocks: u32,
@@ -122,7 +122,7 @@ pub struct ProofPlaceArgs {
     /// How sessions connect.
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Where changes of a sandbox are carried out, if not in --database; known where they are not typed.
+    /// Where changes of a sandbox are carried out, if not in --as-database; known where they are not typed.
     #[arg(skip)]
     pub changed_database: Option<String>,
     /// Let up to this many sessions at once share connections.
@@ -181,7 +181,7 @@ impl From<&ChangeArgs> for Changes {
             scripts: args.change.clone(),
             settings: args.set.clone(),
             rewritings: args.rewrite.clone(),
-            server: args.server,
+            server: args.postgres_version,
         }
     }
 }

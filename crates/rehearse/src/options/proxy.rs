@@ -27,13 +27,13 @@ pub struct CaptureProxy {
     /// and so on.
     #[arg(short, long, value_name = "NAME.workload")]
     pub output: PathBuf,
-    /// Do not record until it is asked for: by SIGUSR1, or at --control.
+    /// Do not record until it is asked for: by SIGUSR1, or at --admin-listen.
     #[arg(long)]
     pub paused: bool,
     /// Serve the status (GET /), and take POST /start and POST /stop with a token, at this address of this machine: a
     /// PORT, or 127.0.0.1:PORT; port 0 takes a free one and says which.
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
-    pub control: Option<SocketAddr>,
+    pub admin_listen: Option<SocketAddr>,
     /// Take the token for POST /start and POST /stop from this file [default: a new token in
     /// NAME.workload.control-token].
     #[arg(
@@ -42,7 +42,7 @@ pub struct CaptureProxy {
         env = "REHEARSE_CONTROL_TOKEN_FILE",
         hide_env_values = true
     )]
-    pub control_token_file: Option<PathBuf>,
+    pub admin_token_file: Option<PathBuf>,
     /// The certificate that clients see (PEM, with its chain). Without one, there is no TLS for clients.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct CaptureProxy {
     pub tls_required: bool,
     /// Take down a checksum of every result, so that a replay can tell whether it is equal.
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub digest: Option<Digest>,
+    pub checksum_results: Option<Digest>,
     /// After Ctrl-C, how long connections that are not idle have to come to the end of their
     /// transaction.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = clock::duration_of)]

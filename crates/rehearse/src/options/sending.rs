@@ -18,7 +18,7 @@ pub struct SendingArgs {
     /// Sum up the rows of each result in a checksum, in whatever order they come, so that wrong
     /// answers are found: beside the capture's where it was asked for it, and beside another run's.
     #[arg(long, value_enum, value_name = "OF")]
-    pub digest: Option<Digest>,
+    pub checksum_results: Option<Digest>,
 }
 
 /// What of a result is summed up in a checksum.

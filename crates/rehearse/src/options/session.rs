@@ -10,10 +10,10 @@ use replay::{LoginMap, Options};
 pub struct SessionArgs {
     /// Connect every session as this role.
     #[arg(long)]
-    pub user: Option<String>,
+    pub as_user: Option<String>,
     /// Connect every session to this database.
     #[arg(long)]
-    pub database: Option<String>,
+    pub as_database: Option<String>,
     /// Let the server end statements that take longer.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
     pub statement_timeout: Option<Duration>,
@@ -28,8 +28,8 @@ impl SessionArgs {
         let mut options = Options {
             statement_timeout: self.statement_timeout,
             logins: LoginMap {
-                user: self.user.clone(),
-                database: self.database.clone(),
+                user: self.as_user.clone(),
+                database: self.as_database.clone(),
                 ..LoginMap::default()
             },
             ..Options::default()
@@ -44,8 +44,8 @@ impl SessionArgs {
     pub fn described(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let span = |time: Duration| clock::duration_text(time.as_nanos() as i64);
         [
-            ("user", self.user.clone()),
-            ("database", self.database.clone()),
+            ("as-user", self.as_user.clone()),
+            ("as-database", self.as_database.clone()),
             ("statement-timeout", self.statement_timeout.map(span)),
             ("workers", self.workers.map(|count| count.to_string())),
         ]

@@ -48,13 +48,13 @@ pub struct SliceArgs {
     /// Keep the sessions on this database; `*` stands for any text. Each of these options can be
     /// given again, for more.
     #[arg(long, value_name = "NAME")]
-    pub database: Vec<String>,
+    pub filter_database: Vec<String>,
     /// Leave out the sessions on this database.
     #[arg(long, value_name = "NAME")]
     pub not_database: Vec<String>,
     /// Keep the sessions of this user.
     #[arg(long, value_name = "NAME")]
-    pub user: Vec<String>,
+    pub filter_user: Vec<String>,
     /// Leave out the sessions of this user.
     #[arg(long, value_name = "NAME")]
     pub not_user: Vec<String>,
@@ -104,8 +104,8 @@ impl SliceArgs {
             from: self.from,
             to: self.to,
             filter: Filter {
-                databases: names(&self.database, &self.not_database),
-                users: names(&self.user, &self.not_user),
+                databases: names(&self.filter_database, &self.not_database),
+                users: names(&self.filter_user, &self.not_user),
                 applications: names(&self.application, &self.not_application),
                 statements: Choice {
                     wanted: statements("--statement", &self.statement)?,
@@ -138,9 +138,9 @@ impl SliceArgs {
         let all: [(&str, Vec<String>); 12] = [
             ("from", moment(&self.from)),
             ("to", moment(&self.to)),
-            ("database", self.database.clone()),
+            ("database", self.filter_database.clone()),
             ("not_database", self.not_database.clone()),
-            ("user", self.user.clone()),
+            ("user", self.filter_user.clone()),
             ("not_user", self.not_user.clone()),
             ("application", self.application.clone()),
             ("not_application", self.not_application.clone()),

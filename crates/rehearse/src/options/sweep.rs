@@ -18,7 +18,7 @@ pub struct Sweep {
     /// One of pgbench's built-in scripts, on its tables: select-only, simple-update, tpcb-like.
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub script: Option<Script>,
-    /// How large the script's tables are made, in a server that --server makes: 100,000 accounts for
+    /// How large the script's tables are made, in a server that --postgres-version makes: 100,000 accounts for
     /// one of this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub pgbench_scale: u32,
@@ -52,13 +52,13 @@ pub struct Sweep {
 pub struct PlaceArgs {
     /// A private server of this major version, made for the sweep and deleted behind it.
     #[arg(long, value_name = "MAJOR", conflicts_with_all = ["sandbox", "target"])]
-    pub server: Option<u16>,
-    /// The folder of the PostgreSQL that --server is made of (or its bin folder).
-    #[arg(long, value_name = "DIR", requires = "server")]
+    pub postgres_version: Option<u16>,
+    /// The folder of the PostgreSQL that --postgres-version is made of (or its bin folder).
+    #[arg(long, value_name = "DIR", requires = "postgres_version")]
     pub postgres: Option<PathBuf>,
-    /// What fills the server that --server makes: a command for the shell, with PGHOST, PGPORT, PGUSER
+    /// What fills the server that --postgres-version makes: a command for the shell, with PGHOST, PGPORT, PGUSER
     /// and PGDATABASE set.
-    #[arg(long, value_name = "COMMAND", requires = "server")]
+    #[arg(long, value_name = "COMMAND", requires = "postgres_version")]
     pub load: Option<String>,
     /// A private server of yours (`rehearse sandbox`), left as it was found.
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
@@ -105,7 +105,7 @@ pub struct FactorArgs {
     pub variant: Vec<String>,
     /// How many trials each combination has.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub repeat: u32,
+    pub trials: u32,
     /// What the order of trials and the values of scripts are made of [default: by chance, and kept].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -128,7 +128,7 @@ pub struct LengthArgs {
     pub warm_up: Duration,
     /// How long all may take; what is not done then is said.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
-    pub within: Option<Duration>,
+    pub time_budget: Option<Duration>,
 }
 
 fn rate(text: &str) -> Result<f64, String> {

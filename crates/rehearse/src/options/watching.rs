@@ -24,15 +24,15 @@ pub struct WatchArgs {
 pub struct LookArgs {
     /// How often a second it is looked who waits for what.
     #[arg(long, value_name = "N", default_value_t = observe::HZ, value_parser = clap::value_parser!(u32).range(1..=50))]
-    pub hz: u32,
+    pub sample_rate: u32,
     /// A query of your own that is asked again and again, such as a queue's length and age; each column with
     /// a number is a series: "SELECT count(*) AS stalled FROM jobs WHERE due < now()".
     #[arg(long, value_name = "SQL")]
-    pub queue: Option<String>,
+    pub custom_query: Option<String>,
     /// How often that query is asked, whatever it takes: 200ms (10ms at least). Without it, each second, and for a twentieth
     /// of the time at most.
-    #[arg(long, value_name = "DURATION", requires = "queue", value_parser = queue_every_of)]
-    pub queue_every: Option<Duration>,
+    #[arg(long, value_name = "DURATION", requires = "custom_query", value_parser = queue_every_of)]
+    pub custom_query_every: Option<Duration>,
 }
 
 /// More often, the answers would be all that the server does.
@@ -56,8 +56,8 @@ pub struct Observe {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// For how long: 30s, 5m, 1h. Without it, until Ctrl-C.
-    #[arg(long = "for", value_name = "DURATION", value_parser = clock::duration_of)]
-    pub how_long: Option<Duration>,
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration_of)]
+    pub duration: Option<Duration>,
     /// The run to keep what was seen in, NAME.run. Without it, only the summary is left.
     #[arg(short, long, value_name = "NAME.run")]
     pub output: Option<PathBuf>,

@@ -15,7 +15,7 @@ pub fn rehearse(arguments: &[&str]) -> std::process::Output {
 pub fn shown(case: &str) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("case").display().to_string();
-    let run = || rehearse(&["lab", case, "--out", &out, "--json"]);
+    let run = || rehearse(&["lab", case, "--output", &out, "--json"]);
     let mut output = run();
     // An effect that a busy machine hid is looked for once more; a cause that is not there stays away.
     if output.status.code() == Some(1) {

@@ -337,7 +337,7 @@ fn replayed(
         "--explain",
     ];
     if let Some(queue) = queue {
-        arguments.extend(["--queue", queue]);
+        arguments.extend(["--custom-query", queue]);
     }
     let done = rehearse(&arguments);
     assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -388,9 +388,9 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
     ];
     let mut arguments = vec![
         run.as_str(),
-        "--suspect",
+        "--impact-of",
         "update few_links%",
-        "--suspect",
+        "--impact-of",
         "select pg_sleep%",
     ];
     arguments.extend(set);
@@ -460,7 +460,7 @@ fn what_is_wrong_is_found_and_what_is_well_is_not() {
     assert!(above.is_empty() && code == Some(0), "{above:#?}");
 
     // A server that is watched, and a workload by itself.
-    let (code, diagnosis) = diagnosed(&["--target", &url, "--for", "1s"]);
+    let (code, diagnosis) = diagnosed(&["--target", &url, "--duration", "1s"]);
     assert_eq!(code, Some(0), "{diagnosis:#}");
     assert!(
         found(&diagnosis, "indexes", "notes_a_again"),

@@ -112,7 +112,7 @@ fn a_log_is_followed_through_rotation_until_it_is_enough() {
     client.batch_execute("SELECT 'before'").unwrap();
     let logs = server.logs.display().to_string();
     let started = Instant::now();
-    let followed = Followed::start(&logs, &["--for", "12s"]);
+    let followed = Followed::start(&logs, &["--duration", "12s"]);
     let mut sent = 0;
     for round in 0..3 {
         for number in 0..200 {
@@ -198,7 +198,7 @@ fn a_truncated_log_and_a_pipe_are_followed() {
     assert_eq!(captured["statements"], 2_400);
     assert_eq!(captured["sessions"], 8);
 
-    let mut piped = program(&["-", "--follow", "--check", "--json"])
+    let mut piped = program(&["-", "--follow", "--dry-run", "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -264,7 +264,7 @@ fn a_log_that_is_never_silent_is_followed_until_it_is_enough() {
         let log = room.write("x.log", minute_of(1, 0));
         let more: &[&str] = match signal {
             Some(_) => &[],
-            None => &["--for", "2s"],
+            None => &["--duration", "2s"],
         };
         let started = Instant::now();
         let followed = Followed::start(&log, more);
@@ -293,8 +293,8 @@ fn a_log_that_is_never_silent_is_followed_until_it_is_enough() {
 
 #[test]
 fn a_pipe_that_is_never_silent_is_followed_until_it_is_enough() {
-    for (more, signal) in [(&["--for", "2s"][..], false), (&[], true)] {
-        let arguments = [&["-", "--follow", "--check", "--json"], more].concat();
+    for (more, signal) in [(&["--duration", "2s"][..], false), (&[], true)] {
+        let arguments = [&["-", "--follow", "--dry-run", "--json"], more].concat();
         let mut piped = program(&arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -324,14 +324,14 @@ fn only_one_log_is_followed_and_one_that_is_written() {
     let room = Room::new();
     let packed = room.write("a.log.gz", gzip(minute_of(1, 0).as_bytes()));
     for (arguments, words) in [
-        (vec!["--follow", "--check", &packed], "without --follow"),
+        (vec!["--follow", "--dry-run", &packed], "without --follow"),
         (
-            vec!["--follow", "--check", "a", "b"],
+            vec!["--follow", "--dry-run", "a", "b"],
             "--follow reads one log",
         ),
-        (vec!["--check", "a", "--for", "10m"], "--follow"),
+        (vec!["--dry-run", "a", "--duration", "10m"], "--follow"),
         (
-            vec!["--follow", "--check", "a", "--for", "10"],
+            vec!["--follow", "--dry-run", "a", "--duration", "10"],
             "30s, 10m or 1h30m",
         ),
     ] {

@@ -42,7 +42,7 @@ fn account(output: &Output, code: i32) -> Value {
 
 #[track_caller]
 fn checked(names: &[&str], code: i32) -> Value {
-    let arguments = [names, &["--check", "--json"]].concat();
+    let arguments = [names, &["--dry-run", "--json"]].concat();
     account(&program(&arguments).output().unwrap(), code)
 }
 
@@ -131,8 +131,8 @@ fn a_compressed_or_piped_log_gives_the_account_of_the_plain_one() {
         let packed = room.write("packed.log", packed);
         assert_eq!(elsewhere(&checked(&[&packed], 1)), elsewhere(&whole));
         for (piped, arguments) in [
-            (&plain, ["-", "--check", "--json"].as_slice()),
-            (&packed, &["-", "--check", "--json"]),
+            (&plain, ["-", "--dry-run", "--json"].as_slice()),
+            (&packed, &["-", "--dry-run", "--json"]),
         ] {
             let stdin = File::open(piped).unwrap();
             let output = program(arguments).stdin(stdin).output().unwrap();
@@ -157,19 +157,19 @@ fn a_damaged_file_is_read_as_far_as_it_goes_and_said_to_be() {
     assert!((700..1_200).contains(&statements), "{statements}");
     let damage = &account["sources"][0]["damage"];
     assert!(damage.as_str().unwrap().contains("cut"), "{damage}");
-    let shown = program(&[&room.text("a.log.gz"), "--check"])
+    let shown = program(&[&room.text("a.log.gz"), "--dry-run"])
         .output()
         .unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("damaged: "), "{shown}");
 
     room.write("nothing.gz", &packed[..12]);
-    let refused = program(&[&room.text("nothing.gz"), "--check"])
+    let refused = program(&[&room.text("nothing.gz"), "--dry-run"])
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(3));
     room.write("logs.zip", b"PK\x03\x04 and more");
-    let refused = program(&[&room.text("logs.zip"), "--check"])
+    let refused = program(&[&room.text("logs.zip"), "--dry-run"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -210,7 +210,9 @@ fn order_directory_and_pattern_make_no_difference() {
         let found = account["left_out"].as_array().unwrap();
         assert_eq!(found.len(), left_out, "{found:?}");
     }
-    let none = program(&[&room.text("*.csv"), "--check"]).output().unwrap();
+    let none = program(&[&room.text("*.csv"), "--dry-run"])
+        .output()
+        .unwrap();
     assert_eq!(none.status.code(), Some(2));
 }
 
@@ -222,7 +224,7 @@ fn a_log_that_goes_back_in_time_is_refused_and_one_with_disorder_read() {
         let lines: Vec<&str> = log.split_inclusive('\n').take(count).collect();
         let turned: Vec<&str> = lines.iter().rev().copied().collect();
         let turned = room.write("turned.log", turned.concat());
-        let refused = program(&[&turned, "--check"]).output().unwrap();
+        let refused = program(&[&turned, "--dry-run"]).output().unwrap();
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(3), "{said}");
         assert!(said.contains("tac"), "{said}");
@@ -239,7 +241,7 @@ fn a_log_that_goes_back_in_time_is_refused_and_one_with_disorder_read() {
 fn what_is_not_there_and_what_would_be_lost_are_refused() {
     let room = Room::new();
     let log = room.write("a.log", minute_of(1, 0) + "garbage\n");
-    let refused = program(&[&room.text("nope.log"), "--check"])
+    let refused = program(&[&room.text("nope.log"), "--dry-run"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -285,7 +287,7 @@ fn a_byte_order_mark_is_no_line_and_utf_16_is_named() {
         .flat_map(u16::to_le_bytes)
         .collect();
     let wide = room.write("wide.log", wide);
-    let refused = program(&[&wide, "--check"]).output().unwrap();
+    let refused = program(&[&wide, "--dry-run"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("iconv -f UTF-16"), "{said}");
 }
@@ -294,7 +296,7 @@ fn a_byte_order_mark_is_no_line_and_utf_16_is_named() {
 fn a_log_that_stays_silent_is_not_judged() {
     let room = Room::new();
     let log = room.write("a.log", minute_of(1, 0));
-    let followed = program(&[&log, "--follow", "--for", "1s", "--check"])
+    let followed = program(&[&log, "--follow", "--duration", "1s", "--dry-run"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&followed.stderr).into_owned();
@@ -324,7 +326,7 @@ fn gaps_and_missing_names_are_told() {
     let missing = account["series"]["missing"].as_array().unwrap();
     assert_eq!(missing, &[Value::from(room.text("s.log.2"))]);
     assert_eq!(account["series"]["overlaps"].as_array().unwrap().len(), 0);
-    let shown = program(&[&room.text(""), "--check"]).output().unwrap();
+    let shown = program(&[&room.text(""), "--dry-run"]).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
         shown.contains("gap: nothing was logged for 58 min"),

@@ -27,7 +27,7 @@ fn in_one_queue_a_slow_statement_holds_up_sessions_that_have_nothing_to_do_with_
     assert!(shipped.starts_with("lost: "), "{shipped}");
     // A folder of a case is replaced by the next; one of somebody else's is left alone.
     let foreign = directory.path().display().to_string();
-    let refused = rehearse(&["lab", "stall", "--out", &foreign]);
+    let refused = rehearse(&["lab", "stall", "--output", &foreign]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(directory.path().join("case/case.json").exists());
 }

@@ -217,7 +217,7 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        said.contains("to the database elsewhere of ") && said.contains("--database NAME"),
+        said.contains("to the database elsewhere of ") && said.contains("--as-database NAME"),
         "{said}"
     );
     assert!(!Path::new(&proof).exists());
@@ -237,7 +237,7 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
             "2",
             "--noise-runs",
             "1",
-            "--within",
+            "--time-budget",
             within,
             "--seed",
             "3",
@@ -268,7 +268,7 @@ fn a_change_is_proved_and_the_sandbox_left_as_it_was() {
     let refused = run(&given("29m"), &["--resume"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("other options (--within)"), "{said}");
+    assert!(said.contains("other options (--time-budget)"), "{said}");
 
     let done = run(&given("30m"), &["--resume", "--json"])
         .output()

@@ -122,7 +122,7 @@ fn a_bundle_has_all_that_it_lists_and_no_secret() {
     ];
     succeeds(&[&replay[..], &["--observe", "--explain"]].concat());
 
-    succeeds(&["bundle", &made]);
+    succeeds(&["export-evidence", &made]);
     let files = unpacked(&at("b.evidence.tar.zst"));
     assert_eq!(has_secret(&files), [""; 0]);
     let view = is_whole(&files);
@@ -132,13 +132,18 @@ fn a_bundle_has_all_that_it_lists_and_no_secret() {
     let why = missing(&view, "run/stacks").as_str().unwrap();
     assert!(why.contains("--profile"), "{why}");
     // What is only listed is what would be packed.
-    let list = json(&succeeds(&["bundle", &made, "--list", "--json"]));
+    let list = json(&succeeds(&[
+        "export-evidence",
+        &made,
+        "--dry-run",
+        "--json",
+    ]));
     assert_eq!(list["artefacts"], view["artefacts"]);
 
     // Values come where they are asked for: the search above would have found them.
     let open = at("open.tar.zst");
     succeeds(&[
-        "bundle",
+        "export-evidence",
         &made,
         "-o",
         &open,
@@ -151,7 +156,7 @@ fn a_bundle_has_all_that_it_lists_and_no_secret() {
     is_whole(&open);
 
     // Nothing is written over.
-    let again = rehearse(&["bundle", &made]);
+    let again = rehearse(&["export-evidence", &made]);
     assert_eq!(again.status.code(), Some(2), "{again:?}");
 
     // A role without privileges has less, and it is said why.
@@ -161,8 +166,13 @@ fn a_bundle_has_all_that_it_lists_and_no_secret() {
     let replay = [
         "replay", &workload, "--target", &plain, "-o", &less, "--speed", "max",
     ];
-    succeeds(&[&replay[..], &["--user", "hushed"]].concat());
-    let less = json(&succeeds(&["bundle", &less, "--list", "--json"]));
+    succeeds(&[&replay[..], &["--as-user", "hushed"]].concat());
+    let less = json(&succeeds(&[
+        "export-evidence",
+        &less,
+        "--dry-run",
+        "--json",
+    ]));
     let why = missing(&less, "server/build").as_str().unwrap();
     assert!(why.contains("permission denied"), "{why}");
     assert_eq!(missing(&less, "server/version"), &Value::Null);

@@ -39,13 +39,13 @@ fn a_target_is_watched_beside_a_replay_and_without_one() {
         "watched.run",
         &[
             "--observe",
-            "--hz",
+            "--sample-rate",
             "50",
-            "--queue",
+            "--custom-query",
             "SELECT count(*) AS n FROM parts",
         ],
     );
-    let view = json(&succeeds(&["summary", &watched, "--json"]));
+    let view = json(&succeeds(&["show", &watched, "--json"]));
     holds_to_schema("summary", &view);
     let observed = &view["observed"];
     assert_eq!(probe(observed, "activity")["disabled_reason"], Value::Null);
@@ -62,7 +62,7 @@ fn a_target_is_watched_beside_a_replay_and_without_one() {
             && one["delta"].as_f64().unwrap() >= 1.0
     });
     assert!(scans, "{BY_CUSTOMER}: {}", observed["counters"]);
-    let text = succeeds(&["summary", &watched]);
+    let text = succeeds(&["show", &watched]);
     assert!(text.contains("service time (sent → done)"), "{text}");
     let (_, text) = text.split_once("watched for").unwrap();
     assert!(text.lines().count() <= 40, "{text}");
@@ -72,18 +72,22 @@ fn a_target_is_watched_beside_a_replay_and_without_one() {
     );
 
     let plain = replay(directory, &endpoint, "plain.run", &[]);
-    let view = json(&succeeds(&["summary", &plain, "--json"]));
+    let view = json(&succeeds(&["show", &plain, "--json"]));
     assert_eq!(view["observed"], Value::Null);
 
     let run = directory.join("alone.run").display().to_string();
-    let mut alone = vec!["observe", "--target", &url, "--for", "2s", "-o", &run];
-    alone.extend(["--json", "--queue", "SELECT count(*) AS n FROM parts"]);
-    alone.extend(["--queue-every", "20ms"]);
+    let mut alone = vec!["observe", "--target", &url, "--duration", "2s", "-o", &run];
+    alone.extend([
+        "--json",
+        "--custom-query",
+        "SELECT count(*) AS n FROM parts",
+    ]);
+    alone.extend(["--custom-query-every", "20ms"]);
     let view = json(&succeeds(&alone));
     holds_to_schema("observe", &view);
     // Once a second would be three at most.
     assert!(view["queue"][0]["values"].as_u64().unwrap() > 3, "{view}");
-    assert_eq!(json(&succeeds(&["summary", &run, "--json"])), view);
+    assert_eq!(json(&succeeds(&["show", &run, "--json"])), view);
     let refused = rehearse(&["compare", &run, &plain]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let why = String::from_utf8(refused.stderr).unwrap();
@@ -95,7 +99,15 @@ fn what_cannot_be_watched_is_said_before_anything_is_done() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("a.run").display().to_string();
     let nobody = "postgres://127.0.0.1:1/postgres";
-    let refused = rehearse(&["observe", "--target", nobody, "--for", "1s", "-o", &run]);
+    let refused = rehearse(&[
+        "observe",
+        "--target",
+        nobody,
+        "--duration",
+        "1s",
+        "-o",
+        &run,
+    ]);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(why.contains("cannot observe 127.0.0.1:1"), "{why}");
@@ -104,17 +116,30 @@ fn what_cannot_be_watched_is_said_before_anything_is_done() {
     workload(directory.path());
     let from = directory.path().join("a.workload").display().to_string();
     let refused = rehearse(&[
-        "replay", &from, "--target", nobody, "-o", &run, "--queue", "SELECT 1",
+        "replay",
+        &from,
+        "--target",
+        nobody,
+        "-o",
+        &run,
+        "--custom-query",
+        "SELECT 1",
     ]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let why = String::from_utf8(refused.stderr).unwrap();
     assert!(why.contains("give --observe with it"), "{why}");
 
-    let asked = ["observe", "--target", nobody, "--queue-every"];
+    let asked = ["observe", "--target", nobody, "--custom-query-every"];
     for (more, says) in [
-        (&["1ms", "--queue", "SELECT 1"][..], "give 10ms or more"),
-        (&["often", "--queue", "SELECT 1"], "'often' is no duration"),
-        (&["1s"], "--queue <SQL>"),
+        (
+            &["1ms", "--custom-query", "SELECT 1"][..],
+            "give 10ms or more",
+        ),
+        (
+            &["often", "--custom-query", "SELECT 1"],
+            "'often' is no duration",
+        ),
+        (&["1s"], "--custom-query <SQL>"),
     ] {
         let refused = rehearse(&[&asked, more].concat());
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -131,7 +156,7 @@ fn a_server_that_goes_meanwhile_is_told_and_what_was_seen_of_it_stays() {
     let url = endpoint.url("postgres");
     let observing = std::thread::spawn({
         let run = run.clone();
-        move || rehearse(&["observe", "--target", &url, "--for", "4s", "-o", &run])
+        move || rehearse(&["observe", "--target", &url, "--duration", "4s", "-o", &run])
     });
     let partial = directory.path().join("a.run.partial");
     while !partial.exists() && !observing.is_finished() {
@@ -143,7 +168,7 @@ fn a_server_that_goes_meanwhile_is_told_and_what_was_seen_of_it_stays() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("does not answer any more"), "{told}");
-    let view = json(&succeeds(&["summary", &run, "--json"]));
+    let view = json(&succeeds(&["show", &run, "--json"]));
     holds_to_schema("observe", &view);
     assert!(view["elapsed_ns"].as_f64().unwrap() >= 4e9, "{view}");
 }

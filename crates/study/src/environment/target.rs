@@ -111,7 +111,7 @@ impl TargetEnvironment {
     fn check_conditions(&self) -> Result<(), ExperimentError> {
         if self.conditions.iter().any(|one| one.server.is_some()) {
             return Err(ExperimentError::Usage(
-                "another major version (--server) cannot be set up at a --target; give --sandbox NAME, or replay on both servers yourself and compare the runs".to_owned(),
+                "another major version (--postgres-version) cannot be set up at a --target; give --sandbox NAME, or replay on both servers yourself and compare the runs".to_owned(),
             ));
         }
         if matches!(self.data, DataSource::Template(_)) && self.target.database.is_none() {

@@ -157,7 +157,7 @@ impl Plan for ProofPlan {
             ("the changes", self.sides != other.sides),
             ("--goal", self.goal != other.goal),
             ("--margin", self.margin != other.margin),
-            ("--within", self.within_s != other.within_s),
+            ("--time-budget", self.within_s != other.within_s),
             ("--blocks", self.blocks_max != other.blocks_max),
             ("--noise-runs", self.noise_runs != other.noise_runs),
             ("--seed", self.seed != other.seed),

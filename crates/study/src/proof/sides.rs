@@ -55,7 +55,7 @@ pub fn sides(given: &Changes) -> Result<Vec<ProofSide>, Failure> {
     changes.extend(given.server.map(Change::Server));
     if changes.is_empty() {
         return Err(Failure::usage(
-            "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --server MAJOR",
+            "nothing says what is changed; give --change FILE.sql, --set NAME=VALUE, --rewrite WHAT or --postgres-version MAJOR",
         ));
     }
     of_changes(changes)

@@ -55,7 +55,7 @@ pub(super) fn perform(
     }
     if info.done == 0 {
         return Err(ExperimentError::Failed(format!(
-            "the target did none of the {} statements ({} failed, {} connections could not be opened); see `rehearse summary {}`",
+            "the target did none of the {} statements ({} failed, {} connections could not be opened); see `rehearse show {}`",
             info.statements,
             info.failed.values().sum::<u64>(),
             info.connections_failed.values().sum::<u64>(),

@@ -81,7 +81,7 @@ impl Plan for SweepPlan {
             ("--speed or --rate", a.paces != b.paces),
             ("--mode", a.modes != b.modes),
             ("--set or --variant", a.variants != b.variants),
-            ("--repeat", a.repeat != b.repeat),
+            ("--trials", a.repeat != b.repeat),
             ("--seed", a.seed != b.seed),
         ];
         let differing = options.into_iter().filter(|(_, differs)| *differs);

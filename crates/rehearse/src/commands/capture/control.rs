@@ -1,4 +1,4 @@
-//! `--control`: a listener of this machine that shows how far a proxy is, and starts and stops its
+//! `--admin-listen`: a listener of this machine that shows how far a proxy is, and starts and stops its
 //! recordings. Anybody on this machine may look; a start or a stop needs the token.
 
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ impl ControlServer {
             .map(ControlServer)
             .map_err(|error| {
                 Failure::could_not(format!(
-                    "cannot listen at {wanted}: {error}; give another --control, such as 0 for any free port of this machine"
+                    "cannot listen at {wanted}: {error}; give another --admin-listen, such as 0 for any free port of this machine"
                 ))
             })
     }

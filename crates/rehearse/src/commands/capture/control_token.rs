@@ -44,7 +44,7 @@ impl ControlToken {
         };
         let unread = |error: io::Error| {
             failed(&format!(
-                "{error}; name another file, or leave out --control-token-file to have one made"
+                "{error}; name another file, or leave out --admin-token-file to have one made"
             ))
         };
         let metadata = fs::metadata(file).map_err(unread)?;
@@ -92,7 +92,7 @@ impl ControlToken {
                 is_generated: true,
             }),
             Err(error) => Err(Failure::could_not(format!(
-                "cannot write the control token to {}: {error}; make room there, or give a token with --control-token-file",
+                "cannot write the control token to {}: {error}; make room there, or give a token with --admin-token-file",
                 file.display()
             ))),
         }

@@ -48,7 +48,7 @@ pub(super) fn run(options: &CapturePcap) -> Result<Ending, Failure> {
             files: options.files.clone(),
             ports: options.port.clone(),
             conversation: ConversationOptions {
-                digest: options.digest.is_some(),
+                digest: options.checksum_results.is_some(),
             },
             on_progress: Some(Box::new(|progress: Progress| {
                 if let Some(total) = total {

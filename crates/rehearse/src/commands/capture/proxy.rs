@@ -97,7 +97,7 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
         .iter()
         .any(|server| !matches!(server.host, Some(replay::Host::Tcp(_)) | None));
     let source = upstream.address();
-    let digest = options.digest.is_some();
+    let digest = options.checksum_results.is_some();
     let mut shaping = BTreeMap::new();
     if digest {
         shaping.insert("digest".to_owned(), "rows".to_owned());
@@ -116,10 +116,10 @@ pub(super) fn run(options: &CaptureProxy) -> Result<Ending, Failure> {
         opening(options.output.clone(), sealing),
     )
     .map_err(failure)?;
-    let control = match options.control {
+    let control = match options.admin_listen {
         Some(address) => {
             // Nothing was begun yet that would have to be taken back.
-            let token = ControlToken::new(options.control_token_file.as_deref(), &options.output)?;
+            let token = ControlToken::new(options.admin_token_file.as_deref(), &options.output)?;
             let file = token.file().display().to_string();
             let server = ControlServer::start(address, token, proxy.control(), proxy.watch())?;
             Some((server, file))

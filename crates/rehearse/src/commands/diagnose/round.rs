@@ -62,7 +62,10 @@ pub(super) fn run(options: &Diagnose, thresholds: &Thresholds) -> Result<Ending,
         directory: &directory,
         clock: &clock,
         interrupt: &interrupt,
-        database: baseline_run::database_of(&workload, options.place.session.database.as_deref())?,
+        database: baseline_run::database_of(
+            &workload,
+            options.place.session.as_database.as_deref(),
+        )?,
         proofs: 0,
         tried: Vec::new(),
     };
@@ -112,7 +115,7 @@ fn met(
             let workload = workload(path)?;
             make(directory)?;
             let database =
-                baseline_run::database_of(&workload, options.place.session.database.as_deref())?;
+                baseline_run::database_of(&workload, options.place.session.as_database.as_deref())?;
             let proof = proof(options, &workload, PathBuf::new());
             let engine = prove::replay_options(&proof);
             let output = directory.join(LOOK);
@@ -161,7 +164,11 @@ impl Round<'_> {
         let mut views = Vec::new();
         for (at, finding) in wanted.iter().enumerate() {
             let provable = wanted[at..].iter().filter(|one| sides(one, &[]).is_ok());
-            let room = self.options.proving.most.saturating_sub(self.proofs);
+            let room = self
+                .options
+                .proving
+                .max_findings
+                .saturating_sub(self.proofs);
             let left = room.min(provable.count() as u32);
             views.push(self.one(finding, left)?);
         }
@@ -177,9 +184,13 @@ impl Round<'_> {
         if left == 0 {
             return Ok(believed(
                 finding,
-                match self.options.proving.most {
-                    1 => "one finding was proved before it; --most N proves more".to_owned(),
-                    most => format!("{most} findings were proved before it; --most N proves more"),
+                match self.options.proving.max_findings {
+                    1 => {
+                        "one finding was proved before it; --max-findings N proves more".to_owned()
+                    }
+                    most => format!(
+                        "{most} findings were proved before it; --max-findings N proves more"
+                    ),
                 },
             ));
         }
@@ -187,11 +198,11 @@ impl Round<'_> {
             return Ok(believed(finding, "it was stopped before".to_owned()));
         }
         let spent = Duration::from_nanos(self.clock.now_ns().max(0) as u64);
-        let rest = self.options.goal.within.saturating_sub(spent);
+        let rest = self.options.goal.time_budget.saturating_sub(spent);
         if rest.is_zero() {
             return Ok(believed(
                 finding,
-                "the time was over; give more with --within".to_owned(),
+                "the time was over; give more with --time-budget".to_owned(),
             ));
         }
         self.proofs += 1;
@@ -203,7 +214,7 @@ impl Round<'_> {
             .directory
             .join(format!("{}-{}.proof", self.proofs, finding.rule));
         let mut proof = proof(self.options, self.workload, output);
-        proof.goal.within = rest / left;
+        proof.goal.time_budget = rest / left;
         proof.place.changed_database = Some(self.database.clone());
         let changes: Vec<Change> = sides
             .iter()

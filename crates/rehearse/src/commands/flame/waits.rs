@@ -21,7 +21,7 @@ use study::profile_samples::fingerprint;
 pub fn waits(path: &Path, choice: &SampleChoice) -> Result<Drawn, Failure> {
     if let Some(role) = &choice.user {
         return Err(Failure::usage(format!(
-            "--user {role} cannot be told of waits, whose samples have no roles; choose by --database or --statement"
+            "--filter-user {role} cannot be told of waits, whose samples have no roles; choose by --filter-database or --statement"
         )));
     }
     let choice = WaitChoice {

@@ -22,7 +22,7 @@ use workload::{WorkloadInfo, WorkloadReader};
 
 use super::proving::ProofWanted;
 use super::stage::{PROFILE_HZ, Stage};
-use crate::commands::{flame, phases};
+use crate::commands::{cpu, flame};
 use crate::options::lab::CaseArgs;
 use study::Failure;
 use study::diagnosis_inputs;
@@ -167,7 +167,7 @@ struct Seen {
 
 /// Runs the case. Returns its folder, and what was seen.
 pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
-    let scale = Scale::from(args.scale);
+    let scale = Scale::from(args.size);
     let plan = Plan::of(scale);
     let size = Size::of(scale);
     let mut stage = Stage::begin(heap::CASE, args)?;
@@ -211,7 +211,7 @@ pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
         rewrite_workload::rewrite(&workload, &[rewriting], (&path, &[]), &stage.interrupt)?;
     let batched = WorkloadReader::open(&path)?;
     let (after, _) = stage.replay_asked(&batched, "batches.run", &at_once(), looks(), none)?;
-    let replays = [phases::account(&before)?, phases::account(&after)?];
+    let replays = [cpu::account(&before)?, cpu::account(&after)?];
 
     stage.step("What the diagnosis suggests is proved: by turns with single rows and with batches, each time from the same state and with caches that know nothing.".to_owned())?;
     let sides = sides::of_changes(vec![Change::Rewrite(REWRITE.to_owned())])?;
@@ -406,7 +406,7 @@ fn profiled(
         Err(why) => return Ok(Err(why)),
     };
     let run = stage.directory.join(&name);
-    let (account, each) = match phases::account(&run)? {
+    let (account, each) = match cpu::account(&run)? {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
     };

@@ -124,7 +124,7 @@ struct Seen {
 
 /// Runs the case. Returns its folder, and what was seen.
 pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
-    let scale = Scale::from(args.scale);
+    let scale = Scale::from(args.size);
     let plan = Plan::of(scale);
     let mut stage = Stage::begin(planning::CASE, args)?;
     let version = stage.version();
@@ -326,13 +326,13 @@ fn headroom(
     let output = stage.directory.join("application.run");
     let watching = Observe {
         target: stage.endpoint.url(DATABASE),
-        how_long: Some(plan.watched),
+        duration: Some(plan.watched),
         output: Some(output.clone()),
         json: false,
         looks: LookArgs {
-            hz: observe::HZ,
-            queue: None,
-            queue_every: None,
+            sample_rate: observe::HZ,
+            custom_query: None,
+            custom_query_every: None,
         },
     };
     let over = AtomicBool::new(false);

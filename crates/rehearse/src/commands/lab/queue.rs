@@ -156,7 +156,7 @@ fn deployment(stage: &Stage) -> Deployment {
 
 /// Runs the case. Returns its folder, and what was seen.
 pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
-    let scale = Scale::from(args.scale);
+    let scale = Scale::from(args.size);
     let size = Size::of(scale);
     let mut stage = Stage::begin(queue::CASE, args)?;
     stage.step("A table of image links. Most are not referenced any more or due later; nothing but the key and the link has an index.".to_owned())?;

@@ -45,7 +45,7 @@ impl Stage {
     /// A folder, and a private server that runs and is empty.
     pub(super) fn begin(case: lab::Case, args: &CaseArgs) -> Result<Self, Failure> {
         let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-        let wanted = match &args.out {
+        let wanted = match &args.output {
             Some(out) => out.clone(),
             None => Path::new("rehearse-lab").join(case.name),
         };
@@ -221,7 +221,7 @@ fn make_directory(wanted: &Path) -> Result<PathBuf, Failure> {
         std::fs::remove_dir_all(wanted).map_err(failed)?;
     } else if std::fs::read_dir(wanted).is_ok_and(|mut listing| listing.next().is_some()) {
         return Err(Failure::usage(format!(
-            "{} holds what is not of a case; give another folder with --out",
+            "{} holds what is not of a case; give another folder with --output",
             wanted.display()
         )));
     }

@@ -51,7 +51,7 @@ struct Seen {
 
 /// Runs the case. Returns its folder, and what was seen.
 pub fn run(args: &CaseArgs) -> Result<(PathBuf, CaseReport), Failure> {
-    let scale = Scale::from(args.scale);
+    let scale = Scale::from(args.size);
     let mut stage = Stage::begin(stall::CASE, args)?;
     stage.step("A shop with its orders, and an index for those of a customer.".to_owned())?;
     let shop = stall::create(&mut stage.client()?, scale).map_err(Failure::could_not)?;

@@ -53,7 +53,7 @@ fn kept(
     let places = Places::from_environment()?;
     let sandbox = sandbox::open(name, None, &places)?;
     let version = sandbox.installation().version.clone();
-    let new_server = match (options.changes.server, &options.changes.load) {
+    let new_server = match (options.changes.postgres_version, &options.changes.load) {
         (Some(major), Some(load)) => {
             let server = Server {
                 version: Some(major),
@@ -69,7 +69,7 @@ fn kept(
     };
     let place = &options.place;
     let database = place.changed_database.as_ref();
-    let database = database.or(place.session.database.as_ref());
+    let database = database.or(place.session.as_database.as_ref());
     let database = database.map_or("postgres", String::as_str);
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Proof, known)?;
     Ok(Place {

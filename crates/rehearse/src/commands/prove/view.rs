@@ -14,7 +14,7 @@ use study::End;
 use study::proof::{ProofJournal, ProofNumbers, ProofRecord, SideResult};
 
 use crate::commands::outputs;
-use crate::commands::summary::literals;
+use crate::commands::show::literals;
 use study::Failure;
 use study::compare_runs::{Request, compare_runs};
 use study::keys;

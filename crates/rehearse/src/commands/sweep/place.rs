@@ -42,12 +42,12 @@ pub fn make(
     known: Option<Vec<(String, String)>>,
 ) -> Result<Place, Failure> {
     let place = &options.place;
-    match (place.server, &place.sandbox, &place.target) {
+    match (place.postgres_version, &place.sandbox, &place.target) {
         (Some(major), _, _) => own(options, major, design, restores),
         (_, Some(name), _) => kept(options, name, design, restores, known),
         (_, _, Some(url)) => foreign(options, url, design),
         _ => Err(Failure::usage(
-            "nothing says where; give --server MAJOR for a private server that is made for the sweep, --sandbox NAME for one of yours, or --target URL",
+            "nothing says where; give --postgres-version MAJOR for a private server that is made for the sweep, --sandbox NAME for one of yours, or --target URL",
         )),
     }
 }
@@ -107,7 +107,7 @@ fn own(options: &Sweep, major: u16, design: &Design, restores: bool) -> Result<P
 }
 
 fn database(options: &Sweep) -> &str {
-    let given = options.place.session.database.as_deref();
+    let given = options.place.session.as_database.as_deref();
     given.unwrap_or("postgres")
 }
 
@@ -194,7 +194,7 @@ fn scale_of(target: &Target, login: &Login, place: &str) -> Result<u32, Failure>
         .map_err(|error| Failure::could_not(format!("cannot connect to {place}: {error}")))?;
     let rows = questions.ask("SELECT count(*) FROM pgbench_branches").map_err(|error| {
         Failure::usage(format!(
-            "{place} does not have the script's tables ({error}); make them with `pgbench -i -s SCALE`, or let --server make a server with them"
+            "{place} does not have the script's tables ({error}); make them with `pgbench -i -s SCALE`, or let --postgres-version make a server with them"
         ))
     })?;
     let count = rows

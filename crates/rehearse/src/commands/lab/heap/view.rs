@@ -231,7 +231,7 @@ fn files(seen: &Seen) -> Vec<CaseFile> {
         file(
             "single-rows.run",
             format!(
-                "its replay, from a pool of {POOL} connections; `rehearse diagnose` and `rehearse phases` read it"
+                "its replay, from a pool of {POOL} connections; `rehearse diagnose` and `rehearse cpu` read it"
             ),
         ),
         file(

@@ -34,13 +34,13 @@ pub fn drive(
     let output = stage.directory.join(RUN);
     let watching = Observe {
         target: url,
-        how_long: Some(span),
+        duration: Some(span),
         output: Some(output.clone()),
         json: false,
         looks: LookArgs {
-            hz: observe::HZ,
-            queue: Some(queue::SERIES.to_owned()),
-            queue_every: look_every,
+            sample_rate: observe::HZ,
+            custom_query: Some(queue::SERIES.to_owned()),
+            custom_query_every: look_every,
         },
     };
     let deployed = deployment(stage);

@@ -64,7 +64,7 @@ pub fn view(seen: &Seen) -> CaseReport {
                 },
                 match seen.soak {
                     Some(_) => "",
-                    None => "--scale full replays for three hours.",
+                    None => "--size full replays for three hours.",
                 },
             ),
         ],

@@ -1,4 +1,4 @@
-//! `rehearse summary`: what happened in a run. A replay ends with the same.
+//! `rehearse show`: what happened in a run. A replay ends with the same.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use study::processor_time::Count;
 use study::run_time;
 
 /// Reads the run once and shows what happened.
-pub fn run(options: &options::Summary) -> Result<Ending, Failure> {
+pub fn run(options: &options::Show) -> Result<Ending, Failure> {
     let name = options.run.display().to_string();
     let literals = literals(options.show_literals);
     show(&options.run, &name, options.json, literals)?;
@@ -63,7 +63,7 @@ fn told(name: &str, profile: &ProfileInfo) -> String {
     match &profile.off {
         Some(why) => format!("{name}: a profile was asked for, and there is none: {why}"),
         None => format!(
-            "{name}: a CPU profile of {} samples in {}. `rehearse phases {name}` says what the processor time was for, `rehearse flame {name} -o flame.html` draws it.",
+            "{name}: a CPU profile of {} samples in {}. `rehearse cpu {name}` says what the processor time was for, `rehearse flame {name} -o flame.html` draws it.",
             profile.samples,
             clock::duration_text(profile.ended_ns - profile.begun_ns),
         ),

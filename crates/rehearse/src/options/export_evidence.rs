@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// `rehearse bundle`
+/// `rehearse export-evidence`
 #[derive(Debug, Args)]
-pub struct Bundle {
+pub struct ExportEvidence {
     /// The run.
     #[arg(value_name = "NAME.run")]
     pub run: PathBuf,
@@ -15,7 +15,7 @@ pub struct Bundle {
     pub output: Option<PathBuf>,
     /// Write nothing; list every artefact with how it was got, or why not.
     #[arg(long, conflicts_with = "output")]
-    pub list: bool,
+    pub dry_run: bool,
     /// Also pack the run itself. Its messages and plans may have values of the application's in them.
     #[arg(long)]
     pub with_run: bool,

@@ -1,4 +1,4 @@
-//! `rehearse phases`: what the processor time of a profile was for.
+//! `rehearse cpu`: what the processor time of a profile was for.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use report::{phases_text, to_document};
 use run::RunReader;
 
 use crate::ending::Ending;
-use crate::options::profiling::Phases;
+use crate::options::profiling::Cpu;
 use crate::terminal;
 use study::Failure;
 use study::profile_samples::{Profiled, SampleChoice};
 
 /// Reads the profile once and shows its phases.
-pub fn run(options: &Phases) -> Result<Ending, Failure> {
+pub fn run(options: &Cpu) -> Result<Ending, Failure> {
     show(
         &options.run,
         &SampleChoice::from(&options.choice),

@@ -10,7 +10,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use workload::Literals;
 
-use crate::commands::summary;
+use crate::commands::show;
 use study::Failure;
 use study::observation;
 
@@ -190,13 +190,13 @@ impl<'r> Contents<'r> {
         let how = "what the run says of itself: options, target, workload, counts";
         self.has("run/manifest", "run", how, "run/manifest.json", packed);
 
-        let literals = summary::literals(self.literals);
+        let literals = show::literals(self.literals);
         let summary = match self.reader.info().is_observation() {
             true => to_document(&observation::watched(self.reader, self.name)?),
-            false => to_json(&summary::view(self.reader, self.name, literals)?),
+            false => to_json(&show::view(self.reader, self.name, literals)?),
         };
         let packed = pack.file("run/summary.json", summary.as_bytes())?;
-        let how = format!("rehearse summary {} --json", self.name);
+        let how = format!("rehearse show {} --json", self.name);
         self.has("run/summary", "run", &how, "run/summary.json", packed);
         self.mix(pack)
     }
@@ -290,7 +290,7 @@ impl<'r> Contents<'r> {
         let Some(plans) = self.reader.plans()? else {
             return Ok(());
         };
-        let literals = summary::literals(self.literals);
+        let literals = show::literals(self.literals);
         let shown: Vec<serde_json::Value> =
             plans.iter().map(|plan| plan_of(plan, literals)).collect();
         let packed = pack.file("run/plan-steps.json", to_json(&shown).as_bytes())?;

@@ -1,4 +1,4 @@
-//! `rehearse bundle`: everything about a run that a sceptic needs to do it again, in one file.
+//! `rehearse export-evidence`: everything about a run that a sceptic needs to do it again, in one file.
 
 mod contents;
 mod pack;
@@ -10,7 +10,7 @@ use run::RunReader;
 use workload::WorkloadReader;
 
 use crate::ending::Ending;
-use crate::options::bundle::Bundle;
+use crate::options::export_evidence::ExportEvidence;
 use crate::terminal;
 use study::Failure;
 
@@ -21,7 +21,7 @@ use pack::Pack;
 const ENDING: &str = ".tar.zst";
 
 /// Packs a run's evidence, and shows what is in it and what not.
-pub fn run(options: &Bundle) -> Result<Ending, Failure> {
+pub fn run(options: &ExportEvidence) -> Result<Ending, Failure> {
     let reader = RunReader::open(&options.run)?;
     reader.verify()?;
     let output = match &options.output {
@@ -39,7 +39,7 @@ pub fn run(options: &Bundle) -> Result<Ending, Failure> {
         None => None,
     };
     let name = options.run.display().to_string();
-    let mut pack = match options.list {
+    let mut pack = match options.dry_run {
         true => Pack::of_nothing(),
         false => {
             let at_s = reader.info().started_wall_us / 1_000_000;
@@ -79,7 +79,7 @@ pub fn run(options: &Bundle) -> Result<Ending, Failure> {
     } else {
         terminal::say(&evidence_text::render_text(
             &view,
-            options.list,
+            options.dry_run,
             &terminal::style(),
         ));
     }
