@@ -1,28 +1,27 @@
 #!/usr/bin/env bash
-# Rehearses a migration: replays a workload on a database as it is, and on one with the migration, and
-# compares. The GitHub Action and the GitLab example call this; it runs anywhere with bash and psql.
+# Rehearses a migration: replays a workload on a database as it is and on one with the migration, and
+# compares both. The GitHub Action and the GitLab example call this script; it needs bash and psql only.
 #
-# Exit code: 0 nothing found, 1 a condition of FAIL_ON holds, 2 usage, 3 it could not be done,
+# Exit code: 0 no condition holds, 1 a condition of FAIL_ON holds, 2 usage, 3 it could not be done,
 # 4 (with STRICT=1) nothing was shown: not enough data, or most statements were never sent.
 #
 # From the environment:
 #   WORKLOAD          NAME.workload (required)
 #   MIGRATION         the SQL file with the change (required)
-#   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or what pg_restore reads;
-#                     without it the databases begin empty
-#   SERVER            postgres://… of a superuser on a server of its own, where databases may be made
+#   DUMP              the data: SQL, plain or .gz (pg_dump --format plain), or a file for pg_restore;
+#                     without it the databases are empty
+#   SERVER            postgres://… of a superuser on a separate server, on which databases may be created
 #                     and dropped; without it a private server is started (rehearse sandbox). Its
-#                     password is handed on as PGPASSWORD, so that no command line shows it
+#                     password is passed on as PGPASSWORD, so that no command line shows it
 #   POSTGRES_VERSION  the private server's major version
-#   FAIL_ON           conditions, one a line (docs/fail-on.md); regression where it is not set
-#   SPEED             of the replays; 1 where it is not set
-#   RUNS              replays a side; 3 where it is not set. With one a side nothing is known of how
-#                     much two replays on the same server differ, and chance is taken for a finding
-#   STRICT            1: a comparison that shows nothing ends with 4 instead of 0; 0, with a warning,
-#                     where it is not set
+#   FAIL_ON           conditions, one per line (docs/reference/fail-on.md) [default: regression]
+#   SPEED             of the replays [default: 1]
+#   RUNS              replays per side [default: 3]. With one, the difference between two replays on the
+#                     same server is unknown, and chance may be taken for a finding
+#   STRICT            1: a comparison that shows nothing ends with 4 instead of 0 [default: 0, a warning]
 #   REPLAY_OPTIONS    further options of rehearse replay
-#   OUT               the folder of the results; rehearsal where it is not set
-#   REHEARSE, PSQL, PG_RESTORE   the programs, where they are not on the PATH
+#   OUT               the directory of the results [default: rehearsal]
+#   REHEARSE, PSQL, PG_RESTORE   the programs, if they are not on the PATH
 set -euo pipefail
 
 usage() {
@@ -79,12 +78,12 @@ if [ -z "${SERVER:-}" ]; then
     sandbox=rehearse-migration-$$
     version=()
     [ -z "${POSTGRES_VERSION:-}" ] || version=(--postgres-version "$POSTGRES_VERSION")
-    said=$("$REHEARSE" sandbox up "$sandbox" ${version[@]+"${version[@]}"}) ||
+    output=$("$REHEARSE" sandbox up "$sandbox" ${version[@]+"${version[@]}"}) ||
         could_not "no private server could be started; see above, or set SERVER to one of your own"
-    SERVER=$(grep -o 'postgres://[^ ]*' <<<"$said" | head -n 1)
+    SERVER=$(grep -o 'postgres://[^ ]*' <<<"$output" | head -n 1)
 fi
 
-# Command lines are seen by all who are on the machine, the environment is not: the password goes there.
+# All users of the machine can read command lines, but not the environment: it gets the password.
 hide_password() {
     local start credentials rest password
     if [[ $SERVER =~ ^(postgres(ql)?://)([^/?#]*)@(.*)$ ]]; then
@@ -98,13 +97,13 @@ hide_password() {
             SERVER=$start${credentials%%:*}@$rest
         fi
     fi
-    # sslpassword is another.
+    # sslpassword is another parameter.
     if [[ $SERVER =~ (^|[?\&[:space:]])password[[:space:]]*= ]]; then
         usage "SERVER has a password as a parameter, which command lines would show; write it as postgres://USER:PASSWORD@HOST, or set PGPASSWORD"
     fi
 }
 hide_password
-# A misspelt condition is told before the replays, not behind them.
+# Report a misspelt condition before the replays.
 "$REHEARSE" compare --dry-run ${conditions[@]+"${conditions[@]}"} || usage "FAIL_ON has an error; see above"
 
 sql() {
@@ -113,7 +112,7 @@ sql() {
 user=$(sql --no-align --tuples-only --command 'SELECT current_user') ||
     could_not "the server cannot be reached; see above"
 
-# A database as it was, and with the change where that is asked for.
+# Makes the database, for `after` with the migration.
 prepare() {
     sql --command "DROP DATABASE IF EXISTS $database" --command "CREATE DATABASE $database" \
         >/dev/null 2>"$OUT/psql.log" || {
@@ -136,7 +135,7 @@ prepare() {
         could_not "the database could not be made ready; see above"
 }
 
-# Plans answer why; REPLAY_OPTIONS may say of how many statements.
+# Plans explain differences; REPLAY_OPTIONS may set their number.
 plans=(--explain)
 case " ${REPLAY_OPTIONS:-} " in
     *" --explain"*) plans=() ;;
@@ -155,7 +154,7 @@ replay() {
     if [ "$1" = before ]; then before+=("$run"); else after+=("$run"); fi
 }
 
-# In turns, before and after changing places: what changes by itself with time is then in both.
+# Alternate the order of before and after, so that drift affects both sides.
 for number in $(seq "$RUNS"); do
     if [ $((number % 2)) = 1 ]; then
         replay before "$number"
@@ -178,7 +177,7 @@ if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$OUT/comment.md" ]; then
     cat "$OUT/comment.md" >>"$GITHUB_STEP_SUMMARY"
 fi
 
-# A sum over the runs of a side, from the report's properties.
+# Prints the sum of a property over the runs of a side, from the JUnit report.
 property() {
     local sum=0 value
     while IFS= read -r value; do
@@ -186,7 +185,7 @@ property() {
     done < <(sed -n -E "s|.*<property name=\"$1(\\.[0-9]+)?\\.$2\" value=\"([0-9]+)\"/>.*|\2|p" "$OUT/junit.xml")
     echo "$sum"
 }
-# Nothing that fails is not yet something that was shown.
+# Warns that the comparison shows nothing.
 shown_nothing=
 nothing() {
     shown_nothing=1
