@@ -60,7 +60,7 @@ trap 'rm -rf "$work"' EXIT
 # log FILE SIZE FORMAT: writes a log; prints how many statements its clients sent.
 log() {
     "$generate" --bytes "$2" --format "$3" --profile "$profile" --logging "$logging" \
-        --prefix "$prefix" --out "$1" 2>"$work/said"
+        --prefix "$prefix" --output "$1" 2>"$work/said"
     sed -n 's/.* statements: \([0-9]*\),.*/\1/p' "$work/said"
 }
 
@@ -86,8 +86,8 @@ round() {
     for cores in 0 0,1; do
         name="one core"
         [[ $cores == 0 ]] || name="two cores"
-        measure "rehearse --check, $name" "$file" \
-            taskset -c "$cores" "$rehearse" capture log "$file" --check --json
+        measure "rehearse --dry-run, $name" "$file" \
+            taskset -c "$cores" "$rehearse" capture log "$file" --dry-run --json
         counted=$(sed -n 's/.*"statements": *\([0-9]*\).*/\1/p' "$work/out" | head -n 1)
         if [[ $counted != "$statements" ]]; then
             echo "rehearse found ${counted:-no} statements, not the $statements that were sent" >&2
@@ -175,9 +175,9 @@ done
 if [[ -n $stream ]]; then
     for format in $formats; do
         "$generate" --bytes "$stream" --format "$format" --profile "$profile" --logging "$logging" \
-            --prefix "$prefix" --out - 2>"$work/said" |
+            --prefix "$prefix" --output - 2>"$work/said" |
             "$clock" -q -f '%U %S %e %M' -o "$work/time" \
-                "$rehearse" capture log - --check --json >"$work/out" 2>"$work/err"
+                "$rehearse" capture log - --dry-run --json >"$work/out" 2>"$work/err"
         awk -v format="$format" -v stream="$stream" \
             '{ printf "== %s, %s streamed: %.2f s of CPU, %.2f s, peak %.1f MiB\n", format, stream, $1 + $2, $3, $4 / 1024 }' \
             "$work/time"

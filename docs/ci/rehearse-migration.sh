@@ -148,7 +148,7 @@ replay() {
     echo "rehearse-migration: replaying $1 the migration ($2 of $RUNS)" >&2
     prepare "$1"
     # shellcheck disable=SC2086 # options are words
-    "$REHEARSE" replay "$WORKLOAD" --target "$SERVER" --database "$database" --user "$user" \
+    "$REHEARSE" replay "$WORKLOAD" --target "$SERVER" --as-database "$database" --as-user "$user" \
         --speed "${SPEED:-1}" --output "$run" ${plans[@]+"${plans[@]}"} ${REPLAY_OPTIONS:-} >"$OUT/$1-$2.txt" ||
         could_not "the replay $1 the migration did not reach its end; see above and $OUT/$1-$2.txt"
     if [ "$1" = before ]; then before+=("$run"); else after+=("$run"); fi
