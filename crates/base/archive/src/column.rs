@@ -1,4 +1,4 @@
-//! The few column types that the artefacts need.
+//! Column types of the tables.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type, TypePtr};
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
     /// Unsigned, 64 bits.
@@ -15,7 +15,7 @@ pub enum ColumnType {
     I64,
     /// Unsigned, 32 bits.
     U32,
-    /// A number with a fraction, 64 bits.
+    /// Floating-point number, 64 bits.
     F64,
     /// True or false.
     Bool,
@@ -23,7 +23,7 @@ pub enum ColumnType {
     Text,
     /// A list of UTF-8, its elements nullable.
     TextList,
-    /// Bytes as they are.
+    /// Bytes.
     Bytes,
     /// A list of bytes, its elements nullable.
     BytesList,
@@ -31,77 +31,95 @@ pub enum ColumnType {
     U32List,
 }
 
+/// Presence of a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// No value is null.
+    Required,
+    /// Values may be null.
+    Nullable,
+    /// A later version of the format added the column. In files without it all values are null.
+    Added,
+}
+
+/// Number of distinct values of a column, which decides its encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cardinality {
+    /// Many distinct values. Numbers are delta-encoded.
+    High,
+    /// Few distinct values, in no order, such as fingerprints and names of kinds. They get a dictionary.
+    Low,
+}
+
 /// One column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, with its unit last where it has one.
+    /// Name, with the unit as its suffix if there is one.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of the values.
     pub kind: ColumnType,
-    /// Whether it may be null.
-    pub nullable: bool,
-    /// Its numbers are few and random, so they are numbered; others are kept as differences.
-    pub repeating: bool,
-    /// Its texts are of a few, such as the names of kinds: numbered, they are small as they are.
-    pub few: bool,
-    /// It came with a later version of the format: a file may lack it, and it reads as null.
-    pub later: bool,
+    /// Presence of the values.
+    pub presence: Presence,
+    /// Number of distinct values.
+    pub cardinality: Cardinality,
 }
 
 impl Column {
-    /// A column that is never null.
+    /// Creates a column without nulls.
     pub const fn required(name: &'static str, kind: ColumnType) -> Self {
-        Column {
-            name,
-            kind,
-            nullable: false,
-            repeating: false,
-            few: false,
-            later: false,
-        }
+        Column::new(name, kind, Presence::Required)
     }
 
-    /// A column that may be null.
+    /// Creates a column with nulls.
     pub const fn nullable(name: &'static str, kind: ColumnType) -> Self {
+        Column::new(name, kind, Presence::Nullable)
+    }
+
+    /// Creates a column that a later version of the format added.
+    pub const fn later(name: &'static str, kind: ColumnType) -> Self {
+        Column::new(name, kind, Presence::Added)
+    }
+
+    const fn new(name: &'static str, kind: ColumnType, presence: Presence) -> Self {
         Column {
             name,
             kind,
-            nullable: true,
-            repeating: false,
-            few: false,
-            later: false,
+            presence,
+            cardinality: Cardinality::High,
         }
     }
 
-    /// A column that came with a later version of the format, and is null in files before it.
-    pub const fn later(name: &'static str, kind: ColumnType) -> Self {
+    /// Marks a column of few distinct values.
+    pub const fn low_cardinality(self) -> Self {
         Column {
-            later: true,
-            ..Column::nullable(name, kind)
-        }
-    }
-
-    /// A column of texts of which there are a few, such as the names of kinds.
-    pub const fn few(self) -> Self {
-        Column { few: true, ..self }
-    }
-
-    /// A column of numbers that are few and random, such as fingerprints.
-    pub const fn repeating(self) -> Self {
-        Column {
-            repeating: true,
+            cardinality: Cardinality::Low,
             ..self
         }
     }
+
+    /// Whether values may be null.
+    #[inline]
+    pub(crate) fn is_nullable(&self) -> bool {
+        self.presence != Presence::Required
+    }
+
+    /// Whether a file may lack the column.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.presence == Presence::Added
+    }
+
+    pub(crate) fn is_low_cardinality(&self) -> bool {
+        self.cardinality == Cardinality::Low
+    }
 }
 
-/// The names of the groups around the elements of a list, as Parquet's specification has the first
-/// and Arrow the second: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>.
+/// Names of the groups around the elements of a list. The first is from Parquet's specification, the second
+/// from Arrow: <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>.
 pub(crate) const LIST_GROUP: &str = "list";
 pub(crate) const LIST_ELEMENT: &str = "item";
 
 impl ColumnType {
-    /// Its values are lists.
+    /// Whether the values are lists.
     pub(crate) fn is_list(self) -> bool {
         matches!(
             self,
@@ -109,8 +127,8 @@ impl ColumnType {
         )
     }
 
-    /// How Parquet keeps a value, or a list's element, and what it is to mean.
-    fn kept_as(self) -> (PhysicalType, Option<LogicalType>) {
+    /// Returns the physical and the logical type of a value, or of a list's element.
+    fn stored_type(self) -> (PhysicalType, Option<LogicalType>) {
         match self {
             ColumnType::U64 => (PhysicalType::INT64, Some(LogicalType::integer(64, false))),
             ColumnType::I64 => (PhysicalType::INT64, None),
@@ -128,7 +146,7 @@ impl ColumnType {
 }
 
 impl Column {
-    /// The path of its values in a file.
+    /// Returns the path of the values in a file.
     pub(crate) fn path(&self) -> ColumnPath {
         let mut path = vec![self.name.to_owned()];
         if self.kind.is_list() {
@@ -137,18 +155,18 @@ impl Column {
         ColumnPath::from(path)
     }
 
-    /// The column of a file has values of this column's type.
-    pub(crate) fn is_kept_in(&self, found: &ColumnDescriptor) -> bool {
-        let (physical, logical) = self.kind.kept_as();
+    /// Whether a file's column has values of this column's type.
+    pub(crate) fn matches(&self, found: &ColumnDescriptor) -> bool {
+        let (physical, logical) = self.kind.stored_type();
         found.physical_type() == physical
             && found.logical_type_ref() == logical.as_ref()
             && (found.max_rep_level() == 1) == self.kind.is_list()
             && found.max_rep_level() <= 1
     }
 
-    fn in_schema(&self) -> Result<TypePtr, ParquetError> {
-        let (physical, logical) = self.kind.kept_as();
-        let own = match self.nullable {
+    fn schema_type(&self) -> Result<TypePtr, ParquetError> {
+        let (physical, logical) = self.kind.stored_type();
+        let own = match self.is_nullable() {
             true => Repetition::OPTIONAL,
             false => Repetition::REQUIRED,
         };
@@ -175,10 +193,10 @@ impl Column {
     }
 }
 
-/// The schema of a file with these columns.
+/// Returns the schema of a file with these columns.
 pub(crate) fn schema(columns: &[Column]) -> TypePtr {
     let fields: Result<Vec<TypePtr>, ParquetError> =
-        columns.iter().map(Column::in_schema).collect();
+        columns.iter().map(Column::schema_type).collect();
     let root = fields.and_then(|fields| {
         Type::group_type_builder("schema")
             .with_fields(fields)

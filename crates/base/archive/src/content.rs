@@ -17,7 +17,7 @@ pub(crate) enum Content {
     Encrypted(EncryptedFile),
 }
 
-/// Reports whether the name of a file says that it is encrypted.
+/// Whether the name of a file marks it as encrypted.
 pub(crate) fn is_encrypted(path: &Path) -> bool {
     path.to_string_lossy().ends_with(SUFFIX)
 }
@@ -26,7 +26,7 @@ impl Content {
     /// Opens a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or if no key opens it.
+    /// If the file cannot be read, or if no key decrypts it.
     pub(crate) fn open(path: &Path, keyring: &Keyring) -> std::result::Result<Self, ArchiveError> {
         if is_encrypted(path) {
             return EncryptedFile::open(path, keyring).map(Content::Encrypted);

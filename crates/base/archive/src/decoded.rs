@@ -1,4 +1,4 @@
-//! A column of some rows, read from a file.
+//! A decoded column of several rows.
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -6,15 +6,15 @@ use parquet::errors::{ParquetError, Result};
 
 use crate::column::{Column, ColumnType};
 
-/// Where a row, or an element of a list, has no value.
-const ABSENT: u32 = u32::MAX;
+/// Index of a null.
+const NULL_INDEX: u32 = u32::MAX;
 
-/// The values that are there, one behind the other.
+/// Non-null values.
 pub(crate) enum Values {
-    Wide(Vec<i64>),
-    Narrow(Vec<i32>),
-    Fractions(Vec<f64>),
-    Flags(Vec<bool>),
+    I64(Vec<i64>),
+    I32(Vec<i32>),
+    F64(Vec<f64>),
+    Bool(Vec<bool>),
     Bytes(Spans<Vec<u8>>),
     Text(Spans<String>),
 }
@@ -22,25 +22,25 @@ pub(crate) enum Values {
 /// Values of different lengths.
 pub(crate) struct Spans<T> {
     all: T,
-    /// Where each ends.
+    /// End offset of each value.
     ends: Vec<usize>,
 }
 
 impl<T> Spans<T> {
-    fn range(&self, place: usize) -> std::ops::Range<usize> {
-        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        begin..self.ends[place]
+    fn range(&self, index: usize) -> std::ops::Range<usize> {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        begin..self.ends[index]
     }
 }
 
 impl Spans<String> {
-    pub(crate) fn get(&self, place: usize) -> &str {
-        &self.all[self.range(place)]
+    pub(crate) fn get(&self, index: usize) -> &str {
+        &self.all[self.range(index)]
     }
 }
 
 impl Spans<Vec<u8>> {
-    fn of(values: &[ByteArray]) -> Self {
+    fn new(values: &[ByteArray]) -> Self {
         let mut spans = Spans {
             all: Vec::with_capacity(values.iter().map(ByteArray::len).sum()),
             ends: Vec::with_capacity(values.len()),
@@ -52,11 +52,11 @@ impl Spans<Vec<u8>> {
         spans
     }
 
-    pub(crate) fn get(&self, place: usize) -> &[u8] {
-        &self.all[self.range(place)]
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        &self.all[self.range(index)]
     }
 
-    /// As text: all of it is UTF-8, and no value ends within a character.
+    /// Converts to text, if all of it is UTF-8 and no value ends within a character.
     fn into_text(self) -> Result<Spans<String>> {
         let all = String::from_utf8(self.all)
             .map_err(|error| ParquetError::General(format!("a text is not UTF-8: {error}")))?;
@@ -71,30 +71,30 @@ impl Spans<Vec<u8>> {
     }
 }
 
-/// A column of some rows.
+/// A decoded column of several rows.
 pub(crate) struct Decoded {
     pub(crate) values: Values,
-    /// The place of each row's value, or of each element's, among the values; empty where each has one.
-    places: Vec<u32>,
-    /// For lists: where each row's elements begin and end; the same, and beyond them all, for none.
+    /// Index of the value of each row, or of each element; empty if none is null.
+    indices: Vec<u32>,
+    /// Lists: range of each row's elements. A null list has both ends at [`NULL_INDEX`].
     lists: Vec<(u32, u32)>,
 }
 
 impl Decoded {
-    /// Of a column that the file does not have.
+    /// Creates a column of nulls, for one that the file does not have.
     pub(crate) fn absent(column: &Column, rows: usize) -> Self {
         let is_list = column.kind.is_list();
         Decoded {
-            values: Values::Flags(Vec::new()),
-            places: vec![ABSENT; if is_list { 0 } else { rows }],
-            lists: vec![(ABSENT, ABSENT); if is_list { rows } else { 0 }],
+            values: Values::Bool(Vec::new()),
+            indices: vec![NULL_INDEX; if is_list { 0 } else { rows }],
+            lists: vec![(NULL_INDEX, NULL_INDEX); if is_list { rows } else { 0 }],
         }
     }
 
-    /// The next `rows` rows of a row group's column; `highest` is its highest definition level.
+    /// Decodes the next `rows` rows of a row group's column; `highest` is its highest definition level.
     ///
     /// # Errors
-    /// Where it is damaged, or has fewer.
+    /// If the column is damaged or has fewer rows.
     pub(crate) fn read(
         column: &Column,
         reader: &mut ColumnReader,
@@ -103,24 +103,24 @@ impl Decoded {
     ) -> Result<Self> {
         let (levels, values) = match reader {
             ColumnReader::Int64ColumnReader(reader) => {
-                let (levels, values) = read(reader, rows)?;
-                (levels, Values::Wide(values))
+                let (levels, values) = read_levels(reader, rows)?;
+                (levels, Values::I64(values))
             }
             ColumnReader::Int32ColumnReader(reader) => {
-                let (levels, values) = read(reader, rows)?;
-                (levels, Values::Narrow(values))
+                let (levels, values) = read_levels(reader, rows)?;
+                (levels, Values::I32(values))
             }
             ColumnReader::DoubleColumnReader(reader) => {
-                let (levels, values) = read(reader, rows)?;
-                (levels, Values::Fractions(values))
+                let (levels, values) = read_levels(reader, rows)?;
+                (levels, Values::F64(values))
             }
             ColumnReader::BoolColumnReader(reader) => {
-                let (levels, values) = read(reader, rows)?;
-                (levels, Values::Flags(values))
+                let (levels, values) = read_levels(reader, rows)?;
+                (levels, Values::Bool(values))
             }
             ColumnReader::ByteArrayColumnReader(reader) => {
-                let (levels, values) = read(reader, rows)?;
-                let bytes = Spans::of(&values);
+                let (levels, values) = read_levels(reader, rows)?;
+                let bytes = Spans::new(&values);
                 let values = match column.kind {
                     ColumnType::Text | ColumnType::TextList => Values::Text(bytes.into_text()?),
                     _ => Values::Bytes(bytes),
@@ -129,34 +129,37 @@ impl Decoded {
             }
             _ => unreachable!("the column's type was compared when the file was opened"),
         };
-        Ok(levels.place(values, column.kind.is_list(), highest))
+        Ok(levels.assign_to_rows(values, column.kind.is_list(), highest))
     }
 
-    /// The place of a row's value; `None` for null.
+    /// Returns the index of a row's value; `None` for null.
     #[inline]
-    pub(crate) fn place(&self, row: usize) -> Option<usize> {
-        match self.places.get(row) {
+    pub(crate) fn index(&self, row: usize) -> Option<usize> {
+        match self.indices.get(row) {
             None => Some(row),
-            Some(&ABSENT) => None,
-            Some(place) => Some(*place as usize),
+            Some(&NULL_INDEX) => None,
+            Some(index) => Some(*index as usize),
         }
     }
 
-    /// The places of a row's elements, each `None` for null; `None` where there is no list.
+    /// Returns the indices of a row's elements, each `None` for null; `None` for a null list.
     pub(crate) fn elements(&self, row: usize) -> Option<impl Iterator<Item = Option<usize>>> {
         let (begin, end) = self.lists[row];
-        (begin != ABSENT).then(|| (begin..end).map(|element| self.place(element as usize)))
+        (begin != NULL_INDEX).then(|| (begin..end).map(|element| self.index(element as usize)))
     }
 }
 
-/// What says where the values of a column belong.
+/// Levels of a column's entries.
 struct Levels {
     definition: Vec<i16>,
     repetition: Vec<i16>,
 }
 
-/// The next `rows` rows: where their values belong, and those that are there.
-fn read<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<(Levels, Vec<T::T>)> {
+/// Reads the levels and the non-null values of the next `rows` rows.
+fn read_levels<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    rows: usize,
+) -> Result<(Levels, Vec<T::T>)> {
     let (mut definition, mut repetition, mut values) = (Vec::new(), Vec::new(), Vec::new());
     let (found, _, _) = reader.read_records(
         rows,
@@ -178,35 +181,35 @@ fn read<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<(L
 }
 
 impl Levels {
-    /// `highest` is the definition level of a value that is there. Of lists, one less is a null among
-    /// the elements, two less an empty list, and anything below no list.
-    fn place(&self, values: Values, is_list: bool, highest: i16) -> Decoded {
+    /// Assigns the values to rows. `highest` is the definition level of a value that is present. In lists,
+    /// one less is a null element, two less is an empty list, and any lower level is a null list.
+    fn assign_to_rows(&self, values: Values, is_list: bool, highest: i16) -> Decoded {
         let mut decoded = Decoded {
             values,
-            places: Vec::new(),
+            indices: Vec::new(),
             lists: Vec::new(),
         };
         let mut next = 0;
-        let mut place = |level: i16| match level == highest {
-            false => ABSENT,
+        let mut index = |level: i16| match level == highest {
+            false => NULL_INDEX,
             true => {
                 next += 1;
                 next - 1
             }
         };
         if !is_list {
-            decoded.places = self.definition.iter().map(|level| place(*level)).collect();
+            decoded.indices = self.definition.iter().map(|level| index(*level)).collect();
             return decoded;
         }
         for (&level, &repetition) in self.definition.iter().zip(&self.repetition) {
-            let end = decoded.places.len() as u32;
+            let end = decoded.indices.len() as u32;
             match repetition > 0 {
                 true => {}
-                false if level < highest - 2 => decoded.lists.push((ABSENT, ABSENT)),
+                false if level < highest - 2 => decoded.lists.push((NULL_INDEX, NULL_INDEX)),
                 false => decoded.lists.push((end, end)),
             }
             if level >= highest - 1 {
-                decoded.places.push(place(level));
+                decoded.indices.push(index(level));
                 if let Some((_, end)) = decoded.lists.last_mut() {
                     *end += 1;
                 }

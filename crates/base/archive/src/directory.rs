@@ -1,26 +1,26 @@
-//! The directory while it is being written: made under a temporary name, renamed when complete.
+//! Writes an archive's directory under a temporary name, and renames it when complete.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::column::Column;
 use crate::encryption::{Encryption, Recipient};
 use crate::error::{ArchiveError, Unfinished};
+use crate::lock::lock;
 use crate::manifest::{FileEntry, Manifest, PRIVATE};
 use crate::table_reader::TableReader;
 use crate::table_writer::{TableOptions, TableWriter};
 
-/// Artefacts hold SQL, and SQL holds secrets: for their owner alone.
+/// Archives hold SQL, and SQL holds secrets, so only the owner may read them.
 const DIRECTORY_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
-/// What becomes of the `.partial` directory when its writer is dropped unfinished.
+/// Treatment of the `.partial` directory when its writer is dropped unfinished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It goes: its source is still there, and it can be made again.
+    /// Removes it. Its source still exists, so it can be made again.
     Remove,
-    /// It stays, to be recovered: what it records cannot be had again.
+    /// Keeps it for a recovery. Its source cannot be read again.
     Keep,
 }
 
@@ -34,24 +34,11 @@ pub struct ArchiveWriter {
     on_failure: OnFailure,
     encryption: Option<Encryption>,
     finished: bool,
-    /// The directory, locked as long as it is being written: nobody recovers it meanwhile.
+    /// Lock on the directory, which prevents a recovery while it is being written.
     _lock: Option<fs::File>,
 }
 
-/// The directory, locked; `None` where the system does not lock there.
-fn lock(partial: &Path) -> Option<fs::File> {
-    let directory = fs::File::open(partial).ok()?;
-    directory.try_lock().ok().map(|()| directory)
-}
-
-/// Whether a process is writing this unfinished archive.
-pub(crate) fn is_being_written(partial: &Path) -> bool {
-    let directory = fs::File::open(partial);
-    let locked = directory.map(|directory| directory.try_lock());
-    matches!(locked, Ok(Err(fs::TryLockError::WouldBlock)))
-}
-
-/// Where an archive lies while it is being written.
+/// Returns the path of an archive while it is being written.
 pub fn partial_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
@@ -59,10 +46,10 @@ pub fn partial_path(path: &Path) -> PathBuf {
 }
 
 impl ArchiveWriter {
-    /// Makes `PATH.partial` with a manifest that says it is unfinished.
+    /// Creates `PATH.partial` with a manifest that marks it as unfinished.
     ///
     /// # Errors
-    /// Where `path` or its partial exists, or the directory cannot be made.
+    /// If `path` or its partial exists, or the directory cannot be created.
     pub fn create(
         path: &Path,
         kind: &'static str,
@@ -72,7 +59,8 @@ impl ArchiveWriter {
         Self::create_for(path, kind, format, on_failure, &[])
     }
 
-    /// As [`Self::create`], with every file encrypted to these recipients, if there are any.
+    /// Creates an archive as [`Self::create`] does, with every file encrypted to these recipients, if there
+    /// are any.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -83,7 +71,7 @@ impl ArchiveWriter {
         on_failure: OnFailure,
         recipients: &[Recipient],
     ) -> Result<Self, ArchiveError> {
-        // `NAME.run/` would make its partial inside of itself.
+        // `NAME.run/` would create its partial inside of itself.
         let path: PathBuf = path.components().collect();
         let partial = partial_path(&path);
         if fs::symlink_metadata(&path).is_ok() {
@@ -110,10 +98,10 @@ impl ArchiveWriter {
         Ok(writer)
     }
 
-    /// Takes up a `.partial` whose tables have been recovered, to finish it.
+    /// Opens a `.partial` whose tables have been recovered, to finish it.
     ///
     /// # Errors
-    /// Where the name that it would get is taken.
+    /// If its final name is taken.
     pub fn resume(partial: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
         let path = partial.with_extension("");
         if fs::symlink_metadata(&path).is_ok() {
@@ -131,20 +119,20 @@ impl ArchiveWriter {
         })
     }
 
-    /// Notes something in the unfinished manifest, for a recovery.
+    /// Stores `body` in the unfinished manifest, for a recovery.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the manifest cannot be written.
     pub fn note(&self, body: serde_json::Value) -> Result<(), ArchiveError> {
         self.manifest(false, Vec::new(), body).map(|_| ())
     }
 
-    /// Where it is being written.
+    /// Returns the directory that is being written.
     pub fn directory(&self) -> &Path {
         &self.partial
     }
 
-    /// Where it will lie when complete.
+    /// Returns the path of the archive when complete.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -152,7 +140,7 @@ impl ArchiveWriter {
     /// Begins a table.
     ///
     /// # Errors
-    /// Where its first file cannot be made.
+    /// If its first file cannot be created.
     pub fn table(
         &self,
         name: &'static str,
@@ -168,7 +156,7 @@ impl ArchiveWriter {
         )
     }
 
-    /// Reads files that were written here, in this order.
+    /// Reads files of this archive, in this order.
     ///
     /// # Errors
     /// As [`TableReader::open`].
@@ -185,11 +173,11 @@ impl ArchiveWriter {
         TableReader::open_with(paths, columns, keyring.unwrap_or_default())
     }
 
-    /// Writes the last manifest, syncs and renames. `files` are those of all tables, in the order
-    /// in which they are read; anything else in the directory is removed. Returns the id.
+    /// Writes the final manifest, syncs and renames. `files` are those of all tables, in the order in which
+    /// they are read. Any other file in the directory is removed. Returns the id.
     ///
     /// # Errors
-    /// Where the disk refuses; the archive is then still a `.partial`.
+    /// If writing fails; the archive then remains a `.partial`.
     pub fn finish(
         mut self,
         files: Vec<FileEntry>,
@@ -198,7 +186,7 @@ impl ArchiveWriter {
         self.remove_all_but(&files)?;
         let id = self.manifest(true, files, body)?;
         sync_directory(&self.partial)?;
-        // Not over a directory that appeared meanwhile: rename fails on one that is not empty.
+        // A directory that appeared meanwhile is not replaced: rename fails if it is not empty.
         fs::rename(&self.partial, &self.path)
             .map_err(|error| ArchiveError::io("rename to", &self.path, error))?;
         self.finished = true;
@@ -253,20 +241,10 @@ impl ArchiveWriter {
 impl Drop for ArchiveWriter {
     fn drop(&mut self) {
         if !self.finished && self.on_failure == OnFailure::Remove {
-            // Nothing more can be done where even this fails; the name still says `.partial`.
+            // If this fails, the name still ends in `.partial`.
             let _ = fs::remove_dir_all(&self.partial);
         }
     }
-}
-
-pub(crate) fn create_private(path: &Path) -> Result<File, ArchiveError> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(FILE_MODE)
-        .open(path)
-        .map_err(|error| ArchiveError::io("make", path, error))
 }
 
 fn sync_directory(path: &Path) -> Result<(), ArchiveError> {

@@ -1,18 +1,18 @@
-//! What can go wrong with an archive, in sentences for its user.
+//! Errors of archives, as sentences for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::directory::is_being_written;
+use crate::lock::is_being_written;
 
-/// A directory that was left unfinished.
+/// An unfinished archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     /// The `.partial` directory.
     pub path: PathBuf,
-    /// A process is writing it.
+    /// Whether a process is writing it.
     pub being_written: bool,
 }
 
@@ -35,69 +35,69 @@ fn unfinished(found: &Unfinished) -> String {
     }
 }
 
-/// What can go wrong with an archive.
+/// Error of an archive.
 #[derive(Debug, Error)]
 pub enum ArchiveError {
-    /// There is nothing of that name.
+    /// No archive has this name.
     #[error("{path} does not exist; give the directory of a {kind} (NAME.{kind})")]
     NotFound {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// The kind of archive that was wanted.
+        /// Expected kind of archive.
         kind: String,
     },
-    /// It is not an archive of the kind that was wanted.
+    /// It is not an archive of the expected kind.
     #[error("{path} is not a {kind}: {reason}")]
     Foreign {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// The kind of archive that was wanted.
+        /// Expected kind of archive.
         kind: String,
-        /// What was found.
+        /// Reason why it is not.
         reason: String,
     },
     /// It was never finished.
     #[error("{}", unfinished(.0))]
     Unfinished(Unfinished),
-    /// It was made by a later version.
+    /// It was written by a later version.
     #[error("{path} has format {found}, this program reads up to {known}; use a newer rehearse")]
     Newer {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// Its format.
+        /// Version of its format.
         found: u32,
-        /// The highest known.
+        /// Highest version that this program reads.
         known: u32,
     },
-    /// It is encrypted, and no key that opens it was given.
+    /// It is encrypted, and no given key decrypts it.
     #[error("{}", locked(path, recipients, given))]
     Locked {
         /// The archive, or a file of it.
         path: PathBuf,
-        /// To whom it is encrypted, where that is known.
+        /// Recipients that it is encrypted to, if known.
         recipients: Vec<String>,
-        /// For whom the keys are that were given.
+        /// Recipients that the given keys belong to.
         given: Vec<String>,
     },
-    /// A file of it is missing, cut or altered.
+    /// A file is missing, truncated or altered.
     #[error("{path} is damaged: {reason}; make it again, or fetch a whole copy")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
-    /// Something of that name is there already.
+    /// A file or directory has this name already.
     #[error("{0} is there already; give another name, or remove it first")]
     Exists(PathBuf),
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Operation, as a verb.
         action: &'static str,
-        /// On what.
+        /// File or directory.
         path: PathBuf,
-        /// Its answer.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -118,7 +118,7 @@ fn locked(path: &Path, recipients: &[String], given: &[String]) -> String {
 }
 
 impl ArchiveError {
-    /// Wraps an answer of the operating system.
+    /// Creates an error of a failed operation of the operating system.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         ArchiveError::Io {
             action,
@@ -134,7 +134,7 @@ impl ArchiveError {
         }
     }
 
-    /// A failure of the Parquet writer is nearly always the disk's: find its `io::Error`.
+    /// Converts an error of the Parquet writer. It is nearly always an `io::Error`, which is extracted.
     pub(crate) fn writing(path: &Path, error: parquet::errors::ParquetError) -> Self {
         let source = match error {
             parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,27 +1,30 @@
-//! A directory with a manifest and Parquet tables, written whole or not at all.
+//! A directory with a manifest and Parquet tables, written completely or not at all.
 //!
-//! Both artefacts of the house are archives. While one is being written it is called
-//! `NAME.partial`; when every table is closed, the manifest written and all of it synced, it is
-//! renamed. What lies under its own name is therefore complete, and what ends in `.partial` is
-//! recognised as unfinished and can be recovered up to its last row group ([`recover_tables`]).
+//! Workloads and runs are archives. An archive that is being written is called `NAME.partial`. When every
+//! table is closed, the manifest is written and all files are synced, it is renamed. So an archive under its
+//! own name is complete. A `.partial` is unfinished and can be recovered up to its last row group
+//! ([`recover_tables`]).
 //!
-//! Who drives: the crates `workload` and `run` define tables and push rows; nothing else writes
-//! archives. This is the only crate that uses parquet, so that a change of its version ends here. Files are created readable by their owner alone: SQL holds secrets.
+//! The crates `workload` and `run` define the tables and push rows; nothing else writes archives. Only this
+//! crate uses parquet, so a new version of parquet affects no other crate. Files are readable by their owner
+//! alone, since SQL holds secrets.
 //!
-//! Deliberately absent: any knowledge of what the columns mean, and any query: the files are
-//! Parquet, so that DuckDB, Spark, Polars and ClickHouse read them as they are.
+//! The meaning of columns is left to the callers. Queries are left to programs that read Parquet, such as
+//! DuckDB, Spark, Polars and ClickHouse.
 
-mod alike;
 mod builder;
 mod column;
+mod constant_column;
 mod content;
 mod decoded;
 mod directory;
 mod encryption;
 mod error;
+mod lock;
 mod manifest;
 mod open;
 mod output_file;
+mod private_file;
 mod recover;
 mod row_group;
 mod table_reader;

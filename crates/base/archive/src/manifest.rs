@@ -1,4 +1,4 @@
-//! `manifest.json`: what an archive is, who made it, and what belongs to it.
+//! `manifest.json`: kind, origin and files of an archive.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,60 +7,60 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::directory::create_private;
 use crate::encryption;
 use crate::encryption::{Encryption, Keyring, decrypt, encrypt};
 use crate::error::ArchiveError;
+use crate::private_file::create_private;
 
-/// The manifest's file name.
+/// File name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// Where the kind's own part of an encrypted archive's manifest lies.
+/// File name of the encrypted body of the manifest.
 pub(crate) const PRIVATE: &str = "manifest-body.json.age";
 
-/// What an archive is, who made it, and what belongs to it.
+/// Kind, origin and files of an archive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// `workload` or `run`.
     pub kind: String,
-    /// The version of the kind's format.
+    /// Version of the kind's format.
     pub format: u32,
-    /// False while the archive is being written; such a manifest lies in a `.partial` only.
+    /// False while the archive is being written, in a `.partial`.
     pub complete: bool,
-    /// Derived from the checksums of the files, so that equal content has the same id; empty
-    /// while unfinished.
+    /// Id derived from the checksums of the files, so that equal content has the same id; empty while
+    /// unfinished.
     pub id: String,
     /// Program and version that wrote it.
     pub tool: String,
-    /// The tables' files.
+    /// Files of the tables.
     pub files: Vec<FileEntry>,
-    /// How the files are encrypted, where they are.
+    /// Encryption of the files, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<EncryptionNote>,
-    /// The kind's own part. Of an encrypted archive it lies in a file of its own, encrypted.
+    /// Part that the kind defines. In an encrypted archive it is in a separate, encrypted file.
     pub body: serde_json::Value,
 }
 
-/// How an archive's files are encrypted.
+/// Encryption of an archive's files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncryptionNote {
     /// `age-encryption.org/v1`.
     pub format: String,
-    /// The public keys to which each file is encrypted.
+    /// Public keys to which each file is encrypted.
     pub recipients: Vec<String>,
 }
 
 /// One file of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// The file's name within the directory.
+    /// Name within the directory.
     pub name: String,
-    /// The table that it is a part of.
+    /// Table that the file is a part of.
     pub table: String,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its content, in hex.
+    /// SHA-256 of the content, in hex.
     pub sha256: String,
 }
 
@@ -85,7 +85,7 @@ impl Manifest {
         serde_json::from_str(&text).map_err(|error| unreadable(&error))
     }
 
-    /// The kind's own part, decrypted where it is encrypted.
+    /// Returns the body, decrypted if necessary.
     pub(crate) fn open_body(
         &self,
         directory: &Path,
@@ -106,7 +106,7 @@ impl Manifest {
         serde_json::from_slice(&text).map_err(|error| ArchiveError::damaged(&path, error))
     }
 
-    /// Writes the manifest; of an encrypted archive, `body` into a file of its own before.
+    /// Writes the manifest. In an encrypted archive, `body` is written to a separate file first.
     pub(crate) fn write(
         mut self,
         directory: &Path,
@@ -133,7 +133,8 @@ impl Manifest {
             });
         }
         let path = directory.join(MANIFEST);
-        // Written beside and renamed: a manifest is whole or the one before it.
+        // Written under another name and renamed, so that the manifest is always complete: the new one or the
+        // old one.
         let fresh = directory.join("manifest.json.new");
         let text = serde_json::to_vec_pretty(&self)
             .map_err(|error| ArchiveError::io("write", &path, std::io::Error::other(error)))?;

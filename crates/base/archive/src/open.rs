@@ -1,4 +1,4 @@
-//! A complete archive, opened.
+//! Reads complete archives.
 
 use std::fs;
 use std::io::Read;
@@ -22,19 +22,19 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive at `path`, reads its manifest and checks that every file is there in its
-    /// full size. Checksums are left to [`Archive::verify`]: they cost a reading of all.
+    /// Opens the archive at `path`, reads its manifest and checks that every file exists in its full size.
+    /// Checksums are left to [`Archive::verify`], which has to read all files.
     ///
     /// # Errors
-    /// Where it is none, of another kind, newer, unfinished or cut.
+    /// If it is no archive, of another kind, newer, unfinished or truncated.
     pub fn open(path: &Path, kind: &'static str, format: u32) -> Result<Self, ArchiveError> {
         Self::open_with(path, kind, format, &Keyring::default())
     }
 
-    /// As [`Self::open`], with keys for what is encrypted.
+    /// Opens an archive as [`Self::open`] does, with keys for encrypted files.
     ///
     /// # Errors
-    /// As [`Self::open`]; and where it is encrypted and no key opens it.
+    /// As [`Self::open`]; also if it is encrypted and no key decrypts it.
     pub fn open_with(
         path: &Path,
         kind: &'static str,
@@ -93,7 +93,7 @@ impl Archive {
             keyring: keyring.clone(),
         };
         for file in &archive.manifest.files {
-            // A name with a slash would lead outside of the directory.
+            // A name with a slash would lead out of the directory.
             if file.name.contains('/') {
                 return Err(foreign(format!("its {MANIFEST} names '{}'", file.name)));
             }
@@ -115,15 +115,15 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The kind's own part of the manifest.
+    /// Returns the part of the manifest that the kind defines.
     ///
     /// # Errors
-    /// Where it lacks what `T` has.
+    /// If it lacks a field of `T`.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ArchiveError> {
         serde_json::from_value(self.manifest.body.clone()).map_err(|error| ArchiveError::Foreign {
             path: self.path.clone(),
@@ -132,16 +132,16 @@ impl Archive {
         })
     }
 
-    /// Where it lies.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads a table from its first row to its last. `columns` are those that the reader knows,
-    /// in the order in which it wants them.
+    /// Opens a table for reading from the first row to the last. `columns` are the columns that the reader
+    /// knows, in the order in which it numbers them.
     ///
     /// # Errors
-    /// Where the first file cannot be opened or lacks a column.
+    /// If the first file cannot be opened or lacks a column.
     pub fn table(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! A file of an archive while it is written: encrypted if the archive is, and hashed as it is stored.
+//! A file of an archive while it is written. It is encrypted if the archive is, and hashed as stored.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -62,7 +62,7 @@ impl OutputFile {
     /// Ends the content and syncs the file. Returns its size in bytes and its SHA-256 in hex.
     ///
     /// # Errors
-    /// If the disk refuses, or if the file was finished before.
+    /// If the file cannot be written, or was finished before.
     pub(crate) fn finish(&mut self) -> io::Result<(u64, String)> {
         let file = match self.sink.take().ok_or_else(finished_error)? {
             Sink::Plain(file) => file,

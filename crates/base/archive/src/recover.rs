@@ -1,14 +1,13 @@
-//! What was written before a kill is not lost.
+//! Recovers the data that was written before a kill.
 //!
-//! A Parquet file ends with a footer that says where its row groups are; without it the file
-//! cannot be read. So while a file is being written, the footer that it would have if it ended
-//! after the row group just written lies beside it, as `FILE.footer`: eight bytes with the length
-//! of the data it is for (little-endian), then the footer. Recovering is to cut the file there
-//! and to append it.
+//! A Parquet file ends with a footer that holds the offsets of its row groups; without it the file cannot be
+//! read. So while a file is written, `FILE.footer` holds the footer that the file would have if it ended
+//! after the last complete row group: eight bytes with the length of the data it covers (little-endian), then
+//! the footer. Recovery truncates the file to this length and appends the footer.
 //!
-//! The end of an encrypted file's data may not be on disk yet, because a chunk is written when another
-//! follows. The footer's file holds it, and is encrypted as well: the length of the data, the length of
-//! that end (four bytes), the end, the footer. Recovery writes the file anew.
+//! The end of an encrypted file's data may not be on disk yet, because a chunk is written only when another
+//! follows. The footer's file holds this end, and is encrypted as well: the length of the data, the length of
+//! the end (four bytes), the end, the footer. Recovery rewrites the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,11 +22,12 @@ use parquet::schema::types::SchemaDescriptor;
 use sha2::{Digest, Sha256};
 
 use crate::content::{Content, is_encrypted};
-use crate::directory::{create_private, is_being_written};
 use crate::encryption::{Encryption, Keyring, Recipient, SUFFIX, decrypt, encrypt, open_stream};
 use crate::error::ArchiveError;
+use crate::lock::is_being_written;
 use crate::manifest::{FileEntry, Manifest, hex};
 use crate::output_file::OutputFile;
+use crate::private_file::create_private;
 
 const PARQUET_VERSION: i32 = 1;
 const LENGTH_BYTES: usize = 8;
@@ -79,10 +79,10 @@ pub(crate) fn save_footer(
         .map_err(|error| ArchiveError::io("write", &path, error))
 }
 
-/// What the manifest of an unfinished archive of this kind noted.
+/// Returns the `body` stored in the manifest of an unfinished archive of this kind.
 ///
 /// # Errors
-/// Where `partial` is not an unfinished archive of the kind.
+/// If `partial` is not an unfinished archive of the kind.
 pub fn unfinished_body(
     partial: &Path,
     kind: &'static str,
@@ -93,17 +93,17 @@ pub fn unfinished_body(
 /// An archive that was never finished.
 #[derive(Debug)]
 pub struct Unended {
-    /// What its manifest noted.
+    /// Stored body of the manifest.
     pub body: serde_json::Value,
-    /// To whom it is encrypted; to nobody where it is not.
+    /// Recipients it is encrypted to; none if it is not encrypted.
     pub recipients: Vec<Recipient>,
 }
 
 impl Unended {
-    /// Opens an unfinished archive of this kind, with keys for what is encrypted.
+    /// Opens an unfinished archive of this kind, with keys for encrypted files.
     ///
     /// # Errors
-    /// Where `partial` is none, or no key opens it.
+    /// If `partial` is no unfinished archive, or no key decrypts it.
     pub fn open(
         partial: &Path,
         kind: &'static str,
@@ -137,12 +137,12 @@ impl Unended {
     }
 }
 
-/// Makes the Parquet files in an unfinished archive readable up to their last complete row group,
-/// and returns them by name; files without one are left out. `tables` are the tables that the
-/// archive may have; files are told by their names. `keyring` opens what is encrypted.
+/// Makes the Parquet files in an unfinished archive readable up to their last complete row group. Returns
+/// them by name, without files that have no complete row group. `tables` are the tables that the archive may
+/// have; files are assigned to them by name. `keyring` decrypts encrypted files.
 ///
 /// # Errors
-/// Where the directory cannot be read or written.
+/// If the directory cannot be read or written.
 pub fn recover_tables(
     partial: &Path,
     tables: &[&'static str],
@@ -171,10 +171,10 @@ pub fn recover_tables(
             continue;
         };
         match is_encrypted(path) {
-            true => write_anew(path, keyring)?,
+            true => rewrite(path, keyring)?,
             false => append_footer(path)?,
         }
-        // One that cannot be read goes with the directory, or stays with it.
+        // An unreadable file shares the fate of the directory.
         let Some(rows) = rows_in(path, keyring) else {
             continue;
         };
@@ -195,7 +195,7 @@ fn append_footer(path: &Path) -> Result<(), ArchiveError> {
     let Ok(bytes) = fs::read(&footer) else {
         return Ok(());
     };
-    // The footer's name stays until the file is whole: a recovery that is killed can be repeated.
+    // The footer's file stays until the file is complete, so that an interrupted recovery can be repeated.
     if rows_in(path, &Keyring::default()).is_none() && bytes.len() > LENGTH_BYTES {
         let mut length = [0; LENGTH_BYTES];
         length.copy_from_slice(&bytes[..LENGTH_BYTES]);
@@ -208,9 +208,9 @@ fn append_footer(path: &Path) -> Result<(), ArchiveError> {
     fs::remove_file(&footer).map_err(|error| ArchiveError::io("remove", &footer, error))
 }
 
-/// Writes an encrypted file with the footer beside it, to the recipient of the key that opens it: its
-/// own key may have encrypted other content in the place of the footer.
-fn write_anew(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
+/// Rewrites an encrypted file with its saved footer, to the recipient of the key that decrypts it. Its own
+/// key may have encrypted other content at the offset of the footer.
+fn rewrite(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
     let footer = footer_path(path);
     if !footer.exists() {
         return Ok(());
@@ -224,13 +224,13 @@ fn write_anew(path: &Path, keyring: &Keyring) -> Result<(), ArchiveError> {
         let on_disk = length.saturating_sub(tail.len() as u64);
         let fresh = path.with_extension("new");
         let encryption = Encryption::to(&keyring.recipients());
-        let mut anew =
+        let mut rewritten =
             OutputFile::begin(create_private(&fresh)?, Some(&encryption)).map_err(failed)?;
         let content = open_stream(path, keyring)?;
-        io::copy(&mut content.take(on_disk), &mut anew)
-            .and_then(|_| anew.write_all(tail))
-            .and_then(|()| anew.write_all(parquet_footer))
-            .and_then(|()| anew.finish())
+        io::copy(&mut content.take(on_disk), &mut rewritten)
+            .and_then(|_| rewritten.write_all(tail))
+            .and_then(|()| rewritten.write_all(parquet_footer))
+            .and_then(|()| rewritten.finish())
             .and_then(|_| fs::rename(&fresh, path))
             .map_err(failed)?;
     }
@@ -245,7 +245,7 @@ fn parts(saved: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     Some((u64::from_le_bytes(*length), tail, parquet_footer))
 }
 
-/// Rows in a Parquet file; `None` where it cannot be read as one.
+/// Returns the number of rows in a Parquet file; `None` if it cannot be read as one.
 fn rows_in(path: &Path, keyring: &Keyring) -> Option<u64> {
     let file = Content::open(path, keyring).ok()?;
     let reader = SerializedFileReader::new(file).ok()?;

@@ -1,8 +1,8 @@
-//! A row group while it is gathered.
+//! A row group while it is written.
 //!
-//! Rows come with all their columns, and Parquet wants a column after the other: so each column is
-//! encoded and compressed into memory, and goes into the file when the group ends. A column whose rows all have
-//! the same is not even begun before that.
+//! Rows arrive with all their columns, and Parquet stores one column after the other. So each column is
+//! encoded and compressed into memory, and written to the file when the group ends. A column with one value
+//! in all rows gets no encoder before that.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +15,29 @@ use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescriptor;
 
-use crate::alike;
 use crate::builder::Builder;
+use crate::constant_column;
 
-/// The columns of a row group, encoded as far as they are.
+/// Columns of a row group, as far as they are encoded.
 pub(crate) struct RowGroup {
-    /// `None` as long as all rows have the same: the column's builder knows it.
+    /// `None` while all rows have the same value, which the column's builder holds.
     columns: Vec<Option<(ColumnWriter<'static>, Pages)>>,
     schema: Arc<SchemaDescriptor>,
     properties: Properties,
-    /// Rows that it has.
+    /// Number of rows.
     pub(crate) rows: usize,
 }
 
-/// How columns are encoded.
+/// Encoding options of the columns.
 #[derive(Clone)]
 pub(crate) struct Properties {
-    pub(crate) usual: WriterPropertiesPtr,
-    /// Texts are kept as they are, and not numbered.
-    pub(crate) of_differing: WriterPropertiesPtr,
+    pub(crate) with_dictionary: WriterPropertiesPtr,
+    /// Options for columns of distinct texts, which get no dictionary.
+    pub(crate) without_dictionary: WriterPropertiesPtr,
 }
 
 impl RowGroup {
-    /// One without rows.
+    /// Creates a row group without rows.
     pub(crate) fn begin(schema: &Arc<SchemaDescriptor>, properties: &Properties) -> Self {
         RowGroup {
             columns: schema.columns().iter().map(|_| None).collect(),
@@ -47,20 +47,20 @@ impl RowGroup {
         }
     }
 
-    /// Takes what was gathered of `rows` rows.
+    /// Encodes `rows` rows from the builders.
     ///
     /// # Errors
-    /// Where it cannot be encoded.
-    pub(crate) fn take(&mut self, builders: &mut [Builder], rows: usize) -> Result<()> {
+    /// If the rows cannot be encoded.
+    pub(crate) fn encode(&mut self, builders: &mut [Builder], rows: usize) -> Result<()> {
         let columns = self.columns.iter_mut().zip(self.schema.columns());
         for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
-            if builder.is_parted() {
+            if builder.has_different_values() {
                 let (writer, _) = column.get_or_insert_with(|| {
                     let pages = Pages::default();
                     let to = Box::new(pages.clone());
-                    let properties = match builder.differs() {
-                        true => &self.properties.of_differing,
-                        false => &self.properties.usual,
+                    let properties = match builder.is_mostly_distinct() {
+                        true => &self.properties.without_dictionary,
+                        false => &self.properties.with_dictionary,
                     };
                     let writer = get_column_writer(descriptor.clone(), properties.clone(), to);
                     (writer, pages)
@@ -72,16 +72,16 @@ impl RowGroup {
         Ok(())
     }
 
-    /// Bytes of it that are encoded and compressed: all but what a page or a dictionary still gathers.
+    /// Returns the number of encoded and compressed bytes, without those of the current page and dictionary.
     pub(crate) fn bytes(&self) -> usize {
         let columns = self.columns.iter().flatten();
         columns.map(|(_, pages)| pages.bytes()).sum()
     }
 
-    /// Ends it in the file. Its rows were all taken from the builders, which begin another.
+    /// Writes the group to the file. The builders, whose rows were all taken, begin the next group.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub(crate) fn end<W: Write + Send>(
         self,
         builders: &mut [Builder],
@@ -90,9 +90,9 @@ impl RowGroup {
         let mut group = file.next_row_group()?;
         let columns = self.columns.into_iter().zip(self.schema.columns());
         for (builder, (column, descriptor)) in builders.iter_mut().zip(columns) {
-            match (builder.alike(), column) {
-                (Some(alike), None) => {
-                    let (pages, closed) = alike::chunk(descriptor, &alike)?;
+            match (builder.constant(), column) {
+                (Some(constant), None) => {
+                    let (pages, closed) = constant_column::encode(descriptor, &constant)?;
                     group.append_column(&pages, closed)?;
                 }
                 (_, Some((writer, pages))) => {
@@ -108,7 +108,7 @@ impl RowGroup {
     }
 }
 
-/// A column's pages in memory, shared by what writes them and by the group that takes them.
+/// Pages of a column in memory, shared by the encoder and the row group.
 #[derive(Clone)]
 struct Pages(Arc<Mutex<TrackedWrite<Vec<u8>>>>);
 

@@ -1,4 +1,4 @@
-//! Parquet files become rows again, a batch at a time.
+//! Reads the rows of Parquet files, a batch at a time.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::decoded::{Decoded, Values};
 use crate::encryption::Keyring;
 use crate::error::ArchiveError;
 
-/// Rows decoded at a time at most …
+/// Maximum rows decoded at a time …
 const BATCH_ROWS_MAX: usize = 2_048;
-/// … and of long rows, so many that they have about this many bytes: what a reader holds in memory.
+/// … and their approximate bytes if rows are long, which limits the memory of a reader.
 const BATCH_BYTES: i64 = 32 << 20;
 
 /// Reads a table's files one after the other.
@@ -28,18 +28,18 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Reads these files in this order. `columns` are those that the reader knows.
+    /// Reads these files in this order. `columns` are the columns that the reader knows.
     ///
     /// # Errors
-    /// Where the first file cannot be opened or lacks a column.
+    /// If the first file cannot be opened or lacks a column.
     pub fn open(files: Vec<PathBuf>, columns: &'static [Column]) -> Result<Self, ArchiveError> {
         Self::open_with(files, columns, Keyring::default())
     }
 
-    /// As [`Self::open`], with keys for files that are encrypted.
+    /// Reads files as [`Self::open`] does, with keys for encrypted files.
     ///
     /// # Errors
-    /// As [`Self::open`]; and where no key opens a file.
+    /// As [`Self::open`]; also if no key decrypts a file.
     pub fn open_with(
         files: Vec<PathBuf>,
         columns: &'static [Column],
@@ -55,10 +55,10 @@ impl TableReader {
         Ok(reader)
     }
 
-    /// The next rows, or `None` after the last.
+    /// Returns the next rows, or `None` after the last.
     ///
     /// # Errors
-    /// Where a file cannot be read or is damaged.
+    /// If a file cannot be read or is damaged.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, ArchiveError> {
         loop {
             let Some(file) = &mut self.current else {
@@ -72,7 +72,7 @@ impl TableReader {
         }
     }
 
-    /// The rows as an iterator, made of each batch by `read`. It ends after the first error.
+    /// Returns an iterator over the rows, which `read` converts. It ends after the first error.
     pub fn rows<T, F>(self, read: F) -> impl Iterator<Item = Result<T, ArchiveError>> + use<T, F>
     where
         F: FnMut(&Batch, usize) -> Result<T, ArchiveError>,
@@ -97,17 +97,19 @@ impl TableReader {
         let mut found = Vec::with_capacity(self.columns.len());
         for column in self.columns {
             let path_in_file = column.path();
-            let place = in_file
+            let index = in_file
                 .iter()
                 .position(|found| *found.path() == path_in_file);
-            let kept = place.map(|place| (place, in_file[place].max_def_level()));
-            if !place.map_or(column.later, |place| column.is_kept_in(&in_file[place])) {
+            let found_at = index.map(|index| (index, in_file[index].max_def_level()));
+            if !index.map_or(column.is_optional(), |index| {
+                column.matches(&in_file[index])
+            }) {
                 return Err(ArchiveError::damaged(
                     &path,
                     format!("it has no column {} of the expected type", column.name),
                 ));
             }
-            found.push(kept);
+            found.push(found_at);
         }
         self.current = Some(OpenFile {
             batch_rows: batch_rows(reader.metadata()),
@@ -127,12 +129,13 @@ struct OpenFile {
     path: PathBuf,
     reader: SerializedFileReader<Content>,
     batch_rows: usize,
-    /// Where the file has each column, and its highest definition level; `None` for one that came later.
+    /// Index of each column in the file, and its highest definition level; `None` for a column that the file
+    /// lacks.
     found: Vec<Option<(usize, i16)>>,
     next_group: usize,
-    /// The columns of the row group that is being read …
+    /// Columns of the current row group …
     group: Vec<Option<ColumnReader>>,
-    /// … and how many of its rows are left.
+    /// … and the number of its remaining rows.
     group_rows: usize,
 }
 
@@ -167,14 +170,14 @@ impl OpenFile {
         self.group_rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         self.group.clear();
         for found in &self.found {
-            let reader = found.map(|(place, _)| group.get_column_reader(place));
+            let reader = found.map(|(index, _)| group.get_column_reader(index));
             self.group.push(reader.transpose()?);
         }
         Ok(())
     }
 }
 
-/// How many rows to decode at a time, by the row group with the longest rows.
+/// Returns the number of rows to decode at a time, by the row group with the longest rows.
 fn batch_rows(metadata: &ParquetMetaData) -> usize {
     let of_group = |group: &RowGroupMetaData| {
         let row_bytes = group.total_byte_size() / group.num_rows().max(1);
@@ -185,116 +188,118 @@ fn batch_rows(metadata: &ParquetMetaData) -> usize {
     rows.clamp(1, BATCH_ROWS_MAX)
 }
 
-/// Some rows of a table. Columns are numbered in the order in which the reader asked for them.
-/// Asking for a column as another type than its own is a bug and panics.
+/// Rows of a table. Columns are numbered in the order that the reader gave.
+///
+/// # Panics
+/// Reading a column as another type than its own is a bug and panics.
 pub struct Batch {
     columns: Vec<Decoded>,
     rows: usize,
 }
 
 impl Batch {
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     fn value(&self, column: usize, row: usize) -> Option<(&Values, usize)> {
         let column = &self.columns[column];
-        column.place(row).map(|place| (&column.values, place))
+        column.index(row).map(|index| (&column.values, index))
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn u64(&self, column: usize, row: usize) -> Option<u64> {
         self.i64(column, row).map(i64::cast_unsigned)
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn i64(&self, column: usize, row: usize) -> Option<i64> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Wide(values) => values[place],
+        self.value(column, row).map(|(values, index)| match values {
+            Values::I64(values) => values[index],
             _ => mismatch(column, "a number of 64 bits"),
         })
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn u32(&self, column: usize, row: usize) -> Option<u32> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Narrow(values) => values[place].cast_unsigned(),
+        self.value(column, row).map(|(values, index)| match values {
+            Values::I32(values) => values[index].cast_unsigned(),
             _ => mismatch(column, "a number of 32 bits"),
         })
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn f64(&self, column: usize, row: usize) -> Option<f64> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Fractions(values) => values[place],
+        self.value(column, row).map(|(values, index)| match values {
+            Values::F64(values) => values[index],
             _ => mismatch(column, "a number with a fraction"),
         })
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn bool(&self, column: usize, row: usize) -> Option<bool> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Flags(values) => values[place],
+        self.value(column, row).map(|(values, index)| match values {
+            Values::Bool(values) => values[index],
             _ => mismatch(column, "true or false"),
         })
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn text(&self, column: usize, row: usize) -> Option<&str> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Text(texts) => texts.get(place),
+        self.value(column, row).map(|(values, index)| match values {
+            Values::Text(texts) => texts.get(index),
             _ => mismatch(column, "text"),
         })
     }
 
-    /// A list's elements; `None` for null.
+    /// Returns the elements of a list; `None` for null.
     pub fn text_list<T>(&self, column: usize, row: usize) -> Option<Vec<Option<T>>>
     where
         T: for<'a> From<&'a str>,
     {
         let decoded = &self.columns[column];
-        let element = |place: Option<usize>| {
-            place.map(|place| match &decoded.values {
-                Values::Text(texts) => T::from(texts.get(place)),
+        let element = |index: Option<usize>| {
+            index.map(|index| match &decoded.values {
+                Values::Text(texts) => T::from(texts.get(index)),
                 _ => mismatch(column, "a list of texts"),
             })
         };
         Some(decoded.elements(row)?.map(element).collect())
     }
 
-    /// A value; `None` for null.
+    /// Returns a value; `None` for null.
     pub fn bytes(&self, column: usize, row: usize) -> Option<&[u8]> {
-        self.value(column, row).map(|(values, place)| match values {
-            Values::Bytes(bytes) => bytes.get(place),
+        self.value(column, row).map(|(values, index)| match values {
+            Values::Bytes(bytes) => bytes.get(index),
             _ => mismatch(column, "bytes"),
         })
     }
 
-    /// A list's elements; `None` for null.
+    /// Returns the elements of a list; `None` for null.
     pub fn bytes_list(&self, column: usize, row: usize) -> Option<Vec<Option<Box<[u8]>>>> {
         let decoded = &self.columns[column];
-        let element = |place: Option<usize>| {
-            place.map(|place| match &decoded.values {
-                Values::Bytes(bytes) => Box::from(bytes.get(place)),
+        let element = |index: Option<usize>| {
+            index.map(|index| match &decoded.values {
+                Values::Bytes(bytes) => Box::from(bytes.get(index)),
                 _ => mismatch(column, "a list of bytes"),
             })
         };
         Some(decoded.elements(row)?.map(element).collect())
     }
 
-    /// A list's elements; `None` for null.
+    /// Returns the elements of a list; `None` for null.
     pub fn u32_list(&self, column: usize, row: usize) -> Option<Vec<u32>> {
         let decoded = &self.columns[column];
-        let element = |place: usize| match &decoded.values {
-            Values::Narrow(values) => values[place].cast_unsigned(),
+        let element = |index: usize| match &decoded.values {
+            Values::I32(values) => values[index].cast_unsigned(),
             _ => mismatch(column, "a list of numbers"),
         };
         Some(decoded.elements(row)?.flatten().map(element).collect())
     }
 }
 
-/// A bug: a column is read as what it is not.
+/// Panics because a column was read as another type.
 fn mismatch(column: usize, wanted: &str) -> ! {
     panic!("column {column} does not hold {wanted}")
 }
@@ -333,7 +338,7 @@ where
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(error) => {
-                    // What was read of the damaged batch is not handed out: it is counted nowhere.
+                    // The rows of the damaged batch are discarded, since they are not counted anywhere.
                     self.ready.clear();
                     self.failed = true;
                     return Some(Err(error));

@@ -1,4 +1,4 @@
-//! Rows become Parquet files.
+//! Writes rows to Parquet files.
 
 use std::fs;
 use std::ops::Range;
@@ -12,48 +12,47 @@ use parquet::schema::types::SchemaDescriptor;
 
 use crate::builder::Builder;
 use crate::column::{Column, ColumnType, schema};
-use crate::directory::create_private;
 use crate::encryption::{Encryption, SUFFIX};
 use crate::error::ArchiveError;
 use crate::manifest::FileEntry;
 use crate::output_file::OutputFile;
+use crate::private_file::create_private;
 use crate::recover;
 use crate::row_group::{Properties, RowGroup};
 
-/// Rows are handed to Parquet in batches of at most this many rows …
+/// Maximum rows of a batch that is passed to Parquet …
 const BATCH_ROWS_MAX: usize = 1_024;
-/// … or about this many bytes of text, whichever comes first.
+/// … or its approximate bytes of text, whichever comes first.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// A row group ends when its encoded size reaches this, however few its rows: it is what a
-/// recovery can lose, and what a reader of one group holds.
+/// Encoded size at which a row group ends, regardless of its rows. It limits the data that a recovery can
+/// lose, and the memory of a reader.
 const GROUP_BYTES_MAX: usize = 32 << 20;
-/// The lowest level: measured on SQL text, level 3 saves a few percent for twice the CPU.
+/// Lowest compression level. Measured on SQL text, level 3 saves a few percent for twice the CPU time.
 const ZSTD_LEVEL: i32 = 1;
 
-/// How a table is cut into files.
+/// Division of a table into files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
     /// One file, `NAME.parquet`.
     One,
-    /// `NAME-00000.parquet` and on, each with at most this many rows, and fewer where the table is
-    /// flushed often.
+    /// `NAME-00000.parquet` and so on, each with at most this many rows. Frequent flushes make smaller files.
     Rows(u64),
 }
 
-/// The most row groups in one of several files: one that is flushed often has small ones.
+/// Maximum number of row groups in one of several files. Frequent flushes make small row groups.
 const GROUPS_IN_A_PART_MAX: usize = 128;
 
-/// How a table is laid out.
+/// Layout of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOptions {
-    /// How it is cut into files.
+    /// Division into files.
     pub parts: Parts,
-    /// Rows in a row group at most.
+    /// Maximum rows of a row group.
     pub group_rows: usize,
 }
 
-/// A table that is being written. Rows are given column by column, in the columns' order, and
-/// closed with [`TableWriter::end_row`].
+/// A table that is being written. Each row is passed column by column, in the order of the columns, and ended
+/// with [`TableWriter::end_row`].
 pub struct TableWriter {
     directory: PathBuf,
     name: &'static str,
@@ -64,7 +63,7 @@ pub struct TableWriter {
     properties: Properties,
     builders: Vec<Builder>,
     next_column: usize,
-    repeated: Repeated,
+    repeated: RepeatedColumns,
     batch_rows: usize,
     batch_bytes: usize,
     part: Option<Part>,
@@ -72,10 +71,10 @@ pub struct TableWriter {
     files: Vec<FileEntry>,
 }
 
-/// Columns whose last values were had again, and how often: it is made up for when they have others, or the batch
-/// ends.
+/// Columns whose last values are repeated, and the number of repetitions. They are added when other columns
+/// are repeated, or the batch ends.
 #[derive(Default)]
-struct Repeated {
+struct RepeatedColumns {
     columns: Range<usize>,
     rows: usize,
 }
@@ -83,7 +82,7 @@ struct Repeated {
 struct Part {
     path: PathBuf,
     writer: SerializedFileWriter<OutputFile>,
-    /// The row group that is being gathered, once it has rows.
+    /// Current row group, once it has rows.
     group: Option<RowGroup>,
     rows: u64,
     groups_saved: usize,
@@ -105,12 +104,12 @@ impl TableWriter {
             options,
             schema: Arc::new(SchemaDescriptor::new(schema(columns))),
             properties: Properties {
-                usual: Arc::new(properties(columns, true)),
-                of_differing: Arc::new(properties(columns, false)),
+                with_dictionary: Arc::new(writer_properties(columns, true)),
+                without_dictionary: Arc::new(writer_properties(columns, false)),
             },
             builders: columns.iter().map(Builder::new).collect(),
             next_column: 0,
-            repeated: Repeated::default(),
+            repeated: RepeatedColumns::default(),
             batch_rows: 0,
             batch_bytes: 0,
             part: None,
@@ -119,70 +118,70 @@ impl TableWriter {
         })
     }
 
-    /// Numbers the parts from `first` on: for a table that replaces parts of another writing.
+    /// Numbers the parts from `first` on, for a table that replaces parts of another table.
     pub fn number_parts_from(mut self, first: u32) -> Self {
         self.first_part = first;
         self
     }
 
-    /// The number that the next part would get.
+    /// Returns the number of the next part.
     pub fn next_part(&self) -> u32 {
         self.first_part + self.files.len() as u32 + u32::from(self.part.is_some())
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn u64(&mut self, value: impl Into<Option<u64>>) {
         let value = value.into().map(u64::cast_signed);
-        self.builder().wide(ColumnType::U64, value);
+        self.builder().push_i64(ColumnType::U64, value);
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn i64(&mut self, value: impl Into<Option<i64>>) {
-        self.builder().wide(ColumnType::I64, value.into());
+        self.builder().push_i64(ColumnType::I64, value.into());
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn u32(&mut self, value: impl Into<Option<u32>>) {
-        self.builder().narrow(value.into());
+        self.builder().push_u32(value.into());
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn f64(&mut self, value: impl Into<Option<f64>>) {
-        self.builder().fraction(value.into());
+        self.builder().push_f64(value.into());
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn bool(&mut self, value: impl Into<Option<bool>>) {
-        self.builder().flag(value.into());
+        self.builder().push_bool(value.into());
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn text<'a>(&mut self, value: impl Into<Option<&'a str>>) {
         let value = value.into();
         self.batch_bytes += value.map_or(0, str::len);
         self.builder()
-            .bytes(ColumnType::Text, value.map(str::as_bytes));
+            .push_bytes(ColumnType::Text, value.map(str::as_bytes));
     }
 
-    /// Gives the row's next column: a text of the program's own, which it need not copy.
+    /// Adds the row's next column: a static string, which is not copied.
     #[inline]
     pub fn name(&mut self, value: impl Into<Option<&'static str>>) {
-        self.builder().name(value.into());
+        self.builder().push_static(value.into());
     }
 
-    /// The row's next `columns` columns are as in the row before; `false`, and nothing is given, where that cannot be
-    /// done: at the beginning of a batch.
+    /// Repeats the next `columns` columns of the row before. Returns `false`, and adds nothing, at the
+    /// beginning of a batch.
     #[inline]
     pub fn same_as_before(&mut self, columns: usize) -> bool {
         let columns = self.next_column..self.next_column + columns;
         if self.repeated.columns != columns {
-            self.make_up_for_repeated();
+            self.add_repeated();
         }
         if self.batch_rows == 0 {
             return false;
@@ -193,8 +192,8 @@ impl TableWriter {
         true
     }
 
-    fn make_up_for_repeated(&mut self) {
-        let Repeated { columns, rows } = std::mem::take(&mut self.repeated);
+    fn add_repeated(&mut self) {
+        let RepeatedColumns { columns, rows } = std::mem::take(&mut self.repeated);
         if rows > 0 {
             for builder in &mut self.builders[columns] {
                 builder.repeat_last(rows);
@@ -202,31 +201,33 @@ impl TableWriter {
         }
     }
 
-    /// Gives the row's next column: a list, or null.
+    /// Adds the row's next column: a list, or null.
     pub fn text_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a str>>>) {
         let values = values.map(|values| values.map(|value| value.map(str::as_bytes)));
-        self.batch_bytes += self.builder().bytes_list(ColumnType::TextList, values);
+        self.batch_bytes += self.builder().push_bytes_list(ColumnType::TextList, values);
     }
 
-    /// Gives the row's next column.
+    /// Adds the row's next column.
     #[inline]
     pub fn bytes<'a>(&mut self, value: impl Into<Option<&'a [u8]>>) {
         let value = value.into();
         self.batch_bytes += value.map_or(0, <[u8]>::len);
-        self.builder().bytes(ColumnType::Bytes, value);
+        self.builder().push_bytes(ColumnType::Bytes, value);
     }
 
-    /// Gives the row's next column: a list, or null.
+    /// Adds the row's next column: a list, or null.
     pub fn bytes_list<'a>(&mut self, values: Option<impl Iterator<Item = Option<&'a [u8]>>>) {
-        self.batch_bytes += self.builder().bytes_list(ColumnType::BytesList, values);
+        self.batch_bytes += self
+            .builder()
+            .push_bytes_list(ColumnType::BytesList, values);
     }
 
-    /// Gives the row's next column: a list, or null.
+    /// Adds the row's next column: a list, or null.
     pub fn u32_list(&mut self, values: Option<impl Iterator<Item = u32>>) {
-        self.builder().narrow_list(values);
+        self.builder().push_u32_list(values);
     }
 
-    /// The columns of a row.
+    /// Returns the columns of a row.
     pub fn columns(&self) -> &'static [Column] {
         self.columns
     }
@@ -234,7 +235,7 @@ impl TableWriter {
     /// Ends the row.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn end_row(&mut self) -> Result<(), ArchiveError> {
         assert_eq!(
             self.next_column,
@@ -265,12 +266,12 @@ impl TableWriter {
     /// Ends the row group, so that all rows so far survive a kill of this process.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
         self.write_batch()?;
         if let Some(part) = &mut self.part {
             part.end_group(&self.schema, &mut self.builders, self.encryption.as_ref())?;
-            // What is known of its row groups is held until a file is closed.
+            // Metadata of the row groups stays in memory until a file is closed.
             let is_cut = matches!(self.options.parts, Parts::Rows(_));
             if is_cut && part.writer.flushed_row_groups().len() >= GROUPS_IN_A_PART_MAX {
                 self.close_part()?;
@@ -279,10 +280,10 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends the table: its files, in order. A table without rows has one empty file.
+    /// Ends the table and returns its files, in order. A table without rows has one empty file.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If a file cannot be written.
     pub fn finish(mut self) -> Result<Vec<FileEntry>, ArchiveError> {
         self.write_batch()?;
         if self.files.is_empty() && self.part.is_none() {
@@ -292,7 +293,7 @@ impl TableWriter {
         Ok(std::mem::take(&mut self.files))
     }
 
-    /// The files that are complete so far, in order.
+    /// Returns the complete files so far, in order.
     pub fn complete_files(&self) -> &[FileEntry] {
         &self.files
     }
@@ -300,7 +301,7 @@ impl TableWriter {
     #[inline]
     fn builder(&mut self) -> &mut Builder {
         if self.repeated.rows > 0 && self.repeated.columns.contains(&self.next_column) {
-            self.make_up_for_repeated();
+            self.add_repeated();
         }
         let builder = &mut self.builders[self.next_column];
         self.next_column += 1;
@@ -311,7 +312,7 @@ impl TableWriter {
         if self.batch_rows == 0 {
             return Ok(());
         }
-        self.make_up_for_repeated();
+        self.add_repeated();
         self.open_part()?;
         let part = self.part.as_mut().expect("just opened");
         part.rows += self.batch_rows as u64;
@@ -319,7 +320,7 @@ impl TableWriter {
             .group
             .get_or_insert_with(|| RowGroup::begin(&self.schema, &self.properties));
         group
-            .take(&mut self.builders, self.batch_rows)
+            .encode(&mut self.builders, self.batch_rows)
             .map_err(|error| ArchiveError::writing(&part.path, error))?;
         if group.rows >= self.options.group_rows || group.bytes() >= GROUP_BYTES_MAX {
             part.end_group(&self.schema, &mut self.builders, self.encryption.as_ref())?;
@@ -344,7 +345,7 @@ impl TableWriter {
         let file = OutputFile::begin(create_private(&path)?, self.encryption.as_ref())
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         let root = self.schema.root_schema_ptr();
-        let writer = SerializedFileWriter::new(file, root, self.properties.usual.clone())
+        let writer = SerializedFileWriter::new(file, root, self.properties.with_dictionary.clone())
             .map_err(|error| ArchiveError::writing(&path, error))?;
         self.part = Some(Part {
             path,
@@ -395,8 +396,7 @@ impl TableWriter {
 }
 
 impl Part {
-    /// Ends the row group, if there is one, and keeps a footer for those that are on disk beside the
-    /// file, for a recovery.
+    /// Ends the row group, if there is one. Saves a footer for the row groups on disk, for a recovery.
     fn end_group(
         &mut self,
         schema: &Arc<SchemaDescriptor>,
@@ -418,28 +418,32 @@ impl Part {
     }
 }
 
-/// What is small as it is, is not compressed: that takes longer than writing it. Numbers are kept as differences unless they repeat; texts are numbered as long as they are few, if at all;
-/// the values of lists are nearly all different, and kept as they are. Texts need no statistics:
-/// nobody seeks by them.
-fn properties(columns: &[Column], numbers_texts: bool) -> WriterProperties {
+/// Returns the encoding options of the columns. Low-cardinality texts and booleans are not compressed, since
+/// that takes longer than writing them. Numbers are delta-encoded unless they repeat. Texts use a dictionary,
+/// if at all, while it is small. Values of lists are nearly all distinct and stored plainly. Texts need no
+/// statistics, since no query searches by them.
+fn writer_properties(columns: &[Column], has_text_dictionary: bool) -> WriterProperties {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a valid level");
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
-        // Nobody looks for a page.
+        // No reader seeks to a page.
         .set_offset_index_disabled(true)
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for column in columns {
         let path = column.path();
-        if column.few || column.kind == ColumnType::Bool {
+        let has_few_texts = column.kind == ColumnType::Text && column.is_low_cardinality();
+        if has_few_texts || column.kind == ColumnType::Bool {
             let none = Compression::UNCOMPRESSED;
             properties = properties.set_column_compression(path.clone(), none);
         }
         properties = match column.kind {
-            ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.repeating => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+            ColumnType::U64 | ColumnType::I64 | ColumnType::U32 if !column.is_low_cardinality() => {
+                properties
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
             ColumnType::Text => properties
-                .set_column_dictionary_enabled(path.clone(), numbers_texts)
+                .set_column_dictionary_enabled(path.clone(), has_text_dictionary)
                 .set_column_statistics_enabled(path, EnabledStatistics::None),
             ColumnType::Bytes | ColumnType::TextList | ColumnType::BytesList => properties
                 .set_column_dictionary_enabled(path.clone(), false)

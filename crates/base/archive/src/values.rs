@@ -1,4 +1,4 @@
-//! The values of a column that are gathered and not yet encoded.
+//! Values of a column that are collected and not yet encoded.
 
 use std::collections::HashSet;
 
@@ -7,116 +7,121 @@ use parquet::data_type::ByteArray;
 
 use crate::column::ColumnType;
 
-/// Where empty values lie. An empty slice of nothing lies nowhere, and comparing it, as for a dictionary, takes a
-/// hundred cycles where that is done by masked loads (glibc with AVX-512).
-static SOMEWHERE: [u8; 1] = [0];
+/// Address of empty values. An empty slice has a dangling address. Comparing it, as for a dictionary, takes a
+/// hundred cycles if that is done by masked loads (glibc with AVX-512).
+static EMPTY: [u8; 1] = [0];
 
-/// The values that are there. Unsigned numbers are kept in the bits of signed ones.
+/// Non-null values. Unsigned numbers are stored in the bits of signed ones.
 pub(crate) enum Values {
-    Wide(Vec<i64>),
-    Narrow(Vec<i32>),
-    Fractions(Vec<f64>),
-    Flags(Vec<bool>),
-    /// One behind the other, and where each is.
-    Bytes(Vec<u8>, Vec<Place>),
+    I64(Vec<i64>),
+    I32(Vec<i32>),
+    F64(Vec<f64>),
+    Bool(Vec<bool>),
+    /// Buffer of all bytes, and the location of each value.
+    Bytes(Vec<u8>, Vec<ValueLocation>),
 }
 
-/// Where bytes are.
+/// Location of a value's bytes.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
-    /// In the program. Parquet counts who holds a value, and of these nobody need be counted.
-    Program(&'static str),
-    /// Among those that were gathered.
-    Gathered { begin: usize, end: usize },
+pub(crate) enum ValueLocation {
+    /// A static string. Parquet counts references to values; a static string needs no count.
+    Static(&'static str),
+    /// A range of the buffer.
+    Buffered { begin: usize, end: usize },
 }
 
-impl Place {
-    fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+impl ValueLocation {
+    fn bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
-            Place::Program(text) => text.as_bytes(),
-            Place::Gathered { begin, end } => &bytes[*begin..*end],
+            ValueLocation::Static(text) => text.as_bytes(),
+            ValueLocation::Buffered { begin, end } => &bytes[*begin..*end],
         }
     }
 }
 
-/// So many, from all over a batch, tell whether texts differ …
-const LOOKED_AT: usize = 64;
-/// … if no more of them are like another. Of three hundred texts that come by turns, seven are.
-const ALIKE_MAX: usize = 3;
+/// Number of texts, sampled over the whole batch, that decide whether texts are mostly distinct.
+const SAMPLE_SIZE: usize = 64;
+/// Maximum number of duplicates among distinct texts. If three hundred texts alternate, the sample has seven
+/// duplicates.
+const SAMPLE_DUPLICATES_MAX: usize = 3;
 
 impl Values {
-    pub(crate) fn of(kind: ColumnType) -> Self {
+    pub(crate) fn new(kind: ColumnType) -> Self {
         use ColumnType::{Bool, Bytes, BytesList, F64, I64, Text, TextList, U32, U32List, U64};
         match kind {
-            U64 | I64 => Values::Wide(Vec::new()),
-            U32 | U32List => Values::Narrow(Vec::new()),
-            F64 => Values::Fractions(Vec::new()),
-            Bool => Values::Flags(Vec::new()),
+            U64 | I64 => Values::I64(Vec::new()),
+            U32 | U32List => Values::I32(Vec::new()),
+            F64 => Values::F64(Vec::new()),
+            Bool => Values::Bool(Vec::new()),
             Text | TextList | Bytes | BytesList => Values::Bytes(Vec::new(), Vec::new()),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Values::Wide(values) => values.len(),
-            Values::Narrow(values) => values.len(),
-            Values::Fractions(values) => values.len(),
-            Values::Flags(values) => values.len(),
-            Values::Bytes(_, places) => places.len(),
+            Values::I64(values) => values.len(),
+            Values::I32(values) => values.len(),
+            Values::F64(values) => values.len(),
+            Values::Bool(values) => values.len(),
+            Values::Bytes(_, locations) => locations.len(),
         }
     }
 
     pub(crate) fn clear(&mut self) {
         match self {
-            Values::Wide(values) => values.clear(),
-            Values::Narrow(values) => values.clear(),
-            Values::Fractions(values) => values.clear(),
-            Values::Flags(values) => values.clear(),
-            Values::Bytes(bytes, places) => {
+            Values::I64(values) => values.clear(),
+            Values::I32(values) => values.clear(),
+            Values::F64(values) => values.clear(),
+            Values::Bool(values) => values.clear(),
+            Values::Bytes(bytes, locations) => {
                 bytes.clear();
-                places.clear();
+                locations.clear();
             }
         }
     }
 
     #[inline]
     pub(crate) fn push_bytes(&mut self, value: &[u8]) {
-        if let Values::Bytes(bytes, places) = self {
+        if let Values::Bytes(bytes, locations) = self {
             let begin = bytes.len();
             bytes.extend_from_slice(value);
             let end = bytes.len();
-            places.push(Place::Gathered { begin, end });
+            locations.push(ValueLocation::Buffered { begin, end });
         }
     }
 
-    /// Whether the first one is this.
+    /// Whether the first value equals this one.
     #[inline]
-    pub(crate) fn begin_with(&self, value: &[u8]) -> bool {
+    pub(crate) fn starts_with(&self, value: &[u8]) -> bool {
         let first = self.first_bytes();
         self.len() > 0 && first.len() == value.len() && (value.is_empty() || first == value)
     }
 
-    /// The first one's bytes.
+    /// Returns the bytes of the first value.
     #[inline]
     pub(crate) fn first_bytes(&self) -> &[u8] {
         match self {
-            Values::Bytes(bytes, places) => places.first().map_or(&[], |place| place.of(bytes)),
+            Values::Bytes(bytes, locations) => locations
+                .first()
+                .map_or(&[], |location| location.bytes(bytes)),
             _ => &[],
         }
     }
 
-    /// Whether nearly all of them are met once, as far as some of them tell. Only bytes are looked at.
-    pub(crate) fn differ(&self) -> bool {
-        let Values::Bytes(bytes, places) = self else {
+    /// Whether nearly all byte values are distinct, judged by a sample.
+    pub(crate) fn are_mostly_distinct(&self) -> bool {
+        let Values::Bytes(bytes, locations) = self else {
             return false;
         };
-        let some = places.iter().step_by((places.len() / LOOKED_AT).max(1));
-        let some = some.take(LOOKED_AT);
-        let differing: HashSet<&[u8]> = some.map(|place| place.of(bytes)).collect();
-        places.len() >= LOOKED_AT && differing.len() + ALIKE_MAX >= LOOKED_AT
+        let some = locations
+            .iter()
+            .step_by((locations.len() / SAMPLE_SIZE).max(1));
+        let some = some.take(SAMPLE_SIZE);
+        let differing: HashSet<&[u8]> = some.map(|location| location.bytes(bytes)).collect();
+        locations.len() >= SAMPLE_SIZE && differing.len() + SAMPLE_DUPLICATES_MAX >= SAMPLE_SIZE
     }
 
-    /// The last `count` of them, so many times more.
+    /// Repeats the last `count` values `times` times.
     pub(crate) fn repeat_last(&mut self, count: usize, times: usize) {
         fn repeat<T: Copy>(values: &mut Vec<T>, count: usize, times: usize) {
             match values.last().copied() {
@@ -130,23 +135,30 @@ impl Values {
             }
         }
         match self {
-            Values::Wide(values) => repeat(values, count, times),
-            Values::Narrow(values) => repeat(values, count, times),
-            Values::Fractions(values) => repeat(values, count, times),
-            Values::Flags(values) => repeat(values, count, times),
-            Values::Bytes(_, places) => repeat(places, count, times),
+            Values::I64(values) => repeat(values, count, times),
+            Values::I32(values) => repeat(values, count, times),
+            Values::F64(values) => repeat(values, count, times),
+            Values::Bool(values) => repeat(values, count, times),
+            Values::Bytes(_, locations) => repeat(locations, count, times),
         }
     }
 }
 
-/// Takes what was gathered, in the form that Parquet's writer wants; what comes next will have as much space.
-pub(crate) fn byte_arrays(bytes: &mut Vec<u8>, places: &mut Vec<Place>) -> Vec<ByteArray> {
+/// Takes the values in the form that Parquet's writer needs. The new buffer has the same capacity.
+pub(crate) fn byte_arrays(
+    bytes: &mut Vec<u8>,
+    locations: &mut Vec<ValueLocation>,
+) -> Vec<ByteArray> {
     let room = bytes.len();
     let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(room)));
-    let place = |place| match place {
-        Place::Program(text) => Bytes::from_static(text.as_bytes()),
-        Place::Gathered { begin, end } if begin == end => Bytes::from_static(&SOMEWHERE[..0]),
-        Place::Gathered { begin, end } => all.slice(begin..end),
+    let location = |location| match location {
+        ValueLocation::Static(text) => Bytes::from_static(text.as_bytes()),
+        ValueLocation::Buffered { begin, end } if begin == end => Bytes::from_static(&EMPTY[..0]),
+        ValueLocation::Buffered { begin, end } => all.slice(begin..end),
     };
-    places.drain(..).map(place).map(ByteArray::from).collect()
+    locations
+        .drain(..)
+        .map(location)
+        .map(ByteArray::from)
+        .collect()
 }

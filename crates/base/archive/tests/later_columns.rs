@@ -17,7 +17,7 @@ const OTHER: &[Column] = &[
 ];
 
 #[test]
-fn a_file_may_lack_what_came_later() {
+fn column_added_later_reads_as_null_in_older_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.thing");
     let writer = ArchiveWriter::create(&path, "thing", 1, OnFailure::Remove).unwrap();

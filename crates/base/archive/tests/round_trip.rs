@@ -1,5 +1,5 @@
-//! What is written is read again: every type, with nulls, empty lists and nulls within lists, over
-//! row groups and files of any length.
+//! Round trip of all column types, with nulls, empty lists and nulls within lists, over row groups and files
+//! of any length.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const COLUMNS: &[Column] = &[
     Column::required("u64", ColumnType::U64),
     Column::nullable("i64", ColumnType::I64),
-    Column::nullable("u32", ColumnType::U32).repeating(),
+    Column::nullable("u32", ColumnType::U32).low_cardinality(),
     Column::nullable("f64", ColumnType::F64),
     Column::nullable("bool", ColumnType::Bool),
     Column::required("text", ColumnType::Text),
@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
     Column::required("bytes_list", ColumnType::BytesList),
     Column::nullable("numbers", ColumnType::U32List),
     Column::required("flag", ColumnType::Bool),
-    Column::nullable("name", ColumnType::Text).few(),
+    Column::nullable("name", ColumnType::Text).low_cardinality(),
 ];
 
 /// From here on a row may be as the one before.
@@ -48,7 +48,7 @@ struct Row {
 
 impl Row {
     /// Whether its columns from [`REPEATED_FROM`] on are those of another.
-    fn goes_on_as(&self, other: &Row) -> bool {
+    fn starts_with_columns_of(&self, other: &Row) -> bool {
         let first = self.clone();
         let Row {
             u64, i64, u32, f64, ..
@@ -78,7 +78,7 @@ impl Row {
         table.i64(self.i64);
         table.u32(self.u32);
         table.f64(self.f64);
-        let is_repeated = before.is_some_and(|before| self.goes_on_as(before));
+        let is_repeated = before.is_some_and(|before| self.starts_with_columns_of(before));
         if is_repeated && table.same_as_before(COLUMNS.len() - REPEATED_FROM) {
             return table.end_row().unwrap();
         }
@@ -177,8 +177,8 @@ fn rows() -> impl Strategy<Value = Vec<(Row, bool)>> {
     })
 }
 
-/// Writes these rows with a flush behind every one that is marked, and reads them again.
-fn there_and_back(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
+/// Writes these rows, with a flush after each marked one, and reads them.
+fn write_and_read(rows: &[(Row, bool)], options: TableOptions) -> Vec<Row> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.thing");
     write(&path, rows, options);
@@ -210,13 +210,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_rows_are_read_back(
         rows in rows(),
         group_rows in 1..40_usize,
         part_rows in prop::option::of(1..40_u64),
     ) {
         let parts = part_rows.map_or(Parts::One, Parts::Rows);
-        let read = there_and_back(&rows, TableOptions { parts, group_rows });
+        let read = write_and_read(&rows, TableOptions { parts, group_rows });
         let expected: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
         prop_assert_eq!(read, expected);
     }
@@ -224,7 +224,7 @@ proptest! {
 
 /// More rows than are gathered, encoded or decoded at a time, and texts that outgrow a dictionary.
 #[test]
-fn many_rows_are_read_as_written() {
+fn many_rows_are_read_back() {
     let rows: Vec<(Row, bool)> = (0..20_000_u64)
         .map(|number| {
             let row = Row {
@@ -250,7 +250,7 @@ fn many_rows_are_read_as_written() {
         parts: Parts::One,
         group_rows: 9_000,
     };
-    let read = there_and_back(&rows, options);
+    let read = write_and_read(&rows, options);
     assert_eq!(read.len(), rows.len());
     for (read, (written, _)) in read.iter().zip(&rows) {
         assert_eq!(read, written);
@@ -259,7 +259,7 @@ fn many_rows_are_read_as_written() {
 
 #[test]
 #[should_panic(expected = "column u64 of U64 was given Text")]
-fn a_row_in_another_order_is_a_bug() {
+fn row_in_wrong_column_order_panics() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.thing");
     let writer = ArchiveWriter::create(&path, "thing", 1, OnFailure::Remove).unwrap();

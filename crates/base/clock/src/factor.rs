@@ -1,20 +1,20 @@
-//! A factor that is exact: a decimal number of at most six places.
+//! An exact factor: a decimal number with at most six decimal places.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Millionths in one.
 const ONE: u64 = 1_000_000;
-/// The greatest factor.
+/// Maximum factor.
 const MAX: u64 = 1_000_000;
 
-/// A decimal number from 0 on with at most six places, kept as millionths.
+/// A decimal number of at least 0 with at most six decimal places, stored as millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Factor {
     millionths: u64,
 }
 
-/// What was given as a factor, and why it is none.
+/// An invalid factor, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactorError(String);
 
@@ -31,22 +31,22 @@ impl fmt::Display for FactorError {
 impl std::error::Error for FactorError {}
 
 impl Factor {
-    /// Nothing changes.
+    /// Factor one.
     pub const ONE: Factor = Factor { millionths: ONE };
-    /// Nothing is left.
+    /// Factor zero.
     pub const ZERO: Factor = Factor { millionths: 0 };
 
-    /// The whole part.
+    /// Returns the integer part.
     pub fn whole(self) -> u64 {
         self.millionths / ONE
     }
 
-    /// What stands behind the point, in millionths.
+    /// Returns the fractional part, in millionths.
     pub fn rest_millionths(self) -> u64 {
         self.millionths % ONE
     }
 
-    /// The product with a number, rounded down; what does not fit is the greatest that does.
+    /// Multiplies a number, rounding down and saturating.
     #[inline]
     pub fn of(self, number: i64) -> i64 {
         let product = i128::from(number) * i128::from(self.millionths);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_factor_is_refused_with_what_is_allowed() {
+    fn invalid_factor_error_names_the_allowed_values() {
         for text in ["", ".", "-1", "x", "1e3", "0.0000001", "1000001", "1.2.3"] {
             let error = text.parse::<Factor>().unwrap_err().to_string();
             assert!(error.contains("from 0 to 1000000"), "{text}: {error}");

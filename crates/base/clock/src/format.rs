@@ -1,9 +1,9 @@
-//! Instants and spans as people read them.
+//! Formats instants and durations.
 
 use std::time::Duration;
 
-/// An instant as `2026-03-01 09:30:05 UTC`. `wall_us` is in microseconds since 1970-01-01 UTC;
-/// one outside of jiff's years (-9999 to 9999) is printed as its number.
+/// Formats an instant as `2026-03-01 09:30:05 UTC`. `wall_us` is in microseconds since 1970-01-01 UTC. An
+/// instant outside of jiff's years (-9999 to 9999) is printed as its number.
 pub fn utc_text(wall_us: i64) -> String {
     match jiff::Timestamp::from_microsecond(wall_us) {
         Ok(instant) => instant.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -11,8 +11,8 @@ pub fn utc_text(wall_us: i64) -> String {
     }
 }
 
-/// An instant as RFC 3339 has it, to the microsecond: `2026-03-01T09:30:05.250000Z`. `wall_us` is in
-/// microseconds since 1970-01-01 UTC; one outside of jiff's years is printed as the nearest there is.
+/// Formats an instant as in RFC 3339, to the microsecond: `2026-03-01T09:30:05.250000Z`. `wall_us` is in
+/// microseconds since 1970-01-01 UTC. An instant outside of jiff's years is printed as the nearest valid one.
 pub fn rfc3339_text(wall_us: i64) -> String {
     let instant = jiff::Timestamp::from_microsecond(wall_us).unwrap_or(match wall_us {
         0.. => jiff::Timestamp::MAX,
@@ -21,8 +21,8 @@ pub fn rfc3339_text(wall_us: i64) -> String {
     instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// A span of nanoseconds with three significant digits and the unit that fits:
-/// `850 ns`, `12.3 µs`, `4.57 ms`, `1.02 s`, `3 min 20 s`, `2 h 05 min`.
+/// Formats a duration in nanoseconds with three significant digits and a suitable unit: `850 ns`, `12.3 µs`,
+/// `4.57 ms`, `1.02 s`, `3 min 20 s`, `2 h 05 min`.
 pub fn duration_text(span_ns: i64) -> String {
     let sign = if span_ns < 0 { "-" } else { "" };
     let ns = span_ns.unsigned_abs();
@@ -47,11 +47,10 @@ pub fn duration_text(span_ns: i64) -> String {
     }
 }
 
-/// A duration as people type it: `30s`, `10m`, `1h30m`, `90 minutes`. Always with a unit, and more
-/// than nothing.
+/// Parses a duration: `30s`, `10m`, `1h30m`, `90 minutes`. It needs a unit, and must be positive.
 ///
 /// # Errors
-/// A sentence, where it is none.
+/// A sentence, if it is invalid.
 pub fn duration_of(text: &str) -> Result<Duration, String> {
     let sentence = || format!("'{text}' is no duration; give one such as 30s, 10m or 1h30m");
     let span: jiff::SignedDuration = text.parse().map_err(|_| sentence())?;

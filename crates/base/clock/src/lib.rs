@@ -1,9 +1,8 @@
-//! Time, as the rest of the house sees it: monotonic and wall time told apart, replay speed as
-//! an exact ratio, and a hand-turned clock for tests.
+//! Time: monotonic and wall time, replay speed as an exact ratio, and a manual clock for tests.
 //!
-//! Who drives: everything that waits or stamps takes a [`Clock`]; the program builds the real one.
-//! Deliberately absent: sleeping (the replay's event loop sleeps in `epoll`), time zones and
-//! calendars beyond printing an instant (reading logs has its own), and any global state.
+//! Code that waits or records times takes a [`Clock`]; the program creates the system clock. Sleeping is left
+//! to the event loop of the replay, and the parsing of log time stamps to the log readers. There is no global
+//! state.
 
 mod factor;
 mod format;

@@ -1,4 +1,4 @@
-//! Clocks: one that runs, one that is turned by hand.
+//! Clocks: the machine's, and one that is set manually.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time. Monotonic time orders and measures; wall time only labels.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since the clock was made. Never goes back.
+    /// Nanoseconds since the clock was created. Never decreases.
     fn now_ns(&self) -> i64;
 
     /// Microseconds since 1970-01-01 UTC. May jump; for labels only.
@@ -43,14 +43,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's monotonic time as all of its programs read it (`CLOCK_MONOTONIC`), in nanoseconds: for what
-/// another program has stamped. [`SystemClock`] counts the same time from its own start.
+/// Returns the machine's monotonic time (`CLOCK_MONOTONIC`) in nanoseconds, for time stamps of other
+/// programs. [`SystemClock`] counts the same time from its own start.
 pub fn monotonic_ns() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec * 1_000_000_000 + time.tv_nsec as i64
 }
 
-/// A clock for tests that stands still until it is turned. Clones show the same time.
+/// A clock for tests that stands still until it is advanced. Clones show the same time.
 #[derive(Debug, Clone, Default)]
 pub struct HandClock {
     now_ns: Arc<AtomicI64>,
@@ -58,7 +58,7 @@ pub struct HandClock {
 }
 
 impl HandClock {
-    /// Turns both hands forward.
+    /// Advances both times.
     pub fn advance_ns(&self, by_ns: i64) {
         assert!(by_ns >= 0, "monotonic time never goes back");
         self.now_ns.fetch_add(by_ns, Ordering::Relaxed);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_clock_shows_only_what_it_was_turned_to() {
+    fn manual_clock_stands_still_until_advanced() {
         let clock = HandClock::default();
         let other = clock.clone();
         assert_eq!(clock.now_ns(), 0);

@@ -1,9 +1,9 @@
-//! How fast captured time passes in a replay.
+//! Replay speed.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Replay speed. Kept as a ratio of integers, so that 0.5, 1.5 and 0.1 are exact.
+/// Replay speed as a ratio of integers, so that 0.5, 1.5 and 0.1 are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speed {
     /// `numerator / denominator` times as fast as captured: 2 is twice as fast, 0.5 half.
@@ -13,11 +13,11 @@ pub enum Speed {
         /// A power of ten, never zero.
         denominator: u64,
     },
-    /// Wait for nothing but the session's previous statement.
+    /// Wait only for the session's previous statement.
     Max,
 }
 
-/// What was given as a speed, and why it is none.
+/// An invalid speed, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpeedError(String);
 
@@ -40,8 +40,8 @@ impl Speed {
         denominator: 1,
     };
 
-    /// When something that happened `offset_us` microseconds after the capture's start is due,
-    /// in nanoseconds after the replay's start. Zero for [`Speed::Max`].
+    /// Returns the due time of an event in nanoseconds after the replay's start, for an event `offset_us`
+    /// microseconds after the capture's start. Zero for [`Speed::Max`].
     #[inline]
     pub fn due_ns(self, offset_us: i64) -> i64 {
         match self {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_speed_is_refused_with_what_is_allowed() {
+    fn invalid_speed_error_names_the_allowed_values() {
         for text in [
             "0",
             "0.0",

@@ -1,22 +1,22 @@
-//! Room for connections: each is an open file of this process, and systems allow few at first.
+//! Raises the limit of open files, of which each connection is one.
 
 use std::io;
 
-/// Files that are open beside connections: the run, the workload, the threads' own.
-const BESIDE: u64 = 128;
+/// Number of open files other than connections: the run, the workload, and descriptors of the threads.
+const OTHER_FILES: u64 = 128;
 
-/// Raises how many files this process may have open to what so many connections need. Returns the
-/// most connections that there is room for where that is less.
+/// Raises the limit of open files to that of `connections` connections. Returns the maximum number of
+/// connections if it is less.
 ///
 /// # Errors
-/// Where the system does not tell.
+/// If the limit cannot be read.
 pub fn make_room(connections: u64) -> io::Result<Option<u64>> {
-    let needed = connections + BESIDE;
+    let needed = connections + OTHER_FILES;
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the structure is plain, and filled in by the call.
+    // SAFETY: the structure is plain data that the call fills in.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -27,7 +27,7 @@ pub fn make_room(connections: u64) -> io::Result<Option<u64>> {
             return Err(io::Error::last_os_error());
         }
     }
-    Ok((limit.rlim_cur < needed).then(|| limit.rlim_cur.saturating_sub(BESIDE)))
+    Ok((limit.rlim_cur < needed).then(|| limit.rlim_cur.saturating_sub(OTHER_FILES)))
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
-//! The few calls of Linux that a hot path makes: epoll with timeouts in nanoseconds, sockets read and
-//! written without blocking, and a ring that does both with one call.
+//! System calls of Linux for event loops: epoll with timeouts in nanoseconds, non-blocking sockets, and
+//! io_uring.
 //!
-//! Who drives: a thread that owns its connections (a replay's worker, the proxy's forwarder) and
-//! waits for all of them at once. Deliberately absent: what is read and written, and any notion of
-//! tasks.
+//! A thread that owns its connections (a replay's worker, the proxy's forwarder) waits for all of them at
+//! once. The data, and any notion of tasks, are left to the caller.
 
 mod descriptors;
 mod ring;
 
 pub use descriptors::make_room;
-pub use ring::{Buffer, Happened, Ring, Socket, Stopped, Unsent};
+pub use ring::{Buffer, Happened, Ring, Socket, Stopped, UnsentMessage};
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const EVENTS_AT_ONCE: usize = 256;
 
-/// What a thread waits on.
+/// An epoll instance with the events of its last wait.
 pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
@@ -29,14 +28,14 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// Which readiness is waited for.
+/// Readiness to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to read, or the end.
+    /// Readable, including the end of the stream.
     Read,
-    /// There is room to write; what could be read stays where it is.
+    /// Writable. Readable data stays unread.
     Write,
-    /// Either.
+    /// Readable or writable.
     ReadAndWrite,
 }
 
@@ -51,30 +50,30 @@ impl Interest {
     }
 }
 
-/// One descriptor that is ready.
+/// A descriptor that is ready.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
-    /// As it was added.
+    /// Token of the descriptor.
     pub token: u64,
-    /// There is something to read, or the end, or an error that a read would tell.
+    /// It is readable, or at its end, or a read would return an error.
     pub readable: bool,
-    /// There is room to write.
+    /// It is writable.
     pub writable: bool,
-    /// Neither direction is open any more.
+    /// Both directions are closed.
     pub gone: bool,
 }
 
-/// epoll_pwait2 came with Linux 5.11.
+/// Set if the kernel has no `epoll_pwait2`, which was added in Linux 5.11.
 static NO_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 impl Epoll {
-    /// One that waits for nothing yet.
+    /// Creates an instance without descriptors.
     ///
     /// # Errors
-    /// Where the system has no room for another file.
+    /// If the system has no free descriptor.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
-        let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let fd = check_result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         Ok(Epoll {
             // SAFETY: the descriptor was just made and is owned by nobody else.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
@@ -82,26 +81,26 @@ impl Epoll {
         })
     }
 
-    /// Waits for this descriptor as well, which is told by its token.
+    /// Adds a descriptor, which is reported by its token.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn add(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Waits for something else of it.
+    /// Changes the interest in a descriptor.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn change(&self, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Waits for nothing of it, not even its end.
+    /// Removes a descriptor.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system call fails.
     pub fn remove(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::Read)
     }
@@ -118,43 +117,43 @@ impl Epoll {
             u64: token,
         };
         // SAFETY: `event` lives through the call.
-        checked(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &mut event) })?;
+        check_result(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &mut event) })?;
         Ok(())
     }
 
-    /// Waits until something is ready, without a timer, which some machines make dear.
+    /// Waits until a descriptor is ready, without a timer, which is expensive on some machines.
     ///
     /// # Errors
-    /// Where the system refuses; a signal is none.
+    /// If the system call fails, except by a signal.
     pub fn wait_for_ever(&mut self) -> io::Result<()> {
         self.events.clear();
         let most = EVENTS_AT_ONCE as libc::c_int;
-        // SAFETY: the buffer has room for `most` events.
+        // SAFETY: the buffer has space for `most` events.
         let found =
             unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), most, -1) };
-        self.found(checked(found))
+        self.set_ready_count(check_result(found))
     }
 
-    /// Waits for at most this many nanoseconds (0: only looks).
+    /// Waits for at most this many nanoseconds; 0 only polls.
     ///
     /// # Errors
-    /// Where the system refuses; a signal is none.
+    /// If the system call fails, except by a signal.
     pub fn wait(&mut self, timeout_ns: i64) -> io::Result<()> {
         self.events.clear();
         let epoll = self.fd.as_raw_fd();
         let most = EVENTS_AT_ONCE as libc::c_int;
         let found = if NO_PWAIT2.load(Ordering::Relaxed) {
-            // Too early by up to a millisecond: the caller looks at the clock and waits again.
+            // It may return up to a millisecond early. The caller checks the clock and waits again.
             let timeout_ms = (timeout_ns / 1_000_000).min(i64::from(i32::MAX)) as libc::c_int;
-            // SAFETY: the buffer has room for `most` events.
+            // SAFETY: the buffer has space for `most` events.
             unsafe { libc::epoll_wait(epoll, self.events.as_mut_ptr(), most, timeout_ms) }
         } else {
             let timeout = libc::timespec {
                 tv_sec: timeout_ns / 1_000_000_000,
                 tv_nsec: timeout_ns % 1_000_000_000,
             };
-            // SAFETY: the buffer has room for `most` events, `timeout` lives through the call, and
-            // no signal mask is given.
+            // SAFETY: the buffer has space for `most` events, `timeout` lives through the call, and no signal
+            // mask is given.
             let found = unsafe {
                 libc::syscall(
                     libc::SYS_epoll_pwait2,
@@ -168,13 +167,13 @@ impl Epoll {
             };
             found as libc::c_int
         };
-        self.found(checked(found))
+        self.set_ready_count(check_result(found))
     }
 
-    fn found(&mut self, found: io::Result<libc::c_int>) -> io::Result<()> {
+    fn set_ready_count(&mut self, found: io::Result<libc::c_int>) -> io::Result<()> {
         match found {
             Ok(found) => {
-                // SAFETY: the kernel filled in that many.
+                // SAFETY: the kernel initialised this number of events.
                 unsafe { self.events.set_len(found as usize) };
                 Ok(())
             }
@@ -187,12 +186,12 @@ impl Epoll {
         }
     }
 
-    /// How many descriptors the last wait found ready.
+    /// Returns the number of descriptors that the last wait found ready.
     pub fn ready_count(&self) -> usize {
         self.events.len()
     }
 
-    /// One that the last wait found ready.
+    /// Returns a descriptor that the last wait found ready.
     pub fn ready(&self, place: usize) -> Ready {
         let event = self.events[place];
         Ready {
@@ -204,14 +203,13 @@ impl Epoll {
     }
 }
 
-/// How much more a thread of the hot path wants the processor than others do, and how much less those
-/// that only prepare and write down.
+/// Nice value: subtracted for threads of the hot path, added for threads that prepare and record.
 const NICE: libc::c_int = 10;
 
-/// Asks the kernel to wake this thread when asked, not up to 50 µs later, and before others where
-/// the user may ask for that.
+/// Sets the timer slack of this thread to the minimum, instead of 50 µs, and raises its priority if the user
+/// may.
 pub fn wake_precisely() {
-    // SAFETY: no pointers. A refusal only costs precision. On Linux 0 is the calling thread
+    // SAFETY: no pointers. A failure only reduces precision. On Linux 0 is the calling thread
     // (setpriority(2)).
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1usize);
@@ -219,56 +217,56 @@ pub fn wake_precisely() {
     }
 }
 
-/// Lets the hot path, and the server where it is on the same machine, go before this thread.
+/// Lowers the priority of this thread, in favour of the hot path, and of a server on the same machine.
 pub fn let_others_go_first() {
-    // SAFETY: no pointers. A refusal changes nothing.
+    // SAFETY: no pointers. A failure changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Wakes a thread that waits from another thread.
+/// Wakes a waiting thread from another thread.
 pub struct Bell {
     fd: OwnedFd,
 }
 
 impl Bell {
-    /// One that is silent.
+    /// Creates a waker that is not signalled.
     ///
     /// # Errors
-    /// Where the system has no room for another file.
+    /// If the system has no free descriptor.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked.
-        let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let fd = check_result(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         Ok(Bell {
             // SAFETY: the descriptor was just made and is owned by nobody else.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
         })
     }
 
-    /// Has it ring until it is silenced.
+    /// Signals the waiting thread, until the waker is reset.
     pub fn ring(&self) {
-        // A full counter is a bell that rings already.
+        // A full counter is signalled already.
         let count = 1u64.to_ne_bytes();
         // SAFETY: the buffer is valid for its length.
         let _ = unsafe { libc::write(self.fd.as_raw_fd(), count.as_ptr().cast(), count.len()) };
     }
 
-    /// Ends its ringing.
+    /// Resets the waker.
     pub fn silence(&self) {
         let mut count = [0u8; 8];
         // SAFETY: the buffer is valid for its length.
         let _ = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 
-    /// What is waited for.
+    /// Returns the descriptor to wait for.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 }
 
-/// Reads what is there; 0 at the end.
+/// Reads the available bytes; 0 at the end of the stream.
 ///
 /// # Errors
-/// `WouldBlock` where nothing is there, and what the connection ended with.
+/// `WouldBlock` if none are available, or the error of the connection.
 #[inline]
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
@@ -276,10 +274,10 @@ pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// Writes what there is room for. A peer that has gone is an error, not a signal.
+/// Writes as many bytes as fit. A peer that has closed is an error, not a signal.
 ///
 /// # Errors
-/// `WouldBlock` where there is no room, and what the connection ended with.
+/// `WouldBlock` if none fit, or the error of the connection.
 #[inline]
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
@@ -287,30 +285,30 @@ pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// Tells the peer that nothing more will come; what it sends can still be read.
+/// Ends the outgoing stream. Data of the peer can still be read.
 pub fn end_writing(fd: RawFd) {
-    // SAFETY: no pointers. Where it is gone already, there is nobody to tell.
+    // SAFETY: no pointers. If the connection is closed already, nothing happens.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Tells the peer that nothing more will come and nothing be read, whoever else holds the socket.
+/// Ends both directions of a socket, even if other descriptors refer to it.
 pub fn shut(fd: RawFd) {
-    // SAFETY: no pointers. Where it is gone already, there is nobody to tell.
+    // SAFETY: no pointers. If the connection is closed already, nothing happens.
     unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }
 
-/// Sets a number of a TCP socket.
+/// Sets an integer option of a TCP socket.
 ///
 /// # Errors
-/// Where it is none, or the system does not know the number.
+/// If it is not a TCP socket, or the system does not know the option.
 pub fn set_tcp_option(fd: RawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, option, value)
 }
 
-/// Has the system ask whether a silent peer is still there.
+/// Enables TCP keepalive.
 ///
 /// # Errors
-/// Where it is no socket.
+/// If it is not a socket.
 pub fn keep_alive(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
@@ -323,12 +321,12 @@ fn set_option(
 ) -> io::Result<()> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     let place: *const libc::c_int = &value;
-    // SAFETY: `value` lives through the call, and is as long as is said.
-    checked(unsafe { libc::setsockopt(fd, level, option, place.cast(), length) })?;
+    // SAFETY: `value` lives through the call and has the given length.
+    check_result(unsafe { libc::setsockopt(fd, level, option, place.cast(), length) })?;
     Ok(())
 }
 
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+fn check_result(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

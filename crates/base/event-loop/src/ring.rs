@@ -1,12 +1,12 @@
-//! Sockets read and written through a ring that is shared with the kernel (io_uring): one call hands
-//! over all that is to be sent, and waits for what comes, or two, where others are let go first.
+//! Reads and writes sockets through io_uring, a ring shared with the kernel. One system call submits all
+//! sends and waits for completions, or two calls if other threads run in between.
 //!
-//! Bytes arrive in buffers of a pool, and a buffer that arrived can be sent as it is. A send takes
-//! what there is room for and never waits: it is over when the call that handed it over returns, and the
-//! kernel tells of it only where not all was sent (`MSG_DONTWAIT` with `MSG_WAITALL`).
+//! Received bytes arrive in buffers of a pool, and a received buffer can be sent unchanged. A send writes as
+//! much as fits and never waits. It completes within the call that submits it, and the kernel reports it only
+//! if not everything was sent (`MSG_DONTWAIT` with `MSG_WAITALL`).
 //!
-//! Facts from `io_uring(7)`, `io_uring_setup(2)` (deferred work: Linux 6.1) and
-//! `io_uring_register(2)` (rings of buffers).
+//! Facts are from `io_uring(7)`, `io_uring_setup(2)` (deferred work: Linux 6.1) and `io_uring_register(2)`
+//! (rings of buffers).
 
 mod pool;
 
@@ -19,28 +19,28 @@ use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use pool::Pool;
 
-/// What is handed over at once.
+/// Capacity of the submission queue.
 const SUBMISSIONS: u32 = 256;
-/// Sockets that have a place in the ring's own table.
+/// Capacity of the ring's table of registered sockets.
 const SOCKETS: u32 = 1024;
-/// What may have happened until it is looked at; what is more waits in the kernel.
+/// Capacity of the completion queue. Further completions wait in the kernel.
 const COMPLETIONS: u32 = 4096;
-/// The one pool of a ring.
+/// Group id of the ring's only pool.
 const GROUP: u16 = 0;
 
-/// The two highest bits tell what a completion is of; tokens have to leave them free.
-const KIND: u64 = 3 << 62;
-const OF_RECEIVE: u64 = 0;
-const OF_SEND: u64 = 1 << 62;
-const OF_WATCH: u64 = 2 << 62;
-const OF_CANCEL: u64 = 3 << 62;
-/// Of a send that it is of a message, and not of a buffer.
-const OF_MESSAGE: u64 = 1 << 61;
-/// No longer message is handed over at once: a send tells no more than 31 bits.
+/// Mask of the kind of a completion, in the two highest bits. Tokens must leave them zero.
+const KIND_MASK: u64 = 3 << 62;
+const KIND_RECEIVE: u64 = 0;
+const KIND_SEND: u64 = 1 << 62;
+const KIND_WATCH: u64 = 2 << 62;
+const KIND_CANCEL: u64 = 3 << 62;
+/// Marks the send of a message rather than of a buffer.
+const MESSAGE_FLAG: u64 = 1 << 61;
+/// Maximum bytes of a message per submission, since a completion reports at most 31 bits.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
-/// A socket that the ring knows: by a place in its own table, which spares it to look the descriptor up
-/// each time, or by the descriptor where the table is full.
+/// A socket known to the ring: by its index in the ring's table, which avoids looking up the descriptor each
+/// time, or by the descriptor if the table is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Socket {
     fd: RawFd,
@@ -48,115 +48,115 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket that the ring looks up by its descriptor each time, and that is closed with it once nothing
-    /// is under way.
+    /// Creates a socket that the ring looks up by its descriptor each time. It closes with the descriptor
+    /// once no operation is pending.
     pub fn of(fd: RawFd) -> Self {
         Socket { fd, place: None }
     }
 }
 
-/// Bytes that arrived. It has to be given back, or sent, for others to arrive in its place.
+/// Received bytes. The buffer must be returned or sent before the pool can reuse it.
 #[derive(Debug)]
 pub struct Buffer {
     place: u16,
     length: u32,
 }
 
-/// What has happened.
+/// Completion of an operation.
 #[derive(Debug)]
 pub enum Happened {
-    /// Bytes arrived; `armed`: what follows arrives as well.
+    /// Bytes were received.
     Received {
-        /// As it was asked for.
+        /// Token of the receive operation.
         token: u64,
-        /// The bytes.
+        /// Received bytes.
         buffer: Buffer,
-        /// What follows arrives as well.
+        /// Whether the receive operation continues.
         armed: bool,
     },
-    /// Nothing more arrives until it is asked for again.
+    /// The receive operation has ended and must be started again.
     Stopped {
-        /// As it was asked for.
+        /// Token of the receive operation.
         token: u64,
-        /// Why.
+        /// Reason.
         why: Stopped,
     },
-    /// A buffer was sent, as far as there was room.
+    /// A buffer was sent, as far as it fits.
     Sent {
-        /// As it was given.
+        /// Token of the send operation.
         token: u64,
-        /// What was sent.
+        /// Buffer that was sent.
         buffer: Buffer,
-        /// So many bytes of it; `WouldBlock` where there was no room at all.
+        /// Number of bytes sent; `WouldBlock` if none fit.
         sent: io::Result<usize>,
     },
-    /// A descriptor that is watched is readable.
+    /// A watched descriptor is readable.
     Readable {
-        /// As it was given.
+        /// Token of the watch.
         token: u64,
-        /// It is watched on.
+        /// Whether the watch continues.
         armed: bool,
     },
 }
 
-/// Why nothing more arrives.
+/// Reason why a receive operation has ended.
 #[derive(Debug)]
 pub enum Stopped {
-    /// The peer sends nothing more.
+    /// The peer has ended its stream.
     End,
-    /// All buffers of the pool are taken, or it was asked to stop.
+    /// No buffer of the pool is free, or the operation was cancelled.
     Paused,
     /// The connection is broken.
     Broken(io::Error),
 }
 
-/// A message that was to be sent and was not, or not all of it.
+/// A message that was not sent completely.
 #[derive(Debug)]
-pub struct Unsent {
-    /// As it was given.
+pub struct UnsentMessage {
+    /// Token of the message.
     pub token: u64,
-    /// What was not sent.
+    /// Bytes that were not sent.
     pub rest: Vec<u8>,
-    /// What the connection ended with; nothing where there was no room.
+    /// Error of the connection; `None` if the bytes did not fit.
     pub broken: Option<io::Error>,
 }
 
-/// What is sent by the next call.
+/// A message that the next call sends.
 struct Message {
     token: u64,
     bytes: Vec<u8>,
     from: usize,
-    /// What the kernel told: nothing where all was sent.
-    told: Option<i32>,
+    /// Result reported by the kernel; `None` if everything was sent.
+    result: Option<i32>,
 }
 
-/// A ring, and its pool of buffers. It belongs to the thread that made it.
+/// A ring with its pool of buffers. It belongs to the thread that created it.
 pub struct Ring {
     ring: ManuallyDrop<IoUring>,
     pool: Pool,
-    /// Of each buffer that is being sent, whose it is, how long, and what became of it.
+    /// Token, length and result of each buffer that is being sent.
     sending: Vec<(u64, u32, i32)>,
-    /// What is sent by the next call.
+    /// Buffers that the next call sends.
     to_send: Vec<u16>,
-    /// What has happened and was not looked at.
-    happened: Vec<(u64, i32, u32)>,
-    looked_at: usize,
+    /// Completions that were not handled yet.
+    completions: Vec<(u64, i32, u32)>,
+    handled: usize,
     handed_over: bool,
     messages: Vec<Message>,
-    unsent: VecDeque<Unsent>,
-    /// Receives and sends that have not ended.
-    under_way: usize,
-    /// Places for sockets that are free.
+    unsent: VecDeque<UnsentMessage>,
+    /// Number of pending receives and sends.
+    pending: usize,
+    /// Free indices of the table of sockets.
     free: Vec<u32>,
-    /// The kernel can be told that waiting here is for no disk.
+    /// Whether the kernel supports waits that do not count as I/O wait.
     no_iowait: bool,
 }
 
 impl Ring {
-    /// One with so many buffers (a power of two, at most 32,768) of so many bytes each.
+    /// Creates a ring with `buffers` buffers (a power of two, at most 32,768) of `buffer_bytes` bytes each.
     ///
     /// # Errors
-    /// Where the system has no io_uring that can this, or does not let this process use it.
+    /// If the system has no io_uring with these features, or does not permit it to this process.
     pub fn new(buffers: u16, buffer_bytes: u32) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -165,7 +165,7 @@ impl Ring {
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
         let mut pool = Pool::new(buffers, buffer_bytes)?;
-        // SAFETY: the ring of entries is as long as is said, and is never unmapped.
+        // SAFETY: the ring of entries has the given length and is never unmapped.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 pool.entries as u64,
@@ -177,7 +177,7 @@ impl Ring {
         for place in 0..buffers {
             pool.give_back(place);
         }
-        // The system may allow fewer files, or none here: then sockets go by their descriptors.
+        // The system may allow fewer files or none. Sockets then use their descriptors.
         let registered = ring.submitter().register_files_sparse(SOCKETS);
         let free = registered.map_or_else(|_| Vec::new(), |()| (0..SOCKETS).rev().collect());
         Ok(Ring {
@@ -186,17 +186,17 @@ impl Ring {
             pool,
             sending: vec![(0, 0, 0); usize::from(buffers)],
             to_send: Vec::new(),
-            happened: Vec::new(),
-            looked_at: 0,
+            completions: Vec::new(),
+            handled: 0,
             handed_over: true,
             messages: Vec::new(),
             unsent: VecDeque::new(),
-            under_way: 0,
+            pending: 0,
             free,
         })
     }
 
-    /// Makes a socket known to the ring. As long as it is, closing its descriptor does not close it.
+    /// Registers a socket. While it is registered, closing its descriptor does not close it.
     pub fn know(&mut self, fd: RawFd) -> Socket {
         let place = self.free.pop().filter(|place| {
             let update = self.ring.submitter().register_files_update(*place, &[fd]);
@@ -205,7 +205,7 @@ impl Ring {
         Socket { fd, place }
     }
 
-    /// Forgets a socket, of which nothing is under way but what was stopped.
+    /// Unregisters a socket. Only cancelled operations may be pending.
     pub fn forget(&mut self, socket: Socket) {
         if let Some(place) = socket.place
             && (self.ring.submitter().register_files_update(place, &[-1])).is_ok()
@@ -214,60 +214,61 @@ impl Ring {
         }
     }
 
-    /// Has whatever comes at this socket arrive, until it is stopped.
+    /// Starts to receive from this socket, until the operation is cancelled.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn receive(&mut self, socket: Socket, token: u64) -> io::Result<()> {
         let entry = match socket.place {
             Some(place) => opcode::RecvMulti::new(Fixed(place), GROUP).build(),
             None => opcode::RecvMulti::new(Fd(socket.fd), GROUP).build(),
         };
-        self.under_way += 1;
-        self.push(&entry.user_data(OF_RECEIVE | token))
+        self.pending += 1;
+        self.push(&entry.user_data(KIND_RECEIVE | token))
     }
 
-    /// Has nothing more arrive; what is under way still does.
+    /// Cancels a receive operation. Bytes already received still arrive.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn stop(&mut self, token: u64) -> io::Result<()> {
-        let entry = opcode::AsyncCancel::new(OF_RECEIVE | token).build();
-        self.push(&entry.user_data(OF_CANCEL))
+        let entry = opcode::AsyncCancel::new(KIND_RECEIVE | token).build();
+        self.push(&entry.user_data(KIND_CANCEL))
     }
 
-    /// Tells whenever this descriptor is readable anew.
+    /// Watches a descriptor, and reports each time it becomes readable.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
         let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true);
-        self.push(&entry.build().user_data(OF_WATCH | token))
+        self.push(&entry.build().user_data(KIND_WATCH | token))
     }
 
-    /// Sends a buffer, as far as there is room, at the next call of the kernel. Until it is told to be
-    /// sent, nothing else may be sent to that socket, which must stay open until [`Self::hand_over`].
+    /// Sends a buffer with the next system call, as far as it fits. Until its completion, nothing else may be
+    /// sent to the socket, which must stay open until [`Self::hand_over`].
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn send(&mut self, socket: Socket, token: u64, buffer: Buffer) -> io::Result<()> {
-        // The buffer belongs to the ring until it is told to be sent.
+        // The buffer belongs to the ring until its completion.
         let (bytes, length) = (self.pool.bytes(&buffer).as_ptr(), buffer.length);
-        let entry = sending(socket, bytes, length).user_data(OF_SEND | u64::from(buffer.place));
+        let entry =
+            send_entry(socket, bytes, length).user_data(KIND_SEND | u64::from(buffer.place));
         let all = i32::try_from(buffer.length).unwrap_or(i32::MAX);
         self.sending[usize::from(buffer.place)] = (token, buffer.length, all);
         self.push(&entry)?;
         self.to_send.push(buffer.place);
-        self.under_way += 1;
+        self.pending += 1;
         Ok(())
     }
 
-    /// Sends bytes from `from` on, as far as there is room, at the next call of the kernel. Nothing is told
-    /// of them but by [`Self::next_unsent`], which is to be asked after that call and before anything else
-    /// is sent to the socket.
+    /// Sends bytes from `from` on with the next system call, as far as they fit. The result is reported by
+    /// [`Self::next_unsent`] only, which must be called after that system call and before another send to the
+    /// socket.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn send_message(
         &mut self,
         socket: Socket,
@@ -282,48 +283,48 @@ impl Ring {
         if message.len() > MESSAGE_BYTES_MAX {
             let rest = message.to_vec();
             let broken = None;
-            self.unsent.push_back(Unsent {
+            self.unsent.push_back(UnsentMessage {
                 token,
                 rest,
                 broken,
             });
             return Ok(());
         }
-        // A full ring would be handed over in between, and the messages' numbers with it.
+        // A full queue would be submitted in between, and the numbering of messages would restart.
         if self.ring.submission().is_full() {
             self.hand_over()?;
         }
         let number = self.messages.len() as u64;
-        let entry = sending(socket, message.as_ptr(), message.len() as u32);
-        self.push(&entry.user_data(OF_SEND | OF_MESSAGE | number))?;
-        // The bytes stay where they are until they were handed over. They are sent within that call or not
-        // at all: nobody looks at them later.
+        let entry = send_entry(socket, message.as_ptr(), message.len() as u32);
+        self.push(&entry.user_data(KIND_SEND | MESSAGE_FLAG | number))?;
+        // The bytes stay at their address until they are submitted. They are sent within that system call or
+        // not at all, so the kernel does not read them later.
         self.messages.push(Message {
             token,
             bytes,
             from,
-            told: None,
+            result: None,
         });
         Ok(())
     }
 
-    /// The next message that was not sent, or not all of it, in the order in which they were given.
-    pub fn next_unsent(&mut self) -> Option<Unsent> {
+    /// Returns the next message that was not sent completely, in the order of submission.
+    pub fn next_unsent(&mut self) -> Option<UnsentMessage> {
         self.unsent.pop_front()
     }
 
-    /// Whether nothing is received nor sent: only what is watched can happen.
+    /// Whether no receive or send is pending. Only watches can complete.
     pub fn is_idle(&self) -> bool {
-        self.under_way == 0 && self.looked_at == self.happened.len()
+        self.pending == 0 && self.handled == self.completions.len()
     }
 
-    /// The bytes that arrived.
+    /// Returns the received bytes.
     #[inline]
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
         self.pool.bytes(buffer)
     }
 
-    /// Others may arrive in its place.
+    /// Returns a buffer to the pool.
     #[inline]
     pub fn give_back(&mut self, buffer: Buffer) {
         self.pool.give_back(buffer.place);
@@ -331,60 +332,62 @@ impl Ring {
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: descriptors are open until they are handed over, which who closes them sees to;
-            // buffers belong to the pool, which is never unmapped.
+            // SAFETY: descriptors are open until they are submitted, as their owner ensures. Buffers belong
+            // to the pool, which is never unmapped.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 self.handed_over = false;
                 return Ok(());
             }
-            self.submit()?;
+            self.submit_pending()?;
         }
     }
 
-    /// Hands over what was asked for, without waiting: descriptors can be closed then.
+    /// Submits all operations without waiting. Descriptors can be closed afterwards.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the submission fails.
     pub fn hand_over(&mut self) -> io::Result<()> {
         while !self.handed_over {
-            self.submit()?;
+            self.submit_pending()?;
         }
         Ok(())
     }
 
-    fn submit(&mut self) -> io::Result<()> {
+    fn submit_pending(&mut self) -> io::Result<()> {
         let submitted = self.ring.submit();
-        self.returned(submitted)
+        self.take_completions(submitted)
     }
 
-    /// Hands over what was asked for and lets others run that want this processor, if there are any: those that were
-    /// just sent something may have answered when [`Self::wait`] looks, which is to follow at once.
+    /// Submits all operations and yields the processor to other runnable threads. Peers that received data
+    /// may then have replied before [`Self::wait`], which must follow at once.
     pub fn give_way(&mut self) {
-        // An error is told by the wait, which hands over what is left.
+        // An error repeats in the wait, which submits the rest.
         let _ = self.ring.submit();
         // SAFETY: no memory is involved.
         unsafe { libc::sched_yield() };
     }
 
-    /// How many pieces have arrived and were not looked at, at most.
+    /// Returns an upper bound of the received buffers that were not handled yet.
     pub fn arrived(&self) -> usize {
-        let unseen = self.happened[self.looked_at..].iter();
-        unseen.filter(|one| one.0 & KIND == OF_RECEIVE).count()
+        let unseen = self.completions[self.handled..].iter();
+        unseen
+            .filter(|one| one.0 & KIND_MASK == KIND_RECEIVE)
+            .count()
     }
 
-    /// How many buffers are sent at the next call.
+    /// Returns the number of buffers that the next call sends.
     pub fn to_send(&self) -> usize {
         self.to_send.len()
     }
 
-    /// Hands over what was asked for, and waits until something else has happened than that all was sent,
-    /// for at most this many nanoseconds where they are given.
+    /// Submits all operations, and waits for a completion other than a complete send, for at most this many
+    /// nanoseconds if given.
     ///
     /// # Errors
-    /// Where the system refuses; a signal is none.
+    /// If the system call fails, except by a signal.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         let waited = match timeout_ns {
-            _ if self.looked_at < self.happened.len() => self.ring.submit(),
+            _ if self.handled < self.completions.len() => self.ring.submit(),
             None => self.enter(None),
             Some(ns) => {
                 let timeout = Timespec::new()
@@ -393,80 +396,82 @@ impl Ring {
                 self.enter(Some(&SubmitArgs::new().timespec(&timeout)))
             }
         };
-        self.returned(waited)
+        self.take_completions(waited)
     }
 
-    /// Hands over, and waits for one completion. Who waits by a ring that receives is taken for one that waits for a
-    /// disk, in `/proc/stat` and `/proc/pressure/io`, unless the kernel is told otherwise (`IORING_ENTER_NO_IOWAIT` of
-    /// `io_uring_enter(2)`, from 6.15 on).
+    /// Submits, and waits for one completion. A thread that waits on a receiving ring counts as waiting for a
+    /// disk, in `/proc/stat` and `/proc/pressure/io`, unless `IORING_ENTER_NO_IOWAIT` of `io_uring_enter(2)`
+    /// is set (from 6.15 on).
     fn enter(&mut self, arguments: Option<&SubmitArgs>) -> io::Result<usize> {
         let mut flags = EnterFlags::GETEVENTS;
         flags.set(EnterFlags::EXT_ARG, arguments.is_some());
         flags.set(EnterFlags::NO_IOWAIT, self.no_iowait);
         let to_submit = self.ring.submission().len() as u32;
-        // SAFETY: what the arguments point to outlives the call, and they are of the type that `EXT_ARG` asks for.
+        // SAFETY: the arguments point to data that outlives the call, and have the type that `EXT_ARG`
+        // requires.
         unsafe { (self.ring.submitter()).enter(to_submit, 1, flags.bits(), arguments) }
     }
 
-    /// Takes over what the kernel has told. Where it has more to tell than there is space for, it has
-    /// taken nothing, and will when that was read.
-    fn returned(&mut self, result: io::Result<usize>) -> io::Result<()> {
+    /// Moves completions out of the queue. If the queue had overflowed, the kernel submitted nothing, and the
+    /// call is repeated after the queue is read.
+    fn take_completions(&mut self, result: io::Result<usize>) -> io::Result<()> {
         if let Err(error) = result
-            && !is_passing(&error)
+            && !is_temporary(&error)
         {
             return Err(error);
         }
         self.handed_over = self.ring.submission().is_empty();
-        if self.looked_at == self.happened.len() {
-            self.happened.clear();
-            self.looked_at = 0;
+        if self.handled == self.completions.len() {
+            self.completions.clear();
+            self.handled = 0;
         }
         for entry in self.ring.completion() {
-            let (told, result) = (entry.user_data(), entry.result());
-            match told & KIND {
-                OF_SEND if told & OF_MESSAGE != 0 => {
-                    let number = (told & !(KIND | OF_MESSAGE)) as usize;
+            let (user_data, result) = (entry.user_data(), entry.result());
+            match user_data & KIND_MASK {
+                KIND_SEND if user_data & MESSAGE_FLAG != 0 => {
+                    let number = (user_data & !(KIND_MASK | MESSAGE_FLAG)) as usize;
                     if let Some(message) = self.messages.get_mut(number) {
-                        message.told = Some(result);
+                        message.result = Some(result);
                     }
                 }
-                OF_SEND => self.sending[usize::from(told as u16)].2 = result,
-                _ => self.happened.push((told, result, entry.flags())),
+                KIND_SEND => self.sending[usize::from(user_data as u16)].2 = result,
+                _ => self.completions.push((user_data, result, entry.flags())),
             }
         }
         if self.handed_over {
             for place in self.to_send.drain(..) {
                 let sent = self.sending[usize::from(place)].2;
-                self.happened.push((OF_SEND | u64::from(place), sent, 0));
+                self.completions
+                    .push((KIND_SEND | u64::from(place), sent, 0));
             }
-            let not_sent = self.messages.drain(..).filter_map(not_sent);
-            self.unsent.extend(not_sent);
+            let unsent_part = self.messages.drain(..).filter_map(unsent_part);
+            self.unsent.extend(unsent_part);
         }
         Ok(())
     }
 
-    /// The next of what has happened.
+    /// Returns the next completion.
     pub fn next_happened(&mut self) -> Option<Happened> {
         loop {
-            let &(told, result, flags) = self.happened.get(self.looked_at)?;
-            self.looked_at += 1;
-            let token = told & !KIND;
+            let &(user_data, result, flags) = self.completions.get(self.handled)?;
+            self.handled += 1;
+            let token = user_data & !KIND_MASK;
             let armed = cqueue::more(flags);
-            return Some(match told & KIND {
-                OF_SEND => {
-                    self.under_way -= 1;
-                    let place = told as u16;
+            return Some(match user_data & KIND_MASK {
+                KIND_SEND => {
+                    self.pending -= 1;
+                    let place = user_data as u16;
                     let (token, length, _) = self.sending[usize::from(place)];
                     Happened::Sent {
                         token,
                         buffer: Buffer { place, length },
-                        sent: of(result),
+                        sent: io_result(result),
                     }
                 }
-                OF_WATCH => Happened::Readable { token, armed },
-                OF_RECEIVE => {
-                    self.under_way -= usize::from(!armed);
-                    match (cqueue::buffer_select(flags), of(result)) {
+                KIND_WATCH => Happened::Readable { token, armed },
+                KIND_RECEIVE => {
+                    self.pending -= usize::from(!armed);
+                    match (cqueue::buffer_select(flags), io_result(result)) {
                         (Some(place), Ok(received)) if received > 0 => Happened::Received {
                             token,
                             buffer: Buffer {
@@ -476,23 +481,23 @@ impl Ring {
                             armed,
                         },
                         (taken, other) => {
-                            // The kernel may have taken one for nothing.
+                            // The kernel may have taken a buffer for an empty receive.
                             if let Some(place) = taken {
                                 self.pool.give_back(place);
                             }
-                            stopped(token, other)
+                            stopped_completion(token, other)
                         }
                     }
                 }
-                // What was to be stopped tells so itself.
+                // The cancelled operation has its own completion.
                 _ => continue,
             });
         }
     }
 }
 
-/// A send that takes what there is room for, and tells only where that is not all.
-fn sending(socket: Socket, bytes: *const u8, length: u32) -> squeue::Entry {
+/// Creates a send that writes as much as fits, and is reported only if that is not everything.
+fn send_entry(socket: Socket, bytes: *const u8, length: u32) -> squeue::Entry {
     let how = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
     let entry = match socket.place {
         Some(place) => opcode::Send::new(Fixed(place), bytes, length)
@@ -505,23 +510,23 @@ fn sending(socket: Socket, bytes: *const u8, length: u32) -> squeue::Entry {
     entry.flags(squeue::Flags::SKIP_SUCCESS)
 }
 
-/// What of a message was not sent, if anything.
-fn not_sent(message: Message) -> Option<Unsent> {
-    let (sent, broken) = match of(message.told?) {
+/// Returns the part of a message that was not sent, if any.
+fn unsent_part(message: Message) -> Option<UnsentMessage> {
+    let (sent, broken) = match io_result(message.result?) {
         Ok(sent) => (sent, None),
-        Err(error) if is_passing(&error) || is_scarcity(&error) => (0, None),
+        Err(error) if is_temporary(&error) || is_out_of_memory(&error) => (0, None),
         Err(error) => (0, Some(error)),
     };
     let rest = message.bytes[message.from + sent..].to_vec();
     let token = message.token;
-    (!rest.is_empty()).then_some(Unsent {
+    (!rest.is_empty()).then_some(UnsentMessage {
         token,
         rest,
         broken,
     })
 }
 
-fn stopped(token: u64, result: io::Result<usize>) -> Happened {
+fn stopped_completion(token: u64, result: io::Result<usize>) -> Happened {
     let why = match result {
         Ok(_) => Stopped::End,
         Err(error) => match error.raw_os_error() {
@@ -532,26 +537,27 @@ fn stopped(token: u64, result: io::Result<usize>) -> Happened {
     Happened::Stopped { token, why }
 }
 
-fn of(result: i32) -> io::Result<usize> {
+fn io_result(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }
 
-/// A signal, the end of a wait, or more than the kernel wants to tell before it is listened to.
-fn is_passing(error: &io::Error) -> bool {
+/// Whether the error is temporary: a signal, a timeout, or an overflow of the completion queue.
+fn is_temporary(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN)
     )
 }
 
-/// The system has no memory for it now.
-fn is_scarcity(error: &io::Error) -> bool {
+/// Whether the system is temporarily out of memory.
+fn is_out_of_memory(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS))
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it is not used after this. The pool stays mapped: the kernel may still be writing to it.
+        // SAFETY: the ring is not used after this. The pool stays mapped, since the kernel may still write to
+        // it.
         unsafe { ManuallyDrop::drop(&mut self.ring) };
     }
 }

@@ -1,4 +1,4 @@
-//! CopyData and CopyDone, which both sides send alike.
+//! CopyData and CopyDone, which both sides send in the same form.
 //!
 //! PostgreSQL documentation, 54.7 Message Formats: CopyData (F & B), CopyDone (F & B).
 
@@ -6,17 +6,16 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 
-/// The tag of [`CopyData`].
+/// Tag of [`CopyData`].
 pub const COPY_DATA: u8 = b'd';
 
-/// The tag of [`CopyDone`].
+/// Tag of [`CopyDone`].
 pub const COPY_DONE: u8 = b'c';
 
-/// A piece of a COPY stream. Where the pieces are cut has no meaning, though a server sends one
-/// row in each.
+/// A piece of a COPY stream. The boundaries of pieces have no meaning, though a server sends one row in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyData<'a> {
-    /// The piece, in the format that the CopyInResponse, CopyOutResponse or CopyBothResponse said.
+    /// Data in the format announced by CopyInResponse, CopyOutResponse or CopyBothResponse.
     pub data: &'a [u8],
 }
 
@@ -34,7 +33,7 @@ impl<'a> CopyData<'a> {
     }
 }
 
-/// The COPY stream is complete.
+/// End of a COPY stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyDone;
 

@@ -1,9 +1,9 @@
-//! Reading a message's body field by field, each field's length checked before it is sliced.
+//! Reads a message's body field by field, and checks each length before slicing.
 
 use crate::error::{DecodeError, Place};
 use std::ffi::CStr;
 
-/// The length that stands for NULL where a value may be NULL.
+/// Length of a NULL.
 pub(crate) const NULL_LENGTH: i32 = -1;
 
 /// A position in the body of one message.
@@ -16,7 +16,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of the body of `message`.
+    /// Creates a cursor at the start of the body of `message`.
     pub(crate) fn new(message: &'static str, body: &'a [u8]) -> Self {
         Self {
             message,
@@ -25,12 +25,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes from the start of the body.
+    /// Returns the offset from the start of the body.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The bytes between an earlier offset and this one.
+    /// Returns the bytes between an earlier offset and the current one.
     pub(crate) fn since(&self, start: usize) -> &'a [u8] {
         &self.body[start..self.offset]
     }
@@ -43,12 +43,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes up to the end of the body.
+    /// Returns the number of bytes to the end of the body.
     pub(crate) fn remaining(&self) -> usize {
         self.body.len() - self.offset
     }
 
-    /// The next `length` bytes.
+    /// Returns the next `length` bytes.
     pub(crate) fn bytes(
         &mut self,
         length: usize,
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         Ok(i32::from_be_bytes(self.array(field)?))
     }
 
-    /// Int32, as object ids and versions are read.
+    /// Int32, unsigned, for OIDs and versions.
     pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         Ok(u32::from_be_bytes(self.array(field)?))
     }
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
     /// String: the bytes up to a NUL, without it.
     pub(crate) fn string(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let rest = &self.body[self.offset..];
-        // The standard library's fast search for a NUL is reached through CStr.
+        // CStr uses the standard library's fast search for a NUL.
         match CStr::from_bytes_until_nul(rest) {
             Ok(text) => {
                 let text = text.to_bytes();
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An Int32 length and that many bytes; −1 is NULL, any other negative length an error.
+    /// An Int32 length and that number of bytes; −1 is NULL, any other negative length an error.
     pub(crate) fn value(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, DecodeError> {
         let place = self.place(field);
         let found = self.i32(field)?;
@@ -128,14 +128,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// All bytes up to the end of the body.
+    /// Returns all bytes to the end of the body.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         let start = self.offset;
         self.offset = self.body.len();
         &self.body[start..]
     }
 
-    /// The error for a field of `width` bytes that was just read and has an undefined value.
+    /// Returns the error for a field of `width` bytes that was just read and has an undefined value.
     pub(crate) fn invalid(
         &self,
         field: &'static str,
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error unless the body ends here.
+    /// Returns an error unless the body ends here.
     pub(crate) fn end(&self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_told_from_a_corrupt_length() {
+    fn cursor_distinguishes_null_from_a_corrupt_length() {
         let null = (-1i32).to_be_bytes();
         assert_eq!(Cursor::new("m", &null).value("v"), Ok(None));
         let corrupt = (-2i32).to_be_bytes();

@@ -1,83 +1,83 @@
-//! What can be wrong with bytes that were read, and with values that were to be written.
+//! Errors of decoding and of encoding.
 //!
-//! Both errors are small, `Copy`, and hold no text of the message: SQL and values may be secret,
-//! and an error is printed in logs.
+//! Both errors are small, `Copy`, and hold no text of the message: SQL and values may be secret, and errors
+//! are printed in logs.
 
 use std::fmt;
 
-/// Where in a message a decoder stopped.
+/// Location in a message at which decoding failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The message's name in the documentation, such as `Bind`.
+    /// Name of the message in the documentation, such as `Bind`.
     pub message: &'static str,
-    /// The field of the message, such as `parameter length`.
+    /// Field of the message, such as `parameter length`.
     pub field: &'static str,
-    /// Bytes from the start of the message's body, which follows its length.
+    /// Offset in bytes from the start of the message's body, which follows its length.
     pub offset: usize,
 }
 
-/// Why bytes are not the message that their tag claims.
+/// Reason why bytes are not a valid message of their tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The body ends before the field does.
     Truncated {
-        /// Where the field starts.
+        /// Start of the field.
         place: Place,
-        /// How many bytes the field takes.
+        /// Number of bytes that the field needs.
         needed: usize,
-        /// How many the body still has.
+        /// Number of bytes left in the body.
         remaining: usize,
     },
     /// A string has no NUL before the body ends.
     Unterminated {
-        /// Where the string starts.
+        /// Start of the string.
         place: Place,
-        /// How many bytes the body has from there.
+        /// Number of bytes from there to the end of the body.
         remaining: usize,
     },
-    /// A length is negative where that does not mean NULL.
+    /// A length is negative and not that of NULL.
     InvalidLength {
-        /// Where the length stands.
+        /// Start of the length.
         place: Place,
-        /// The length.
+        /// Length.
         found: i32,
     },
     /// A field has a value that the protocol does not define.
     InvalidValue {
-        /// Where the field starts.
+        /// Start of the field.
         place: Place,
-        /// The value.
+        /// Value.
         found: i64,
     },
-    /// The message is complete but its body goes on.
+    /// The message is complete but its body has more bytes.
     TrailingBytes {
-        /// Where the message should have ended.
+        /// Expected end of the message.
         place: Place,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         remaining: usize,
     },
     /// No message of this direction has the tag.
     UnknownTag {
-        /// Whose messages were read: `frontend` or `backend`.
+        /// Sender of the messages: `frontend` or `backend`.
         direction: &'static str,
-        /// The tag.
+        /// Tag.
         found: u8,
     },
-    /// The length in a header is smaller than the protocol allows or larger than the caller does.
-    /// The stream cannot be followed past it.
+    /// The length in a header is less than the protocol allows or more than the caller allows. The stream
+    /// cannot be followed further.
     FrameLength {
-        /// The message's tag; `None` in the start-up phase, which has none.
+        /// Tag of the message; `None` in the start-up phase, which has none.
         tag: Option<u8>,
-        /// The length as it stands in the header, which counts its own 4 bytes.
+        /// Length in the header, which includes its own 4 bytes.
         found: i32,
-        /// The smallest one allowed.
+        /// Minimum length.
         min: i32,
-        /// The largest one allowed.
+        /// Maximum length.
         max: i32,
     },
 }
 
-/// A byte as a reader would like to see it.
+/// A byte, printed as a character if possible.
 struct Tag(u8);
 
 impl fmt::Display for Tag {
@@ -146,41 +146,41 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Why values cannot be written as a message. Nothing was appended to the buffer.
+/// Reason why values cannot be encoded as a message. Nothing was appended to the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// A string contains a NUL, which would end it early.
     NulInString {
-        /// The message's name in the documentation.
+        /// Name of the message in the documentation.
         message: &'static str,
-        /// The string's field.
+        /// Field of the string.
         field: &'static str,
-        /// Bytes from the start of the string to the NUL.
+        /// Offset in bytes from the start of the string to the NUL.
         offset: usize,
     },
-    /// A list is longer than its 16-bit count can say.
+    /// A list is too long for its 16-bit count.
     TooMany {
-        /// The message's name in the documentation.
+        /// Name of the message in the documentation.
         message: &'static str,
-        /// The list.
+        /// Field of the list.
         field: &'static str,
     },
-    /// A value or the message is longer than its 32-bit length can say.
+    /// A value or the message is too long for its 32-bit length.
     TooLong {
-        /// The message's name in the documentation.
+        /// Name of the message in the documentation.
         message: &'static str,
-        /// The value, or `message`.
+        /// Field of the value, or `message`.
         field: &'static str,
-        /// Its length in bytes.
+        /// Length in bytes.
         bytes: usize,
     },
-    /// A field has a value that the decoder would not take, or would take for something else.
+    /// A field has a value that the decoder would reject or decode differently.
     InvalidValue {
-        /// The message's name in the documentation.
+        /// Name of the message in the documentation.
         message: &'static str,
-        /// The field.
+        /// Field.
         field: &'static str,
-        /// The value.
+        /// Value.
         found: i64,
     },
 }

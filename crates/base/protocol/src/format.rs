@@ -1,22 +1,22 @@
-//! Format codes: whether a value is written as text or in its type's binary form.
+//! Format codes of values: text, or the binary form of the type.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 
-/// How a parameter or a column is written.
+/// Format of a parameter or a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Code 0.
     Text,
     /// Code 1.
     Binary,
-    /// A code that the protocol does not define yet; a server answers it with an error.
+    /// A code that the protocol does not define. A server responds with an error.
     Other(i16),
 }
 
 impl Format {
-    /// The format that a code stands for.
+    /// Returns the format for a code.
     pub const fn from_code(code: i16) -> Self {
         match code {
             0 => Self::Text,
@@ -25,7 +25,7 @@ impl Format {
         }
     }
 
-    /// The code on the wire.
+    /// Returns the code in the protocol.
     pub const fn code(self) -> i16 {
         match self {
             Self::Text => 0,
@@ -35,13 +35,12 @@ impl Format {
     }
 }
 
-/// A list of format codes inside a message: an Int16 count and that many Int16.
+/// A list of format codes in a message: an Int16 count and that number of Int16.
 ///
-/// No code means that all are text, one code is for all, otherwise there is one for each; see
-/// [`Formats::of`].
+/// Without codes all are text; one code applies to all; otherwise there is one for each. See [`Formats::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formats<'a> {
-    /// Two bytes a code.
+    /// Two bytes per code.
     codes: &'a [u8],
 }
 
@@ -56,25 +55,25 @@ impl<'a> Formats<'a> {
         })
     }
 
-    /// How many codes are listed.
+    /// Number of codes.
     pub fn len(&self) -> usize {
         self.codes.len() / 2
     }
 
-    /// Whether no code is listed, so that all are text.
+    /// Whether the list is empty, so that all are text.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
     }
 
-    /// The codes as listed.
+    /// Iterates over the codes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Format> + Clone + 'a {
         self.codes
             .chunks_exact(2)
             .map(|code| Format::from_code(i16::from_be_bytes([code[0], code[1]])))
     }
 
-    /// The format of the value at `index`, counted from 0; `None` if several codes are listed and
-    /// none is for it.
+    /// Returns the format of the value at `index`, from 0; `None` if several codes are listed, but none for
+    /// it.
     pub fn of(&self, index: usize) -> Option<Format> {
         match self.len() {
             0 => Some(Format::Text),

@@ -1,36 +1,35 @@
-//! Where messages begin and end: a tag of one byte, then an Int32 length that counts itself but
-//! not the tag.
+//! Boundaries of messages: a tag of one byte, then an Int32 length that includes itself but not the tag.
 //!
-//! For callers that hold the bytes they read in a buffer and take whole messages off its front.
-//! [`crate::scanner`] is for those that would rather not hold them. The start-up phase has no
-//! tags: [`crate::frontend::startup::next_packet`].
+//! It serves callers that buffer the bytes they read and take complete messages from the front.
+//! [`crate::scanner`] is for callers that do not buffer them. The start-up phase has no tags:
+//! [`crate::frontend::startup::next_packet`].
 //!
 //! PostgreSQL documentation, 54.2 Message Flow and 54.7 Message Formats.
 
 use crate::error::DecodeError;
 
-/// The tag and the length: what precedes every body.
+/// Bytes of a header: the tag and the length.
 pub const HEADER_BYTES: usize = 5;
 
-/// The length's own bytes, which it counts.
+/// Bytes of a length, which it includes.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// The longest body that a length can announce, in bytes.
+/// Maximum bytes of a body.
 pub const BODY_BYTES_MAX: usize = i32::MAX as usize - LENGTH_BYTES;
 
-/// The tag and size of one message.
+/// Tag and size of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The kind of message; see [`crate::frontend::tag`] and [`crate::backend::tag`].
+    /// Tag; see [`crate::frontend::tag`] and [`crate::backend::tag`].
     pub tag: u8,
-    /// Bytes that follow the header, at most [`BODY_BYTES_MAX`].
+    /// Number of bytes after the header, at most [`BODY_BYTES_MAX`].
     pub body_bytes: usize,
 }
 
 impl Header {
-    /// Reads a header whose 5 bytes are all there.
+    /// Decodes a complete header of 5 bytes.
     ///
-    /// Fails if the length does not even count itself, or announces more than `body_bytes_max`.
+    /// Fails if the length is less than its own size, or the body is longer than `body_bytes_max`.
     #[inline]
     pub fn decode(bytes: [u8; HEADER_BYTES], body_bytes_max: usize) -> Result<Self, DecodeError> {
         let [tag, length @ ..] = bytes;
@@ -38,24 +37,24 @@ impl Header {
         Ok(Self { tag, body_bytes })
     }
 
-    /// Bytes of the whole message, header and body.
+    /// Returns the bytes of the message with its header.
     #[inline]
     pub fn message_bytes(&self) -> usize {
         HEADER_BYTES + self.body_bytes
     }
 }
 
-/// One whole message.
+/// A complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The kind of message.
+    /// Tag.
     pub tag: u8,
-    /// What follows the header.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// What its header says.
+    /// Returns the header.
     #[inline]
     pub fn header(&self) -> Header {
         Header {
@@ -64,17 +63,17 @@ impl Frame<'_> {
         }
     }
 
-    /// Bytes of the whole message: what to take off the buffer's front.
+    /// Returns the bytes of the message with its header, which the caller removes from the buffer.
     #[inline]
     pub fn message_bytes(&self) -> usize {
         HEADER_BYTES + self.body.len()
     }
 }
 
-/// The message at the front of `buffer`, or `None` if it is not all there yet.
+/// Returns the message at the front of `buffer`, or `None` if it is incomplete.
 ///
-/// Fails as soon as the header is there and announces a body longer than `body_bytes_max`, so that
-/// a corrupt length does not make the caller wait for a gigabyte. The stream is then lost.
+/// Fails as soon as a header announces a body longer than `body_bytes_max`, so that a corrupt length does not
+/// make the caller wait for a gigabyte. The stream cannot be followed further.
 #[inline]
 pub fn next_frame(buffer: &[u8], body_bytes_max: usize) -> Result<Option<Frame<'_>>, DecodeError> {
     let Some((header, rest)) = buffer.split_first_chunk::<HEADER_BYTES>() else {
@@ -87,7 +86,7 @@ pub fn next_frame(buffer: &[u8], body_bytes_max: usize) -> Result<Option<Frame<'
     }))
 }
 
-/// The bytes that follow a length, which counts its own 4.
+/// Returns the number of bytes that follow a length, which includes its own 4 bytes.
 #[inline]
 pub(crate) fn body_length(
     tag: Option<u8>,
@@ -110,7 +109,7 @@ pub(crate) fn body_length(
     }
 }
 
-/// The length that a header says for a body, as far as it can.
+/// Returns the length in the header for a body, saturating.
 fn length_of(body_bytes: usize) -> i32 {
     i32::try_from(body_bytes.saturating_add(LENGTH_BYTES)).unwrap_or(i32::MAX)
 }
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_whole_or_not_there() {
+    fn incomplete_frame_is_none() {
         let buffer = b"Z\0\0\0\x05IZ\0\0\0\x05T";
         for length in 0..6 {
             assert_eq!(next_frame(&buffer[..length], 100), Ok(None));

@@ -1,13 +1,13 @@
-//! A list of object ids of types: Parse's parameter types, ParameterDescription.
+//! Lists of type OIDs: parameter types of Parse and ParameterDescription.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 
-/// Object ids inside a message: an Int16 count and that many Int32.
+/// OIDs in a message: an Int16 count and that number of Int32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oids<'a> {
-    /// Four bytes an id.
+    /// Four bytes per OID.
     encoded: &'a [u8],
 }
 
@@ -22,17 +22,17 @@ impl<'a> Oids<'a> {
         })
     }
 
-    /// How many ids are listed.
+    /// Number of OIDs.
     pub fn len(&self) -> usize {
         self.encoded.len() / 4
     }
 
-    /// Whether no id is listed.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 
-    /// The ids in order.
+    /// Iterates over the OIDs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
         self.encoded
             .chunks_exact(4)
@@ -40,7 +40,7 @@ impl<'a> Oids<'a> {
     }
 }
 
-/// Writes a list of object ids.
+/// Writes a list of OIDs.
 pub(crate) fn encode_oids(
     writer: &mut Writer<'_>,
     field: &'static str,

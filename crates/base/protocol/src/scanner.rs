@@ -1,9 +1,9 @@
-//! Following a stream of messages by their headers, in memory that does not grow with them.
+//! Follows a stream of messages by their headers, in bounded memory.
 //!
-//! The replay needs to know that rows came, and how many bytes, but not what is in them. A
-//! [`Scanner`] is fed whatever was read from the socket, cut anywhere. It reports each message's
-//! header as soon as its 5 bytes are there, holds and reports the bodies of the kinds of message
-//! that its caller wants, and lets all other bodies pass.
+//! The replay needs to know that rows were received, and their size, but not their content. A [`Scanner`]
+//! receives the bytes read from the socket, in chunks of any size. It reports each message's header as soon
+//! as its 5 bytes are complete, buffers and reports the bodies of the requested kinds of message, and skips
+//! all other bodies.
 //!
 //! ```text
 //! chunks      T 0 0 0 4 . | . . . D 0 0 | 1 0 . . . . . . . . . C 0 0 0 8 S E | L E C T _ 1 \0
@@ -11,15 +11,15 @@
 //! yields      Header(T)              Header(D)                Header(C)                    Body(C)
 //! ```
 //!
-//! The caller drives: it calls [`Scanner::next`] until that yields `None`, which means that all of
-//! the chunk was taken in, and then reads more. It may stop between two events; the rest of the
-//! chunk is in its hands.
+//! The caller calls [`Scanner::next`] until it returns `None`, which means that all of the chunk was
+//! consumed, and then reads more. It may stop between two events; the rest of the chunk remains with the
+//! caller.
 
 use crate::error::DecodeError;
 use crate::frame::{BODY_BYTES_MAX, HEADER_BYTES, Header};
 
-/// The memory for a split body that a scanner keeps for the next one, in bytes. Ten thousand
-/// sessions each have a scanner, and one long error message must not stay with each of them.
+/// Maximum bytes of the buffer that a scanner retains for the next split body. Ten thousand sessions each
+/// have a scanner, and none should retain the memory of one long error message.
 const KEPT_BYTES_MAX: usize = 4096;
 
 /// A set of message tags. Tags are ASCII; a byte above 127 is never in the set.
@@ -30,7 +30,7 @@ impl TagSet {
     /// No tag.
     pub const NONE: Self = Self(0);
 
-    /// The tags listed, such as `TagSet::of(b"CEZ")`; bytes above 127 are ignored.
+    /// Creates a set of the listed tags, such as `TagSet::of(b"CEZ")`; bytes above 127 are ignored.
     pub const fn of(tags: &[u8]) -> Self {
         let mut set = 0;
         let mut index = 0;
@@ -50,44 +50,43 @@ impl TagSet {
     }
 }
 
-/// What a [`Scanner`] saw.
+/// Event of a [`Scanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned<'b> {
     /// A message began. Reported once for every message.
     Header(Header),
-    /// The whole body of the message whose header was the last one reported; only for tags that
-    /// are wanted, also when the body is empty.
+    /// Complete body of the message whose header was reported last. Only for requested tags, also if the body
+    /// is empty.
     Body {
-        /// The kind of message.
+        /// Tag of the message.
         tag: u8,
-        /// All of its body.
+        /// Complete body.
         body: &'b [u8],
     },
-    /// Some of the body of the message whose header was the last one reported, for which
-    /// [`Scanner::give_pieces`] was called. Together they are the whole; an empty body has none.
+    /// Part of the body of the message whose header was reported last, after a call of
+    /// [`Scanner::give_pieces`]. The parts together are the body; an empty body has none.
     Piece {
-        /// The next bytes of the body, at least one.
+        /// Next bytes of the body, at least one.
         bytes: &'b [u8],
     },
 }
 
-/// What the next byte of the stream is.
+/// Interpretation of the next byte of the stream.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The byte of a header at this index.
+    /// Byte of a header at this index.
     Header { filled: usize },
-    /// One of this many bytes of a body that nobody wants; at least 1.
+    /// One of this number of bytes of a skipped body; at least 1.
     Skip { left: usize },
-    /// One of this many bytes of a body that is wanted in pieces; at least 1.
+    /// One of this number of bytes of a body that is reported in pieces; at least 1.
     Pieces { left: usize },
-    /// A byte of a wanted body; `held` has those before it.
+    /// Byte of a requested body; `held` has the bytes before it.
     Body { header: Header },
 }
 
 /// Follows one direction of one connection, after the start-up phase.
 ///
-/// Memory: this struct, and a buffer for a wanted body that was cut by the end of a chunk, as long
-/// as that body at most.
+/// Memory is limited to this struct, and to a buffer for a requested body that was split between chunks.
 #[derive(Debug)]
 pub struct Scanner {
     wanted: TagSet,
@@ -95,15 +94,15 @@ pub struct Scanner {
     state: State,
     header: [u8; HEADER_BYTES],
     held: Vec<u8>,
-    /// `held` was lent out as a body and is to be emptied.
+    /// `held` was lent out as a body and must be emptied.
     lent: bool,
 }
 
 impl Scanner {
-    /// A scanner at the beginning of a message, that reports the bodies of `wanted`.
+    /// Creates a scanner at the beginning of a message, that reports the bodies of `wanted`.
     ///
-    /// A wanted body longer than `wanted_body_bytes_max` is an error; a body that is not wanted
-    /// may have any length that the protocol can say.
+    /// A requested body longer than `wanted_body_bytes_max` is an error. Other bodies may have any length
+    /// that the protocol allows.
     pub fn new(wanted: TagSet, wanted_body_bytes_max: usize) -> Self {
         Self {
             wanted,
@@ -115,13 +114,13 @@ impl Scanner {
         }
     }
 
-    /// Changes which bodies are reported, from the next header on.
+    /// Changes the requested bodies, from the next header on.
     pub fn want(&mut self, wanted: TagSet) {
         self.wanted = wanted;
     }
 
-    /// Lets the body of the message whose header was just reported pass, although it is wanted: for
-    /// callers that want short ones only.
+    /// Skips the requested body of the message whose header was just reported, for callers that need short
+    /// ones only.
     pub fn pass_body(&mut self) {
         if let State::Body { header } = self.state
             && self.held.is_empty()
@@ -133,8 +132,8 @@ impl Scanner {
         }
     }
 
-    /// Reports the body of the message whose header was just reported in pieces, as they come, whether
-    /// it is wanted or not: for bodies that are too long to hold.
+    /// Reports the body of the message whose header was just reported in pieces, whether it is requested or
+    /// not, for bodies that are too long to buffer.
     pub fn give_pieces(&mut self) {
         self.pass_body();
         if let State::Skip { left } = self.state {
@@ -142,17 +141,17 @@ impl Scanner {
         }
     }
 
-    /// Whether the stream is between two messages, where alone it may end.
+    /// Whether the stream is between two messages. It must not end elsewhere.
     pub fn is_between_messages(&self) -> bool {
         matches!(self.state, State::Header { filled: 0 })
     }
 
-    /// Takes bytes off the front of `unread` up to the next event, and reports it; `None` when
-    /// `unread` is empty and no event is due.
+    /// Consumes the bytes of `unread` up to the next event, and reports it. Returns `None` if `unread` is
+    /// empty and there is no event.
     ///
-    /// A body is borrowed from the chunk when all of it is there, and copied only when it was cut.
-    /// Fails when a header's length is impossible or a wanted body is too long. The stream cannot
-    /// be followed past that: every later call fails alike.
+    /// A body is borrowed from the chunk if it is complete, and copied only if it is split. It fails if a
+    /// header's length is invalid or a requested body is too long. The stream cannot be followed further, and
+    /// every later call fails in the same way.
     #[inline]
     pub fn next<'b, 'c: 'b>(
         &'b mut self,
@@ -201,7 +200,7 @@ impl Scanner {
         }
     }
 
-    /// The header is complete; a failure leaves it so, and is met again.
+    /// Starts the body of a complete header. A failure leaves the state as it is, and repeats.
     #[inline]
     fn begin_body(&mut self) -> Result<Scanned<'static>, DecodeError> {
         let wanted = self.wanted.contains(self.header[0]);
@@ -236,7 +235,7 @@ impl Scanner {
                 });
             }
         }
-        // No memory is set aside on the word of a length: `held` grows with what has come.
+        // A length is not trusted for an allocation: `held` grows with the received bytes.
         self.held.extend_from_slice(taken);
         if taken.len() < missing {
             return None;
@@ -263,7 +262,7 @@ mod tests {
     const STREAM: &[u8] =
         b"1\0\0\0\x04D\0\0\0\x0arow456C\0\0\0\x0dSELECT 1\0I\0\0\0\x04Z\0\0\0\x05I";
 
-    /// What a scanner reports for a stream cut into chunks of a size.
+    /// Returns the events of a stream that is split into chunks of a size.
     fn scan(
         stream: &[u8],
         chunk_bytes: usize,
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_can_be_had_in_pieces() {
+    fn scanner_reports_a_body_in_pieces() {
         for chunk_bytes in 1..=STREAM.len() {
             let mut scanner = Scanner::new(TagSet::of(b"CZ"), 100);
             let (mut rows, mut bodies) = (Vec::new(), Vec::new());

@@ -1,16 +1,15 @@
-//! A list of values that may be NULL: Bind's parameters, a DataRow's columns, a FunctionCall's
-//! arguments.
+//! Lists of values that may be NULL: parameters of Bind, columns of DataRow, arguments of FunctionCall.
 
 use crate::cursor::{Cursor, NULL_LENGTH};
 use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 
-/// Values inside a message: an Int16 count and, for each, an Int32 length (−1 for NULL) and that
-/// many bytes. All lengths were checked when the message was decoded.
+/// Values in a message: an Int16 count and, for each, an Int32 length (−1 for NULL) and that number of bytes.
+/// All lengths were checked when the message was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Values<'a> {
     count: u16,
-    /// The lengths and the values, without the count.
+    /// Lengths and values, without the count.
     encoded: &'a [u8],
 }
 
@@ -31,7 +30,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// How many values there are, NULLs among them.
+    /// Number of values, including NULLs.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
@@ -41,7 +40,7 @@ impl<'a> Values<'a> {
         self.count == 0
     }
 
-    /// The values in order; `None` is NULL, which an empty value is not.
+    /// Iterates over the values in order. `None` is NULL, which differs from an empty value.
     pub fn iter(&self) -> ValuesIter<'a> {
         ValuesIter {
             left: self.count,
@@ -59,7 +58,7 @@ impl<'a> IntoIterator for Values<'a> {
     }
 }
 
-/// Iterates over [`Values`] without allocating.
+/// Iterator over [`Values`] without allocations.
 #[derive(Clone, Debug)]
 pub struct ValuesIter<'a> {
     left: u16,

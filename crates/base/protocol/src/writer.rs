@@ -1,14 +1,14 @@
-//! Appending one message to a buffer: whole, or not at all.
+//! Appends one message to a buffer, completely or not at all.
 
 use crate::cursor::NULL_LENGTH;
 use crate::error::EncodeError;
 
-/// One message being appended. Dropped before [`Writer::finish`], it takes back what it wrote.
+/// A message that is being appended. If it is dropped before [`Writer::finish`], the buffer is restored.
 pub(crate) struct Writer<'o> {
     message: &'static str,
     out: &'o mut Vec<u8>,
     start: usize,
-    /// Where the message's length stands.
+    /// Offset of the message's length.
     length_at: usize,
     finished: bool,
 }
@@ -65,14 +65,14 @@ impl<'o> Writer<'o> {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Bytes as they are.
+    /// Bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// String: the bytes and a NUL, which must not be among them.
+    /// String: bytes without NUL, followed by a NUL.
     pub(crate) fn string(&mut self, field: &'static str, text: &[u8]) -> Result<(), EncodeError> {
-        // `contains` is the standard library's fast search; only a failure looks for the place.
+        // `contains` is the standard library's fast search. The position is only needed for an error.
         if text.contains(&0) {
             return Err(EncodeError::NulInString {
                 message: self.message,
@@ -85,7 +85,7 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    /// An Int32 length and that many bytes, or −1 for NULL.
+    /// An Int32 length and that number of bytes, or −1 for NULL.
     pub(crate) fn value(
         &mut self,
         field: &'static str,
@@ -106,8 +106,8 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    /// An Int16 count and that many items. The count is filled in afterwards, so that `items` need
-    /// not know its length.
+    /// An Int16 count and that number of items. The count is set afterwards, so the length of `items` need
+    /// not be known.
     pub(crate) fn counted<T>(
         &mut self,
         field: &'static str,
@@ -128,7 +128,7 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    /// The error for a field that cannot have this value.
+    /// Returns the error for a field with an invalid value.
     pub(crate) fn invalid(&self, field: &'static str, found: impl Into<i64>) -> EncodeError {
         EncodeError::InvalidValue {
             message: self.message,
@@ -137,7 +137,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Fills in the message's length.
+    /// Sets the message's length.
     pub(crate) fn finish(mut self) -> Result<(), EncodeError> {
         let bytes = self.out.len() - self.length_at;
         let length = i32::try_from(bytes).map_err(|_| EncodeError::TooLong {
@@ -149,7 +149,7 @@ impl<'o> Writer<'o> {
         Ok(())
     }
 
-    /// Fills in the length of a message whose size is known to be small.
+    /// Sets the length of a message that is known to be small.
     pub(crate) fn finish_small(mut self) {
         let bytes = self.out.len() - self.length_at;
         self.fill_length(i32::try_from(bytes).expect("a message of fixed size is small"));

@@ -6,7 +6,7 @@ mod corpus_files;
 mod laws;
 mod samples;
 
-/// Damaged copies of each file besides the systematic ones.
+/// Number of randomly damaged copies of each file, in addition to the systematic ones.
 const RANDOM_COPIES: usize = 2_000;
 
 /// Marsaglia's xorshift64: the same bytes in every run.

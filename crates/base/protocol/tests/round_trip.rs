@@ -1,5 +1,5 @@
-//! What is encoded decodes to the same fields, and what is decoded encodes to the same bytes, for
-//! any fields and any bytes.
+//! Round trips of any fields and any bytes: encoded messages decode to the same fields, and decoded messages
+//! are encoded to the same bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! A substring prefilter: searches for pairs of letters that the words have and other text seldom has.
 //!
-//! It serves searches that nearly every text fails. It compares many bytes at once without a branch, which a search for
-//! the words themselves cannot do. A text that passes must still be searched for the words.
+//! It serves searches that nearly every text fails. It compares many bytes at once without a branch, which a
+//! search for the words cannot do. A text that passes must still be searched for the words.
 
 /// Number of pairs compared at once, the bytes of a vector register.
 const BLOCK: usize = 16;
@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pair_is_found_wherever_it_stands(
+        fn prefilter_finds_a_pair_at_any_offset(
             before in "[a-fA-F ]{0,40}|[a-f ]{100,600}",
             pair in "[xX][yY]|//|_[zZ]",
             behind in "[a-fA-F ]{0,40}|[a-f ]{100,600}",

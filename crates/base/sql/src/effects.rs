@@ -1,8 +1,8 @@
 //! Effects of a statement on its session, read from its words.
 //!
-//! Settings made by a function or a `DO` block are not seen. Sources: PostgreSQL documentation, SQL
-//! commands; `RESET ALL` and the settings that it leaves alone: `GUC_NO_RESET_ALL` in `guc_tables.c`;
-//! `DISCARD ALL`: its page.
+//! Settings made by a function or a `DO` block are not detected. Sources: PostgreSQL documentation, SQL
+//! commands; `DISCARD ALL`: its page; `RESET ALL` and the settings that it does not reset: `GUC_NO_RESET_ALL`
+//! in `guc_tables.c`.
 
 use super::byte_pair_prefilter::may_have_pair;
 use super::fingerprint::{StatementClass, classify};
@@ -15,12 +15,12 @@ pub enum Effect {
     Begin,
     /// Commits the transaction, or prepares it for a two-phase commit.
     Commit {
-        /// It begins the next one at once.
+        /// It begins the next transaction at once.
         chain: bool,
     },
     /// Rolls the transaction back.
     Rollback {
-        /// It begins the next one at once.
+        /// It begins the next transaction at once.
         chain: bool,
     },
     /// Defines a savepoint.
@@ -113,7 +113,7 @@ impl Effect {
 const ROLE: &str = "role";
 const AUTHORIZATION: &str = "session_authorization";
 
-/// Whether `RESET ALL` leaves the setting alone.
+/// Whether `RESET ALL` does not reset the setting.
 pub fn survives_reset_all(setting: &str) -> bool {
     is_identity(setting) || setting == "seed"
 }
@@ -123,8 +123,8 @@ pub fn is_identity(setting: &str) -> bool {
     setting == ROLE || setting == AUTHORIZATION
 }
 
-/// Returns whether a text may have effects. It is a quick test by the first word and a search for a few substrings;
-/// most texts have none, and need not be split.
+/// Whether a text may have effects. It tests the first word and searches for a few substrings. Most texts
+/// have no effects and need not be split.
 pub fn may_have_effects(sql: &str) -> bool {
     let text = sql.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
     if text
@@ -174,9 +174,9 @@ pub fn read_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -
         "start" if words.at(1, "transaction") => vec![Effect::Begin],
         "commit" | "end" if words.at(1, "prepared") => Vec::new(),
         "commit" | "end" => vec![Effect::Commit {
-            chain: words.chains(),
+            chain: words.has_chain(),
         }],
-        "rollback" | "abort" => one(rollback(&words)),
+        "rollback" | "abort" => one(read_rollback(&words)),
         "savepoint" => one(words.name(1).map(Effect::Savepoint)),
         "release" => {
             let at = 1 + usize::from(words.at(1, "savepoint") && words.name(2).is_some());
@@ -192,12 +192,12 @@ pub fn read_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -
                 name => name.map(|name| Effect::Deallocate(Some(name))),
             })
         }
-        "set" => one(set(&words)),
-        "reset" => one(reset(&words)),
+        "set" => one(read_set(&words)),
+        "reset" => one(read_reset(&words)),
         "listen" => one(words.name(1).map(Effect::Listen)),
         "unlisten" if words.symbol(1, "*") => vec![Effect::Unlisten(None)],
         "unlisten" => one(words.name(1).map(|name| Effect::Unlisten(Some(name)))),
-        "declare" => one(words.name(1).map(|name| match words.holds() {
+        "declare" => one(words.name(1).map(|name| match words.has_hold() {
             true => Effect::HoldCursor(name),
             false => Effect::Local,
         })),
@@ -211,11 +211,11 @@ pub fn read_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -
         "discard" if words.at(1, "temp") || words.at(1, "temporary") => {
             vec![Effect::DiscardTemporary]
         }
-        "create" => one(create(&words)),
-        "alter" => one(alter(&words)),
-        "drop" => one(dropped(&words)),
+        "create" => one(read_create(&words)),
+        "alter" => one(read_alter(&words)),
+        "drop" => one(read_drop(&words)),
         "select" | "values" | "with" if classify(statement.text) == StatementClass::Select => {
-            let mut effects: Vec<Effect> = into_temporary(&words).into_iter().collect();
+            let mut effects: Vec<Effect> = read_into_temporary(&words).into_iter().collect();
             effects.extend(read_call_effects(statement, parameters));
             effects
         }
@@ -223,57 +223,60 @@ pub fn read_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -
     }
 }
 
-/// The words of a statement, asked by place.
+/// Words of a statement, with tests by position.
 struct Words<'a>(&'a [Lexeme<'a>]);
 
 impl Words<'_> {
-    fn at(&self, place: usize, keyword: &str) -> bool {
-        self.0.get(place).is_some_and(|word| word.is(keyword))
+    fn at(&self, position: usize, keyword: &str) -> bool {
+        self.0.get(position).is_some_and(|word| word.is(keyword))
     }
 
-    fn any(&self, place: usize, keywords: &[&str]) -> bool {
-        keywords.iter().any(|keyword| self.at(place, keyword))
+    fn any(&self, position: usize, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.at(position, keyword))
     }
 
-    fn symbol(&self, place: usize, symbol: &str) -> bool {
-        self.0.get(place).is_some_and(|word| word.is_symbol(symbol))
+    fn symbol(&self, position: usize, symbol: &str) -> bool {
+        self.0
+            .get(position)
+            .is_some_and(|word| word.is_symbol(symbol))
     }
 
-    fn name(&self, place: usize) -> Option<String> {
-        self.0.get(place)?.name()
+    fn name(&self, position: usize) -> Option<String> {
+        self.0.get(position)?.name()
     }
 
-    /// A name with what qualifies it, whether that is `pg_temp`, and the place behind it.
-    fn qualified(&self, mut place: usize) -> Option<(String, bool, usize)> {
-        let mut name = self.name(place)?;
+    /// Returns a qualified name without its qualifiers, whether the qualifier is `pg_temp`, and the position
+    /// after it.
+    fn qualified(&self, mut position: usize) -> Option<(String, bool, usize)> {
+        let mut name = self.name(position)?;
         let mut temporary = false;
-        place += 1;
-        while self.symbol(place, ".") {
+        position += 1;
+        while self.symbol(position, ".") {
             temporary = name == "pg_temp";
-            name = self.name(place + 1)?;
-            place += 2;
+            name = self.name(position + 1)?;
+            position += 2;
         }
-        Some((name, temporary, place))
+        Some((name, temporary, position))
     }
 
     fn find(&self, keyword: &str) -> Option<usize> {
         self.0.iter().position(|word| word.is(keyword))
     }
 
-    /// `AND CHAIN`, without `NO`.
-    fn chains(&self) -> bool {
+    /// Whether the statement has `AND CHAIN`, without `NO`.
+    fn has_chain(&self) -> bool {
         self.find("chain")
             .is_some_and(|at| at > 0 && self.at(at - 1, "and"))
     }
 
-    /// `WITH HOLD` before the query.
-    fn holds(&self) -> bool {
+    /// Whether the cursor has `WITH HOLD` before its query.
+    fn has_hold(&self) -> bool {
         let head = self.find("for").unwrap_or(self.0.len());
         (1..head).any(|at| self.at(at, "hold") && self.at(at - 1, "with"))
     }
 }
 
-fn rollback(words: &Words<'_>) -> Option<Effect> {
+fn read_rollback(words: &Words<'_>) -> Option<Effect> {
     if words.at(1, "prepared") {
         return None;
     }
@@ -284,11 +287,11 @@ fn rollback(words: &Words<'_>) -> Option<Effect> {
         return words.name(at).map(Effect::RollbackTo);
     }
     Some(Effect::Rollback {
-        chain: words.chains(),
+        chain: words.has_chain(),
     })
 }
 
-fn set(words: &Words<'_>) -> Option<Effect> {
+fn read_set(words: &Words<'_>) -> Option<Effect> {
     if words.any(1, &["local", "constraints", "transaction"]) {
         return Some(Effect::Local);
     }
@@ -300,7 +303,7 @@ fn set(words: &Words<'_>) -> Option<Effect> {
             ("read", "default_transaction_read_only"),
             ("deferrable", "default_transaction_deferrable"),
         ] {
-            // `ISOLATION LEVEL READ COMMITTED` is not about reading only.
+            // `ISOLATION LEVEL READ COMMITTED` does not concern read-only mode.
             let reads_only = |at: usize| words.any(at + 1, &["only", "write"]);
             let said = (0..words.0.len())
                 .any(|at| words.at(at, keyword) && (keyword != "read" || reads_only(at)));
@@ -311,18 +314,18 @@ fn set(words: &Words<'_>) -> Option<Effect> {
         return Some(Effect::Set(settings));
     }
     let at = 1 + usize::from(session && !words.at(2, "to") && !words.symbol(2, "="));
-    let (settings, behind) = setting(words, at)?;
-    let value = behind + usize::from(words.at(behind, "to") || words.symbol(behind, "="));
+    let (settings, after) = read_setting(words, at)?;
+    let value = after + usize::from(words.at(after, "to") || words.symbol(after, "="));
     Some(match words.at(value, "default") {
         true => Effect::Reset(settings),
         false => Effect::Set(settings),
     })
 }
 
-/// The settings that are named at a place, and the place behind the name.
-fn setting(words: &Words<'_>, at: usize) -> Option<(Vec<String>, usize)> {
+/// Returns the settings named at a position, and the position after the name.
+fn read_setting(words: &Words<'_>, at: usize) -> Option<(Vec<String>, usize)> {
     if words.at(at, "authorization") {
-        // It sets the role back, too.
+        // It also resets the role.
         return Some((vec![AUTHORIZATION.to_owned(), ROLE.to_owned()], at + 1));
     }
     for (first, second, setting) in [
@@ -340,23 +343,23 @@ fn setting(words: &Words<'_>, at: usize) -> Option<(Vec<String>, usize)> {
         }
     }
     let mut name = words.name(at)?.to_lowercase();
-    let mut behind = at + 1;
-    while words.symbol(behind, ".") {
-        name = format!("{name}.{}", words.name(behind + 1)?.to_lowercase());
-        behind += 2;
+    let mut after = at + 1;
+    while words.symbol(after, ".") {
+        name = format!("{name}.{}", words.name(after + 1)?.to_lowercase());
+        after += 2;
     }
-    Some((vec![name], behind))
+    Some((vec![name], after))
 }
 
-fn reset(words: &Words<'_>) -> Option<Effect> {
+fn read_reset(words: &Words<'_>) -> Option<Effect> {
     if words.at(1, "all") {
         return Some(Effect::ResetAll);
     }
     let at = 1 + usize::from(words.at(1, "session") && words.at(2, "authorization"));
-    setting(words, at).map(|(settings, _)| Effect::Reset(settings))
+    read_setting(words, at).map(|(settings, _)| Effect::Reset(settings))
 }
 
-fn create(words: &Words<'_>) -> Option<Effect> {
+fn read_create(words: &Words<'_>) -> Option<Effect> {
     let mut at = 1;
     if words.at(at, "or") && words.at(at + 1, "replace") {
         at += 2;
@@ -389,36 +392,36 @@ fn create(words: &Words<'_>) -> Option<Effect> {
     })
 }
 
-fn alter(words: &Words<'_>) -> Option<Effect> {
+fn read_alter(words: &Words<'_>) -> Option<Effect> {
     if !words.any(1, &["table", "view", "sequence", "index"]) {
         return None;
     }
     let mut at = 2;
     at += 2 * usize::from(words.at(at, "if") && words.at(at + 1, "exists"));
     at += usize::from(words.at(at, "only"));
-    let (name, _, behind) = words.qualified(at)?;
-    let renamed = (words.at(behind, "rename") && words.at(behind + 1, "to"))
-        .then(|| words.name(behind + 2))
+    let (name, _, after) = words.qualified(at)?;
+    let renamed = (words.at(after, "rename") && words.at(after + 1, "to"))
+        .then(|| words.name(after + 2))
         .flatten();
     Some(Effect::Alter { name, renamed })
 }
 
-fn dropped(words: &Words<'_>) -> Option<Effect> {
+fn read_drop(words: &Words<'_>) -> Option<Effect> {
     let mut at = 2;
     at += 2 * usize::from(words.at(at, "if") && words.at(at + 1, "exists"));
     let mut names = Vec::new();
     loop {
-        let (name, _, behind) = words.qualified(at)?;
+        let (name, _, after) = words.qualified(at)?;
         names.push(name);
-        if !words.symbol(behind, ",") {
+        if !words.symbol(after, ",") {
             return Some(Effect::Drop(names));
         }
-        at = behind + 1;
+        at = after + 1;
     }
 }
 
-/// `SELECT … INTO TEMP name`
-fn into_temporary(words: &Words<'_>) -> Option<Effect> {
+/// Reads `SELECT … INTO TEMP name`.
+fn read_into_temporary(words: &Words<'_>) -> Option<Effect> {
     let into = words.find("into")?;
     if !words.any(into + 1, &["temp", "temporary"]) {
         return None;
@@ -431,19 +434,24 @@ fn into_temporary(words: &Words<'_>) -> Option<Effect> {
     })
 }
 
-/// Reads the effects of the functions that any statement calls. [`read_effects`] has only those of queries: to restore
-/// a session, a statement that writes is not executed again.
+/// Reads the effects of the functions that any statement calls. [`read_effects`] has only those of queries:
+/// to restore a session, a statement that writes is not executed again.
 pub fn read_call_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str>]) -> Vec<Effect> {
     let words = &statement.words;
     let mut effects = Vec::new();
-    for (place, word) in words.iter().enumerate() {
-        let opens = words.get(place + 1).is_some_and(|next| next.is_symbol("("));
+    for (position, word) in words.iter().enumerate() {
+        let opens = words
+            .get(position + 1)
+            .is_some_and(|next| next.is_symbol("("));
         let (true, Lexeme::Word(_)) = (opens, word) else {
             continue;
         };
         let name = word.name().unwrap_or_default();
         if name == "set_config" {
-            effects.push(set_config(&arguments(&words[place + 2..], parameters)));
+            effects.push(read_set_config(&read_arguments(
+                &words[position + 2..],
+                parameters,
+            )));
             continue;
         }
         let Some(lock) = name
@@ -452,7 +460,7 @@ pub fn read_call_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str
         else {
             continue;
         };
-        let key = arguments(&words[place + 2..], parameters).join(",");
+        let key = read_arguments(&words[position + 2..], parameters).join(",");
         effects.push(match lock {
             "lock" => Effect::Lock(key),
             "lock_shared" => Effect::Lock(format!("shared {key}")),
@@ -466,32 +474,33 @@ pub fn read_call_effects(statement: &SqlStatement<'_>, parameters: &[Option<&str
     effects
 }
 
-/// `set_config(name, value, is_local)`
-fn set_config(arguments: &[String]) -> Effect {
-    let local = arguments.get(2).map(|text| unquoted(text).to_lowercase());
+/// Reads `set_config(name, value, is_local)`.
+fn read_set_config(arguments: &[String]) -> Effect {
+    let local = arguments.get(2).map(|text| unquote(text).to_lowercase());
     if local.is_some_and(|text| ["true", "t", "on", "yes", "y", "1"].contains(&text.as_str())) {
         return Effect::Local;
     }
-    // A name that is computed is known by how it is computed.
-    let name = arguments.first().map(|text| unquoted(text).to_lowercase());
+    // A computed name is identified by its expression.
+    let name = arguments.first().map(|text| unquote(text).to_lowercase());
     match name.unwrap_or_default() {
         name if name == AUTHORIZATION => Effect::Set(vec![name, ROLE.to_owned()]),
         name => Effect::Set(vec![name]),
     }
 }
 
-fn unquoted(text: &str) -> &str {
+fn unquote(text: &str) -> &str {
     text.strip_prefix('\'')
         .and_then(|rest| rest.strip_suffix('\''))
         .unwrap_or(text)
 }
 
-/// The most words of a call that are looked at. A longer one computes its arguments; calls may
-/// stand in calls, so what is looked at for each must be bounded.
+/// Maximum number of words of a call that are read. Longer calls compute their arguments. Calls may be
+/// nested, so the work for each must be bounded.
 const CALL_WORDS_MAX: usize = 200;
 
-/// The arguments of a call, from behind its bracket, as texts; parameters are put in as literals.
-fn arguments(words: &[Lexeme<'_>], parameters: &[Option<&str>]) -> Vec<String> {
+/// Returns the arguments of a call as texts, from the word after its bracket. Parameters are inserted as
+/// literals.
+fn read_arguments(words: &[Lexeme<'_>], parameters: &[Option<&str>]) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut one = String::new();
     let mut depth = 0_u32;
@@ -518,7 +527,7 @@ fn arguments(words: &[Lexeme<'_>], parameters: &[Option<&str>]) -> Vec<String> {
             one.push(' ');
         }
         match value {
-            // A number is the same bound or written.
+            // A number is the same whether bound or written.
             Some(number) if number.parse::<i64>().is_ok() => one.push_str(number),
             Some(text) => one.push_str(&format!("'{text}'")),
             None => one.push_str(word.text()),

@@ -1,15 +1,15 @@
-//! Statements that differ only in their values are one statement.
+//! Fingerprints, which are equal for statements that differ only in their values.
 //!
-//! The normal form drops comments, folds white space, lower-cases what is not quoted, puts `$n`
-//! where a literal or a parameter stands (numbered from 1 in the order of appearance), and folds
-//! lists of values: `IN ($1, $2, $3)` and `VALUES ($1), ($2)` keep their first element and `...`.
-//! `END` and `COMMIT WORK` are `commit`, `ABORT` is `rollback`. The fingerprint is its XXH3.
+//! The normal form drops comments, folds white space, converts unquoted words to lower case, and replaces
+//! each literal or parameter by `$n` (numbered from 1 in the order of appearance). It folds lists of values:
+//! `IN ($1, $2, $3)` and `VALUES ($1), ($2)` keep their first element and `...`. `END` and `COMMIT WORK`
+//! become `commit`, `ABORT` becomes `rollback`. The fingerprint is the XXH3 hash of the normal form.
 //!
-//! This works on the text alone, without a catalogue or a grammar; `pg_stat_statements` works on
-//! the parse tree and may tell two texts apart that are one here (a table in two schemas of the
-//! `search_path`), or the other way round. Lexical rules: PostgreSQL documentation, 4.1 (nested
-//! comments, dollar quotes, `E''` and doubled quotes). `standard_conforming_strings = off` is not
-//! known from a text, so a backslash in a plain literal does not escape.
+//! It works on the text alone, without a catalogue or a grammar. `pg_stat_statements` works on the parse tree
+//! and may distinguish two texts that are equal here (a table in two schemas of the `search_path`), or the
+//! other way round. Lexical rules: PostgreSQL documentation, 4.1 (nested comments, dollar quotes, `E''` and
+//! doubled quotes). `standard_conforming_strings = off` is not visible in a text, so a backslash in a plain
+//! literal does not escape.
 
 mod class;
 pub mod lexer;
@@ -48,29 +48,28 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Makes fingerprints. Holds the space that it works in, so that it allocates only for a
-/// statement longer than those before it.
+/// Computes fingerprints in a reused buffer. It allocates only for a statement longer than those before.
 #[derive(Debug, Default)]
 pub struct Fingerprinter {
     normal: String,
 }
 
 impl Fingerprinter {
-    /// A new one.
+    /// Creates a fingerprinter.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The statement's fingerprint.
+    /// Returns the statement's fingerprint.
     pub fn fingerprint(&mut self, sql: &str) -> Fingerprint {
         Fingerprint(xxh3_64(self.normalise(sql).as_bytes()))
     }
 
-    /// The statement's normal form: no literal of it is left.
+    /// Returns the statement's normal form, without literals.
     pub fn normalise(&mut self, sql: &str) -> &str {
         self.normal.clear();
         let mut values = 0u32;
-        let mut list = List::default();
+        let mut list = ListFolder::default();
         let mut previous_end = 0;
         let mut spaced_before;
         for token in Lexer::new(sql) {
@@ -79,70 +78,70 @@ impl Fingerprinter {
             let out = &mut self.normal;
             match token {
                 Token::Comment { .. } => {
-                    // White space, so that `a/**/b` stays two words.
+                    // A comment counts as white space, so that `a/**/b` remains two words.
                     previous_end = previous_end.saturating_sub(1);
                     continue;
                 }
                 Token::Value { .. } => {
-                    if list.value(out) {
+                    if list.on_value(out) {
                         continue;
                     }
-                    space(out, spaced_before, b'$');
+                    push_space(out, spaced_before, b'$');
                     values += 1;
                     out.push('$');
                     push_number(out, values);
                 }
                 Token::Word { start, end } => {
-                    list.other(out);
-                    space(out, spaced_before, b'a');
+                    list.flush(out);
+                    push_space(out, spaced_before, b'a');
                     for character in sql[start..end].chars() {
                         out.push(character.to_ascii_lowercase());
                     }
                 }
                 Token::Quoted { start, end } => {
-                    list.other(out);
-                    space(out, spaced_before, b'a');
+                    list.flush(out);
+                    push_space(out, spaced_before, b'a');
                     out.push_str(&sql[start..end]);
                 }
                 Token::Symbol { start, end } => {
                     let symbol = sql.as_bytes()[start];
                     match symbol {
                         b',' => {
-                            if list.comma() {
+                            if list.on_comma() {
                                 continue;
                             }
                             out.push_str(", ");
                         }
                         b'(' => {
-                            if list.opening(out, values) {
+                            if list.on_opening_parenthesis(out, values) {
                                 continue;
                             }
-                            space(out, spaced_before, b'(');
+                            push_space(out, spaced_before, b'(');
                             out.push('(');
-                            list.opened();
+                            list.open_list();
                         }
                         b')' => {
-                            if let Some(before) = list.closing(out) {
+                            if let Some(before) = list.on_closing_parenthesis(out) {
                                 values = before;
                                 continue;
                             }
                             out.push(')');
-                            list.closed();
+                            list.close_list();
                         }
                         _ => {
-                            list.other(out);
-                            space(out, spaced_before, symbol);
+                            list.flush(out);
+                            push_space(out, spaced_before, symbol);
                             out.push_str(&sql[start..end]);
                         }
                     }
                 }
             }
         }
-        list.end(&mut self.normal);
+        list.finish(&mut self.normal);
         while self.normal.ends_with([';', ' ']) {
             self.normal.pop();
         }
-        if let Some(usual) = usual_word(&self.normal) {
+        if let Some(usual) = usual_command(&self.normal) {
             self.normal.clear();
             self.normal.push_str(usual);
         }
@@ -150,8 +149,9 @@ impl Fingerprinter {
     }
 }
 
-/// Ways to write the same end of a transaction, which the server's statistics count as one.
-fn usual_word(normal: &str) -> Option<&'static str> {
+/// Returns the usual spelling of a command that ends a transaction. The server's statistics count all
+/// spellings as one.
+fn usual_command(normal: &str) -> Option<&'static str> {
     match normal {
         "end" | "end work" | "end transaction" | "commit work" | "commit transaction" => {
             Some("commit")
@@ -163,8 +163,8 @@ fn usual_word(normal: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text has several statements in it, as far as its tokens tell. The bodies of SQL functions
-/// (`BEGIN ATOMIC … END`) count as several.
+/// Whether a text has several statements, as far as its tokens show. The bodies of SQL functions (`BEGIN
+/// ATOMIC … END`) count as several.
 pub fn holds_several(sql: &str) -> bool {
     let mut ended = false;
     for token in Lexer::new(sql) {
@@ -178,14 +178,14 @@ pub fn holds_several(sql: &str) -> bool {
     false
 }
 
-/// Puts a blank between two tokens where there was white space, unless the first already ends in
-/// what needs none.
-fn space(out: &mut String, spaced: bool, next: u8) {
+/// Adds a blank between two tokens that were separated by white space, unless the first ends in a character
+/// that needs none.
+fn push_space(out: &mut String, spaced: bool, next: u8) {
     match out.as_bytes().last() {
         Some(_) if out.ends_with("...") => out.push(' '),
         None | Some(b'(' | b' ' | b'.') => {}
         Some(_) if next == b';' || next == b'.' => {}
-        // `count (*)` and `count(*)` are one; `in (` and `values (` read better with a blank.
+        // `count (*)` and `count(*)` are equal; `in (` and `values (` are more readable with a blank.
         Some(_) if next == b'(' => {
             if [
                 "in", "values", "as", "and", "or", "not", "from", "where", "any", "exists",
@@ -212,20 +212,20 @@ fn push_number(out: &mut String, number: u32) {
     out.push(char::from(b'0' + (number % 10) as u8));
 }
 
-/// Folds lists: in `(v, v, v)` all values after the first, and in `(v, v), (v, v)` all groups
-/// after the first that are of values alone.
+/// Folds lists: in `(v, v, v)` all values after the first, and in `(v, v), (v, v)` all groups of only values
+/// after the first.
 #[derive(Debug, Default)]
-struct List {
+struct ListFolder {
     state: ListState,
-    /// Something was folded that has not been written as `...` yet.
+    /// Values were folded and `...` is not written yet.
     folded: bool,
-    /// The further group that is being written: it is taken back if it turns out to be of values alone.
-    group: Option<Group>,
+    /// Position before the further group that is being written. The group is removed if it has only values.
+    group: Option<OpenGroup>,
 }
 
-/// How it was before a further group.
+/// State before a further group.
 #[derive(Debug, Clone, Copy)]
-struct Group {
+struct OpenGroup {
     length: usize,
     values: u32,
 }
@@ -239,28 +239,28 @@ enum ListState {
     Opened,
     /// After the first value in parentheses.
     AfterFirst,
-    /// After a comma behind a value: held back until it is known what follows.
+    /// After a comma that follows a value. The comma is held back until the next token is known.
     HeldComma,
-    /// After `)` that closed a list of values alone.
+    /// After `)` that closed a list of only values.
     AfterGroup,
-    /// After a comma behind such a group: held back.
+    /// After a comma that follows such a group. The comma is held back.
     HeldGroupComma,
 }
 
-impl List {
-    fn opened(&mut self) {
+impl ListFolder {
+    fn open_list(&mut self) {
         self.state = ListState::Opened;
         self.group = None;
     }
 
-    fn closed(&mut self) {
+    fn close_list(&mut self) {
         if self.state != ListState::AfterGroup {
             self.state = ListState::Outside;
         }
     }
 
-    /// A value came; true: leave it out.
-    fn value(&mut self, out: &mut String) -> bool {
+    /// Handles a value. Returns whether to omit it.
+    fn on_value(&mut self, out: &mut String) -> bool {
         match self.state {
             ListState::Opened => {
                 self.state = ListState::AfterFirst;
@@ -272,14 +272,14 @@ impl List {
                 true
             }
             _ => {
-                self.other(out);
+                self.flush(out);
                 false
             }
         }
     }
 
-    /// A comma came; true: hold it back.
-    fn comma(&mut self) -> bool {
+    /// Handles a comma. Returns whether to hold it back.
+    fn on_comma(&mut self) -> bool {
         match self.state {
             ListState::AfterFirst => {
                 self.state = ListState::HeldComma;
@@ -297,11 +297,11 @@ impl List {
         }
     }
 
-    /// A `(` came, behind so many values; true: it is written.
-    fn opening(&mut self, out: &mut String, values: u32) -> bool {
+    /// Handles a `(` after `values` values. Returns whether it was written.
+    fn on_opening_parenthesis(&mut self, out: &mut String, values: u32) -> bool {
         match self.state {
             ListState::HeldGroupComma => {
-                self.group = Some(Group {
+                self.group = Some(OpenGroup {
                     length: out.len(),
                     values,
                 });
@@ -312,17 +312,17 @@ impl List {
                 self.state = ListState::Opened;
                 true
             }
-            // A parenthesis behind a held comma, or right behind a value or a group.
+            // A parenthesis after a held comma, or directly after a value or a group.
             ListState::HeldComma | ListState::AfterFirst | ListState::AfterGroup => {
-                self.other(out);
+                self.flush(out);
                 false
             }
             ListState::Outside | ListState::Opened => false,
         }
     }
 
-    /// A `)` came. With a number the group was taken back, and so many values are written.
-    fn closing(&mut self, out: &mut String) -> Option<u32> {
+    /// Handles a `)`. If a group was removed, returns the number of values written before it.
+    fn on_closing_parenthesis(&mut self, out: &mut String) -> Option<u32> {
         match self.state {
             ListState::AfterFirst | ListState::HeldComma => {
                 self.state = ListState::AfterGroup;
@@ -337,14 +337,14 @@ impl List {
                 None
             }
             _ => {
-                self.other(out);
+                self.flush(out);
                 None
             }
         }
     }
 
-    /// Anything else came: what was held back is written.
-    fn other(&mut self, out: &mut String) {
+    /// Handles any other token: writes what was held back.
+    fn flush(&mut self, out: &mut String) {
         if std::mem::take(&mut self.folded) {
             out.push_str(", ...");
         }
@@ -355,8 +355,8 @@ impl List {
         self.group = None;
     }
 
-    fn end(&mut self, out: &mut String) {
-        self.other(out);
+    fn finish(&mut self, out: &mut String) {
+        self.flush(out);
     }
 }
 
@@ -402,7 +402,7 @@ mod tests {
         );
         assert_eq!(
             normal("insert into t (a, b) values (1, 'x'), (2, 'y'), (3, null)"),
-            // NULL is a word: a column that is always set to it is another statement.
+            // NULL is a word: a column that is always set to it makes another statement.
             normal("insert into t (a, b) values (5, 'z'), (2, 'y'), (3, null)")
         );
         assert_eq!(
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_values_is_kept_as_it_is() {
+    fn normal_form_keeps_lists_with_other_tokens() {
         for (text, kept) in [
             (
                 "SELECT f(1), (SELECT count(*) FROM t WHERE a = 5)",
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn several_statements_are_known_by_what_stands_behind_a_semicolon() {
+    fn several_statements_are_recognised_by_tokens_after_a_semicolon() {
         for several in ["select 1; select 2", "begin;commit;", ";select 1;;x"] {
             assert!(holds_several(several), "{several}");
         }

@@ -1,6 +1,7 @@
-//! SQL as text: PostgreSQL's lexical rules, statement splitting, fingerprints, effects on a session, and secrets.
+//! SQL as text: PostgreSQL's lexical rules, statement splitting, fingerprints, effects on a session, and
+//! secrets.
 //!
-//! It knows nothing of events and files, and has no grammar: it works on words. Sources: PostgreSQL
+//! It works on words and has no grammar. Events and files are left to other crates. Sources: PostgreSQL
 //! documentation, 4.1 (lexical structure) and `scan.l`.
 
 mod byte_pair_prefilter;

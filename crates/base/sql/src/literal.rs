@@ -1,18 +1,18 @@
-//! Literals in all their spellings: reads the value of one, and writes another value in the same spelling.
+//! Literals in all spellings: reads the value of one, and writes another value in the same spelling.
 //!
-//! Source: PostgreSQL documentation, 4.1.2. As for fingerprints, a backslash in a plain literal stands for
-//! itself. For a session that reads it as an escape, callers take a plain literal for one with an E.
+//! Source: PostgreSQL documentation, 4.1.2. As in fingerprints, a backslash in a plain literal is an ordinary
+//! character. For a session in which it escapes, callers pass a plain literal as one with an E.
 
 use std::borrow::Cow;
 
-/// A literal's spelling.
+/// Spelling of a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling<'a> {
-    /// `$1`: no literal.
+    /// `$1`, which is no literal.
     Placeholder,
     /// `42`, `-1.5e3`, `0x1F`, `1_000`.
     Number,
-    /// `'…'` and `N'…'`, with what stands before the quote.
+    /// `'…'` and `N'…'`, with the prefix before the quote.
     Plain(&'a str),
     /// `E'…'`.
     Escapes(&'a str),
@@ -33,7 +33,7 @@ impl<'a> Spelling<'a> {
         if let Some(at) = token.find('\'').filter(|at| *at <= 2) {
             let (prefix, quoted) = token.split_at(at);
             let inner = &quoted[1..];
-            // One that is cut short has no closing quote.
+            // A truncated literal has no closing quote.
             let inner = inner.strip_suffix('\'').unwrap_or(inner);
             let spelling = match prefix.as_bytes().first() {
                 Some(b'e' | b'E') => Spelling::Escapes(prefix),
@@ -64,7 +64,7 @@ impl<'a> Spelling<'a> {
         match self {
             Spelling::Plain(_) if inner.contains("''") => Cow::Owned(inner.replace("''", "'")),
             Spelling::Escapes(_) => unescape(inner),
-            Spelling::Unicode(_) => Cow::Owned(unicode(&inner.replace("''", "'"), escape)),
+            Spelling::Unicode(_) => Cow::Owned(unescape_unicode(&inner.replace("''", "'"), escape)),
             Spelling::Number if inner.contains('_') => Cow::Owned(inner.replace('_', "")),
             _ => Cow::Borrowed(inner),
         }
@@ -74,12 +74,12 @@ impl<'a> Spelling<'a> {
     pub fn write(self, value: &str, escape: char, out: &mut String) {
         match self {
             Spelling::Placeholder | Spelling::Number => out.push_str(value),
-            Spelling::Dollars(tag) => dollars(tag, value, out),
+            Spelling::Dollars(tag) => write_dollar_quoted(tag, value, out),
             Spelling::Plain(prefix) | Spelling::Bits(prefix) | Spelling::HexBits(prefix) => {
-                quote(prefix, value, |_| None, out);
+                write_quoted(prefix, value, |_| None, out);
             }
             Spelling::Unicode(prefix) => {
-                quote(
+                write_quoted(
                     prefix,
                     value,
                     |character| (character == escape).then_some(escape),
@@ -87,7 +87,7 @@ impl<'a> Spelling<'a> {
                 );
             }
             Spelling::Escapes(prefix) => {
-                quote(
+                write_quoted(
                     prefix,
                     value,
                     |character| (character == '\\').then_some('\\'),
@@ -98,9 +98,9 @@ impl<'a> Spelling<'a> {
     }
 }
 
-/// Between the tags that it had, or longer ones where those would end within the value. Quotes in their
-/// place would join what stands before: `E'a'$a$b$a$` is two literals, `E'a''b'` is one.
-fn dollars(tag: &str, value: &str, out: &mut String) {
+/// Writes a dollar-quoted literal with its own tags, or with longer ones if those would end within the value.
+/// Quotes instead would merge with a literal before it: `E'a'$a$b$a$` is two literals, `E'a''b'` is one.
+fn write_dollar_quoted(tag: &str, value: &str, out: &mut String) {
     let mut tag = tag.to_owned();
     loop {
         let from = out.len();
@@ -112,12 +112,17 @@ fn dollars(tag: &str, value: &str, out: &mut String) {
             return;
         }
         out.truncate(from);
-        // A tag longer than the value stands neither in it nor over its end: this ends.
+        // A tag longer than the value does not occur in it, so this loop ends.
         tag.insert(tag.len() - 1, 'm');
     }
 }
 
-fn quote(prefix: &str, value: &str, before: impl Fn(char) -> Option<char>, out: &mut String) {
+fn write_quoted(
+    prefix: &str,
+    value: &str,
+    before: impl Fn(char) -> Option<char>,
+    out: &mut String,
+) {
     out.push_str(prefix);
     out.push('\'');
     for character in value.chars() {
@@ -130,7 +135,7 @@ fn quote(prefix: &str, value: &str, before: impl Fn(char) -> Option<char>, out: 
     out.push('\'');
 }
 
-/// What `E'…'` means. What cannot be a character (a byte of another encoding) becomes U+FFFD.
+/// Decodes the text of `E'…'`. An invalid character (a byte of another encoding) becomes U+FFFD.
 fn unescape(inner: &str) -> Cow<'_, str> {
     if !inner.contains(['\\', '\'']) {
         return Cow::Borrowed(inner);
@@ -197,8 +202,8 @@ fn unescape(inner: &str) -> Cow<'_, str> {
     )
 }
 
-/// What `U&'…'` means: `\0041`, `\+01F600`, and the escape doubled for itself.
-fn unicode(inner: &str, escape: char) -> String {
+/// Decodes the text of `U&'…'`: `\0041`, `\+01F600`, and a doubled escape for itself.
+fn unescape_unicode(inner: &str, escape: char) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(inner.len());
     let mut rest = inner;
     while let Some(mut character) = rest.chars().next() {
@@ -213,7 +218,7 @@ fn unicode(inner: &str, escape: char) -> String {
                 Some(code) => {
                     rest = &rest[from + length..];
                     if let Ok(unit) = u16::try_from(code) {
-                        // Perhaps half of a pair.
+                        // It may be half of a surrogate pair.
                         units.push(unit);
                         continue;
                     }
@@ -232,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_ends_behind_the_value_only() {
+    fn dollar_quote_tag_does_not_end_within_the_value() {
         for (tag, value, written) in [
             ("$a$", "it's", "$a$it's$a$"),
             ("$$", "5$", "$m$5$$m$"),
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_in_every_spelling() {
+    fn literal_value_is_equal_in_every_spelling() {
         for (token, value) in [
             ("'it''s'", "it's"),
             ("N'it''s'", "it's"),

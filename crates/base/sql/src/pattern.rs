@@ -1,18 +1,18 @@
 //! Patterns with `*`, for names and for statements.
 //!
-//! Normalised SQL is full of brackets, dots, dollars and question marks; a pattern in which these
-//! stand for themselves can be copied from a report as it is, which a regular expression cannot.
+//! All other characters stand for themselves. So normalised SQL, which is full of brackets, dots, dollars and
+//! question marks, can be copied from a report unchanged. A regular expression would need escapes.
 
-/// A text with `*` for any text, also none. All else stands for itself.
+/// A text in which `*` stands for any text, including none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// What stands between the stars; one piece where there is none.
+    /// Texts between the stars; one piece if there is no star.
     pieces: Vec<String>,
     given: String,
 }
 
 impl Pattern {
-    /// Matches a name as a whole, with its case.
+    /// Creates a pattern that matches a whole name, case-sensitively.
     pub fn name(text: &str) -> Self {
         Pattern {
             pieces: text.split('*').map(str::to_owned).collect(),
@@ -20,9 +20,8 @@ impl Pattern {
         }
     }
 
-    /// Matches a normalised statement that holds it anywhere, whatever the case of letters and the
-    /// numbers of its `$1`; white space of any length is as one blank. `None` where nothing would
-    /// be looked for.
+    /// Creates a pattern that matches a normalised statement containing it, regardless of case and of the
+    /// numbers in `$1`. White space of any length equals one blank. `None` if the pattern is empty.
     pub fn statement(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let lower = folded(&words.join(" "));
@@ -35,17 +34,17 @@ impl Pattern {
         })
     }
 
-    /// As it was given.
+    /// Returns the pattern as the user wrote it.
     pub fn given(&self) -> &str {
         &self.given
     }
 
-    /// Whether this name matches.
+    /// Whether the pattern matches this name.
     pub fn matches_name(&self, name: &str) -> bool {
         self.matches(name)
     }
 
-    /// Whether this normalised statement matches.
+    /// Whether the pattern matches this normalised statement.
     pub fn matches_statement(&self, normal: &str) -> bool {
         self.matches(&folded(normal))
     }
@@ -57,7 +56,7 @@ impl Pattern {
         let Some(mut rest) = text.strip_prefix(first.as_str()) else {
             return false;
         };
-        // The leftmost place of each piece leaves the most for those behind it.
+        // The leftmost match of each piece leaves the most text for the pieces after it.
         for piece in middle {
             let Some(found) = rest.find(piece.as_str()) else {
                 return false;
@@ -68,7 +67,7 @@ impl Pattern {
     }
 }
 
-/// In lower case, with `$` for `$1`: a value's number hangs on how many stand before it.
+/// Converts to lower case, with `$` for `$1`: a value's number depends on the values before it.
 fn folded(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     let mut after_dollar = false;
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_as_a_whole() {
+    fn pattern_for_a_name_matches_the_whole_name() {
         for (pattern, name, matches) in [
             ("shop", "shop", true),
             ("shop", "Shop", false),
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_match_anywhere() {
+    fn pattern_for_a_statement_matches_anywhere() {
         let normal = "select * from \"Order\" where id = $1 and b in ($2, ...)";
         for (pattern, matches) in [
             ("SELECT  *\n FROM", true),

@@ -1,35 +1,35 @@
-//! Texts that may be sent in a replay that must not write.
+//! Decides how a text is sent in a replay that must not write.
 //!
-//! The server forbids writing: `default_transaction_read_only` is on for each session, and is set
-//! again where a session has it off. What is left to this file is what a server cannot forbid: a
-//! text that makes *its own* transaction read-write before anything can be set again, and commands
-//! that PostgreSQL lets read-only transactions do. Such texts are rewritten, where nothing but the
-//! mode of a transaction changes by it, or not sent.
+//! The server forbids most writing: `default_transaction_read_only` is on for each session, and is set again
+//! if the session turned it off. This module handles the rest, which a server cannot forbid: a text that
+//! makes *its own* transaction read-write before the setting can be restored, and commands that PostgreSQL
+//! allows in read-only transactions. Such a text is rewritten if only the mode of a transaction changes by
+//! it. Otherwise it is not sent.
 //!
-//! Sources: PostgreSQL documentation, `SET TRANSACTION` (a transaction cannot become read-write
-//! after its first query, so no function that a query calls can do it); `check_transaction_read_only`
-//! in `variable.c`; `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be
-//! written in read-only transactions before 16 (release notes of 16).
+//! Sources: PostgreSQL documentation, `SET TRANSACTION` (a transaction cannot become read-write after its
+//! first query, so no function that a query calls can do it); `check_transaction_read_only` in `variable.c`;
+//! `ClassifyUtilityCommandAsReadOnly` in `utility.c`. Large objects could be written in read-only
+//! transactions before 16 (release notes of 16).
 
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements};
 
 /// Treatment of a text in a replay that must not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadOnly {
-    /// It is sent as it is: what it writes the server refuses.
+    /// It is sent unchanged. The server refuses any write in it.
     AsItIs,
-    /// This is sent instead: `READ WRITE` became `READ ONLY`.
+    /// This text is sent instead: `READ WRITE` became `READ ONLY`.
     Rewritten(String),
     /// It is not sent.
     Withheld,
 }
 
-/// The setting that a session could turn off, and its default: one name is part of the other.
+/// Setting that a session could turn off. The name of its default contains this name.
 const SETTING: &str = "transaction_read_only";
 
-/// Functions that a read-only transaction does not hold back: they write large objects (before
-/// 16), files, the write-ahead log, or through another connection.
-const UNBOUND: [&str; 14] = [
+/// Functions that a read-only transaction does not forbid. They write large objects (before 16), files, the
+/// write-ahead log, or through another connection.
+const UNRESTRICTED_FUNCTIONS: [&str; 14] = [
     "lo_creat",
     "lo_create",
     "lo_from_bytea",
@@ -50,8 +50,12 @@ const UNBOUND: [&str; 14] = [
 pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clone) -> ReadOnly {
     let statements = split_statements(sql);
     let before_last = statements.len().saturating_sub(1);
-    // After an end within one text the next transaction begins before anything can be set again.
-    if statements.iter().take(before_last).any(ends) {
+    // If a text ends a transaction, the next one in it begins before the setting can be restored.
+    if statements
+        .iter()
+        .take(before_last)
+        .any(ends_own_transaction)
+    {
         return ReadOnly::Withheld;
     }
     let sets_by_parameter = || parameters.clone().any(names_setting);
@@ -66,23 +70,23 @@ pub fn read_only<'p>(sql: &str, parameters: impl Iterator<Item = &'p str> + Clon
     };
     match (statements.iter().filter(opens).count(), &statements[..]) {
         (0, _) => ReadOnly::AsItIs,
-        (_, [only]) => ReadOnly::Rewritten(closed(only)),
-        // Among others: those would run in another transaction than they did.
+        (_, [only]) => ReadOnly::Rewritten(make_read_only(only)),
+        // Sending only the other statements would run them in another transaction than captured.
         _ => ReadOnly::Withheld,
     }
 }
 
 /// Whether a text has a statement that ends a transaction.
 pub fn ends_transaction(sql: &str) -> bool {
-    split_statements(sql).iter().any(ends)
+    split_statements(sql).iter().any(ends_own_transaction)
 }
 
-fn ends(statement: &SqlStatement<'_>) -> bool {
+fn ends_own_transaction(statement: &SqlStatement<'_>) -> bool {
     let prepares = first(statement, "prepare") && second(statement, "transaction");
     let ends = ["commit", "end", "rollback", "abort"]
         .iter()
         .any(|word| first(statement, word));
-    // Back to a savepoint is no end.
+    // A rollback to a savepoint does not end the transaction.
     prepares || ends && !statement.words.iter().any(|word| word.is("to"))
 }
 
@@ -103,7 +107,7 @@ fn names_setting(text: &str) -> bool {
 }
 
 fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> bool) -> bool {
-    // A procedure or block may end the transaction, and begin one that is read-write.
+    // A procedure or block may end the transaction and begin a read-write one.
     if first(statement, "call") || first(statement, "do") {
         return true;
     }
@@ -119,7 +123,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
     }
     let calls = |word: &Lexeme<'_>| {
         let name = word.name();
-        name.is_some_and(|name| UNBOUND.contains(&name.as_str()))
+        name.is_some_and(|name| UNRESTRICTED_FUNCTIONS.contains(&name.as_str()))
     };
     if statement.words.iter().any(calls) {
         return true;
@@ -131,12 +135,12 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
     if sets_by_name && (names_setting(statement.text) || sets_by_parameter()) {
         return true;
     }
-    // Asking for it is no harm; a query's own functions cannot undo it for this transaction.
+    // Reading the setting is harmless. A query's own functions cannot change it for this transaction.
     let asks = ["show", "select"].iter().any(|word| first(statement, word));
     if names_setting(statement.text) && !asks {
         return true;
     }
-    // Names in escapes: nobody writes settings so but to hide them.
+    // An escaped name of a setting has no use but to hide it.
     let escaped = |pair: &[Lexeme<'_>]| {
         (pair[0].is("u") && pair[1].is_symbol("&"))
             || matches!(pair[0], Lexeme::Value(text) | Lexeme::Quoted(text)
@@ -148,7 +152,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: impl Fn() -> boo
     changes_settings && has_escapes
 }
 
-/// `COPY … TO` of anything but the client.
+/// Whether a `COPY … TO` writes to anything but the client.
 fn writes_a_file(statement: &SqlStatement<'_>) -> bool {
     let mut brackets = 0_u32;
     for pair in statement.words.windows(2) {
@@ -163,8 +167,8 @@ fn writes_a_file(statement: &SqlStatement<'_>) -> bool {
     false
 }
 
-/// The statement with each `READ WRITE` made `READ ONLY`.
-fn closed(statement: &SqlStatement<'_>) -> String {
+/// Returns the statement with each `READ WRITE` replaced by `READ ONLY`.
+fn make_read_only(statement: &SqlStatement<'_>) -> String {
     let mut words: Vec<&str> = statement.words.iter().map(Lexeme::text).collect();
     for (second, pair) in words.iter_mut().skip(1).zip(statement.words.windows(2)) {
         if is_read_write(pair) {
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_by_itself_is_sent_as_it_is() {
+    fn read_only_text_that_the_server_refuses_is_unchanged() {
         for sql in [
             "SELECT 1",
             "INSERT INTO t VALUES (1)",
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_rewritten_and_nothing_else_of_the_statement() {
+    fn read_only_mode_of_a_transaction_is_rewritten() {
         for (sql, instead) in [
             ("BEGIN READ WRITE", "BEGIN READ ONLY"),
             ("begin read /* x */ write;", "begin read ONLY"),
@@ -228,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_setting_holds_back_is_withheld() {
+    fn read_only_text_that_no_setting_forbids_is_withheld() {
         for sql in [
             "SET default_transaction_read_only = off",
             "SET LOCAL transaction_read_only TO off",

@@ -15,7 +15,7 @@ pub struct SessionEffect {
 }
 
 impl SessionEffect {
-    /// Reads it from the words of a text.
+    /// Reads the effect from the words of a text.
     pub fn of(sql: &str) -> Self {
         let mut effect = SessionEffect::default();
         if !may_have_effects(sql) {
@@ -27,7 +27,7 @@ impl SessionEffect {
                 Effect::Begin => effect.begins_transaction = true,
                 Effect::Commit { chain: true } | Effect::Rollback { chain: true } => {}
                 Effect::Commit { chain: false } | Effect::Rollback { chain: false } => {
-                    // BEGIN … COMMIT in one text leaves the transaction of before as it was.
+                    // BEGIN … COMMIT in one text leaves the earlier transaction as it was.
                     effect.ends_transaction = !std::mem::take(&mut effect.begins_transaction);
                 }
                 Effect::Local => {}

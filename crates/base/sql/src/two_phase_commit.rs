@@ -7,14 +7,14 @@ use super::statement_splitter::{SqlStatement, split_statements};
 /// Effect of a text on a prepared transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TwoPhaseCommit {
-    /// `PREPARE TRANSACTION`: it leaves its session, and its writes are not visible yet.
+    /// `PREPARE TRANSACTION`: detaches the transaction from its session. Its writes are not visible yet.
     Prepares,
     /// `COMMIT PREPARED` or `ROLLBACK PREPARED`, by any session.
     Ends,
 }
 
 impl TwoPhaseCommit {
-    /// Reads it from the words of a text; `None` if the text has no such command.
+    /// Reads the effect from the words of a text; `None` if the text has no such command.
     pub fn of(sql: &str) -> Option<Self> {
         // All three commands have this word.
         let named = |word: &[u8]| word.eq_ignore_ascii_case(b"prepare");

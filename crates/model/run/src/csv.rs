@@ -1,4 +1,4 @@
-//! Any table of a run as comma-separated values (RFC 4180), for those who have no reader of Parquet.
+//! Writes any table of a run as comma-separated values (RFC 4180), for programs that cannot read Parquet.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::facts_table::Row;
 use crate::table::EXECUTION;
 use crate::{facts_table, observed_table, profiled_table};
 
-/// The columns of a table; `None` for one that no run has.
+/// Returns the columns of a table; `None` for a table that no run has.
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         "executions" => Some(EXECUTION),
@@ -22,7 +22,7 @@ pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     }
 }
 
-/// The names of columns, but for those that are left out.
+/// Writes the names of the columns, except those left out.
 pub(crate) fn write_head(
     columns: &[Column],
     left_out: &[&str],
@@ -33,7 +33,7 @@ pub(crate) fn write_head(
     write!(out, "{}\r\n", names.join(","))
 }
 
-/// The rows of a batch. What is null is empty; lists are in braces, as PostgreSQL writes them.
+/// Writes the rows of a batch. NULL is empty; lists are in braces, as PostgreSQL writes them.
 pub(crate) fn write_rows(
     batch: &Batch,
     columns: &[Column],

@@ -1,28 +1,28 @@
-//! What a sceptic needs to do a run again: pieces of text, each with how it was got, or why not. Plain
-//! data; who gathers them is not known here.
+//! Evidence that a sceptic needs to repeat a run: texts, each with its source, or the reason why it is
+//! missing. This module has the data only; the crate `observe` collects them.
 
 use archive::{
     Archive, ArchiveError, ArchiveWriter, Batch, Column, ColumnType, FileEntry, TableWriter,
 };
 
-use crate::facts_table::{Row, has, maybe, read, text, write};
+use crate::facts_table::{Row, has, optional_text, read, text, write};
 
 use ColumnType::Text;
 
-/// What was gathered before the first statement, and behind the last one.
+/// Tables of the evidence before the first statement and after the last.
 pub(crate) const TABLES: [&str; 2] = ["evidence-before", "evidence-after"];
 
-/// On which side of a replay something was gathered.
+/// Time of collection relative to the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Moment {
     /// Before the first statement.
     Before,
-    /// Behind the last one.
+    /// After the last statement.
     After,
 }
 
 impl Moment {
-    /// `before` or `after`.
+    /// Returns `before` or `after`.
     pub fn name(self) -> &'static str {
         match self {
             Moment::Before => "before",
@@ -38,13 +38,13 @@ impl Moment {
 /// One piece of evidence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Artefact {
-    /// What it is, as a path: `machine/cpuinfo`, `database/shop/tables`.
+    /// Name as a path: `machine/cpuinfo`, `database/shop/tables`.
     pub name: String,
-    /// How it was got, so that another can get it too: a file's name, or a question in SQL.
+    /// Source, so that others can read it too: a file name, or an SQL query.
     pub how: String,
-    /// Its text; `None` where it was not got.
+    /// Text; `None` if it is missing.
     pub content: Option<String>,
-    /// Why it was not got.
+    /// Reason why it is missing.
     pub missing: Option<String>,
 }
 
@@ -67,8 +67,8 @@ impl Row for Artefact {
         Ok(Artefact {
             name: text(batch, 0, row),
             how: text(batch, 1, row),
-            content: maybe(batch, 2, row),
-            missing: maybe(batch, 3, row),
+            content: optional_text(batch, 2, row),
+            missing: optional_text(batch, 3, row),
         })
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn write_evidence(
     write(archive, moment.table(), artefacts)
 }
 
-/// `None` where nothing was gathered.
+/// Returns `None` if nothing was collected.
 pub(crate) fn read_evidence(
     archive: &Archive,
     moment: Moment,

@@ -1,4 +1,4 @@
-//! What became of one event of the workload.
+//! Executions: results of events of the workload.
 
 use std::borrow::Cow;
 
@@ -7,71 +7,69 @@ use serde::{Serialize, Serializer};
 use sql::Fingerprint;
 use workload::Sqlstate;
 
-/// What became of one event of the workload. Times are nanoseconds from the replay's start, on
-/// the replaying machine's monotonic clock.
+/// Result of one event of the workload. Times are nanoseconds from the replay's start, on the replaying
+/// machine's monotonic clock.
 ///
 /// - service time = `done_ns − sent_ns`
 /// - response time = `done_ns − due_ns`: a stall counts for all who waited in it
 /// - lag = `sent_ns − due_ns` = session lag + tool lag
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The session's number in the workload; for a copy of it (`--scale`, `--repeat`) its number,
-    /// from 0, times 10¹² more.
+    /// Number of the session in the workload. For copies of it (`--scale`, `--repeat`) the number is
+    /// increased by 10¹² times the copy's number, from 0.
     pub session: u64,
-    /// The event's sequence within the session.
+    /// Sequence of the event within the session.
     pub sequence: u64,
-    /// The statement's fingerprint; `None` for connects, cancels and disconnects.
+    /// Fingerprint of the statement; `None` for connects, cancels and disconnects.
     pub fingerprint: Option<Fingerprint>,
-    /// What it was.
+    /// Kind of event.
     pub kind: StatementKind,
-    /// How it ended.
+    /// Outcome in the replay.
     pub outcome: Outcome,
-    /// When it was due: its captured offset divided by the speed; in a closed loop, when its session
-    /// had thought. With `--speed max`, when its
-    /// session was free for it.
+    /// Time at which it was due: its captured offset divided by the speed. In a closed loop, the end of its
+    /// session's think time. With `--speed max`, the time at which its session was free for it.
     pub due_ns: i64,
-    /// When its first byte was handed to the operating system; `None` if it never was.
+    /// Time at which its first byte was passed to the operating system; `None` if it was never sent.
     pub sent_ns: Option<i64>,
-    /// When the first byte of the answer was there.
+    /// Time of the first byte of the response.
     pub first_byte_ns: Option<i64>,
-    /// When the answer was complete and the session free again.
+    /// Time at which the response was complete and the session free again.
     pub done_ns: Option<i64>,
-    /// The part of `sent_ns − due_ns` in which the session's previous event was not yet done
-    /// (the server's doing). The rest is tool lag, which is ours.
+    /// Part of `sent_ns − due_ns` in which the session's previous event was not yet done, caused by the
+    /// server. The rest is tool lag.
     pub session_lag_ns: u64,
-    /// Rows returned or affected, as the server's command tags count them.
+    /// Rows returned or affected, by the server's command tags.
     pub rows: u64,
-    /// Bytes of the answer, all messages with their headers.
+    /// Bytes of the response, including message headers.
     pub bytes: u64,
-    /// A checksum of the rows ([`workload::RowDigest`], summed over them), where the replay was asked
-    /// for it and rows came.
+    /// Checksum of the rows ([`workload::RowDigest`], summed over them), if it was requested and rows were
+    /// returned.
     pub digest: Option<u64>,
-    /// The server's message, for errors; why, in words, for what was lost or skipped.
+    /// Message of the server for errors; reason in words for lost or skipped events.
     pub message: Option<String>,
-    /// What the capture knew of the same statement.
+    /// Result of the same statement in the capture.
     pub captured: Captured,
 }
 
 impl Execution {
-    /// Sent → done, in nanoseconds.
+    /// Returns the time from sent to done, in nanoseconds.
     pub fn service_ns(&self) -> Option<i64> {
         Some(self.done_ns? - self.sent_ns?)
     }
 
-    /// Due → done, in nanoseconds.
+    /// Returns the time from due to done, in nanoseconds.
     pub fn response_ns(&self) -> Option<i64> {
         Some(self.done_ns? - self.due_ns)
     }
 
-    /// The part of the lag that is the tool's own fault, in nanoseconds.
+    /// Returns the part of the lag that the tool caused, in nanoseconds.
     pub fn tool_lag_ns(&self) -> Option<i64> {
         Some((self.sent_ns? - self.due_ns - self.session_lag_ns as i64).max(0))
     }
 
-    /// Whether it failed, here or in the capture, or had another number of rows here: what one wants
-    /// to find again in the source. Few do, so that a run stays as small as it was for keeping the
-    /// place of these.
-    pub fn went_otherwise(&self) -> bool {
+    /// Whether it failed, here or in the capture, or returned another number of rows than captured. Only
+    /// these have their location in the source stored, which keeps a run small.
+    pub fn differs_from_capture(&self) -> bool {
         let other_rows = |rows| self.outcome == Outcome::Done && rows != self.rows;
         matches!(self.outcome, Outcome::Failed(_))
             || self.captured.sqlstate.is_some()
@@ -79,13 +77,13 @@ impl Execution {
             || self.has_other_values()
     }
 
-    /// Whether as many rows came as in the capture, and others.
+    /// Whether the number of rows is that of the capture, but the values differ.
     pub fn has_other_values(&self) -> bool {
         let digests = self.digest.zip(self.captured.digest);
         self.outcome == Outcome::Done && digests.is_some_and(|(here, there)| here != there)
     }
 
-    /// Whether it is a statement, which a run must account for, or a session's coming and going.
+    /// Whether it is a statement, which a run must account for, rather than a connect or disconnect.
     pub fn is_statement(&self) -> bool {
         !matches!(
             self.kind,
@@ -94,7 +92,7 @@ impl Execution {
     }
 }
 
-/// The kind of event that was replayed.
+/// Kind of the replayed event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -120,7 +118,7 @@ impl StatementKind {
         StatementKind::Disconnect,
     ];
 
-    /// The name under which the kind is stored.
+    /// Returns the name under which the kind is stored.
     pub fn name(self) -> &'static str {
         match self {
             StatementKind::Connect => "connect",
@@ -133,7 +131,7 @@ impl StatementKind {
         }
     }
 
-    /// The kind stored under `name`.
+    /// Returns the kind stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -153,38 +151,37 @@ impl From<&workload::EventKind> for StatementKind {
     }
 }
 
-/// How an event ended in the replay.
+/// Outcome of an event in the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server did it.
+    /// The server executed it.
     Done,
-    /// The server answered with an error, or the connection was lost under it (class 08).
+    /// The server returned an error, or the connection was lost (class 08).
     Failed(Sqlstate),
     /// It was never sent.
     Skipped(SkipReason),
 }
 
-/// Why an event was never sent.
+/// Reason why an event was never sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SkipReason {
-    /// The workload holds a statement that cannot be replayed as it was.
+    /// The workload's statement cannot be replayed unchanged.
     Unreplayable(workload::Unreplayable),
-    /// Its session has no connection: it could not be opened, or it was lost.
+    /// Its session has no connection: it could not be opened, or was lost.
     NoConnection,
-    /// The replay was stopped before its turn.
+    /// The replay was stopped before.
     Stopped,
     /// A cancel, in runs of versions that did not replay them.
     CancelNotReplayed,
-    /// A cancel, and its session ran nothing.
+    /// A cancel while its session ran nothing.
     NothingToCancel,
-    /// A connect or disconnect of a session that used the connections of others
-    /// (`--max-connections`).
+    /// A connect or disconnect of a session that used connections of others (`--max-connections`).
     ConnectionShared,
     /// It belongs to a transaction that was lost with its connection.
     TransactionLost,
-    /// The server passed over it, because something before it in its pipeline had failed.
+    /// The server skipped it after an error earlier in its pipeline.
     PipelineAborted,
-    /// The replay must not write, and the server could not have held this back.
+    /// The replay must not write, and the server could not have prevented it.
     ReadOnly,
 }
 
@@ -209,7 +206,7 @@ impl JsonSchema for SkipReason {
 }
 
 impl SkipReason {
-    /// The name under which the reason is stored.
+    /// Returns the name under which the reason is stored.
     pub fn name(self) -> &'static str {
         match self {
             SkipReason::Unreplayable(reason) => reason.name(),
@@ -224,7 +221,7 @@ impl SkipReason {
         }
     }
 
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
             SkipReason::Unreplayable(reason) => reason.explanation(),
@@ -243,7 +240,7 @@ impl SkipReason {
         }
     }
 
-    /// The reason stored under `name`.
+    /// Returns the reason stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "no_connection" => Some(SkipReason::NoConnection),
@@ -259,33 +256,34 @@ impl SkipReason {
     }
 }
 
-/// What the capture knew of a statement: another machine, another day.
+/// Result of a statement in the capture, on another machine at another time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The captured server's own time for it, in microseconds (not service time: the network is
-    /// not in it).
+    /// Duration measured by the captured server, in microseconds. Unlike service time it excludes the
+    /// network.
     pub duration_us: Option<u64>,
     /// Rows returned or affected.
     pub rows: Option<u64>,
-    /// The error that it ended in.
+    /// Error code.
     pub sqlstate: Option<Sqlstate>,
-    /// The checksum of its rows, where the capture was asked for it.
+    /// Checksum of its rows, if the capture recorded it.
     pub digest: Option<u64>,
-    /// Where it was read. A run keeps it of what [went otherwise](Execution::went_otherwise) only.
+    /// Location in the source. A run stores it only for events that [differ from the
+    /// capture](Execution::differs_from_capture).
     pub place: Option<Place>,
 }
 
-/// Where the capture read a statement.
+/// Location of a statement in the source of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
-    /// Which of [`crate::WorkloadRef::sources`], from 0.
+    /// Index of the source in [`crate::WorkloadRef::sources`].
     pub source: u32,
-    /// The line in it, from 1.
+    /// Line number, from 1.
     pub line: u64,
 }
 
 impl Place {
-    /// The place of an event that was read there; line 0 is none.
+    /// Creates the location of an event; `None` for line 0.
     pub fn of(source: u32, line: u64) -> Option<Place> {
         (line > 0).then_some(Place { source, line })
     }

@@ -1,203 +1,202 @@
-//! What a run knows of its target beside what it did: settings, extensions, databases, relations,
-//! indexes, as its catalogue had them before the first statement. Plain data; who asks for them is
-//! not known here.
+//! Facts about a target, read from its catalogue before the first statement: settings, extensions, databases,
+//! relations and indexes. This module has the data only; the crate `observe` collects them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What was found of a target.
+/// Facts about a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Its settings, by name. Where roles or databases have their own, those of the first login.
+    /// Settings, by name. Settings of roles or databases are those of the first login.
     pub settings: Vec<SettingFact>,
     /// Extensions, by database and name.
     pub extensions: Vec<ExtensionFact>,
-    /// The databases that were looked into, by name.
+    /// Databases, by name.
     pub databases: Vec<DatabaseFact>,
-    /// Tables, partitions, materialised and foreign ones and views, by database, schema and name.
+    /// Tables, partitions, views, and materialised views and foreign tables, by database, schema and name.
     pub relations: Vec<RelationFact>,
     /// Indexes, by database, schema and name.
     pub indexes: Vec<IndexFact>,
-    /// What is not among all that, and why.
+    /// Missing facts, with the reasons.
     pub notes: Vec<FactNote>,
 }
 
 /// A setting (`pg_settings`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SettingFact {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value in its unit; `None` where it may be a secret and was not kept.
+    /// Value in its unit; `None` if it may be a secret.
     pub value: Option<String>,
-    /// `8kB`, `ms` and the like.
+    /// Unit: `8kB`, `ms` and the like.
     pub unit: Option<String>,
-    /// Its group, in the server's words (`Query Tuning / Planner Cost Constants`).
+    /// Category as the server words it (`Query Tuning / Planner Cost Constants`).
     pub category: String,
-    /// Where the value comes from: `default`, `configuration file`, `database` …
+    /// Source of the value: `default`, `configuration file`, `database` …
     pub source: String,
-    /// The value that it has where nobody sets it.
+    /// Value at startup without any configuration.
     pub boot_value: Option<String>,
-    /// It was changed in a file, and waits for a restart.
+    /// Whether it was changed in a file and needs a restart.
     pub pending_restart: bool,
 }
 
-/// An extension that is created in a database.
+/// An extension in a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtensionFact {
-    /// The database.
+    /// Database.
     pub database: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its version there.
+    /// Version in the database.
     pub version: String,
 }
 
-/// A database, and how its text is sorted.
+/// A database and its collation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatabaseFact {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its encoding (`UTF8`).
+    /// Encoding (`UTF8`).
     pub encoding: String,
     /// `LC_COLLATE`.
     pub collate: String,
     /// `LC_CTYPE`.
     pub ctype: String,
-    /// `libc`, `icu` or `builtin`; servers before 15 do not say.
+    /// Collation provider: `libc`, `icu` or `builtin`; unknown before 15.
     pub provider: Option<String>,
-    /// The provider's locale, where it is not libc's.
+    /// Locale of the provider, if it is not libc.
     pub locale: Option<String>,
-    /// The version of the collation that the database was made with (from 15).
+    /// Version of the collation at the creation of the database (from 15).
     pub collation_version: Option<String>,
-    /// The version that the system has now; where it is another, indexes on text may be wrong.
+    /// Current version in the system. If it differs, indexes on text may be corrupt.
     pub collation_version_now: Option<String>,
-    /// Its size in bytes, where this role may know.
+    /// Size in bytes, if this role may read it.
     pub bytes: Option<u64>,
 }
 
-/// Something with columns.
+/// A relation with columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RelationFact {
-    /// The database.
+    /// Database.
     pub database: String,
-    /// The schema.
+    /// Schema.
     pub schema: String,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// `table`, `partitioned table`, `view`, `materialized view` or `foreign table`.
     pub kind: String,
     /// `permanent`, `unlogged` or `temporary`.
     pub persistence: String,
-    /// The planner's estimate; `None` where it was never analysed (before 14: and where it is empty).
+    /// Estimate of the planner; `None` if it was never analysed (before 14 also if it is empty).
     pub rows: Option<u64>,
-    /// The main fork's size; `None` where it has no file or it could not be asked.
+    /// Size of the main fork in bytes; `None` if it has no file or the size is not available.
     pub bytes: Option<u64>,
-    /// What it is a partition of, as `schema.name`.
+    /// Parent of a partition, as `schema.name`.
     pub partition_of: Option<String>,
-    /// How it is partitioned (`RANGE (created_at)`).
+    /// Partition key (`RANGE (created_at)`).
     pub partition_key: Option<String>,
     /// Storage options (`fillfactor=70`), sorted.
     pub options: Vec<String>,
-    /// The names of its columns, in order.
+    /// Names of the columns, in order.
     pub column_names: Vec<String>,
-    /// Of each column its type, `not null`, and its default, as one would write them.
+    /// Type, `not null` and default of each column, in SQL.
     pub columns: Vec<String>,
 }
 
 /// An index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexFact {
-    /// The database.
+    /// Database.
     pub database: String,
-    /// The schema of index and table.
+    /// Schema of index and table.
     pub schema: String,
-    /// Its table.
+    /// Table.
     pub table: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// `CREATE INDEX …` as the server words it.
+    /// Definition as the server prints it: `CREATE INDEX …`.
     pub definition: String,
-    /// Its size; `None` where it has no file or it could not be asked.
+    /// Size in bytes; `None` if it has no file or the size is not available.
     pub bytes: Option<u64>,
-    /// Queries may use it.
+    /// Whether queries may use it.
     pub valid: bool,
-    /// Writes keep it up to date.
+    /// Whether writes maintain it.
     pub ready: bool,
-    /// No two rows may be alike in it.
+    /// Whether it enforces uniqueness.
     pub unique: bool,
-    /// It is the primary key's.
+    /// Whether it belongs to the primary key.
     pub primary: bool,
-    /// Its tablespace, where it is not the database's own.
+    /// Tablespace, if it is not that of the database.
     pub tablespace: Option<String>,
 }
 
-/// Something that facts or plans do not have, or what they rest on.
+/// Note about missing facts or plans, or about their basis.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FactNote {
-    /// Which table of the run it is about: `settings`, `relations` …; `target` for all of them.
+    /// Table of the run that it concerns: `settings`, `relations` …; `target` for all tables.
     pub about: String,
-    /// In a sentence.
+    /// Note as a sentence.
     pub text: String,
-    /// How many were left out, where something was counted.
+    /// Number of objects left out, if counted.
     pub count: Option<u64>,
-    /// Of which database; `None`: of all of them, or of the server.
+    /// Database that it concerns; `None` for all databases, or for the server.
     pub database: Option<String>,
 }
 
-/// The plan of one statement, or why there is none.
+/// Plan of one statement, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFact {
-    /// Which statement.
+    /// Statement.
     pub fingerprint: sql::Fingerprint,
-    /// Its service time in all, in this run, in nanoseconds.
+    /// Total service time in this run, in nanoseconds.
     pub service_ns: u64,
-    /// How often it was done in this run.
+    /// Number of calls in this run.
     pub calls: u64,
-    /// The example that was planned: its session in the workload, and its place in that; `None`
-    /// where none was found.
+    /// Example that was planned: its session in the workload, and its position in the session. `None` if none
+    /// was found.
     pub example: Option<(u64, u64)>,
-    /// Where it was planned, and as whom.
+    /// Database in which it was planned.
     pub database: String,
-    /// The role.
+    /// Role for which it was planned.
     pub user: String,
-    /// What came of it.
+    /// Plan or reason.
     pub outcome: PlanOutcome,
 }
 
-/// A plan, or why there is none.
+/// A plan, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanOutcome {
-    /// `EXPLAIN (FORMAT JSON)`, as the server answered. It holds the values of the example.
+    /// Result of `EXPLAIN (FORMAT JSON)` as the server sent it. It holds the values of the example.
     Planned(String),
     /// The server refused to plan it.
     Refused {
-        /// Its code.
+        /// SQLSTATE.
         sqlstate: workload::Sqlstate,
-        /// Its message.
+        /// Message.
         message: String,
     },
-    /// It was not asked for.
+    /// No plan was requested.
     Unasked(NoPlan),
 }
 
-/// Why a statement's plan was not asked for.
+/// Reason why no plan of a statement was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoPlan {
-    /// It has none: a utility statement, a transaction's beginning or end, DDL, COPY, CALL.
+    /// The statement has no plan: a utility statement, the begin or end of a transaction, DDL, COPY, CALL.
     Utility,
-    /// Several statements in one text.
+    /// The text has several statements.
     SeveralStatements,
-    /// The workload has no execution of it with all values.
+    /// The workload has no execution with all values.
     NoExample,
-    /// The time for all plans together was over.
+    /// The time limit for all plans was reached.
     OutOfTime,
-    /// The connection for it could not be opened, or was lost.
+    /// The connection could not be opened, or was lost.
     NoConnection,
 }
 
 impl NoPlan {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [NoPlan; 5] = [
         NoPlan::Utility,
         NoPlan::SeveralStatements,
@@ -206,7 +205,7 @@ impl NoPlan {
         NoPlan::NoConnection,
     ];
 
-    /// The name under which it is stored.
+    /// Returns the name under which the reason is stored.
     pub fn name(self) -> &'static str {
         match self {
             NoPlan::Utility => "utility",
@@ -217,7 +216,7 @@ impl NoPlan {
         }
     }
 
-    /// In words.
+    /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
             NoPlan::Utility => "this kind of statement has no plan",
@@ -230,7 +229,7 @@ impl NoPlan {
         }
     }
 
-    /// The one stored under `name`.
+    /// Returns the reason stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }

@@ -1,4 +1,4 @@
-//! The tables of what is known of a target, and one row of each, written and read side by side.
+//! Columns of the tables of facts, and functions that write and read one row of each.
 
 use archive::{Archive, ArchiveError, ArchiveWriter, Batch, Column, ColumnType, FileEntry};
 use archive::{Parts, TableOptions, TableWriter};
@@ -20,12 +20,12 @@ const INDEXES: &str = "indexes";
 const NOTES: &str = "target-notes";
 const PLANS: &str = "plans";
 
-/// The names of all of them: a recovery keeps what was there.
+/// Names of all tables. A recovery includes them.
 pub(crate) const TABLES: [&str; 7] = [
     SETTINGS, EXTENSIONS, DATABASES, RELATIONS, INDEXES, NOTES, PLANS,
 ];
 
-/// Of one of these tables.
+/// Returns the columns of one of these tables.
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         SETTINGS => Some(SettingFact::COLUMNS),
@@ -44,7 +44,7 @@ const ONE_FILE: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// A kind of row: its columns, and how it is written and read.
+/// A type of row: its columns, and functions that write and read it.
 pub(crate) trait Row: Sized {
     const COLUMNS: &'static [Column];
     fn write(&self, table: &mut TableWriter);
@@ -65,7 +65,7 @@ pub(crate) fn write<R: Row>(
     table.finish()
 }
 
-/// Reads one.
+/// Reads a whole table.
 pub(crate) fn read<R: Row>(archive: &Archive, name: &str) -> Result<Vec<R>, ArchiveError> {
     let path = archive.path().to_owned();
     let rows = archive.table(name, R::COLUMNS)?.rows(move |batch, row| {
@@ -127,7 +127,7 @@ pub(crate) fn text(batch: &Batch, column: usize, row: usize) -> String {
     batch.text(column, row).unwrap_or_default().to_owned()
 }
 
-pub(crate) fn maybe(batch: &Batch, column: usize, row: usize) -> Option<String> {
+pub(crate) fn optional_text(batch: &Batch, column: usize, row: usize) -> Option<String> {
     batch.text(column, row).map(str::to_owned)
 }
 
@@ -168,11 +168,11 @@ impl Row for SettingFact {
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
         Ok(SettingFact {
             name: text(batch, 0, row),
-            value: maybe(batch, 1, row),
-            unit: maybe(batch, 2, row),
+            value: optional_text(batch, 1, row),
+            unit: optional_text(batch, 2, row),
             category: text(batch, 3, row),
             source: text(batch, 4, row),
-            boot_value: maybe(batch, 5, row),
+            boot_value: optional_text(batch, 5, row),
             pending_restart: bool(batch, 6, row),
         })
     }
@@ -231,10 +231,10 @@ impl Row for DatabaseFact {
             encoding: text(batch, 1, row),
             collate: text(batch, 2, row),
             ctype: text(batch, 3, row),
-            provider: maybe(batch, 4, row),
-            locale: maybe(batch, 5, row),
-            collation_version: maybe(batch, 6, row),
-            collation_version_now: maybe(batch, 7, row),
+            provider: optional_text(batch, 4, row),
+            locale: optional_text(batch, 5, row),
+            collation_version: optional_text(batch, 6, row),
+            collation_version_now: optional_text(batch, 7, row),
             bytes: batch.u64(8, row),
         })
     }
@@ -280,8 +280,8 @@ impl Row for RelationFact {
             persistence: text(batch, 4, row),
             rows: batch.u64(5, row),
             bytes: batch.u64(6, row),
-            partition_of: maybe(batch, 7, row),
-            partition_key: maybe(batch, 8, row),
+            partition_of: optional_text(batch, 7, row),
+            partition_key: optional_text(batch, 8, row),
             options: texts(batch, 9, row),
             column_names: texts(batch, 10, row),
             columns: texts(batch, 11, row),
@@ -330,7 +330,7 @@ impl Row for IndexFact {
             ready: bool(batch, 7, row),
             unique: bool(batch, 8, row),
             primary: bool(batch, 9, row),
-            tablespace: maybe(batch, 10, row),
+            tablespace: optional_text(batch, 10, row),
         })
     }
 }
@@ -355,7 +355,7 @@ impl Row for FactNote {
             about: text(batch, 0, row),
             text: text(batch, 1, row),
             count: batch.u64(2, row),
-            database: maybe(batch, 3, row),
+            database: optional_text(batch, 3, row),
         })
     }
 }

@@ -1,66 +1,66 @@
-//! What a run's manifest says, beside the list of its files.
+//! A run's part of the manifest, apart from the list of files.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The manifest's kind.
+/// Value of `kind` in the manifest.
 pub const KIND: &str = "run";
 
-/// The version of the format that this build writes. A reader refuses a higher one.
-/// 2: executions have the columns `captured_source` and `captured_line`, and the manifest names the
-/// sources; without them, as in format 1, no place is known.
-/// 3: executions have the columns `result_digest` and `captured_result_digest`.
-/// 4: there may be tables of what is known of the target, and of plans; without them nothing is.
-/// 5: there may be tables of what was observed meanwhile; a run without executions is of an observation
-/// alone, and its workload has no id; and there may be tables of evidence.
+/// Version of the format that this build writes. A reader refuses a higher one.
+/// - 2: executions have the columns `captured_source` and `captured_line`, and the manifest names the
+///   sources. Runs of format 1 have no source locations.
+/// - 3: executions have the columns `result_digest` and `captured_result_digest`.
+/// - 4: there may be tables of facts about the target, and of plans.
+/// - 5: there may be tables of observations and of evidence. A run without executions is an observation
+///   alone, and its workload has no id.
 pub const FORMAT: u32 = 5;
 
-/// The manifest's own part of a run.
+/// A run's part of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Whether the replay reached its end.
     pub status: RunStatus,
-    /// What was replayed.
+    /// Workload that was replayed.
     pub workload: WorkloadRef,
-    /// Against what.
+    /// Target of the replay.
     pub target: TargetInfo,
-    /// Options that shaped the replay, by name, as they were understood (`speed`: `1.5`).
+    /// Options of the replay, by name, as parsed (`speed`: `1.5`).
     pub options: BTreeMap<String, String>,
-    /// When it started, in microseconds since 1970-01-01 UTC.
+    /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_wall_us: i64,
-    /// From the replay's start to the last event done, in nanoseconds.
+    /// Time from the replay's start to the last event done, in nanoseconds.
     pub elapsed_ns: i64,
-    /// From the replay's start to the last event *due*, in nanoseconds: the captured span
-    /// divided by the speed.
+    /// Time from the replay's start to the last event *due*, in nanoseconds: the captured span divided by the
+    /// speed.
     pub span_due_ns: i64,
-    /// From the replay's start to the last event sent, in nanoseconds.
+    /// Time from the replay's start to the last event sent, in nanoseconds.
     pub span_sent_ns: i64,
-    /// Statements in this run: done + failed + skipped.
+    /// Number of statements in this run: done + failed + skipped.
     pub statements: u64,
-    /// Statements that the server did.
+    /// Number of statements that succeeded.
     pub done: u64,
-    /// Statements that failed, by SQLSTATE.
+    /// Numbers of statements that failed, by SQLSTATE.
     pub failed: BTreeMap<String, u64>,
-    /// Statements that were never sent, by reason.
+    /// Numbers of statements that were never sent, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Sessions whose connection could not be opened, by SQLSTATE.
+    /// Numbers of sessions whose connection could not be opened, by SQLSTATE.
     pub connections_failed: BTreeMap<String, u64>,
-    /// Connections that went without the workload's wish, by SQLSTATE.
+    /// Numbers of connections that ended without a disconnect of the workload, by SQLSTATE.
     #[serde(default)]
     pub connections_lost: BTreeMap<String, u64>,
-    /// Of these, how many were opened again.
+    /// Number of these that were reopened.
     #[serde(default)]
     pub connections_reopened: u64,
-    /// Why the replay gave the target up, if it did.
+    /// Reason why the replay gave up, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<String>,
 }
 
 impl RunInfo {
-    /// Of a server that is watched from `started_wall_us` (microseconds since 1970-01-01 UTC), while
-    /// nothing is replayed: no workload, and nothing counted yet.
+    /// Creates the information of an observation without a replay that starts at `started_wall_us`
+    /// (microseconds since 1970-01-01 UTC). It has no workload, and its counts are zero.
     pub fn observation(
         target: TargetInfo,
         options: BTreeMap<String, String>,
@@ -86,21 +86,21 @@ impl RunInfo {
         }
     }
 
-    /// Whether nothing was replayed: a server was watched, and that is all.
+    /// Whether it is an observation without a replay.
     pub fn is_observation(&self) -> bool {
         self.workload.id.is_empty()
     }
 }
 
-/// Whether a replay reached its end.
+/// Whether a replay was completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It did.
+    /// The replay reached its end.
     Complete,
-    /// It was stopped; what was not sent is in the run as skipped, with the reason `stopped`.
+    /// The replay was stopped. Statements that were not sent are skipped with the reason `stopped`.
     Stopped,
-    /// It was killed, and recovered from what was on disk; the rest is missing.
+    /// The replay was killed, and the run was recovered from the data on disk. The rest is missing.
     Recovered,
 }
 
@@ -115,19 +115,19 @@ impl RunStatus {
     }
 }
 
-/// Which workload was replayed.
+/// Workload that was replayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadRef {
-    /// The directory's name as the user gave it.
+    /// Name of the directory as the user passed it.
     pub name: String,
-    /// The workload's id, from its manifest.
+    /// Id of the workload, from its manifest.
     pub id: String,
-    /// Statements of it to be replayed: those in it, times its copies (`--scale`, `--repeat`).
+    /// Number of statements to replay: those of the workload, times its copies (`--scale`, `--repeat`).
     pub statements: u64,
-    /// Its sources as the user named them; [`crate::Place::source`] points in here.
+    /// Sources as the user named them. [`crate::SourceLocation::source`] is an index into them.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// It is of a source that names every failure, so that what has none succeeded: a log. Runs of
+    /// The source is a log, which names every failure, so a statement without an error succeeded. Runs of
     /// format 1 are of logs.
     #[serde(default = "of_a_log")]
     pub failures_named: bool,
@@ -137,14 +137,14 @@ fn of_a_log() -> bool {
     true
 }
 
-/// Which server it was replayed against.
+/// Server of the replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
     /// Host and port, or the socket's directory and port. Never a password.
     pub address: String,
     /// `server_version` as the server reports it at connect; empty if nothing connected.
     pub server_version: String,
-    /// The encodings of databases that sessions logged in to, by their names, where they are not UTF8.
+    /// Encodings of databases that sessions logged in to, by database, if they are not UTF8.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub encodings: BTreeMap<String, String>,
 }

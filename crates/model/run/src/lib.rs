@@ -1,24 +1,25 @@
-//! The second artefact: what happened in a replay.
+//! Runs: the results of a replay, stored as a directory.
 //!
 //! A run is a directory `NAME.run` with a manifest and Parquet tables:
 //!
-//! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range,
-//!   in the order in which they were done (or given up).
+//! - `executions-*.parquet`: one [`Execution`] for every event of the workload that was in range, in the
+//!   order in which they ended.
 //! - `statements.parquet`: every fingerprint with its normalised SQL.
-//! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the
-//!   [`Facts`] of its target, where they were asked for.
-//! - `plans.parquet`: a [`PlanFact`] for each statement whose plan was asked for.
+//! - `settings`, `extensions`, `databases`, `relations`, `indexes` and `target-notes.parquet`: the [`Facts`]
+//!   of its target, if they were collected.
+//! - `plans.parquet`: a [`PlanFact`] for each statement whose plan was requested.
 //! - `profile`, `stacks`, `stack-samples`, `profiled-backends`, `session-backends`, `statement-spans` and
-//!   `profiled-statements`: a CPU profile of the server, where one was recorded ([`ProfileReader`]).
+//!   `profiled-statements`: a CPU profile of the server, if one was recorded ([`ProfileReader`]).
 //! - `probes`, `seen-statements`, `statement-statistics`, `sample-windows`, `activity`, `blocking`, `locks`
-//!   and `counters-*.parquet`: what was seen of the server meanwhile, where it was watched.
+//!   and `counters-*.parquet`: observations of the server during the replay, if it was monitored.
 //!
-//! Who drives: `replay` pushes executions into a [`RunWriter`]; `analyse` reads them with a
-//! [`RunReader`]. Deliberately absent: how a replay is done, and any statistic.
+//! Replay pushes executions into a [`RunWriter`], and the analysis reads them with a [`RunReader`]. The
+//! replay itself and all statistics are left to other crates.
 
 mod csv;
 mod evidence;
 mod execution;
+mod execution_counts;
 mod facts;
 mod facts_table;
 mod format;
@@ -28,12 +29,12 @@ mod profiled;
 mod profiled_table;
 mod reader;
 mod table;
-mod tally;
 mod writer;
 
 pub use archive::{ArchiveError, Unfinished};
 pub use evidence::{Artefact, Moment};
 pub use execution::{Captured, Execution, Outcome, Place, SkipReason, StatementKind};
+pub use execution_counts::ServiceTime;
 pub use facts::{
     DatabaseFact, ExtensionFact, FactNote, Facts, IndexFact, NoPlan, PlanFact, PlanOutcome,
     RelationFact, SettingFact,
@@ -49,5 +50,4 @@ pub use profiled::{
 };
 pub use profiled_table::{ProfileReader, ProfileRows, ProfileWriter};
 pub use reader::{RunReader, Stream};
-pub use tally::ServiceTime;
 pub use writer::{RunWriter, recover};

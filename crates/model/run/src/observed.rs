@@ -1,62 +1,62 @@
-//! What was seen of a server while it was watched: who waited for what, what its statistics of
-//! statements gained, its counters and its machine's. Plain data; who looks is not known here.
+//! Observations of a monitored server: waits, differences of statement statistics, and counters of the server
+//! and its machine. This module has the data only; the crate `observe` collects them.
 //!
-//! Times are nanoseconds from the replay's start, or of an observation without a replay from its own;
-//! what was looked at before is negative.
+//! Times are nanoseconds from the replay's start; negative before it. For an observation without a replay
+//! they count from its own start.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 
-/// What became of a probe, or what it could not see. In the order in which it happened.
+/// Note about a probe, or about data that it cannot see. Notes are in time order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProbeNote {
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// Which probe (`activity`), or what of the host (`track_planning`).
+    /// Probe (`activity`), or capability of the host (`track_planning`).
     pub probe: String,
-    /// What became of it.
+    /// State of the probe.
     pub state: ProbeState,
-    /// Why, or what, in words; may be empty where it is on.
+    /// Reason or description; may be empty for a probe that is on.
     pub text: String,
-    /// What would change that.
+    /// Remedy.
     pub remedy: Option<String>,
-    /// How much of it, where it can be counted.
+    /// Number of affected objects, if it can be counted.
     pub count: Option<u64>,
-    /// Of one that has ended: the questions it asked.
+    /// Ended probe: number of its queries.
     pub questions: Option<u64>,
-    /// Of one that has ended: how long these took, as seen from here.
+    /// Ended probe: total duration of its queries, measured by the client.
     pub asked_ns: Option<u64>,
-    /// Of one that has ended: how many of them failed.
+    /// Ended probe: number of failed queries.
     pub failures: Option<u64>,
 }
 
-/// What became of a probe.
+/// State of a probe, or availability of a capability.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeState {
-    /// It looks from now on.
+    /// The probe takes samples from now on.
     #[default]
     On,
-    /// It does not, or no longer.
+    /// The probe is disabled.
     Off,
-    /// It looks and does not see this.
+    /// The probe is on, but cannot see this data.
     Unseen,
-    /// What is to be known about what it saw.
+    /// Remark about the data.
     Remark,
-    /// The connection is gone; nothing is seen until it is back.
+    /// The connection was lost. No samples are taken until it is back.
     Lost,
     /// The connection is back.
     Back,
-    /// The watch is over: what it cost.
+    /// The monitoring has ended; the note has the cost.
     Ended,
-    /// Of the host: this can be had.
+    /// Capability of the host: available.
     Allowed,
-    /// Of the host: this is off, and can be turned on.
+    /// Capability of the host: disabled, but can be enabled.
     Changeable,
-    /// Of the host: this cannot be had.
+    /// Capability of the host: unavailable.
     Fixed,
 }
 
@@ -74,67 +74,67 @@ impl ProbeState {
         (ProbeState::Fixed, "fixed"),
     ];
 
-    /// The name under which it is stored.
+    /// Returns the name under which the state is stored.
     pub fn name(self) -> &'static str {
         let known = Self::ALL.iter().find(|(state, _)| *state == self);
         known.map_or("on", |(_, name)| name)
     }
 
-    /// The one stored under `name`.
+    /// Returns the state stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         let known = Self::ALL.iter().find(|(_, known)| *known == name);
         known.map(|(state, _)| *state)
     }
 }
 
-/// A statement that was seen at the server, the workload's or another.
+/// A statement seen at the server, of the workload or of another client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenStatement {
-    /// Of its normal form.
+    /// Fingerprint of its normal form.
     pub fingerprint: Fingerprint,
-    /// What kind it is of.
+    /// Class.
     pub class: StatementClass,
-    /// Its normal form.
+    /// Normal form.
     pub sql: String,
-    /// The server gave its beginning only (`track_activity_query_size`), so that the fingerprint is of
-    /// that.
+    /// The server truncated the text (`track_activity_query_size`). The fingerprint is that of the truncated
+    /// text.
     pub cut: bool,
 }
 
-/// What `pg_stat_statements` counted of one of its entries between two readings.
+/// Difference of an entry of `pg_stat_statements` between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementStatistics {
-    /// The earlier reading.
+    /// Time of the earlier reading.
     pub from_ns: i64,
-    /// The later reading.
+    /// Time of the later reading.
     pub until_ns: i64,
-    /// Of its text; `None` where the role may not see it.
+    /// Fingerprint of the text; `None` if the role may not see it.
     pub fingerprint: Option<Fingerprint>,
-    /// The server's own number for it; `None` where the role may not see it.
+    /// Query id of the server; `None` if the role may not see it.
     pub query_id: Option<i64>,
-    /// The database.
+    /// Database.
     pub database: Option<String>,
-    /// The role.
+    /// Role.
     pub user: Option<String>,
-    /// Whether a client sent it, and no function (from 14).
+    /// Whether a client sent it, rather than a function (from 14).
     pub top_level: Option<bool>,
-    /// How many entries of the extension this row is of: more than one only of those that the role may
-    /// not see.
+    /// Number of entries that this row sums up. It is more than one only for entries that the role may not
+    /// see.
     pub entries: u64,
-    /// The later reading no longer had what the earlier one had, so that it counts from nothing: it was
-    /// evicted and came again, or the statistics were reset.
+    /// The entry of the later reading counts from zero: it was evicted and added again, or the statistics
+    /// were reset.
     pub anew: bool,
-    /// Executions.
+    /// Number of executions.
     pub calls: u64,
-    /// How often it was planned; `None` where planning is not tracked.
+    /// Number of plannings; `None` if planning is not tracked.
     pub plans: Option<u64>,
-    /// Time of planning; `None` where planning is not tracked.
+    /// Time of planning; `None` if planning is not tracked.
     pub plan_ns: Option<u64>,
     /// Time of execution.
     pub exec_ns: u64,
     /// Rows returned or affected.
     pub rows: u64,
-    /// Shared buffers found.
+    /// Shared buffers hit.
     pub shared_hit: u64,
     /// Shared buffers read.
     pub shared_read: u64,
@@ -142,113 +142,112 @@ pub struct StatementStatistics {
     pub shared_dirtied: u64,
     /// Shared buffers written.
     pub shared_written: u64,
-    /// Buffers of temporary tables: found, read, dirtied and written together.
+    /// Buffers of temporary tables: hit, read, dirtied and written together.
     pub local_blocks: u64,
     /// Blocks of temporary files read.
     pub temp_read: u64,
     /// Blocks of temporary files written.
     pub temp_written: u64,
-    /// Time of reading shared blocks; 0 without `track_io_timing`.
+    /// Time spent reading shared blocks; 0 without `track_io_timing`.
     pub read_ns: u64,
-    /// Time of writing shared blocks; 0 without `track_io_timing`.
+    /// Time spent writing shared blocks; 0 without `track_io_timing`.
     pub write_ns: u64,
     /// WAL records (from 13).
     pub wal_records: Option<u64>,
-    /// Full pages in the WAL (from 13).
+    /// Full page images in the WAL (from 13).
     pub wal_full_pages: Option<u64>,
     /// Bytes of WAL (from 13).
     pub wal_bytes: Option<u64>,
 }
 
-/// A stretch of time in which the activity was sampled.
+/// A period in which the activity was sampled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleWindow {
-    /// Its beginning.
+    /// Start.
     pub at_ns: i64,
-    /// Its end.
+    /// End.
     pub until_ns: i64,
-    /// How many samples were taken in it.
+    /// Number of samples.
     pub samples: u64,
-    /// How many were due and not taken, because the server or this machine was late.
+    /// Number of samples that were due and not taken, because the server or this machine was late.
     pub missed: u64,
 }
 
-/// How often something was met in the samples of a window: a backend that did this statement, in this
-/// state, waiting for this. `count` / samples is how many did so on average.
+/// Number of backends in the samples of a window with this statement, state and wait. `count` / samples is
+/// their average number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Activity {
-    /// The beginning of its [`SampleWindow`].
+    /// Start of its [`SampleWindow`].
     pub at_ns: i64,
-    /// Of the text; `None` where the role may not see it or there is none.
+    /// Fingerprint of the text; `None` if the role may not see it or there is none.
     pub fingerprint: Option<Fingerprint>,
-    /// The server's own number for the statement (from 14, where it computes one).
+    /// Query id of the server (from 14, if it computes one).
     pub query_id: Option<i64>,
-    /// The database.
+    /// Database.
     pub database: Option<String>,
-    /// What kind of process (`client backend`).
+    /// Kind of process (`client backend`).
     pub backend: String,
-    /// Its state (`active`, `idle in transaction`); `hidden` where the role may not see it.
+    /// State (`active`, `idle in transaction`); `hidden` if the role may not see it.
     pub state: String,
-    /// The type of what it waited for (`Lock`); `None`: it did not wait, or the role may not see it.
+    /// Type of the wait event (`Lock`); `None` if it did not wait, or the role may not see it.
     pub wait_type: Option<String>,
-    /// What it waited for (`transactionid`).
+    /// Wait event (`transactionid`).
     pub wait: Option<String>,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// Who held up whom, a lock wait at a time.
+/// Lock waits of one moment, by statement of the waiting and of the blocking session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Blocking {
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// What waited.
+    /// Statement that waited.
     pub blocked: Option<Fingerprint>,
-    /// What the one in its way did, or had done last.
+    /// Current or last statement of the blocking session.
     pub blocker: Option<Fingerprint>,
-    /// The state of the one in its way.
+    /// State of the blocking session.
     pub blocker_state: String,
-    /// What was waited for.
+    /// Wait event.
     pub wait: String,
-    /// How many pairs of processes.
+    /// Number of pairs of processes.
     pub count: u64,
 }
 
-/// Locks that were held or waited for at a moment.
+/// Locks that were held or waited for at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockCount {
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// Of what kind (`relation`).
+    /// Kind (`relation`).
     pub kind: String,
-    /// In which mode (`AccessShareLock`).
+    /// Mode (`AccessShareLock`).
     pub mode: String,
-    /// Taken without the shared lock table.
+    /// Whether it was taken on the fast path, without the shared lock table.
     pub fast_path: bool,
-    /// Held, and not waited for.
+    /// Whether it was granted, rather than waited for.
     pub granted: bool,
-    /// How many.
+    /// Number of locks.
     pub locks: u64,
-    /// By how many processes.
+    /// Number of processes.
     pub backends: u64,
-    /// The most of one process.
+    /// Maximum number of locks of one process.
     pub most: u64,
 }
 
-/// The value of a counter from this moment on, until the next row of the same one. What did not change
-/// has no row.
+/// Value of a counter from this time until the next row of the same counter. Unchanged values have no row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counter {
-    /// When it was read.
+    /// Time of the reading.
     pub at_ns: i64,
-    /// Where it comes from: a view of the server (`pg_stat_database`), or a part of the machine (`cpu`).
+    /// Source: a view of the server (`pg_stat_database`), or a part of the machine (`cpu`).
     pub source: String,
-    /// Of what: a database, a table, a device; empty where there is only one.
+    /// Object: a database, a table, a device; empty if there is only one.
     pub object: String,
-    /// Its name there; times are in milliseconds where the server has them so, of the machine in seconds.
+    /// Name in the source. Times of the server are in milliseconds, those of the machine in seconds.
     pub name: String,
-    /// Its value.
+    /// Value.
     pub value: f64,
-    /// It goes up and down; others only grow, but for a reset.
+    /// Whether it rises and falls. Others only grow, except for a reset.
     pub gauge: bool,
 }

@@ -1,4 +1,4 @@
-//! The tables of what was seen while a server was watched: written as it comes, read as a stream.
+//! Tables of a monitored server: written continuously, read as a stream.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use archive::{
 };
 use sql::{Fingerprint, StatementClass};
 
-use crate::facts_table::{Row, maybe, text};
+use crate::facts_table::{Row, optional_text, text};
 use crate::observed::{
     Activity, Blocking, Counter, LockCount, ProbeNote, ProbeState, SampleWindow, SeenStatement,
     StatementStatistics,
@@ -25,12 +25,12 @@ pub(crate) const BLOCKING: &str = "blocking";
 pub(crate) const LOCKS: &str = "locks";
 pub(crate) const COUNTERS: &str = "counters";
 
-/// The names of all of them: a recovery keeps what was there.
+/// Names of all tables. A recovery includes them.
 pub(crate) const TABLES: [&str; 8] = [
     NOTES, SEEN, STATISTICS, WINDOWS, ACTIVITY, BLOCKING, LOCKS, COUNTERS,
 ];
 
-/// Of one of these tables.
+/// Returns the columns of one of these tables.
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         NOTES => Some(ProbeNote::COLUMNS),
@@ -50,11 +50,11 @@ const OBSERVED: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// The most different statements whose texts are kept.
+/// Maximum number of distinct statements whose texts are stored.
 const SEEN_MAX: usize = 100_000;
 
-/// Writes what is seen, beside the executions of the same run and apart from them: it can be moved to
-/// another thread. What was flushed survives a kill.
+/// Writes observations. It is independent of the writer of executions and can be moved to another thread.
+/// Flushed rows survive a kill.
 pub struct ObservedWriter {
     notes: TableWriter,
     seen: TableWriter,
@@ -84,24 +84,24 @@ impl ObservedWriter {
         })
     }
 
-    /// Takes what became of a probe.
+    /// Writes a note of a probe.
     ///
     /// # Errors
-    /// Where the disk refuses; so it is with all that is taken here.
+    /// If writing fails, as with all methods of this type.
     pub fn note(&mut self, note: &ProbeNote) -> Result<(), ArchiveError> {
         put(&mut self.notes, note)
     }
 
-    /// Whether a statement's text is known already, so that it need not be made again.
+    /// Whether a statement's text is stored already.
     pub fn knows(&self, fingerprint: Fingerprint) -> bool {
         self.known.contains(&fingerprint)
     }
 
-    /// Takes a statement's text, if it is the first time; past a hundred thousand different ones it is
-    /// left out and counted.
+    /// Writes a statement's text at its first appearance. Beyond a hundred thousand distinct ones it is left
+    /// out and counted.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn seen(&mut self, statement: &SeenStatement) -> Result<(), ArchiveError> {
         if self.known.len() >= SEEN_MAX {
             self.left_out += u64::from(!self.known.contains(&statement.fingerprint));
@@ -113,23 +113,23 @@ impl ObservedWriter {
         }
     }
 
-    /// How often a text was left out because there were too many.
+    /// Returns how often a text was left out.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Takes what the statistics of a statement gained.
+    /// Writes the difference of a statement's statistics.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn statistics(&mut self, row: &StatementStatistics) -> Result<(), ArchiveError> {
         put(&mut self.statistics, row)
     }
 
-    /// Takes a window with all that was met in it.
+    /// Writes a window with all its activity.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn window(
         &mut self,
         window: &SampleWindow,
@@ -141,34 +141,34 @@ impl ObservedWriter {
             .try_for_each(|row| put(&mut self.activity, row))
     }
 
-    /// Takes who held up whom.
+    /// Writes a lock wait.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn blocking(&mut self, row: &Blocking) -> Result<(), ArchiveError> {
         put(&mut self.blocking, row)
     }
 
-    /// Takes locks.
+    /// Writes a lock count.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn locks(&mut self, row: &LockCount) -> Result<(), ArchiveError> {
         put(&mut self.locks, row)
     }
 
-    /// Takes a counter that changed.
+    /// Writes a counter that changed.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn counter(&mut self, row: &Counter) -> Result<(), ArchiveError> {
         put(&mut self.counters, row)
     }
 
-    /// Makes sure that what was taken so far survives a kill of this process.
+    /// Flushes the rows so far, so that they survive a kill of this process.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
         self.tables().try_for_each(TableWriter::flush)
     }
@@ -259,7 +259,7 @@ impl Row for ProbeNote {
             state: ProbeState::from_name(state)
                 .ok_or_else(|| format!("a probe in unknown state '{state}'"))?,
             text: text(batch, 3, row),
-            remedy: maybe(batch, 4, row),
+            remedy: optional_text(batch, 4, row),
             count: batch.u64(5, row),
             questions: batch.u64(6, row),
             asked_ns: batch.u64(7, row),
@@ -270,7 +270,7 @@ impl Row for ProbeNote {
 
 impl Row for SeenStatement {
     const COLUMNS: &'static [Column] = &[
-        Column::required("fingerprint", U64).repeating(),
+        Column::required("fingerprint", U64).low_cardinality(),
         Column::required("class", Text),
         Column::required("sql", Text),
         Column::required("cut", Bool),
@@ -298,8 +298,8 @@ impl Row for StatementStatistics {
     const COLUMNS: &'static [Column] = &[
         Column::required("from_ns", I64),
         Column::required("until_ns", I64),
-        Column::nullable("fingerprint", U64).repeating(),
-        Column::nullable("query_id", I64).repeating(),
+        Column::nullable("fingerprint", U64).low_cardinality(),
+        Column::nullable("query_id", I64).low_cardinality(),
         Column::nullable("database", Text),
         Column::nullable("user", Text),
         Column::nullable("top_level", Bool),
@@ -363,8 +363,8 @@ impl Row for StatementStatistics {
             until_ns: i64(batch, 1, row),
             fingerprint: fingerprint(batch, 2, row),
             query_id: batch.i64(3, row),
-            database: maybe(batch, 4, row),
-            user: maybe(batch, 5, row),
+            database: optional_text(batch, 4, row),
+            user: optional_text(batch, 5, row),
             top_level: batch.bool(6, row),
             entries: u64(batch, 7, row),
             anew: bool(batch, 8, row),
@@ -417,8 +417,8 @@ impl Row for SampleWindow {
 impl Row for Activity {
     const COLUMNS: &'static [Column] = &[
         Column::required("at_ns", I64),
-        Column::nullable("fingerprint", U64).repeating(),
-        Column::nullable("query_id", I64).repeating(),
+        Column::nullable("fingerprint", U64).low_cardinality(),
+        Column::nullable("query_id", I64).low_cardinality(),
         Column::nullable("database", Text),
         Column::required("backend", Text),
         Column::required("state", Text),
@@ -444,11 +444,11 @@ impl Row for Activity {
             at_ns: i64(batch, 0, row),
             fingerprint: fingerprint(batch, 1, row),
             query_id: batch.i64(2, row),
-            database: maybe(batch, 3, row),
+            database: optional_text(batch, 3, row),
             backend: text(batch, 4, row),
             state: text(batch, 5, row),
-            wait_type: maybe(batch, 6, row),
-            wait: maybe(batch, 7, row),
+            wait_type: optional_text(batch, 6, row),
+            wait: optional_text(batch, 7, row),
             count: u64(batch, 8, row),
         })
     }
@@ -457,8 +457,8 @@ impl Row for Activity {
 impl Row for Blocking {
     const COLUMNS: &'static [Column] = &[
         Column::required("at_ns", I64),
-        Column::nullable("blocked", U64).repeating(),
-        Column::nullable("blocker", U64).repeating(),
+        Column::nullable("blocked", U64).low_cardinality(),
+        Column::nullable("blocker", U64).low_cardinality(),
         Column::required("blocker_state", Text),
         Column::required("wait", Text),
         Column::required("count", U64),

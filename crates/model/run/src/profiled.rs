@@ -1,64 +1,65 @@
-//! What was recorded of a server's CPU while it worked: stacks, the backends that had them, and which
-//! statement a backend carried out when. Plain data; who records is not known here.
+//! CPU profile of a server: stacks, their backends, and the statements that the backends executed. This
+//! module has the data only; the crate `cpu-profile` records them.
 //!
-//! Times are nanoseconds from the replay's start, or of a recording without a replay from its own.
+//! Times are nanoseconds from the replay's start. For a recording without a replay they count from its own
+//! start.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use sql::Fingerprint;
 
-/// How a profile was taken, or why there is none.
+/// Options and results of a profile, or the reason why there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProfileInfo {
-    /// Why there is no profile; `None` where there is one.
+    /// Reason why there is no profile; `None` if there is one.
     #[serde(rename = "disabled_reason")]
     pub off: Option<String>,
-    /// What would make one possible.
+    /// Remedy that would make a profile possible.
     pub remedy: Option<String>,
-    /// The event that was sampled (`cpu-clock`).
+    /// Sampled event (`cpu-clock`).
     pub event: String,
-    /// Samples a second of CPU time.
+    /// Samples per second of CPU time.
     pub frequency_hz: u64,
-    /// How stacks were unwound: `frame pointers` or `dwarf`.
+    /// Method of unwinding stacks: `frame pointers` or `dwarf`.
     pub unwinding: String,
-    /// What was tried to find that out, and how complete the stacks were, in words.
+    /// Methods that were tried, with the completeness of their stacks, in words.
     pub trial: String,
-    /// What was watched: `all processors`, or `processes` where only these were allowed.
+    /// Scope of the recording: `all processors`, or `processes` if only these were permitted.
     pub scope: String,
-    /// Whether the kernel's own time is in it.
+    /// Whether time in the kernel is included.
     pub kernel: bool,
-    /// Where the account of the kernel's count begins.
+    /// Start of the period of the kernel's count.
     pub begun_ns: i64,
-    /// Where it ends.
+    /// End of the period of the kernel's count.
     pub ended_ns: i64,
-    /// Samples of the server's processes.
+    /// Number of samples of the server's processes.
     pub samples: u64,
-    /// Of these, samples between [`Self::begun_ns`] and [`Self::ended_ns`].
+    /// Number of these between [`Self::begun_ns`] and [`Self::ended_ns`].
     pub counted: u64,
-    /// Of all samples with frames of programs, those whose stack reaches `main`.
+    /// Number of samples with frames of programs whose stack reaches `main`.
     pub complete: u64,
-    /// Samples with frames of programs.
+    /// Number of samples with frames of programs.
     pub unwound: u64,
-    /// What `perf` says that it lost, in events.
+    /// Number of events that `perf` reports as lost.
     pub lost: u64,
-    /// Samples that came past the most that a run keeps.
+    /// Number of samples beyond the maximum of a run.
     pub left_out: u64,
-    /// What the kernel counted for the server's processes between the two moments, those that ended
-    /// among them, in nanoseconds; `None` where it could not be read. Without [`Self::kernel`], their time
-    /// outside of the kernel only.
+    /// Kernel's count of the CPU time of the server's processes in this period, including ended ones, in
+    /// nanoseconds; `None` if it could not be read. Without [`Self::kernel`] it is the time in user mode
+    /// only.
     pub cpu_ns: Option<u64>,
-    /// The same by the kernel's counters of tasks (`task-clock`), which read the clock at each switch; `None` where they
-    /// were not wanted, or not to be had. What the hypervisor took from a process that ran is in it.
+    /// The same time by the kernel's task counters (`task-clock`), which read the clock at each switch;
+    /// `None` if not requested or not available. It includes time that the hypervisor took from a running
+    /// process.
     pub task_clock_ns: Option<u64>,
-    /// Samples and counters of tasks are of the same processes, and no sample is known to be missing but those that
-    /// were not taken.
+    /// Whether samples and task counters are of the same processes, and no samples are known to be lost.
     pub same_as_counted: bool,
-    /// What else is to be known.
+    /// Further notes.
     pub notes: Vec<String>,
 }
 
 impl ProfileInfo {
-    /// Returns the processor time that the counted samples stand for by themselves, in nanoseconds.
+    /// Returns the CPU time that the counted samples represent at the sampling interval, in nanoseconds.
     pub fn sampled_ns(&self) -> f64 {
         self.counted as f64 * 1e9 / self.frequency_hz.max(1) as f64
     }
@@ -67,65 +68,65 @@ impl ProfileInfo {
 /// One stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// Its number in this run.
+    /// Number in this run.
     pub id: u64,
-    /// Its functions from the outermost to the innermost, joined by `;`. The kernel's end in `_[k]`; one
-    /// without a name is `[file]`.
+    /// Functions from the outermost to the innermost, joined by `;`. Kernel functions end in `_[k]`; a
+    /// function without a name is `[file]`.
     pub frames: String,
-    /// How many samples have it.
+    /// Number of its samples.
     pub samples: u64,
 }
 
-/// One sample, in the order of time.
+/// One sample. Samples are in time order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StackSample {
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// The backend's process number.
+    /// Process id of the backend.
     pub pid: u64,
-    /// The number of its [`Stack`].
+    /// Number of its [`Stack`].
     pub stack: u64,
 }
 
-/// A process of the server that was seen.
+/// A process of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProfiledBackend {
-    /// Its number.
+    /// Process id.
     pub pid: u64,
-    /// What it is (`client backend`, `checkpointer`), or `unknown` where it came and went between two looks.
+    /// Kind (`client backend`, `checkpointer`), or `unknown` if it lived between two samples of the activity.
     pub kind: String,
-    /// Its role, where that is known.
+    /// Role, if known.
     pub user: Option<String>,
-    /// Its database, where that is known.
+    /// Database, if known.
     pub database: Option<String>,
-    /// Its `application_name`, where that is known.
+    /// `application_name`, if known.
     pub application: Option<String>,
-    /// Since when it is known to be there.
+    /// Time since which it is known to exist.
     pub from_ns: i64,
-    /// Samples of it.
+    /// Number of its samples.
     pub samples: u64,
 }
 
-/// From this moment on, a session of the replay speaks with this backend.
+/// Assignment of a replay's session to a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionBackend {
-    /// When.
+    /// Start of the assignment.
     pub from_ns: i64,
-    /// The session's number, as executions have it.
+    /// Number of the session, as in executions.
     pub session: u64,
-    /// The backend's process number.
+    /// Process id of the backend.
     pub pid: u64,
 }
 
-/// A backend carried this statement out, from here to there; of a recording without a replay.
+/// Execution of a statement by a backend, in a recording without a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatementSpan {
-    /// The backend's process number.
+    /// Process id of the backend.
     pub pid: u64,
-    /// When it began.
+    /// Start time.
     pub from_ns: i64,
-    /// When it ended, or was last seen.
+    /// End time, or the time of the last sample.
     pub until_ns: i64,
-    /// Which statement.
+    /// Statement.
     pub fingerprint: Fingerprint,
 }

@@ -1,4 +1,4 @@
-//! The tables of a CPU profile: samples are written as they come, what sums them up at the end.
+//! Tables of a CPU profile: samples are written as they come, the other rows at the end.
 
 use archive::{
     Archive, ArchiveError, ArchiveWriter, Batch, Column, ColumnType, FileEntry, Parts,
@@ -7,7 +7,7 @@ use archive::{
 use sql::Fingerprint;
 use workload::StatementText;
 
-use crate::facts_table::{Row, has, maybe, text, texts, write_texts};
+use crate::facts_table::{Row, has, optional_text, text, texts, write_texts};
 use crate::profiled::{
     ProfileInfo, ProfiledBackend, SessionBackend, Stack, StackSample, StatementSpan,
 };
@@ -22,12 +22,12 @@ const SESSIONS: &str = "session-backends";
 const SPANS: &str = "statement-spans";
 const STATEMENTS: &str = "profiled-statements";
 
-/// The names of all of them: a recovery keeps what was there.
+/// Names of all tables. A recovery includes them.
 pub(crate) const TABLES: [&str; 7] = [
     PROFILE, STACKS, SAMPLES, BACKENDS, SESSIONS, SPANS, STATEMENTS,
 ];
 
-/// Of one of these tables.
+/// Returns the columns of one of these tables.
 pub(crate) fn columns_of(table: &str) -> Option<&'static [Column]> {
     match table {
         PROFILE => Some(ProfileInfo::COLUMNS),
@@ -46,8 +46,7 @@ const OPTIONS: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// Writes a profile, beside the executions of the same run and apart from them: it can be moved to another
-/// thread.
+/// Writes a profile. It is independent of the writer of executions and can be moved to another thread.
 pub struct ProfileWriter {
     samples: TableWriter,
     stacks: TableWriter,
@@ -71,58 +70,58 @@ impl ProfileWriter {
         })
     }
 
-    /// Takes a sample; in the order of time.
+    /// Writes a sample. Samples come in time order.
     ///
     /// # Errors
-    /// Where the disk refuses; so it is with all that is taken here.
+    /// If writing fails, as with all methods of this type.
     pub fn sample(&mut self, sample: &StackSample) -> Result<(), ArchiveError> {
         put(&mut self.samples, sample)
     }
 
-    /// Takes a stack that samples have; once each.
+    /// Writes a stack, once each.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn stack(&mut self, stack: &Stack) -> Result<(), ArchiveError> {
         put(&mut self.stacks, stack)
     }
 
-    /// Takes a process of the server.
+    /// Writes a process of the server.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn backend(&mut self, backend: &ProfiledBackend) -> Result<(), ArchiveError> {
         put(&mut self.backends, backend)
     }
 
-    /// Takes which backend a session speaks with; in the order of time.
+    /// Writes the backend of a session. Rows come in time order.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn session(&mut self, session: &SessionBackend) -> Result<(), ArchiveError> {
         put(&mut self.sessions, session)
     }
 
-    /// Takes what a backend carried out.
+    /// Writes the execution of a statement by a backend.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn span(&mut self, span: &StatementSpan) -> Result<(), ArchiveError> {
         put(&mut self.spans, span)
     }
 
-    /// Takes the text of a statement of a span; once each.
+    /// Writes the text of a statement of a span, once each.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn statement(&mut self, statement: &StatementText) -> Result<(), ArchiveError> {
         statement.write(&mut self.statements)
     }
 
-    /// Takes how it was taken, at the end; or, alone, why there is no profile.
+    /// Writes the options and results of the profile at the end, or the reason why there is none.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn info(&mut self, info: &ProfileInfo) -> Result<(), ArchiveError> {
         put(&mut self.profile, info)
     }
@@ -149,7 +148,7 @@ fn put<R: Row>(table: &mut TableWriter, row: &R) -> Result<(), ArchiveError> {
     table.end_row()
 }
 
-/// Rows of a profile, one after the other; holds one batch in memory.
+/// Iterator over rows of a profile; holds one batch in memory.
 pub type ProfileRows<R> = Box<dyn Iterator<Item = Result<R, ArchiveError>>>;
 
 fn rows<R: Row + 'static>(archive: &Archive, table: &str) -> Result<ProfileRows<R>, ArchiveError> {
@@ -166,7 +165,7 @@ fn rows<R: Row + 'static>(archive: &Archive, table: &str) -> Result<ProfileRows<
     Ok(Box::new(rows))
 }
 
-/// A CPU profile of a run, opened.
+/// A CPU profile of a run, open for reading.
 #[derive(Debug, Clone)]
 pub struct ProfileReader {
     archive: Archive,
@@ -182,20 +181,20 @@ impl ProfileReader {
         }))
     }
 
-    /// How it was taken, or why there is none.
+    /// Returns the options and results, or the reason why there is no profile.
     pub fn info(&self) -> &ProfileInfo {
         &self.info
     }
 
-    /// All different stacks, by their numbers from 0.
+    /// Returns all distinct stacks, by their numbers from 0.
     ///
     /// # Errors
-    /// Where the file cannot be read; so it is with all that follow. Later damage comes as an item.
+    /// If the file cannot be read, as with all methods below. Later damage is an item of the iterator.
     pub fn stacks(&self) -> Result<ProfileRows<Stack>, ArchiveError> {
         rows(&self.archive, STACKS)
     }
 
-    /// All samples, in the order of time.
+    /// Returns all samples, in time order.
     ///
     /// # Errors
     /// As [`Self::stacks`].
@@ -203,7 +202,7 @@ impl ProfileReader {
         rows(&self.archive, SAMPLES)
     }
 
-    /// The processes that were seen.
+    /// Returns the processes of the server.
     ///
     /// # Errors
     /// As [`Self::stacks`].
@@ -211,7 +210,7 @@ impl ProfileReader {
         rows(&self.archive, BACKENDS)
     }
 
-    /// Which session spoke with which backend, in the order of time.
+    /// Returns the backends of sessions, in time order.
     ///
     /// # Errors
     /// As [`Self::stacks`].
@@ -219,7 +218,7 @@ impl ProfileReader {
         rows(&self.archive, SESSIONS)
     }
 
-    /// What backends carried out, where there was no replay.
+    /// Returns the executions by backends, for a recording without a replay.
     ///
     /// # Errors
     /// As [`Self::stacks`].
@@ -227,7 +226,7 @@ impl ProfileReader {
         rows(&self.archive, SPANS)
     }
 
-    /// The texts of these statements.
+    /// Returns the texts of these statements.
     ///
     /// # Errors
     /// As [`Self::stacks`].
@@ -299,8 +298,8 @@ impl Row for ProfileInfo {
 
     fn read(batch: &Batch, row: usize) -> Result<Self, String> {
         Ok(ProfileInfo {
-            off: maybe(batch, 0, row),
-            remedy: maybe(batch, 1, row),
+            off: optional_text(batch, 0, row),
+            remedy: optional_text(batch, 1, row),
             event: text(batch, 2, row),
             frequency_hz: u64(batch, 3, row),
             unwinding: text(batch, 4, row),
@@ -392,9 +391,9 @@ impl Row for ProfiledBackend {
         Ok(ProfiledBackend {
             pid: u64(batch, 0, row),
             kind: text(batch, 1, row),
-            user: maybe(batch, 2, row),
-            database: maybe(batch, 3, row),
-            application: maybe(batch, 4, row),
+            user: optional_text(batch, 2, row),
+            database: optional_text(batch, 3, row),
+            application: optional_text(batch, 4, row),
             from_ns: i64(batch, 5, row),
             samples: u64(batch, 6, row),
         })

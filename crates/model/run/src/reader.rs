@@ -20,7 +20,7 @@ use crate::observed_table as observed;
 use crate::profiled_table::ProfileReader;
 use crate::table::{EXECUTION, read_execution};
 
-/// A complete run, opened.
+/// A complete run, open for reading.
 #[derive(Debug, Clone)]
 pub struct RunReader {
     archive: Archive,
@@ -31,24 +31,24 @@ impl RunReader {
     /// Opens the run at `path`.
     ///
     /// # Errors
-    /// Where it is none, newer than this program, unfinished, cut or unreadable.
+    /// If it is no run, newer than this program, unfinished, truncated or unreadable.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let archive = Archive::open(path, KIND, FORMAT)?;
         let info = archive.body()?;
         Ok(RunReader { archive, info })
     }
 
-    /// What the manifest says.
+    /// Returns the run's part of the manifest.
     pub fn info(&self) -> &RunInfo {
         &self.info
     }
 
-    /// Equal for equal content.
+    /// Returns the run's id, which is equal for equal content.
     pub fn id(&self) -> &str {
         &self.archive.manifest().id
     }
 
-    /// Where it lies.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.archive.path()
     }
@@ -56,12 +56,12 @@ impl RunReader {
     /// Compares every file with its checksum.
     ///
     /// # Errors
-    /// Names the first file that differs.
+    /// If a file differs; the error names the first one.
     pub fn verify(&self) -> Result<(), ArchiveError> {
         self.archive.verify()
     }
 
-    /// The names of its tables, each once.
+    /// Returns the names of the tables, each once.
     pub fn tables(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for file in &self.archive.manifest().files {
@@ -72,11 +72,11 @@ impl RunReader {
         names
     }
 
-    /// Writes a table as comma-separated values, with the names of its columns first and without
-    /// those in `left_out`. Holds one batch in memory. Returns how many rows there were.
+    /// Writes a table as comma-separated values, with a header of its columns, and without those in
+    /// `left_out`. Holds one batch in memory. Returns the number of rows.
     ///
     /// # Errors
-    /// Where the table cannot be read, or `out` refuses.
+    /// If the table cannot be read, or `out` cannot be written.
     pub fn write_csv(
         &self,
         table: &str,
@@ -98,10 +98,10 @@ impl RunReader {
         Ok(rows)
     }
 
-    /// All executions, in the order in which they were done. Holds one batch in memory.
+    /// Returns all executions, in the order in which they ended. Holds one batch in memory.
     ///
     /// # Errors
-    /// Where the first file cannot be read; later damage comes as an item.
+    /// If the first file cannot be read. Later damage is an item of the iterator.
     pub fn executions(
         &self,
     ) -> Result<impl Iterator<Item = Result<Execution, ArchiveError>> + use<>, ArchiveError> {
@@ -115,10 +115,10 @@ impl RunReader {
         }))
     }
 
-    /// All statements of the workload, in the order of first sight.
+    /// Returns all statements of the workload, in the order of first appearance.
     ///
     /// # Errors
-    /// Where the file cannot be read; later damage comes as an item.
+    /// If the file cannot be read. Later damage is an item of the iterator.
     pub fn statements(
         &self,
     ) -> Result<impl Iterator<Item = Result<StatementText, ArchiveError>> + use<>, ArchiveError>
@@ -127,110 +127,110 @@ impl RunReader {
         Ok(table.rows(|batch, row| Ok(StatementText::read(batch, row))))
     }
 
-    /// What is known of the target; `None` where it was not asked: left out, or a run of a format
-    /// before 4. Holds all of it.
+    /// Returns the facts of the target; `None` if they were not collected, or in a run of a format before 4.
+    /// Holds all of them in memory.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// If a file cannot be read.
     pub fn facts(&self) -> Result<Option<Facts>, ArchiveError> {
         read_facts(&self.archive)
     }
 
-    /// The CPU profile that was recorded meanwhile; `None` where none was asked for.
+    /// Returns the CPU profile of the replay; `None` if none was requested.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn profile(&self) -> Result<Option<ProfileReader>, ArchiveError> {
         ProfileReader::open(&self.archive)
     }
 
-    /// The plans of statements, those first that took most time; `None` where they were not asked
-    /// for.
+    /// Returns the plans of statements, in the order of their total time; `None` if they were not collected.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn plans(&self) -> Result<Option<Vec<PlanFact>>, ArchiveError> {
         read_plans(&self.archive)
     }
 
-    /// What was gathered at one moment so that the run can be done again; `None` where nothing was.
+    /// Returns the evidence of one moment; `None` if it was not collected.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn evidence(&self, moment: Moment) -> Result<Option<Vec<Artefact>>, ArchiveError> {
         read_evidence(&self.archive, moment)
     }
 
-    /// Whether the server was watched meanwhile. Where it was not, what follows here is empty.
+    /// Whether the server was monitored during the replay. If not, all tables below are empty.
     pub fn is_observed(&self) -> bool {
         has(&self.archive, observed::NOTES)
     }
 
-    /// What became of the probes, in the order in which it happened.
+    /// Returns the notes of the probes, in time order.
     ///
     /// # Errors
-    /// Where the file cannot be read; so it is with all that follow, where later damage comes as an item.
+    /// If the file cannot be read. This holds for all tables below, whose later damage is an item of the
+    /// iterator.
     pub fn probes(&self) -> Result<Vec<ProbeNote>, ArchiveError> {
-        self.seen(observed::NOTES)?.collect()
+        self.read_stream(observed::NOTES)?.collect()
     }
 
-    /// The statements that were seen.
+    /// Returns the statements seen at the server.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn seen_statements(&self) -> Result<Stream<SeenStatement>, ArchiveError> {
-        self.seen(observed::SEEN)
+        self.read_stream(observed::SEEN)
     }
 
-    /// What the server's statistics of statements gained.
+    /// Returns the differences of the server's statement statistics.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn statement_statistics(&self) -> Result<Stream<StatementStatistics>, ArchiveError> {
-        self.seen(observed::STATISTICS)
+        self.read_stream(observed::STATISTICS)
     }
 
-    /// When the activity was sampled, and how often.
+    /// Returns the windows in which the activity was sampled.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn sample_windows(&self) -> Result<Stream<SampleWindow>, ArchiveError> {
-        self.seen(observed::WINDOWS)
+        self.read_stream(observed::WINDOWS)
     }
 
-    /// What was met in the samples.
+    /// Returns the sampled activity.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn activity(&self) -> Result<Stream<Activity>, ArchiveError> {
-        self.seen(observed::ACTIVITY)
+        self.read_stream(observed::ACTIVITY)
     }
 
-    /// Who held up whom.
+    /// Returns the sampled lock waits.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn blocking(&self) -> Result<Stream<Blocking>, ArchiveError> {
-        self.seen(observed::BLOCKING)
+        self.read_stream(observed::BLOCKING)
     }
 
-    /// The locks that were there.
+    /// Returns the sampled locks.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn locks(&self) -> Result<Stream<LockCount>, ArchiveError> {
-        self.seen(observed::LOCKS)
+        self.read_stream(observed::LOCKS)
     }
 
-    /// Counters, whenever they changed.
+    /// Returns the counters, one row for each change.
     ///
     /// # Errors
     /// As [`Self::probes`].
     pub fn counters(&self) -> Result<Stream<Counter>, ArchiveError> {
-        self.seen(observed::COUNTERS)
+        self.read_stream(observed::COUNTERS)
     }
 
-    fn seen<R: Row + 'static>(&self, table: &str) -> Result<Stream<R>, ArchiveError> {
+    fn read_stream<R: Row + 'static>(&self, table: &str) -> Result<Stream<R>, ArchiveError> {
         if !has(&self.archive, table) {
             return Ok(Box::new(std::iter::empty()));
         }
@@ -245,5 +245,5 @@ impl RunReader {
     }
 }
 
-/// Rows of a table, one after the other; holds one batch in memory.
+/// Iterator over the rows of a table; holds one batch in memory.
 pub type Stream<R> = Box<dyn Iterator<Item = Result<R, ArchiveError>>>;

@@ -1,4 +1,4 @@
-//! The table's columns, and one row, written and read side by side.
+//! Columns of executions, and functions that write and read one row.
 
 use archive::{ArchiveError, Batch, Column, ColumnType, TableWriter};
 use sql::Fingerprint;
@@ -12,7 +12,7 @@ use ColumnType::{I64, Text, U64};
 pub(crate) const EXECUTION: &[Column] = &[
     Column::required("session", U64),
     Column::required("sequence", U64),
-    Column::nullable("fingerprint", U64).repeating(),
+    Column::nullable("fingerprint", U64).low_cardinality(),
     Column::required("kind", Text),
     Column::required("outcome", Text),
     Column::nullable("reason", Text),
@@ -63,7 +63,7 @@ pub(crate) fn write_execution(
     table.u64(execution.captured.rows);
     table.text(execution.captured.sqlstate.as_ref().map(Sqlstate::as_str));
     let place = execution.captured.place;
-    let place = place.filter(|_| execution.went_otherwise());
+    let place = place.filter(|_| execution.differs_from_capture());
     table.u64(place.map(|place| u64::from(place.source)));
     table.u64(place.map(|place| place.line));
     table.u64(execution.digest);
@@ -71,7 +71,7 @@ pub(crate) fn write_execution(
     table.end_row()
 }
 
-/// The execution in a row of [`EXECUTION`]; an error says what is wrong with it.
+/// Reads the execution in a row of [`EXECUTION`]. An error describes what is wrong.
 pub(crate) fn read_execution(batch: &Batch, row: usize) -> Result<Execution, String> {
     let sqlstate = |column| match batch.text(column, row) {
         None => Ok(None),

@@ -10,15 +10,15 @@ use workload::StatementText;
 
 use crate::evidence::{Artefact, Moment, TABLES as EVIDENCE_TABLES, write_evidence};
 use crate::execution::{Execution, SkipReason};
+use crate::execution_counts::{ExecutionCounts, ServiceTime};
 use crate::facts::{Facts, PlanFact};
 use crate::facts_table::{TABLES, write_facts, write_plans};
 use crate::format::{FORMAT, KIND, RunInfo, RunStatus};
 use crate::observed_table::{ObservedWriter, TABLES as OBSERVED_TABLES};
 use crate::profiled_table::{ProfileWriter, TABLES as PROFILE_TABLES};
 use crate::table::{EXECUTION, read_execution, write_execution};
-use crate::tally::{ServiceTime, Tally};
 
-/// Rows in a part: a few minutes of a busy replay.
+/// Layout of executions: a part has the rows of a few minutes of a busy replay.
 const PARTS: TableOptions = TableOptions {
     parts: Parts::Rows(1 << 22),
     group_rows: 1 << 16,
@@ -29,22 +29,22 @@ const ONE_FILE: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// A run that is being written, at `PATH.partial`. Dropped unfinished, it stays there: a replay
-/// cannot be had again for nothing.
+/// A run that is being written, at `PATH.partial`. If it is dropped unfinished, the directory stays, since
+/// repeating a replay is expensive.
 pub struct RunWriter {
     archive: ArchiveWriter,
     executions: TableWriter,
     files: Vec<archive::FileEntry>,
-    tally: Tally,
+    counts: ExecutionCounts,
 }
 
 impl RunWriter {
-    /// Makes `PATH.partial`, with the workload's statements. `info` is what is known before the
-    /// replay; its counts are made by the writer.
+    /// Creates `PATH.partial` with the workload's statements. `info` holds the facts that are known before
+    /// the replay; the writer computes the counts.
     ///
     /// # Errors
-    /// Where `path` or its partial exists, the workload's statements cannot be read, or the disk
-    /// refuses.
+    /// If `path` or its partial exists, the workload's statements cannot be read, or a file cannot be
+    /// written.
     pub fn create(
         path: &Path,
         info: &RunInfo,
@@ -60,116 +60,116 @@ impl RunWriter {
             files: table.finish()?,
             executions: archive.table("executions", EXECUTION, PARTS)?,
             archive,
-            tally: Tally::default(),
+            counts: ExecutionCounts::default(),
         })
     }
 
-    /// Takes what became of one event; in the order in which they were done.
+    /// Writes one execution. Executions come in the order in which they ended.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn execution(&mut self, execution: &Execution) -> Result<(), ArchiveError> {
-        self.tally.count(execution);
+        self.counts.count(execution);
         write_execution(&mut self.executions, execution)
     }
 
-    /// Keeps what was found of the target. It survives a kill of this process. Once at most.
+    /// Writes the facts of the target, at most once. They survive a kill of this process.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn facts(&mut self, facts: &Facts) -> Result<(), ArchiveError> {
         self.files.extend(write_facts(&self.archive, facts)?);
         Ok(())
     }
 
-    /// Keeps plans, in the order in which they are to be read. Once at most.
+    /// Writes plans in this order, at most once.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn plans(&mut self, plans: &[PlanFact]) -> Result<(), ArchiveError> {
         self.files.extend(write_plans(&self.archive, plans)?);
         Ok(())
     }
 
-    /// Keeps what was gathered at one moment. It survives a kill of this process. Once at most for each.
+    /// Writes the evidence of one moment, at most once for each. It survives a kill of this process.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn evidence(&mut self, moment: Moment, artefacts: &[Artefact]) -> Result<(), ArchiveError> {
         let files = write_evidence(&self.archive, moment, artefacts)?;
         self.files.extend(files);
         Ok(())
     }
 
-    /// Begins the tables of a CPU profile. They are written apart from the executions, on whichever
-    /// thread; [`Self::take_profile`] takes them back. Once at most.
+    /// Begins the tables of a CPU profile, at most once. They can be written on any thread.
+    /// [`Self::take_profile`] adds them to the run.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If a file cannot be created.
     pub fn profile(&self) -> Result<ProfileWriter, ArchiveError> {
         ProfileWriter::create(&self.archive)
     }
 
-    /// Takes the tables of a profile. Without this they are not part of the run.
+    /// Adds the tables of a profile. Without this call they are not part of the run.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn take_profile(&mut self, profile: ProfileWriter) -> Result<(), ArchiveError> {
         self.files.extend(profile.finish()?);
         Ok(())
     }
 
-    /// Begins the tables of what is seen meanwhile. They are written apart from the executions, on
-    /// whichever thread; [`Self::take_observed`] takes them back. Once at most.
+    /// Begins the tables of observations, at most once. They can be written on any thread.
+    /// [`Self::take_observed`] adds them to the run.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If a file cannot be created.
     pub fn observed(&self) -> Result<ObservedWriter, ArchiveError> {
         ObservedWriter::create(&self.archive)
     }
 
-    /// Takes the tables of what was seen. Without this they are not part of the run.
+    /// Adds the tables of observations. Without this call they are not part of the run.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn take_observed(&mut self, observed: ObservedWriter) -> Result<(), ArchiveError> {
         self.files.extend(observed.finish()?);
         Ok(())
     }
 
-    /// Sums up service times by statement from now on, for [`Self::costliest`].
+    /// Starts to sum service times by statement, for [`Self::costliest`].
     pub fn sum_up_service_times(&mut self) {
-        self.tally.sum_up_service_times();
+        self.counts.sum_up_service_times();
     }
 
-    /// The statements that took the most service time of those that were taken, the most first, up
-    /// to `count`. Empty where they were not summed up.
+    /// Returns up to `count` statements with the highest total service time, the highest first. Empty if
+    /// times were not summed.
     pub fn costliest(&self, count: usize) -> Vec<ServiceTime> {
-        self.tally.costliest(count)
+        self.counts.costliest(count)
     }
 
-    /// Makes sure that what was taken so far survives a kill of this process.
+    /// Flushes the rows so far, so that they survive a kill of this process.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), ArchiveError> {
         self.executions.flush()
     }
 
-    /// Where the run is being written.
+    /// Returns the directory that is being written.
     pub fn directory(&self) -> &Path {
         self.archive.directory()
     }
 
-    /// Writes the manifest, syncs and renames. The counts and spans in `info` are replaced by
-    /// those of what was taken; `elapsed_ns` stays where nothing was done. `unreached` statements of the workload were not come to before a
-    /// stop: they have no rows, and count as skipped for that reason.
+    /// Writes the manifest, syncs and renames. The counts and spans in `info` are replaced by those of the
+    /// executions; `elapsed_ns` stays if nothing was executed. `unreached` is the number of statements after
+    /// a stop. They have no rows and count as skipped.
     ///
     /// # Errors
-    /// Where the disk refuses; the partial stays.
+    /// If writing fails; the partial stays.
     pub fn finish(mut self, mut info: RunInfo, unreached: u64) -> Result<RunInfo, ArchiveError> {
         let elapsed_ns = info.elapsed_ns;
-        self.tally.fill(&mut info);
+        self.counts.fill(&mut info);
         info.elapsed_ns = info.elapsed_ns.max(elapsed_ns);
         if unreached > 0 {
             info.statements += unreached;
@@ -186,11 +186,11 @@ impl RunWriter {
     }
 }
 
-/// Finishes a run whose replay was killed, with the executions of its complete row groups. Returns
-/// where it now lies.
+/// Finishes a run whose replay was killed, with the executions of its complete row groups. Returns the path
+/// of the run.
 ///
 /// # Errors
-/// Where `partial` is no unfinished run, or the disk refuses.
+/// If `partial` is no unfinished run, or writing fails.
 pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
     let body = unfinished_body(partial, KIND)?;
     let mut info: RunInfo =
@@ -214,7 +214,7 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
         .filter(|file| file.table == "executions")
         .map(|file| partial.join(&file.name))
         .collect();
-    let mut tally = Tally::default();
+    let mut counts = ExecutionCounts::default();
     let mut rows = archive::TableReader::open(paths, EXECUTION)?;
     while let Some(batch) = rows.next_batch()? {
         for row in 0..batch.rows() {
@@ -223,10 +223,10 @@ pub fn recover(partial: &Path) -> Result<(PathBuf, RunInfo), ArchiveError> {
                     path: partial.to_owned(),
                     reason,
                 })?;
-            tally.count(&execution);
+            counts.count(&execution);
         }
     }
-    tally.fill(&mut info);
+    counts.fill(&mut info);
     info.status = RunStatus::Recovered;
     let path = archive.path().to_owned();
     archive.finish(files, serde_json::to_value(&info).expect("plain data"))?;

@@ -1,4 +1,4 @@
-//! What is written into a run is what is read from it, and its counts add up.
+//! Round trip of a run, and the sums of its counts.
 
 #[path = "round_trip/evidence.rs"]
 mod evidence;
@@ -139,7 +139,7 @@ proptest! {
             .iter()
             .map(|execution| {
                 let mut kept = execution.clone();
-                kept.captured.place = kept.captured.place.filter(|_| execution.went_otherwise());
+                kept.captured.place = kept.captured.place.filter(|_| execution.differs_from_capture());
                 kept
             })
             .collect();
@@ -163,7 +163,7 @@ fn a_run_of_format_1_is_of_a_log_and_knows_no_places() {
 }
 
 #[test]
-fn what_went_otherwise_is_what_failed_or_had_other_rows() {
+fn execution_differs_from_capture_by_failure_or_row_count() {
     let as_captured = |outcome, rows, sqlstate| {
         let execution = Execution {
             session: 1,
@@ -187,7 +187,7 @@ fn what_went_otherwise_is_what_failed_or_had_other_rows() {
                 ..Captured::default()
             },
         };
-        !execution.went_otherwise()
+        !execution.differs_from_capture()
     };
     let unique = Sqlstate(*b"23505");
     assert!(as_captured(Outcome::Done, None, None));
@@ -395,7 +395,7 @@ fn plans() -> Vec<PlanFact> {
 }
 
 #[test]
-fn what_is_known_of_the_target_comes_back_and_survives_a_kill() {
+fn facts_are_read_back_and_survive_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let begin = |name: &str| {
         let path = directory.path().join(name);

@@ -1,4 +1,4 @@
-//! One thing that a client did.
+//! Events: actions of clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,47 +7,47 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::parameter::Parameter;
-use crate::particulars::Particulars;
+use crate::wire_details::Particulars;
 
-/// One thing that a client did, with what the source knew of how it went.
+/// One action of a client, with its outcome as far as the source knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The session's number in this workload.
+    /// Number of the session in this workload.
     pub session: u64,
-    /// Place within the session, from 0. Unique and without gaps within a session; the order in
-    /// which the client did things, which is also the order of `due_us`.
+    /// Position within the session, from 0, without gaps. It follows the order of the client's actions, which
+    /// is also the order of `due_us`.
     pub sequence: u64,
-    /// When the client sent it, in microseconds from the workload's start. Never negative.
+    /// Time at which the client sent it, in microseconds from the workload's start. Never negative.
     pub due_us: i64,
-    /// What was done.
+    /// Action.
     pub kind: EventKind,
-    /// What came of it, as far as the source knew.
+    /// Outcome, as far as the source knows it.
     pub outcome: Outcome,
-    /// Why this cannot be replayed as it was, if so. A replay counts it as skipped.
+    /// Reason why it cannot be replayed unchanged, if so. A replay counts it as skipped.
     pub unreplayable: Option<Unreplayable>,
-    /// Which of [`crate::Provenance::sources`] it was read from.
+    /// Index of the source in [`crate::Provenance::sources`].
     pub source: u32,
-    /// The line (from 1) or packet in that source; 0 where there is none.
+    /// Line (from 1) or packet in that source; 0 if there is none.
     pub line: u64,
-    /// It was done before this workload's start, and is due at it: a slice keeps it because it
-    /// brings its session to where the session was then (a *prelude*).
+    /// It happened before this workload's start and is due at the start (a *prelude*). A slice keeps it to
+    /// restore the session's state.
     pub prelude: bool,
-    /// What only a capture from the wire knows; `None` in a workload from a log. Events that were
-    /// alike in it, such as the executions of one statement, share it.
+    /// Details that only a wire capture knows; `None` in a workload from a log. Events with equal details,
+    /// such as the executions of one statement, share them.
     pub particulars: Option<Arc<Particulars>>,
 }
 
-/// What a client did. SQL is shared: the executions of one prepared statement hold one text.
+/// Action of a client. SQL is shared: the executions of one prepared statement hold one text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventKind {
-    /// Opened the session. Every session has exactly one, its first event; sessions that were
-    /// there before the capture have it at the time of their first sign of life.
+    /// Opened the session. It is the first event of every session. A session that began before the capture
+    /// has it at the time of its first activity.
     Connect {
-        /// The database; empty where the source does not know it.
+        /// The database; empty if the source does not know it.
         database: Arc<str>,
-        /// The role; empty where the source does not know it.
+        /// The role; empty if the source does not know it.
         user: Arc<str>,
-        /// `application_name`, empty where unknown or unset.
+        /// `application_name`; empty if unknown or unset.
         application: Arc<str>,
     },
     /// Sent a simple query, which may hold several statements.
@@ -55,16 +55,16 @@ pub enum EventKind {
         /// The text as sent.
         sql: Arc<str>,
     },
-    /// Prepared a statement by message, and the source shows nothing that used it (a statement
-    /// that failed to parse, for one). What is used is prepared by its first [`Self::Execute`].
+    /// Prepared a statement that the source does not show being used, such as one that failed to parse. A
+    /// statement that is used is prepared by its first [`Self::Execute`].
     Prepare {
         /// The statement's name; empty for the unnamed one.
         statement: Arc<str>,
         /// The text as sent.
         sql: Arc<str>,
     },
-    /// Bound parameters to a prepared statement and executed it. The replay prepares the name
-    /// anew where it is not yet known to the session with this very text.
+    /// Bound parameters to a prepared statement and executed it. The replay prepares the statement if the
+    /// session does not yet have this text under the name.
     Execute {
         /// The statement's name; empty for the unnamed one.
         statement: Arc<str>,
@@ -91,7 +91,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name under which the kind is stored.
+    /// Returns the name under which the kind is stored.
     pub fn name(&self) -> &'static str {
         match self {
             EventKind::Connect { .. } => "connect",
@@ -104,7 +104,7 @@ impl EventKind {
         }
     }
 
-    /// The SQL it carries, if any.
+    /// Returns the SQL of the event, if any.
     pub fn sql(&self) -> Option<&Arc<str>> {
         match self {
             EventKind::Simple { sql }
@@ -115,24 +115,24 @@ impl EventKind {
         }
     }
 
-    /// Whether it is a statement: something with SQL, which a run must account for.
+    /// Whether it is a statement: an event with SQL, which a run must account for.
     pub fn is_statement(&self) -> bool {
         self.sql().is_some()
     }
 }
 
-/// What came of an event where it was captured. `None` is "the source does not say".
+/// Outcome of an event when it was captured. `None` means that the source does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The server's own time for it (parse, bind and execute summed), in microseconds.
+    /// Duration measured by the server (parse, bind and execute summed), in microseconds.
     pub duration_us: Option<u64>,
-    /// Rows returned or affected.
+    /// Number of rows returned or affected.
     pub rows: Option<u64>,
     /// Bytes of the result.
     pub bytes: Option<u64>,
-    /// The error it ended in. `None` where it succeeded or where nothing is known:
-    /// a log names every failure (unless `log_min_messages` hides them), so in a workload from a
-    /// log `None` is success. [`Sqlstate::UNKNOWN`] where it failed and the source hid the code.
+    /// Error code, or `None` on success or if the outcome is unknown. A log names every failure (unless
+    /// `log_min_messages` hides them), so in a workload from a log `None` is success. [`Sqlstate::UNKNOWN`]
+    /// if it failed and the source hid the code.
     pub sqlstate: Option<Sqlstate>,
 }
 
@@ -148,20 +148,20 @@ impl Serialize for Sqlstate {
 }
 
 impl Sqlstate {
-    /// A failure whose code the source did not show (stderr logs show it only where
-    /// `log_line_prefix` has `%e` or `log_error_verbosity` is verbose). Not a code of the server's.
+    /// A failure whose code the source does not show. It is not a code of the server. Logs of format stderr
+    /// show codes only if `log_line_prefix` has `%e` or `log_error_verbosity` is verbose.
     pub const UNKNOWN: Sqlstate = Sqlstate(*b"?????");
 
-    /// Reads a code: five digits or upper-case letters, or the mark for an unknown one.
+    /// Parses a code: five digits or upper-case letters, or the mark for an unknown one.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 5] = text.as_bytes().try_into().ok()?;
         let code = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
         (bytes.iter().all(code) || bytes == Self::UNKNOWN.0).then_some(Sqlstate(bytes))
     }
 
-    /// The code as text.
+    /// Returns the code as text.
     pub fn as_str(&self) -> &str {
-        // The field is public for const codes; one that is no ASCII prints as unknown.
+        // The field is public for const codes. A code that is not ASCII prints as unknown.
         std::str::from_utf8(&self.0).unwrap_or("?????")
     }
 }
@@ -178,30 +178,29 @@ impl fmt::Debug for Sqlstate {
     }
 }
 
-/// Why an event cannot be replayed as it was.
+/// Reason why an event cannot be replayed unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreplayable {
-    /// The source holds a statement with `$1` and no values for it
-    /// (`log_parameter_max_length = 0`; for one that failed, `log_parameter_max_length_on_error`).
-    /// One that was refused because its transaction had failed before is always so: the server
-    /// does not look at its values.
+    /// The source holds a statement with `$1` and no values for it (`log_parameter_max_length = 0`; for a
+    /// failed one, `log_parameter_max_length_on_error`). A statement that was refused in a failed transaction
+    /// always has this reason: the server does not read its values.
     ParametersMissing,
-    /// The source cut a value short (`log_parameter_max_length`).
+    /// The source truncated a value (`log_parameter_max_length`).
     ParametersCut,
     /// `COPY … FROM STDIN`: the data is not in the source.
     CopyDataMissing,
-    /// A further fetch from an open portal: the replayed execution fetched all rows at once.
+    /// A further fetch from an open portal. The replayed execution fetches all rows at once.
     PortalFetch,
-    /// A capture from the wire has no text for its name: it was prepared before the capture began, in a part
-    /// that was lost, or by SQL; or the name stood for nothing any more (deallocated, closed), which a
-    /// replay brings about where the server said so (26000, 34000).
+    /// A wire capture has no text for the statement's name: it was prepared before the capture began, in a
+    /// part that was lost, or by SQL. The name may also be invalid (deallocated, closed); a replay reproduces
+    /// that if the server reported it (26000, 34000).
     StatementUnknown,
     /// Its text, or a value in text form, is not UTF-8: the client uses another encoding.
     NotUtf8,
-    /// Its text, parameters or COPY data are longer than the capture keeps.
+    /// Its text, parameters or COPY data exceed the size limit of the capture.
     TooLong,
-    /// It had a password in it, which is never written.
+    /// It held a password, which is never written.
     SecretRemoved,
 }
 
@@ -218,7 +217,7 @@ impl Unreplayable {
         Unreplayable::SecretRemoved,
     ];
 
-    /// The name under which the reason is stored.
+    /// Returns the name under which the reason is stored.
     pub fn name(self) -> &'static str {
         match self {
             Unreplayable::ParametersMissing => "parameters_missing",
@@ -232,7 +231,7 @@ impl Unreplayable {
         }
     }
 
-    /// The reason in words, with what to change next time.
+    /// Returns the reason in words, with the setting to change for the next capture.
     pub fn explanation(self) -> &'static str {
         match self {
             Unreplayable::ParametersMissing => {
@@ -262,7 +261,7 @@ impl Unreplayable {
         }
     }
 
-    /// The reason stored under `name`.
+    /// Returns the reason stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }

@@ -1,13 +1,13 @@
-//! An event that borrows its texts: how sources hand events out, millions of them, without an
-//! allocation for each. [`Event`] is the owned form, how readers get them.
+//! Events that borrow their texts. Sources pass millions of events on without an allocation for each.
+//! [`Event`] is the owned form, which readers return.
 
 use std::sync::Arc;
 
 use crate::event::{Event, EventKind, Outcome, Unreplayable};
 use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::Particulars;
+use crate::wire_details::Particulars;
 
-/// One thing that a client did; as [`Event`], but with borrowed texts.
+/// One action of a client; an [`Event`] with borrowed texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EventRef<'a> {
     /// As [`Event::session`].
@@ -32,7 +32,7 @@ pub struct EventRef<'a> {
     pub particulars: Option<&'a Arc<Particulars>>,
 }
 
-/// What a client did; as [`EventKind`], whose variants and fields say what they mean.
+/// Action of a client; an [`EventKind`] with borrowed texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "EventKind documents them")]
 pub enum KindRef<'a> {
@@ -64,7 +64,7 @@ pub enum KindRef<'a> {
 }
 
 impl<'a> KindRef<'a> {
-    /// The name under which the kind is stored.
+    /// Returns the name under which the kind is stored.
     pub fn name(&self) -> &'static str {
         match self {
             KindRef::Connect { .. } => "connect",
@@ -77,7 +77,7 @@ impl<'a> KindRef<'a> {
         }
     }
 
-    /// The SQL it carries, if any.
+    /// Returns the SQL of the event, if any.
     pub fn sql(&self) -> Option<&'a str> {
         match *self {
             KindRef::Simple { sql }
@@ -88,7 +88,7 @@ impl<'a> KindRef<'a> {
         }
     }
 
-    /// The same with another text, where it has one.
+    /// Returns the same action with another text, if it has one.
     pub fn with_sql<'b>(self, sql: &'b str) -> KindRef<'b>
     where
         'a: 'b,
@@ -118,26 +118,26 @@ impl<'a> KindRef<'a> {
         }
     }
 
-    /// Whether it is a statement: something with SQL, which a run must account for.
+    /// Whether it is a statement: an event with SQL, which a run must account for.
     pub fn is_statement(&self) -> bool {
         self.sql().is_some()
     }
 }
 
-/// The values that a statement was executed with.
+/// Values that a statement was executed with.
 #[derive(Debug, Clone, Copy)]
 pub enum Parameters<'a> {
-    /// Each on its own.
+    /// One allocation for each value.
     Values(&'a [Option<Parameter>]),
-    /// One behind the other.
+    /// All values in one buffer.
     Packed(PackedValues<'a>),
 }
 
 impl<'a> Parameters<'a> {
-    /// None at all.
+    /// No values.
     pub const NONE: Parameters<'static> = Parameters::Values(&[]);
 
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         match self {
             Parameters::Values(values) => values.len(),
@@ -145,12 +145,12 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// There are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values in order; `None` is NULL.
+    /// Iterates over the values in order; `None` is NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<ParameterRef<'a>>> + use<'a> {
         let (values, packed) = match *self {
             Parameters::Values(values) => (values, PackedValues::default()),
@@ -162,7 +162,7 @@ impl<'a> Parameters<'a> {
             .chain(packed.iter())
     }
 
-    /// Whether one of them is in binary form.
+    /// Whether a value is in binary form.
     pub fn has_binary(&self) -> bool {
         match self {
             Parameters::Values(values) => values
@@ -179,25 +179,25 @@ impl PartialEq for Parameters<'_> {
     }
 }
 
-/// Values one behind the other: those in text form, and those in binary form.
+/// Values in two buffers: those in text form, and those in binary form.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PackedValues<'a> {
     text: &'a str,
-    /// Each with one byte behind it: where there is a value, this is not empty.
+    /// Values in binary form, each followed by one byte. So the buffer is not empty if there is a value.
     binary: &'a [u8],
-    /// `None` for NULL.
-    ends: &'a [Option<End>],
+    /// Ends of the values; `None` for NULL.
+    ends: &'a [Option<ValueEnd>],
 }
 
 impl<'a> PackedValues<'a> {
     #[inline]
-    pub(crate) fn new(text: &'a str, binary: &'a [u8], ends: &'a [Option<End>]) -> Self {
+    pub(crate) fn new(text: &'a str, binary: &'a [u8], ends: &'a [Option<ValueEnd>]) -> Self {
         PackedValues { text, binary, ends }
     }
 
-    /// All texts, all bytes, and where each value ends in these.
+    /// Returns the two buffers, and the end of each value in them.
     #[inline]
-    pub(crate) fn parts(self) -> (&'a str, &'a [u8], &'a [Option<End>]) {
+    pub(crate) fn parts(self) -> (&'a str, &'a [u8], &'a [Option<ValueEnd>]) {
         (self.text, self.binary, self.ends)
     }
 
@@ -218,26 +218,26 @@ impl<'a> PackedValues<'a> {
     }
 }
 
-/// Where a value ends among the texts, or among those in binary form: the highest bit says which.
+/// ValueEnd of a value in the text buffer or the binary buffer. The highest bit selects the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct End(u32);
+pub(crate) struct ValueEnd(u32);
 
-impl End {
+impl ValueEnd {
     const BINARY: u32 = 1 << 31;
 
     /// # Panics
-    /// Where the values together have 2 GiB; the server's messages have 1 GiB at most.
+    /// If the values together exceed 2 GiB. The server's messages have at most 1 GiB.
     #[inline]
     pub(crate) fn of_text(at: usize) -> Self {
         assert!(at < Self::BINARY as usize, "a message has 1 GiB at most");
-        End(at as u32)
+        ValueEnd(at as u32)
     }
 
     /// # Panics
-    /// As [`End::of_text`].
+    /// As [`ValueEnd::of_text`].
     #[inline]
     pub(crate) fn of_binary(at: usize) -> Self {
-        End(Self::of_text(at).0 | Self::BINARY)
+        ValueEnd(Self::of_text(at).0 | Self::BINARY)
     }
 
     #[inline]
@@ -251,24 +251,24 @@ impl End {
     }
 }
 
-/// Adds a value to those in binary form, which begin at `start`.
-pub(crate) fn push_binary(values: &mut Vec<u8>, value: &[u8], start: usize) -> End {
+/// Appends a value to the binary buffer, whose values begin at `start`.
+pub(crate) fn push_binary(values: &mut Vec<u8>, value: &[u8], start: usize) -> ValueEnd {
     values.extend_from_slice(value);
     values.push(0);
-    End::of_binary(values.len() - start)
+    ValueEnd::of_binary(values.len() - start)
 }
 
-/// Values one behind the other, in space that is used again.
+/// Values in buffers that are reused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedParameters {
     text: String,
     binary: Vec<u8>,
-    /// Where each value ends; `None` for NULL.
-    ends: Vec<Option<End>>,
+    /// Ends of the values; `None` for NULL.
+    ends: Vec<Option<ValueEnd>>,
 }
 
 impl PackedParameters {
-    /// Forgets all values, and keeps the space.
+    /// Removes all values and retains the buffers.
     pub fn clear(&mut self) {
         self.text.clear();
         self.binary.clear();
@@ -280,7 +280,7 @@ impl PackedParameters {
         self.ends.push(None);
     }
 
-    /// Adds to the text of the value that [`Self::end_value`] will end.
+    /// Appends to the text of the value that [`Self::end_value`] will end.
     #[inline]
     pub fn push_text(&mut self, text: &str) {
         self.text.push_str(text);
@@ -289,13 +289,13 @@ impl PackedParameters {
     /// Ends a value.
     ///
     /// # Panics
-    /// Where all values together have 2 GiB; the server's messages have 1 GiB at most.
+    /// If all values together exceed 2 GiB. The server's messages have at most 1 GiB.
     #[inline]
     pub fn end_value(&mut self) {
-        self.ends.push(Some(End::of_text(self.text.len())));
+        self.ends.push(Some(ValueEnd::of_text(self.text.len())));
     }
 
-    /// Adds a value in its type's binary form.
+    /// Adds a value in the binary form of its type.
     ///
     /// # Panics
     /// As [`Self::end_value`].
@@ -304,23 +304,23 @@ impl PackedParameters {
             .push(Some(push_binary(&mut self.binary, value, 0)));
     }
 
-    /// How much space it keeps for values, in bytes.
+    /// Bytes allocated for values.
     pub fn capacity_bytes(&self) -> usize {
-        let ends = self.ends.capacity() * size_of::<Option<End>>();
+        let ends = self.ends.capacity() * size_of::<Option<ValueEnd>>();
         self.text.capacity() + self.binary.capacity() + ends
     }
 
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// There are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The values in order; `None` is NULL.
+    /// Iterates over the values in order; `None` is NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<ParameterRef<'_>>> {
         self.packed().iter()
     }
@@ -330,7 +330,7 @@ impl PackedParameters {
         PackedValues::new(&self.text, &self.binary, &self.ends)
     }
 
-    /// As an event holds them.
+    /// Borrows the values, in the form that an event holds.
     #[inline]
     pub fn borrowed(&self) -> Parameters<'_> {
         Parameters::Packed(self.packed())
@@ -338,7 +338,7 @@ impl PackedParameters {
 }
 
 impl Event {
-    /// The same event, its texts borrowed.
+    /// Returns the same event with its texts borrowed.
     pub fn borrowed(&self) -> EventRef<'_> {
         let kind = match &self.kind {
             EventKind::Connect {
@@ -391,7 +391,7 @@ impl Event {
 }
 
 impl EventRef<'_> {
-    /// The same event, with texts of its own.
+    /// Returns the same event, owned.
     pub fn to_event(&self) -> Event {
         let shared = |text: &str| Arc::<str>::from(text);
         let kind = match self.kind {

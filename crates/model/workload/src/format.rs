@@ -1,4 +1,4 @@
-//! What a workload's manifest says, beside the list of its files.
+//! A workload's part of the manifest, apart from the list of files.
 
 use std::collections::BTreeMap;
 
@@ -7,91 +7,89 @@ use serde::{Deserialize, Serialize};
 
 use crate::lineage::{MaskNote, RewriteNote, SliceNote};
 
-/// The manifest's kind.
+/// Value of `kind` in the manifest.
 pub const KIND: &str = "workload";
 
-/// The version of the format that this build writes. A reader refuses a higher one.
-/// 2: events have a column `prelude`; without it, as in format 1, none is one.
-/// 3: events may have columns with what only a capture from the wire knows ([`crate::Particulars`],
-/// binary parameters); a file without them, as a log's, says nothing of it.
+/// Version of the format that this build writes. A reader refuses a higher one.
+/// - 2: events have a column `prelude`. Events of format 1 are no prelude.
+/// - 3: events may have columns with details of a wire capture ([`crate::WireDetails`], binary parameters). A
+///   file without them, such as a log's, does not report them.
 pub const FORMAT: u32 = 3;
 
-/// Where a workload comes from: what the capture knows before it has read anything.
+/// Provenance of a workload: the facts that are known before the capture reads anything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// What kind of source: `log`.
+    /// Kind of source, such as `log`.
     pub source_kind: String,
-    /// What was read, in time order. [`crate::Event::source`] points in here.
+    /// Sources in time order. [`crate::Event::source`] is an index into it.
     pub sources: Vec<SourceFile>,
-    /// Options that shaped the capture, by name.
+    /// Options that affected the capture, by name.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
-    /// The workload's start in microseconds since 1970-01-01 UTC: `due_us` = 0.
+    /// Start of the workload (`due_us` = 0), in microseconds since 1970-01-01 UTC.
     pub start_wall_us: i64,
-    /// The capture's own count of what it read and left out, in the form that the capture's
-    /// crate documents.
+    /// Numbers of items read and left out, in the form that the crate of the capture documents.
     #[serde(default)]
     pub reconciliation: serde_json::Value,
-    /// What was cut out of the source or of another workload, the first slicing first.
+    /// Slicings of the source or of another workload, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceNote>,
-    /// How it was rewritten, the first rewriting first.
+    /// Rewritings, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrites: Vec<RewriteNote>,
 }
 
 impl WorkloadInfo {
-    /// Bytes that passed, and that a capture from the wire did not get to read: what was said in them is
-    /// missing.
+    /// Returns the bytes of traffic that a wire capture could not read. Their messages are missing.
     pub fn lost_bytes(&self) -> u64 {
         let account = &self.provenance.reconciliation;
         account["lost_bytes"].as_u64().unwrap_or(0)
     }
 }
 
-/// One file that was read.
+/// One source file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceFile {
-    /// As the user gave it; `-` for standard input.
+    /// As the user passed it; `-` for standard input.
     pub name: String,
-    /// What it was recognised as, such as `stderr` or `csvlog`.
+    /// Detected format, such as `stderr` or `csvlog`.
     pub format: String,
     /// Bytes read, after decompression.
     pub bytes: u64,
 }
 
-/// The manifest's own part of a workload.
+/// A workload's part of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadInfo {
-    /// Where it comes from.
+    /// Provenance.
     pub provenance: Provenance,
-    /// Last event's `due_us`: the span in microseconds.
+    /// Time span: the last event's `due_us`, in microseconds.
     pub span_us: i64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// The most sessions that were open at one time.
+    /// Maximum number of sessions open at the same time.
     pub sessions_at_once: u64,
-    /// All events.
+    /// Number of events.
     pub events: u64,
-    /// Events that are statements.
+    /// Number of events that are statements.
     pub statements: u64,
-    /// Statements that may write, as read from their first word (see [`sql::classify`]).
+    /// Number of statements that may write, judged by their first word (see [`sql::classify`]).
     pub writes: u64,
-    /// Statements with a captured duration.
+    /// Number of statements with a captured duration.
     pub with_duration: u64,
-    /// Things that the server did.
+    /// Number of server events.
     #[serde(default)]
     pub server_events: u64,
     /// The first of them, in microseconds from the workload's start; negative before it.
     #[serde(default)]
     pub server_from_us: i64,
-    /// The last of them, in microseconds from the workload's start.
+    /// Time of the last server event, in microseconds from the workload's start.
     #[serde(default)]
     pub server_to_us: i64,
-    /// The maskings that it went through, the first one first.
+    /// Maskings, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masked: Vec<MaskNote>,
-    /// The workload was recovered from an unfinished one; it ends early.
+    /// The workload was recovered from an unfinished one and ends early.
     #[serde(default)]
     pub recovered: bool,
 }

@@ -1,38 +1,38 @@
-//! The first of the two artefacts: what clients did, and when.
+//! Workloads: the actions of clients and their times, stored as a directory.
 //!
 //! A workload is a directory `NAME.workload` with a manifest and Parquet tables:
 //!
-//! - `events-*.parquet`: every [`Event`], in the order of [`Event::due_us`], then session, then
-//!   sequence. The only table that a replay reads.
+//! - `events-*.parquet`: every [`Event`], in the order of [`Event::due_us`], then session, then sequence. It
+//!   is the only table that a replay reads.
 //! - `sessions.parquet`: every [`Session`], in the order in which they ended.
-//! - `server-events.parquet`: every [`ServerEvent`], in the order of time.
-//! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first sight.
+//! - `server-events.parquet`: every [`ServerEvent`], in time order.
+//! - `statements.parquet`: every fingerprint with its normalised SQL, in the order of first appearance.
 //!
-//! Who drives: `capture` pushes events in the order in which it meets them into a
-//! [`WorkloadWriter`], which sorts them outside memory; `replay`, `analyse` and the program read
-//! with a [`WorkloadReader`], in time order, with memory bounded by one batch.
+//! A capture pushes events, in any order of sessions, into a [`WorkloadWriter`], which sorts them in bounded
+//! memory. Replay, analysis and the program read with a [`WorkloadReader`], in time order, with one batch in
+//! memory.
 //!
-//! Deliberately absent: wire messages (an event says what a client did, not in which bytes), the
-//! knowledge of any source's format, and Parquet itself (the crate `archive` has it).
+//! Wire messages are not stored: an event holds a client's action, not its bytes. The formats of sources are
+//! left to the crates of `capture`, and Parquet to the crate `archive`.
 
 mod event;
+mod event_batch;
 mod event_ref;
+mod external_sort;
 mod format;
 mod lineage;
-mod packed;
 mod parameter;
-mod particulars;
 mod reader;
 mod recovery;
 mod redaction;
 mod redactor;
 mod server_event;
-mod server_order;
+mod server_event_sort;
 mod session;
 pub mod session_state;
-mod sorting;
 mod statements;
 mod table;
+mod wire_details;
 mod writer;
 
 pub use archive::{
@@ -47,10 +47,6 @@ pub use lineage::{
     SliceNote,
 };
 pub use parameter::{Parameter, ParameterRef};
-pub use particulars::{
-    Boundary, CopyIn, FirstRow, Particulars, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS,
-    Setting,
-};
 pub use reader::WorkloadReader;
 pub use recovery::{recover, recover_as, recover_with};
 pub use redaction::{Literals, redact_message};
@@ -60,4 +56,8 @@ pub use session::Session;
 pub use session_state::SessionState;
 pub use sql::{Fingerprint, Fingerprinter, StatementClass, classify, holds_several, may_have_pair};
 pub use table::StatementText;
+pub use wire_details::{
+    Boundary, CopyIn, FirstRow, Particulars, REPORTED_STRINGS, ResultFormat, RowDigest, STRINGS,
+    Setting,
+};
 pub use writer::{WorkloadWriter, WriterOptions};

@@ -1,6 +1,6 @@
 //! Lineage of a workload: the transformations that made it from another one, with their accounts.
 //!
-//! These records are part of the manifest. The transformations themselves are not known here.
+//! These records are part of the manifest. The transformations themselves are in the crate `transform`.
 
 mod mask_account;
 mod rewrite_account;
@@ -15,7 +15,7 @@ pub use mask_account::{Kept, MaskAccount, MaskedValues};
 pub use rewrite_account::RewriteAccount;
 pub use slice_account::{LeftOut, SliceAccount};
 
-/// A slicing that a workload went through.
+/// One slicing in the history of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceNote {
     /// The workload that was sliced; empty if a capture kept a slice only.
@@ -28,7 +28,7 @@ pub struct SliceNote {
     pub account: SliceAccount,
 }
 
-/// A masking that a workload went through.
+/// One masking in the history of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaskNote {
     /// Fingerprint of the key, never the key.
@@ -43,7 +43,7 @@ pub struct MaskNote {
     pub account: MaskAccount,
 }
 
-/// A rewriting that a workload went through.
+/// One rewriting in the history of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RewriteNote {
     /// The workload that was rewritten.

@@ -1,16 +1,16 @@
-//! The values that a statement is executed with, and that it returns: text, or a type's binary form.
+//! Values of parameters and results: text, or the binary form of a type.
 
 /// A value that is not NULL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Parameter {
-    /// In text form. All that a log knows.
+    /// In text form, the only form in a log.
     Text(Box<str>),
     /// In the binary form of its type.
     Binary(Box<[u8]>),
 }
 
 impl Parameter {
-    /// The same value, borrowed.
+    /// Returns the same value, borrowed.
     #[inline]
     pub fn borrowed(&self) -> ParameterRef<'_> {
         match self {
@@ -19,12 +19,12 @@ impl Parameter {
         }
     }
 
-    /// The bytes that stand for it.
+    /// Returns the bytes of the value, in either form.
     pub fn as_bytes(&self) -> &[u8] {
         self.borrowed().as_bytes()
     }
 
-    /// What can be read of it, as [`ParameterRef::readable`].
+    /// Returns the value as text, as [`ParameterRef::readable`] does.
     pub fn readable(&self) -> Option<&str> {
         self.borrowed().readable()
     }
@@ -54,7 +54,7 @@ impl From<&[u8]> for Parameter {
     }
 }
 
-/// A value that is not NULL, borrowed; as [`Parameter`].
+/// A value that is not NULL, borrowed from a [`Parameter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ParameterRef<'a> {
     /// In text form.
@@ -64,7 +64,7 @@ pub enum ParameterRef<'a> {
 }
 
 impl<'a> ParameterRef<'a> {
-    /// The bytes that stand for it.
+    /// Returns the bytes of the value, in either form.
     #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         match self {
@@ -73,7 +73,7 @@ impl<'a> ParameterRef<'a> {
         }
     }
 
-    /// Its text form, if that is what it is in.
+    /// Returns the text of a value in text form.
     #[inline]
     pub fn text(self) -> Option<&'a str> {
         match self {
@@ -82,7 +82,7 @@ impl<'a> ParameterRef<'a> {
         }
     }
 
-    /// Its bytes, if they are in binary form.
+    /// Returns the bytes of a value in binary form.
     #[inline]
     pub fn binary(self) -> Option<&'a [u8]> {
         match self {
@@ -91,8 +91,8 @@ impl<'a> ParameterRef<'a> {
         }
     }
 
-    /// What can be read of it: its text, or its bytes where they are one (the binary form of text,
-    /// varchar, name and json is the text itself).
+    /// Returns the value as text, if it is text in either form. The binary form of text, varchar, name and
+    /// json is the text itself.
     pub fn readable(self) -> Option<&'a str> {
         match self {
             ParameterRef::Text(text) => Some(text),
@@ -100,7 +100,7 @@ impl<'a> ParameterRef<'a> {
         }
     }
 
-    /// The same value, with space of its own.
+    /// Returns the same value, owned.
     pub fn to_parameter(self) -> Parameter {
         match self {
             ParameterRef::Text(text) => Parameter::Text(text.into()),

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::table::{EVENT, EventRows, SESSION, STATEMENT, StatementText, read_session};
 use sql::Fingerprint;
 
-/// A complete workload, opened.
+/// A complete workload, open for reading.
 #[derive(Debug, Clone)]
 pub struct WorkloadReader {
     archive: Archive,
@@ -22,32 +22,32 @@ impl WorkloadReader {
     /// Opens the workload at `path`.
     ///
     /// # Errors
-    /// Where it is none, newer than this program, unfinished, cut or unreadable.
+    /// If it is no workload, newer than this program, unfinished, truncated or unreadable.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         Self::open_with(path, &Keyring::default())
     }
 
-    /// As [`Self::open`], with keys for what is encrypted.
+    /// Opens a workload as [`Self::open`] does, with keys for encrypted files.
     ///
     /// # Errors
-    /// As [`Self::open`]; and where it is encrypted and no key opens it.
+    /// As [`Self::open`]; also if it is encrypted and no key decrypts it.
     pub fn open_with(path: &Path, keyring: &Keyring) -> Result<Self, ArchiveError> {
         let archive = Archive::open_with(path, KIND, FORMAT, keyring)?;
         let info = archive.body()?;
         Ok(WorkloadReader { archive, info })
     }
 
-    /// What the manifest says.
+    /// Returns the workload's part of the manifest.
     pub fn info(&self) -> &WorkloadInfo {
         &self.info
     }
 
-    /// Equal for equal content.
+    /// Returns the workload's id, which is equal for equal content.
     pub fn id(&self) -> &str {
         &self.archive.manifest().id
     }
 
-    /// To whom it is encrypted; to nobody where it is not.
+    /// Returns the recipients it is encrypted to; none if it is not encrypted.
     pub fn recipients(&self) -> Vec<Recipient> {
         let note = self.archive.manifest().encryption.iter();
         note.flat_map(|note| &note.recipients)
@@ -55,7 +55,7 @@ impl WorkloadReader {
             .collect()
     }
 
-    /// Where it lies.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.archive.path()
     }
@@ -63,15 +63,15 @@ impl WorkloadReader {
     /// Compares every file with its checksum.
     ///
     /// # Errors
-    /// Names the first file that differs.
+    /// If a file differs; the error names the first one.
     pub fn verify(&self) -> Result<(), ArchiveError> {
         self.archive.verify()
     }
 
-    /// All events, by due time, then session, then sequence. Holds one batch in memory.
+    /// Returns all events, by due time, then session, then sequence. Holds one batch in memory.
     ///
     /// # Errors
-    /// Where the first file cannot be read; later ones come as items.
+    /// If the first file cannot be read. Errors of later files are items of the iterator.
     pub fn events(
         &self,
     ) -> Result<
@@ -92,10 +92,10 @@ impl WorkloadReader {
             }))
     }
 
-    /// All sessions, in the order in which they ended.
+    /// Returns all sessions, in the order in which they ended.
     ///
     /// # Errors
-    /// Where the file cannot be read; later damage comes as an item.
+    /// If the file cannot be read. Later damage is an item of the iterator.
     pub fn sessions(
         &self,
     ) -> Result<impl Iterator<Item = Result<Session, ArchiveError>> + use<>, ArchiveError> {
@@ -103,11 +103,11 @@ impl WorkloadReader {
         Ok(table.rows(|batch, row| Ok(read_session(batch, row))))
     }
 
-    /// What the server did, by time, each with the fingerprint of its statement. Empty for a
-    /// workload of an earlier version, or from a source that does not say.
+    /// Returns the server events by time, each with the fingerprint of its statement. Empty for a workload of
+    /// an earlier version, or from a source that reports none.
     ///
     /// # Errors
-    /// Where the file cannot be read; later damage comes as an item.
+    /// If the file cannot be read. Later damage is an item of the iterator.
     pub fn server_events(
         &self,
     ) -> Result<
@@ -118,10 +118,10 @@ impl WorkloadReader {
         Ok(table.rows(|batch, row| Ok(read_server_event(batch, row))))
     }
 
-    /// All statements, in the order of first sight.
+    /// Returns all statements, in the order of first appearance.
     ///
     /// # Errors
-    /// Where the file cannot be read; later damage comes as an item.
+    /// If the file cannot be read. Later damage is an item of the iterator.
     pub fn statements(
         &self,
     ) -> Result<impl Iterator<Item = Result<StatementText, ArchiveError>> + use<>, ArchiveError>

@@ -15,21 +15,20 @@ use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
 
-/// Finishes a workload whose capture was killed, with the events of its complete row groups.
-/// Sessions and statements are made anew from the events (clients' addresses are lost). Returns
-/// where it now lies.
+/// Finishes a workload whose capture was killed, with the events of its complete row groups. Sessions and
+/// statements are rebuilt from the events; clients' addresses are lost. Returns the path of the workload.
 ///
 /// # Errors
-/// Where `partial` is no unfinished workload, nothing in it can be read, or the disk refuses.
+/// If `partial` is no unfinished workload, nothing in it can be read, or a file cannot be written.
 pub fn recover(partial: &Path) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     recover_with(partial, &Keyring::default())
 }
 
-/// As [`recover`], with keys for what is encrypted; what is made of it is encrypted to the same
-/// recipients.
+/// Recovers a workload as [`recover`] does, with keys for encrypted files. The result is encrypted to the
+/// same recipients.
 ///
 /// # Errors
-/// As [`recover`]; and where it is encrypted and no key opens it.
+/// As [`recover`]; also if it is encrypted and no key decrypts it.
 pub fn recover_with(
     partial: &Path,
     keyring: &Keyring,
@@ -41,10 +40,11 @@ pub fn recover_with(
     finish(partial, keyring, provenance)
 }
 
-/// As [`recover`], by the capture itself, which knows where the events are from and what is missing.
+/// Recovers a workload as [`recover`] does, for the capture itself, which knows the provenance and the
+/// losses.
 ///
 /// # Errors
-/// As [`recover`]; and where it is encrypted: a capture has no key to read with.
+/// As [`recover`]; also if it is encrypted, since a capture has no key to decrypt it.
 pub fn recover_as(
     partial: &Path,
     provenance: Provenance,
@@ -73,28 +73,28 @@ fn finish(
             &unended.recipients,
         )?,
         WriterOptions::default(),
-        // They were redacted when they were written.
+        // They were redacted when they were first written.
         Box::new(NoRedaction),
     )?;
     writer.info.recovered = true;
-    // A kill while late runs were merged leaves events in two of them.
+    // A kill during the merge leaves late events in two of the runs.
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     let mut late_statements: HashMap<u64, u64> = HashMap::new();
     let mut open: HashMap<u64, Session> = HashMap::new();
-    each((partial, keyring), &late, |event| {
+    for_each_event((partial, keyring), &late, |event| {
         if !seen.insert((event.session, event.sequence)) {
             return Ok(());
         }
-        if let Some(begun) = begun(&event) {
+        if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
         let statements = late_statements.entry(event.session).or_default();
         *statements += u64::from(event.kind.is_statement());
         writer.event(&event.borrowed())
     })?;
-    each((partial, keyring), &main, |mut event| {
+    for_each_event((partial, keyring), &main, |mut event| {
         event.due_us += start_wall_us;
-        if let Some(begun) = begun(&event) {
+        if let Some(begun) = session_of_connect(&event) {
             open.insert(event.session, begun);
         }
         if let Some(session) = open.get_mut(&event.session) {
@@ -127,7 +127,7 @@ fn finish(
     Ok((target, info))
 }
 
-/// Whether there are files of events with more in them than an empty one has.
+/// Whether there are files of events that are larger than an empty one.
 fn has_data(partial: &Path) -> bool {
     const EMPTY_BYTES_MAX: u64 = 8 << 10;
     let Ok(listing) = std::fs::read_dir(partial) else {
@@ -142,8 +142,8 @@ fn has_data(partial: &Path) -> bool {
     })
 }
 
-/// Reads the events of some files, one after the other.
-fn each(
+/// Reads the events of several files, one after the other.
+fn for_each_event(
     (partial, keyring): (&Path, &Keyring),
     files: &[FileEntry],
     mut take: impl FnMut(Event) -> Result<(), ArchiveError>,
@@ -164,8 +164,8 @@ fn each(
     Ok(())
 }
 
-/// The session that an event begins.
-fn begun(event: &Event) -> Option<Session> {
+/// Returns the session that an event begins.
+fn session_of_connect(event: &Event) -> Option<Session> {
     let EventKind::Connect {
         database,
         user,

@@ -1,7 +1,7 @@
-//! Redaction of the user's data.
+//! Redaction of values of the user's data.
 //!
-//! Results hold no values of the user's data unless the caller asked for them: messages and plans are
-//! redacted when a result is computed, so that no renderer can leave it out.
+//! Results hold no values of the user's data unless the caller asks for them. Messages and plans are redacted
+//! when a result is computed, so that no renderer can omit it.
 
 use crate::Sqlstate;
 use schemars::JsonSchema;
@@ -25,16 +25,16 @@ const NAMES_ONLY: [&str; 17] = [
     "XX",
 ];
 
-/// The class of what functions of the application raise themselves (`RAISE EXCEPTION`, documentation,
-/// 41.9.1, and the table of codes): a text of their own, in which a value looks like any other word.
-/// `RAISE` may give any code; this is the one that it has by itself.
-const OWN: &str = "P0";
+/// SQLSTATE class of errors that the application's functions raise themselves (`RAISE EXCEPTION`,
+/// documentation, 41.9.1, and the table of codes). Their text is arbitrary; a value in it looks like any
+/// other word. `RAISE` may use any code; this class is its default.
+const RAISED_CLASS: &str = "P0";
 
-/// Replacement of such a text.
-const OWN_HIDDEN: &str = "a message of the application's own";
+/// Replacement for such a text.
+const RAISED_REPLACEMENT: &str = "a message of the application's own";
 
-/// Returns a server's message with quoted text and numbers masked where they may be values rather than
-/// names, and without anything that the application words itself.
+/// Returns a server's message with quoted text and numbers masked if they may be values rather than names. A
+/// message that the application raised is replaced.
 pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> String {
     let sqlstate = sqlstate.as_str();
     let names_only =
@@ -42,8 +42,8 @@ pub fn redact_message(sqlstate: Sqlstate, message: &str, literals: Literals) -> 
     if literals == Literals::Shown || names_only {
         return message.to_owned();
     }
-    if sqlstate.starts_with(OWN) {
-        return OWN_HIDDEN.to_owned();
+    if sqlstate.starts_with(RAISED_CLASS) {
+        return RAISED_REPLACEMENT.to_owned();
     }
     let mut out = String::with_capacity(message.len());
     let mut characters = message.chars().peekable();

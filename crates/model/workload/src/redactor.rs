@@ -1,19 +1,19 @@
-//! Interface between a workload writer and what it must not write.
+//! Interface between a workload writer and the redaction of secrets.
 
 use crate::event::Event;
 use crate::event_ref::EventRef;
 
-/// Redacts everything that a [`crate::WorkloadWriter`] is given, before it reaches the disk. Every writer needs one, so
-/// that redaction cannot be forgotten.
+/// Redacts everything that a [`crate::WorkloadWriter`] is given, before it is written. Every writer needs a
+/// redactor, so that redaction cannot be forgotten.
 pub trait Redactor: Send {
-    /// Returns the event without what must not be written, or `None` if it can be written as it is.
+    /// Returns the event redacted, or `None` if it can be written unchanged.
     fn redact_event(&mut self, event: &EventRef<'_>) -> Option<Event>;
 
-    /// Returns the text of a statement without what must not be written, or `None` if it can be written as it is.
+    /// Returns the text of a statement redacted, or `None` if it can be written unchanged.
     fn redact_sql(&mut self, sql: &str) -> Option<String>;
 }
 
-/// Writes everything as it is. It is meant for events that were redacted before, and for events that were generated.
+/// Writes everything unchanged. It is meant for events that were redacted before, and for generated events.
 #[derive(Debug, Clone, Copy)]
 pub struct NoRedaction;
 

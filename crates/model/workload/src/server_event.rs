@@ -1,9 +1,8 @@
-//! One thing that the server did, or that happened to it.
+//! Server events: actions of the server, and incidents, that a log reports.
 //!
-//! A log says more than what clients sent: files that did not fit into memory, waits for locks,
-//! checkpoints, vacuums, crashes. A replay does not need any of it; people who look for the reason
-//! of a slow statement do. It is a table of its own, `server-events`, so that those who read events
-//! do not pass over it.
+//! A log holds more than the statements of clients: temporary files, lock waits, checkpoints, vacuums,
+//! crashes. A replay needs none of it; the search for the cause of a slow statement does. Server events have
+//! their own table, `server-events`, so that readers of events do not have to skip them.
 
 use std::sync::Arc;
 
@@ -15,54 +14,52 @@ use sql::Fingerprint;
 
 use ColumnType::{I64, Text, U32, U64};
 
-/// One thing that the server did, or that happened to it. What a kind does not have is `None`.
+/// One action of the server, or one incident. Values that a kind does not have are `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerEvent {
-    /// When the line was written, in microseconds from the workload's start; negative for what
-    /// happened before the first client's first event. What took time ended then.
+    /// Time of the log line, in microseconds from the workload's start. Negative before the first client
+    /// event. An action with a duration ended at this time.
     pub at_us: i64,
-    /// What.
+    /// Kind of event.
     pub kind: ServerEventKind,
-    /// The process that says so.
+    /// Process that reported it.
     pub pid: Option<u32>,
-    /// The session of that process, where it is a client's.
+    /// Session of that process, if it is a client's.
     pub session: Option<u64>,
-    /// What it is about: a table with its database and schema, a lock and what it is on, the cause
-    /// of a checkpoint, the server's message. Holds no value of a statement.
+    /// Subject: a table with database and schema, a lock with its object, the cause of a checkpoint, or the
+    /// server's message. Holds no value of a statement.
     pub subject: Option<Box<str>>,
     /// The statement that the session was running, as sent.
     pub sql: Option<Arc<str>>,
-    /// How long it took, or was waited, in microseconds: a lock wait so far or in all, a whole
-    /// checkpoint, a vacuum or analyze.
+    /// Duration in microseconds: a lock wait (so far or in total), a whole checkpoint, a vacuum or analyze.
     pub duration_us: Option<u64>,
-    /// Of a checkpoint: the part of the duration in which buffers were written.
+    /// Checkpoint: part of the duration in which buffers were written.
     pub write_us: Option<u64>,
-    /// Of a checkpoint: the part of the duration in which files were synced.
+    /// Checkpoint: part of the duration in which files were synced.
     pub sync_us: Option<u64>,
-    /// The size of a temporary file; of a checkpoint, the WAL since the checkpoint before
-    /// (`distance`).
+    /// Size of a temporary file. Checkpoint: WAL since the previous checkpoint (`distance`).
     pub bytes: Option<u64>,
-    /// Of a checkpoint: buffers written.
+    /// Checkpoint: number of buffers written.
     pub buffers: Option<u64>,
-    /// Of a vacuum: how often the indexes were scanned.
+    /// Vacuum: number of index scans.
     pub index_scans: Option<u64>,
-    /// Of a vacuum: dead row versions removed.
+    /// Vacuum: number of dead row versions removed.
     pub tuples_removed: Option<u64>,
-    /// Of a vacuum: row versions that remain.
+    /// Vacuum: number of row versions that remain.
     pub tuples_remain: Option<u64>,
-    /// Of a vacuum: dead row versions that could not be removed yet.
+    /// Vacuum: number of dead row versions that cannot be removed yet.
     pub tuples_dead: Option<u64>,
-    /// Of a lock wait: the processes that held the lock, with commas.
+    /// Lock wait: processes that held the lock, separated by commas.
     pub holders: Option<Box<str>>,
-    /// Which of [`crate::Provenance::sources`] it was read from.
+    /// Index of the source in [`crate::Provenance::sources`].
     pub source: u32,
-    /// The line (from 1) in that source.
+    /// Line number in that source, from 1.
     pub line: u64,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What the server did, or what happened to it.
+        /// Kind of a server event.
         #[derive(
             Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema,
         )]
@@ -78,7 +75,7 @@ macro_rules! kinds {
             /// All kinds that this version writes.
             pub const ALL: &[ServerEventKind] = &[$(ServerEventKind::$variant,)*];
 
-            /// The name under which the kind is stored.
+            /// Name under which the kind is stored.
             pub fn name(self) -> &'static str {
                 match self {
                     $(ServerEventKind::$variant => $name,)*
@@ -90,15 +87,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A temporary file was removed; its size is what was written to it (`log_temp_files`).
+    /// A temporary file was removed. The size is the number of bytes written to it (`log_temp_files`).
     TemporaryFile = "temporary_file",
-    /// A process waits for a lock for longer than `deadlock_timeout` (`log_lock_waits`).
+    /// A process has been waiting for a lock for longer than `deadlock_timeout` (`log_lock_waits`).
     LockWait = "lock_wait",
-    /// A process that had waited so has the lock.
+    /// A process acquired a lock after such a wait.
     LockAcquired = "lock_acquired",
-    /// A process that had waited so did not get the lock.
+    /// A process failed to acquire a lock after such a wait.
     LockFailed = "lock_failed",
-    /// A statement was ended to resolve a deadlock.
+    /// A statement was cancelled to resolve a deadlock.
     Deadlock = "deadlock",
     /// A checkpoint or restartpoint begins.
     CheckpointStarting = "checkpoint_starting",
@@ -110,15 +107,15 @@ kinds! {
     Autovacuum = "autovacuum",
     /// Autovacuum analyzed a table.
     Autoanalyze = "autoanalyze",
-    /// Autovacuum was cancelled, since someone waited for its lock.
+    /// Autovacuum was cancelled because another session waited for its lock.
     AutovacuumCancelled = "autovacuum_cancelled",
-    /// Autovacuum left out a table, since its lock was not to be had.
+    /// Autovacuum skipped a table because its lock was not available.
     AutovacuumSkipped = "autovacuum_skipped",
     /// A standby's replay waited for a query, or cancelled it.
     RecoveryConflict = "recovery_conflict",
-    /// Memory, or shared memory, ran out (SQLSTATE 53200).
+    /// Memory or shared memory was exhausted (SQLSTATE 53200).
     OutOfMemory = "out_of_memory",
-    /// A connection was refused since there are too many (SQLSTATE 53300).
+    /// A connection was refused because there were too many (SQLSTATE 53300).
     TooManyConnections = "too_many_connections",
     /// The disk was full (SQLSTATE 53100).
     DiskFull = "disk_full",
@@ -132,16 +129,16 @@ kinds! {
     Starting = "starting",
     /// The server accepts connections.
     Ready = "ready",
-    /// The server was asked to stop.
+    /// The server received a request to stop.
     Stopping = "stopping",
     /// The server has stopped.
     Stopped = "stopped",
-    /// The server read its configuration anew.
+    /// The server reloaded its configuration.
     Reload = "reload",
 }
 
 impl ServerEventKind {
-    /// The kind stored under `name`; [`Self::Unknown`] for one that this version does not know.
+    /// Returns the kind stored under `name`, or [`Self::Unknown`].
     pub fn from_name(name: &str) -> Self {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.name() == name).unwrap_or_default()
@@ -149,7 +146,7 @@ impl ServerEventKind {
 }
 
 impl ServerEvent {
-    /// About what it takes in memory.
+    /// Estimates the memory of the event, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         size_of::<Self>()

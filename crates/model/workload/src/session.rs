@@ -1,30 +1,30 @@
-//! One client's connection, from its start to its end.
+//! Sessions: connections of clients, from start to end.
 
 use std::sync::Arc;
 
-/// One client's connection. Times are microseconds from the workload's start.
+/// One connection of a client. Times are microseconds from the workload's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Number in this workload, from 0, in the order of first sight. In a slice those that were
-    /// kept have the number that they have in the whole.
+    /// Number in this workload, from 0, in the order of first appearance. In a slice, sessions keep their
+    /// number in the sliced workload.
     pub id: u64,
-    /// The database; empty where the source does not know it.
+    /// The database; empty if the source does not know it.
     pub database: Arc<str>,
-    /// The role; empty where the source does not know it.
+    /// The role; empty if the source does not know it.
     pub user: Arc<str>,
-    /// `application_name`; empty where unknown or unset.
+    /// `application_name`; empty if unknown or unset.
     pub application: Arc<str>,
-    /// The client's address (with port where known), or `[local]`; empty where unknown.
+    /// The client's address (with port if known), or `[local]`; empty if unknown.
     pub client: Arc<str>,
-    /// When it was first seen.
+    /// Time of its first event.
     pub start_us: i64,
-    /// When it was last seen.
+    /// Time of its last event.
     pub end_us: i64,
-    /// The source shows its beginning. If not, its earlier settings, prepared statements and
-    /// open transaction are unknown.
+    /// The source shows its start. If not, its earlier settings, prepared statements and open transaction are
+    /// unknown.
     pub start_seen: bool,
     /// The source shows its end.
     pub end_seen: bool,
-    /// How many statements it has in this workload.
+    /// Number of its statements in this workload.
     pub statements: u64,
 }

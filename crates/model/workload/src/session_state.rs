@@ -1,16 +1,18 @@
 //! State of a session that its later statements depend on, as the statements that restore it.
 //!
-//! There is one model: [`SessionStateTracker`] follows one session through its transactions and keeps the statements
-//! that made the objects of the session. It has three users, which differ in who knows the outcome of a transaction:
+//! [`SessionStateTracker`] follows one session through its transactions and keeps the statements that made
+//! the session's objects. It has three users, which learn the outcome of a transaction from different
+//! sources:
 //!
-//! - A slice knows the workload and keeps the statements of an open transaction too. It uses the tracker.
-//! - A transformation, and a replay that is resumed, know the workload only: [`SessionState::follow`] reads
+//! - A slice reads a workload and also keeps the statements of an open transaction. It uses the tracker.
+//! - A transformation, and a replay that is resumed, read a workload only. [`SessionState::follow`] reads
 //!   transactions from the text and failures from the events.
-//! - A replay and a proxy see a server: a statement may fail or succeed there as it did not in the workload.
-//!   [`SessionState::record`] takes its word for the outcome, and [`SessionState::idle`] ends a transaction.
+//! - A replay and a proxy observe a server, where a statement may succeed or fail other than in the workload.
+//!   [`SessionState::record`] takes the outcome from the server, and [`SessionState::idle`] ends a
+//!   transaction.
 //!
-//! Only the text of statements is read: settings made by a function are not seen. Temporary objects are restored
-//! without their rows.
+//! Only the text of statements is read; settings that a function makes are not detected. Temporary objects
+//! are restored without their rows.
 
 mod objects;
 mod tracker;
@@ -41,7 +43,8 @@ struct Tracked {
 }
 
 impl SessionState {
-    /// Follows the next event of a session by what the workload says. Returns whether the state may have changed.
+    /// Follows the next event of a session as the workload records it. Returns whether the state may have
+    /// changed.
     pub fn follow(&mut self, event: &Event) -> bool {
         let Some(sql) = event.kind.sql() else {
             return false;
@@ -60,8 +63,9 @@ impl SessionState {
         true
     }
 
-    /// Records a statement that a server has completed, or failed with `sqlstate`. `in_transaction` is the status that the
-    /// server reported before it. Needed only for a text whose [`sql::SessionEffect::changes_state`] is true.
+    /// Records a statement that a server has completed, or failed with `sqlstate`. `in_transaction` is the
+    /// status that the server reported before it. Needed only for a text whose
+    /// [`sql::SessionEffect::changes_state`] is true.
     pub fn record(&mut self, kind: EventKind, sqlstate: Option<Sqlstate>, in_transaction: bool) {
         let tracked = self.tracked.get_or_insert_default();
         if in_transaction && !tracked.tracker.in_transaction() {
@@ -75,7 +79,7 @@ impl SessionState {
         tracked.tracker.record(&event, &statements, |_| false);
     }
 
-    /// Takes the tag of a command that a server has completed.
+    /// Records the tag of a command that a server has completed.
     #[inline]
     pub fn command_complete(&mut self, tag: &[u8]) {
         match tag {
@@ -85,7 +89,8 @@ impl SessionState {
         }
     }
 
-    /// The server has no transaction open: ends the one that was recorded, as the last command tag says.
+    /// Ends the recorded transaction as the last command tag says, since the server reports that none is
+    /// open.
     #[inline]
     pub fn idle(&mut self) {
         if let Some(tracked) = &mut self.tracked {
@@ -93,7 +98,7 @@ impl SessionState {
         }
     }
 
-    /// The transaction that is open is rolled back, if there is one.
+    /// Rolls the open transaction back, if there is one.
     pub fn roll_back(&mut self) {
         if let Some(tracked) = &mut self.tracked {
             tracked.tracker.end(false);
@@ -105,8 +110,8 @@ impl SessionState {
         (self.tracked.as_ref()).is_some_and(|tracked| tracked.tracker.in_transaction())
     }
 
-    /// Whether it cannot be restored on another connection: rows of temporary tables, cursors, locks, and channels that
-    /// are listened to.
+    /// Whether the state cannot be restored on another connection: rows of temporary tables, cursors, locks,
+    /// and channels that are listened to.
     pub fn is_bound_to_connection(&self) -> bool {
         (self.tracked.as_ref())
             .is_some_and(|tracked| tracked.tracker.objects().are_bound_to_connection())
@@ -118,7 +123,7 @@ impl SessionState {
             .is_some_and(|tracked| tracked.tracker.objects().temporary_count() > 0)
     }
 
-    /// The statements that made the settings outside of transactions, in their order.
+    /// Returns the statements that made the settings outside of transactions, in their order.
     pub fn settings(&self) -> impl Iterator<Item = &EventKind> {
         let tracked = self.tracked.iter();
         tracked.flat_map(|tracked| {
@@ -130,8 +135,8 @@ impl SessionState {
         })
     }
 
-    /// The statements that restore the state on a new connection, in their order. A transaction that is open is rolled
-    /// back there.
+    /// Returns the statements that restore the state on a new connection, in their order. An open transaction
+    /// counts as rolled back.
     pub fn restoring_statements(&self) -> Vec<EventKind> {
         let Some(mut tracked) = self.tracked.clone() else {
             return Vec::new();

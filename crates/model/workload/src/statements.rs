@@ -1,5 +1,4 @@
-//! The table of statements while it is written, and the way from a text to its fingerprint, which
-//! is asked for every event.
+//! Writes the table of statements, and caches the fingerprint of each text, which is needed for every event.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,17 +10,17 @@ use crate::event_ref::EventRef;
 use crate::table::StatementText;
 use sql::{Fingerprint, Fingerprinter, Shaper, classify};
 
-/// The fingerprints of texts seen lately are remembered, up to this many.
-const REMEMBERED_MAX: usize = 1 << 16;
+/// Maximum number of cached fingerprints.
+const CACHED_MAX: usize = 1 << 16;
 
-/// A longer text is not kept to compare the next one with, in bytes.
+/// Maximum bytes of a text that is kept to compare the next one with.
 const LAST_BYTES_MAX: usize = 1024;
 
-/// The keys are hashes themselves.
+/// Hasher for keys that are hashes already.
 #[derive(Debug, Clone, Copy, Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = xxh3_64(bytes);
     }
@@ -35,33 +34,33 @@ impl Hasher for AsItIs {
     }
 }
 
-type ByHash<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
+type HashKeyedMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct CachedStatement {
     fingerprint: Fingerprint,
     may_write: bool,
 }
 
-/// Writes each statement when it is met first.
+/// Writes each statement at its first appearance.
 pub(crate) struct StatementWriter {
     table: TableWriter,
-    /// By fingerprint.
-    known: ByHash<Known>,
-    /// By the hash of a text, or of its shape.
-    by_text: ByHash<Known>,
+    /// Statements by fingerprint.
+    by_fingerprint: HashKeyedMap<CachedStatement>,
+    /// Cached statements by the hash of a text, or of its shape.
+    by_text: HashKeyedMap<CachedStatement>,
     shaper: Shaper,
     fingerprinter: Fingerprinter,
     writes: u64,
-    /// The text that was asked for last: a prepared statement's comes again and again.
-    last: Option<(String, Known)>,
+    /// Last text: a prepared statement is often executed repeatedly.
+    last: Option<(String, CachedStatement)>,
 }
 
 impl StatementWriter {
     pub(crate) fn new(table: TableWriter) -> Self {
         StatementWriter {
             table,
-            known: HashMap::default(),
+            by_fingerprint: HashMap::default(),
             by_text: HashMap::default(),
             shaper: Shaper::default(),
             fingerprinter: Fingerprinter::new(),
@@ -70,75 +69,78 @@ impl StatementWriter {
         }
     }
 
-    /// The fingerprint of an event, if it has SQL.
-    pub(crate) fn of(&mut self, event: &EventRef<'_>) -> Result<Option<Fingerprint>, ArchiveError> {
+    /// Returns the fingerprint of an event, if it has SQL, and counts the execution.
+    pub(crate) fn event_fingerprint(
+        &mut self,
+        event: &EventRef<'_>,
+    ) -> Result<Option<Fingerprint>, ArchiveError> {
         let sql = event.kind.sql();
         sql.map(|sql| self.fingerprint(sql)).transpose()
     }
 
-    /// The fingerprint of one more execution of this text.
+    /// Returns the fingerprint of this text, and counts an execution.
     pub(crate) fn fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        let known = self.known(sql)?;
-        self.writes += u64::from(known.may_write);
-        Ok(known.fingerprint)
+        let cached = self.look_up(sql)?;
+        self.writes += u64::from(cached.may_write);
+        Ok(cached.fingerprint)
     }
 
-    /// The fingerprint of a text that is only spoken of.
-    pub(crate) fn name(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
-        Ok(self.known(sql)?.fingerprint)
+    /// Returns the fingerprint of a text that is mentioned but not executed.
+    pub(crate) fn mentioned_fingerprint(&mut self, sql: &str) -> Result<Fingerprint, ArchiveError> {
+        Ok(self.look_up(sql)?.fingerprint)
     }
 
     #[inline]
-    fn known(&mut self, sql: &str) -> Result<Known, ArchiveError> {
-        if let Some((last, known)) = &self.last
+    fn look_up(&mut self, sql: &str) -> Result<CachedStatement, ArchiveError> {
+        if let Some((last, cached)) = &self.last
             && last.len() == sql.len()
             && !sql.is_empty()
             && *last == *sql
         {
-            return Ok(*known);
+            return Ok(*cached);
         }
         let hash = xxh3_64(self.shaper.shape(sql).unwrap_or(sql.as_bytes()));
-        let known = match self.by_text.get(&hash) {
-            Some(known) => *known,
-            None => self.meet(hash, sql)?,
+        let cached = match self.by_text.get(&hash) {
+            Some(cached) => *cached,
+            None => self.add(hash, sql)?,
         };
         if sql.len() <= LAST_BYTES_MAX {
-            let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), known));
+            let (last, of_last) = self.last.get_or_insert_with(|| (String::new(), cached));
             last.clear();
             last.push_str(sql);
-            *of_last = known;
+            *of_last = cached;
         }
-        Ok(known)
+        Ok(cached)
     }
 
-    fn meet(&mut self, hash: u64, sql: &str) -> Result<Known, ArchiveError> {
+    fn add(&mut self, hash: u64, sql: &str) -> Result<CachedStatement, ArchiveError> {
         let fingerprint = self.fingerprinter.fingerprint(sql);
-        let known = match self.known.get(&fingerprint.0) {
-            Some(known) => *known,
+        let cached = match self.by_fingerprint.get(&fingerprint.0) {
+            Some(cached) => *cached,
             None => {
                 let class = classify(sql);
-                let known = Known {
+                let cached = CachedStatement {
                     fingerprint,
                     may_write: class.may_write(),
                 };
-                self.known.insert(fingerprint.0, known);
+                self.by_fingerprint.insert(fingerprint.0, cached);
                 let text = StatementText {
                     fingerprint,
                     sql: self.fingerprinter.normalise(sql).to_owned(),
                     class,
                 };
                 text.write(&mut self.table)?;
-                known
+                cached
             }
         };
-        if self.by_text.len() >= REMEMBERED_MAX {
+        if self.by_text.len() >= CACHED_MAX {
             self.by_text.clear();
         }
-        self.by_text.insert(hash, known);
-        Ok(known)
+        self.by_text.insert(hash, cached);
+        Ok(cached)
     }
 
-    /// Ends the table; also returns how many executions may have written.
+    /// Ends the table. Also returns the number of executions that may have written.
     pub(crate) fn finish(self) -> Result<(Vec<FileEntry>, u64), ArchiveError> {
         Ok((self.table.finish()?, self.writes))
     }

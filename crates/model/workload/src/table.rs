@@ -1,4 +1,4 @@
-//! The tables' columns, and one row of each, written and read side by side.
+//! Columns of the tables, and functions that write and read one row of each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use archive::{ArchiveError, Batch, Column, ColumnType, FileEntry, TableWriter};
 use crate::event::{Event, EventKind, Outcome, Sqlstate, Unreplayable};
 use crate::event_ref::{EventRef, KindRef, Parameters};
 use crate::parameter::{Parameter, ParameterRef};
-use crate::particulars::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, Setting};
 use crate::session::Session;
+use crate::wire_details::{Boundary, CopyIn, FirstRow, Particulars, ResultFormat, Setting};
 use sql::{Fingerprint, StatementClass};
 
 use ColumnType::{Bool, Bytes, BytesList, I64, Text, TextList, U32, U32List, U64};
 
-/// Columns of `events`. Those behind the first [`LOG_COLUMNS`] are only in files in which an event
-/// has something that no log knows.
+/// Columns of `events`. Those after the first [`LOG_COLUMNS`] are only in files in which an event has details
+/// that a log does not know.
 pub(crate) const EVENT: &[Column] = &[
     Column::required("session", U64),
     Column::required("sequence", U64),
     Column::required("due_us", I64),
-    Column::required("kind", Text).few(),
+    Column::required("kind", Text).low_cardinality(),
     Column::nullable("database", Text),
     Column::nullable("user", Text),
     Column::nullable("application", Text),
@@ -33,7 +33,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::nullable("captured_bytes", U64),
     Column::nullable("captured_sqlstate", Text),
     Column::nullable("unreplayable", Text),
-    Column::nullable("fingerprint", U64).repeating(),
+    Column::nullable("fingerprint", U64).low_cardinality(),
     Column::required("source", U32),
     Column::required("line", U64),
     // Since format 2.
@@ -46,7 +46,7 @@ pub(crate) const EVENT: &[Column] = &[
     Column::later("copy_data", Bytes),
     Column::later("copy_failed", Text),
     Column::later("awaited", Bool),
-    Column::later("boundary", Text).few(),
+    Column::later("boundary", Text).low_cardinality(),
     Column::later("result_columns", TextList),
     Column::later("result_values", TextList),
     Column::later("result_values_binary", BytesList),
@@ -54,13 +54,13 @@ pub(crate) const EVENT: &[Column] = &[
     Column::later("settings", TextList),
 ];
 
-/// So many columns has a file of `events` that says no more than a log.
+/// Number of columns of a file of `events` without wire details.
 const LOG_COLUMNS: usize = 20;
 
-/// From here on they are those of [`Particulars`].
-const PARTICULARS_FROM: usize = LOG_COLUMNS + 1;
+/// Index of the first column of [`WireDetails`].
+const WIRE_DETAILS_FROM: usize = LOG_COLUMNS + 1;
 
-/// The columns for files of `events` that have what only a capture from the wire knows, or not.
+/// Returns the columns for files of `events` with or without wire details.
 pub(crate) fn event_columns(from_wire: bool) -> &'static [Column] {
     match from_wire {
         true => EVENT,
@@ -92,12 +92,12 @@ pub(crate) const STATEMENT: &[Column] = &[
 /// A table of events that is being written.
 pub(crate) struct EventTable {
     table: TableWriter,
-    /// Of the last row: most have the same as the one before.
+    /// Details of the last row: most rows have the same as the one before.
     particulars: Option<Arc<Particulars>>,
 }
 
 impl EventTable {
-    /// Writes into this table, whose columns are [`event_columns`].
+    /// Creates a writer for this table, whose columns are [`event_columns`].
     pub(crate) fn new(table: TableWriter) -> Self {
         EventTable {
             table,
@@ -105,14 +105,14 @@ impl EventTable {
         }
     }
 
-    /// As [`TableWriter::flush`]; returns whether a file was completed.
+    /// Flushes as [`TableWriter::flush`] does; returns whether a file was completed.
     pub(crate) fn flush(&mut self) -> Result<bool, ArchiveError> {
         let complete = self.table.complete_files().len();
         self.table.flush()?;
         Ok(self.table.complete_files().len() > complete)
     }
 
-    /// As [`TableWriter::finish`].
+    /// Finishes as [`TableWriter::finish`] does.
     pub(crate) fn finish(self) -> Result<Vec<FileEntry>, ArchiveError> {
         self.table.finish()
     }
@@ -169,12 +169,12 @@ impl EventTable {
             let binary = parameters.filter(Parameters::has_binary);
             table.bytes_list(binary.map(|values| binaries(values.iter())));
             let is_last = match (event.particulars, &self.particulars) {
-                (Some(known), Some(last)) => Arc::ptr_eq(known, last),
+                (Some(details), Some(last)) => Arc::ptr_eq(details, last),
                 (None, None) => true,
                 _ => false,
             };
-            if !(is_last && table.same_as_before(EVENT.len() - PARTICULARS_FROM)) {
-                write_particulars(table, event.particulars.map(|known| &**known));
+            if !(is_last && table.same_as_before(EVENT.len() - WIRE_DETAILS_FROM)) {
+                write_wire_details(table, event.particulars.map(|details| &**details));
                 if !is_last {
                     self.particulars = event.particulars.cloned();
                 }
@@ -196,35 +196,35 @@ fn binaries<'a>(
     values.map(|value| value.and_then(ParameterRef::binary))
 }
 
-/// The columns from [`PARTICULARS_FROM`] on.
-fn write_particulars(table: &mut TableWriter, particulars: Option<&Particulars>) {
+/// Writes the columns from [`WIRE_DETAILS_FROM`] on.
+fn write_wire_details(table: &mut TableWriter, particulars: Option<&Particulars>) {
     table.u32_list(
         particulars
-            .map(|known| &known.parameter_types)
+            .map(|details| &details.parameter_types)
             .filter(|types| !types.is_empty())
             .map(|types| types.iter().copied()),
     );
-    let formats = particulars.map(|known| {
+    let formats = particulars.map(|details| {
         let number = |format: &ResultFormat| u32::from(*format == ResultFormat::Binary);
-        known.result_formats.iter().map(number)
+        details.result_formats.iter().map(number)
     });
     table.u32_list(formats.filter(|formats| formats.len() > 0));
-    table.u32(particulars.and_then(|known| known.rows_max));
-    let copy = particulars.and_then(|known| known.copy.as_ref());
+    table.u32(particulars.and_then(|details| details.rows_max));
+    let copy = particulars.and_then(|details| details.copy.as_ref());
     table.bytes(copy.map(|copy| &*copy.data));
     table.text(copy.and_then(|copy| copy.failed.as_deref()));
-    // Tells particulars that say nothing from none at all.
-    table.bool(particulars.map(|known| known.awaited));
-    table.name(particulars.map(|known| known.boundary.name()));
-    let row = particulars.and_then(|known| known.first_row.as_ref());
+    // Distinguishes default details from no details.
+    table.bool(particulars.map(|details| details.awaited));
+    table.name(particulars.map(|details| details.boundary.name()));
+    let row = particulars.and_then(|details| details.first_row.as_ref());
     table.text_list(row.map(|row| row.columns.iter().map(|name| Some(&**name))));
     let values = row.map(|row| Parameters::Values(&row.values));
     table.text_list(values.map(|values| texts(values.iter())));
     let binary = values.filter(Parameters::has_binary);
     table.bytes_list(binary.map(|values| binaries(values.iter())));
-    table.u64(particulars.and_then(|known| known.result_digest));
-    // Names and values by turns.
-    let settings = particulars.map(|known| &known.settings);
+    table.u64(particulars.and_then(|details| details.result_digest));
+    // Names and values alternate.
+    let settings = particulars.map(|details| &details.settings);
     table.text_list(
         settings
             .filter(|settings| !settings.is_empty())
@@ -235,8 +235,8 @@ fn write_particulars(table: &mut TableWriter, particulars: Option<&Particulars>)
     );
 }
 
-/// The particulars in a row of [`EVENT`]; an error says what is wrong with them.
-fn read_particulars(batch: &Batch, row: usize) -> Result<Option<Particulars>, String> {
+/// Reads the wire details in a row of [`EVENT`]. An error describes what is wrong.
+fn read_wire_details(batch: &Batch, row: usize) -> Result<Option<Particulars>, String> {
     let Some(awaited) = batch.bool(26, row) else {
         return Ok(None);
     };
@@ -269,7 +269,7 @@ fn read_particulars(batch: &Batch, row: usize) -> Result<Option<Particulars>, St
     }))
 }
 
-/// Names and values that come by turns.
+/// Pairs names and values that alternate.
 fn settings(texts: Vec<Option<Box<str>>>) -> Result<Vec<Setting>, String> {
     let mut texts = texts.into_iter().flatten();
     let mut settings = Vec::new();
@@ -281,7 +281,7 @@ fn settings(texts: Vec<Option<Box<str>>>) -> Result<Vec<Setting>, String> {
     Ok(settings)
 }
 
-/// Values, of which those in binary form are in a column of their own.
+/// Reads values, of which those in binary form are in a separate column.
 fn values(batch: &Batch, row: usize, text: usize, binary: usize) -> Vec<Option<Parameter>> {
     let mut values: Vec<Option<Parameter>> = batch.text_list(text, row).unwrap_or_default();
     for (value, bytes) in values
@@ -295,22 +295,22 @@ fn values(batch: &Batch, row: usize, text: usize, binary: usize) -> Vec<Option<P
     values
 }
 
-/// Makes events of rows. The executions of one statement share one text, as they did when they
-/// were captured, as long as it is among the last few thousand.
+/// Converts rows to events. The executions of one statement share one text, as they did when they were
+/// captured, while the text is in a cache of a few thousand.
 #[derive(Default)]
 pub(crate) struct EventRows {
     texts: HashMap<Box<str>, Arc<str>>,
     texts_bytes: usize,
     empty: Arc<str>,
-    last_particulars: Option<Arc<Particulars>>,
+    last_details: Option<Arc<Particulars>>,
 }
 
-/// Shared texts are let go when they have grown to this.
+/// Size of the cache of shared texts, in bytes, at which it is cleared.
 const SHARED_TEXTS_BYTES_MAX: usize = 4 << 20;
 
 impl EventRows {
     fn share(&mut self, text: &str) -> Arc<str> {
-        // The unnamed: not worth looking for, and dear to compare where it lies nowhere.
+        // An unnamed statement is not worth a lookup.
         if text.is_empty() {
             return self.empty.clone();
         }
@@ -329,23 +329,24 @@ impl EventRows {
         shared
     }
 
-    /// Statements that are executed again and again are alike in them.
-    fn particulars(
+    /// Reuses the details of the last row if they are equal. Repeated executions of a statement have equal
+    /// details.
+    fn wire_details(
         &mut self,
         batch: &Batch,
         row: usize,
     ) -> Result<Option<Arc<Particulars>>, String> {
-        let Some(read) = read_particulars(batch, row)? else {
+        let Some(read) = read_wire_details(batch, row)? else {
             return Ok(None);
         };
-        match &self.last_particulars {
+        match &self.last_details {
             Some(last) if **last == read => {}
-            _ => self.last_particulars = Some(Arc::new(read)),
+            _ => self.last_details = Some(Arc::new(read)),
         }
-        Ok(self.last_particulars.clone())
+        Ok(self.last_details.clone())
     }
 
-    /// The event in a row of [`EVENT`]; an error says what is wrong with it.
+    /// Reads the event in a row of [`EVENT`]. An error describes what is wrong.
     pub(crate) fn read(
         &mut self,
         batch: &Batch,
@@ -359,7 +360,7 @@ impl EventRows {
                 user: shared(self, 5),
                 application: shared(self, 6),
             },
-            // Nearly every simple statement is another text: not worth looking for.
+            // Nearly every simple statement has another text, so a lookup is not worthwhile.
             "simple" => EventKind::Simple {
                 sql: Arc::from(batch.text(9, row).unwrap_or("")),
             },
@@ -410,7 +411,7 @@ impl EventRows {
             source: batch.u32(17, row).unwrap_or_default(),
             line: batch.u64(18, row).unwrap_or_default(),
             prelude: batch.bool(19, row).unwrap_or_default(),
-            particulars: self.particulars(batch, row)?,
+            particulars: self.wire_details(batch, row)?,
         };
         Ok((event, batch.u64(16, row).map(Fingerprint)))
     }
@@ -450,25 +451,25 @@ pub(crate) fn read_session(batch: &Batch, row: usize) -> Session {
     }
 }
 
-/// A fingerprint with what it stands for.
+/// A fingerprint with its normalised SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementText {
     /// The fingerprint.
     pub fingerprint: Fingerprint,
-    /// The normalised SQL: no literal is in it.
+    /// Normalised SQL, without literals.
     pub sql: String,
-    /// What sort of statement.
+    /// Class of the statement.
     pub class: StatementClass,
 }
 
 impl StatementText {
-    /// The columns of a `statements` table, which runs have too.
+    /// Columns of a `statements` table, which runs have too.
     pub const COLUMNS: &'static [Column] = STATEMENT;
 
     /// Writes a row of [`Self::COLUMNS`].
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn write(&self, table: &mut TableWriter) -> Result<(), ArchiveError> {
         table.u64(self.fingerprint.0);
         table.text(self.class.name());

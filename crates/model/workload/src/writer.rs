@@ -9,24 +9,25 @@ use archive::{
     ArchiveError, ArchiveWriter, OnFailure, Parts, Recipient, TableOptions, TableWriter,
 };
 
+use crate::event_batch::EventBatch;
 use crate::event_ref::{EventRef, KindRef};
+use crate::external_sort::{EventSorter, SortedTable};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
-use crate::packed::PackedEvents;
 use crate::redactor::Redactor;
 use crate::server_event::ServerEvent;
-use crate::server_order::ServerOrder;
+use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
-use crate::sorting::{Sorted, TimeOrder};
 use crate::statements::StatementWriter;
 use crate::table::{SESSION, STATEMENT, write_session};
 
-/// How a workload is written.
+/// Options for writing a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// About how many bytes of events are held in memory for sorting. The rest is sorted on disk.
+    /// Approximate bytes of events held in memory for sorting. The rest is sorted on disk.
     pub memory_bytes: usize,
-    /// Dropped unfinished, it stays, for [`recover`]: its source will not come again.
+    /// Keeps the partial directory if the writer is dropped unfinished, for [`recover`]. Meant for sources
+    /// that cannot be read again.
     pub keep_unfinished: bool,
 }
 
@@ -44,62 +45,62 @@ const ONE_FILE: TableOptions = TableOptions {
     group_rows: 1 << 16,
 };
 
-/// Events go to the writing thread in pieces of about this size.
+/// Approximate size of a batch that is sent to the writing thread, in bytes.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Space that is larger is not used again.
+/// Maximum size of a batch that is reused, in bytes.
 const SPARE_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
-/// So many pieces may wait: enough that neither thread waits for the other's small delays.
+/// Maximum number of queued batches. The queue absorbs short delays of either thread.
 const CHUNKS_WAITING_MAX: usize = 4;
 
-/// A workload that is being written, at `PATH.partial`. Dropped unfinished, it is removed: its
-/// source is still there ([`WriterOptions::keep_unfinished`] says otherwise).
+/// A workload that is being written, at `PATH.partial`. If it is dropped unfinished, the directory is
+/// removed, since its source can be read again ([`WriterOptions::keep_unfinished`] overrides this).
 ///
-/// Events are copied into large pieces of memory and handed to a thread of its own, which sorts,
-/// fingerprints and encodes them; so reading a source and writing take two cores.
+/// Events are copied into batches and sent to a separate thread, which sorts, fingerprints and encodes them.
+/// So reading a source and writing use two cores.
 pub struct WorkloadWriter {
-    /// `None` once it is finished.
+    /// `None` once the workload is finished.
     archive: Option<Arc<ArchiveWriter>>,
     sessions: Option<TableWriter>,
-    server: ServerOrder,
-    chunk: PackedEvents,
+    server: ServerEventSorter,
+    chunk: EventBatch,
     chunk_bytes_max: usize,
-    writing: Option<Writing>,
+    writing: Option<WritingThread>,
     sessions_open: u64,
     redactor: Box<dyn Redactor>,
     keep_unfinished: bool,
     pub(crate) info: WorkloadInfo,
 }
 
-/// The writing thread, and the ways to it.
-struct Writing {
-    chunks: SyncSender<Piece>,
-    free: Receiver<PackedEvents>,
-    thread: JoinHandle<Result<Option<Written>, ArchiveError>>,
+/// The writing thread, and the channels to it.
+struct WritingThread {
+    chunks: SyncSender<WriterMessage>,
+    free: Receiver<EventBatch>,
+    thread: JoinHandle<Result<Option<WrittenEvents>, ArchiveError>>,
 }
 
-/// What the writing thread is sent.
-enum Piece {
-    Events(PackedEvents),
-    /// What is due by then is to survive a kill.
-    Safe {
+/// Message to the writing thread.
+enum WriterMessage {
+    Events(EventBatch),
+    /// Make all events that are due by this time survive a kill.
+    Checkpoint {
         up_to_us: i64,
     },
-    /// Nothing comes any more, and all is to be there for a recovery.
-    Abandoned,
+    /// No more events follow; write everything for a recovery.
+    Abandon,
 }
 
-/// What the writing thread made.
-struct Written {
-    sorted: Sorted,
-    /// Not ended: what the server did names statements, too.
+/// Result of the writing thread.
+struct WrittenEvents {
+    sorted: SortedTable,
+    /// Statements, not yet ended: server events refer to statements, too.
     statements: StatementWriter,
 }
 
 impl WorkloadWriter {
-    /// Makes `PATH.partial`.
+    /// Creates `PATH.partial`.
     ///
     /// # Errors
-    /// Where `path` or its partial exists, or cannot be made.
+    /// If `path` or its partial exists, or cannot be created.
     pub fn create(
         path: &Path,
         options: WriterOptions,
@@ -108,8 +109,8 @@ impl WorkloadWriter {
         Self::create_for(path, options, &[], redactor)
     }
 
-    /// As [`Self::create`], with every file encrypted to these recipients, if there are any; also
-    /// those that are there for sorting alone.
+    /// Creates a workload as [`Self::create`] does, with every file encrypted to these recipients, if there
+    /// are any. Temporary files of the sort are encrypted, too.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -138,7 +139,7 @@ impl WorkloadWriter {
         let (chunks, received) = mpsc::sync_channel(CHUNKS_WAITING_MAX);
         let (freed, free) = mpsc::channel();
         let mut events = EventWriter {
-            order: TimeOrder::new(archive.directory(), options.memory_bytes),
+            order: EventSorter::new(archive.directory(), options.memory_bytes),
             archive: archive.clone(),
             statements: StatementWriter::new(statements),
             noted_base: false,
@@ -148,17 +149,19 @@ impl WorkloadWriter {
             .spawn(move || {
                 for piece in received {
                     let chunk = match piece {
-                        Piece::Events(chunk) => chunk,
-                        Piece::Safe { up_to_us } => {
-                            events.make_safe(up_to_us)?;
+                        WriterMessage::Events(chunk) => chunk,
+                        WriterMessage::Checkpoint { up_to_us } => {
+                            events.checkpoint(up_to_us)?;
                             continue;
                         }
-                        Piece::Abandoned => return events.make_safe(i64::MAX).map(|()| None),
+                        WriterMessage::Abandon => {
+                            return events.checkpoint(i64::MAX).map(|()| None);
+                        }
                     };
                     for free in events.take(chunk)? {
-                        // One that had a very long text would keep its space for ever.
+                        // A batch that held a very long text would keep its memory forever.
                         if free.capacity_bytes() <= SPARE_BYTES_MAX {
-                            // Nobody may want it any more.
+                            // The receiver may be gone.
                             let _ = freed.send(free);
                         }
                     }
@@ -169,10 +172,10 @@ impl WorkloadWriter {
         Ok(WorkloadWriter {
             archive: Some(archive),
             sessions: Some(sessions),
-            server: ServerOrder::default(),
-            chunk: PackedEvents::default(),
+            server: ServerEventSorter::default(),
+            chunk: EventBatch::default(),
             chunk_bytes_max: CHUNK_BYTES_MAX.min(options.memory_bytes / 16),
-            writing: Some(Writing {
+            writing: Some(WritingThread {
                 chunks,
                 free,
                 thread,
@@ -184,12 +187,12 @@ impl WorkloadWriter {
         })
     }
 
-    /// Takes one event. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC. Events
-    /// of different sessions may come in any order; within a session neither `sequence` nor
-    /// `due_us` may go back. It is redacted first.
+    /// Adds one event, after redaction. Its `due_us` is wall time here: microseconds since 1970-01-01 UTC.
+    /// Events of different sessions may come in any order. Within a session neither `sequence` nor `due_us`
+    /// may decrease.
     ///
     /// # Errors
-    /// Where the disk refused this or an earlier one.
+    /// If writing this event or an earlier one failed.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), ArchiveError> {
         match self.redactor.redact_event(event) {
             Some(redacted) => self.take(&redacted.borrowed()),
@@ -226,37 +229,37 @@ impl WorkloadWriter {
         let mut next = writing.free.try_recv().unwrap_or_default();
         next.clear();
         let chunk = std::mem::replace(&mut self.chunk, next);
-        self.send(Piece::Events(chunk))
+        self.send(WriterMessage::Events(chunk))
     }
 
-    fn send(&mut self, piece: Piece) -> Result<(), ArchiveError> {
+    fn send(&mut self, piece: WriterMessage) -> Result<(), ArchiveError> {
         let Some(writing) = &self.writing else {
             return Ok(());
         };
         match writing.chunks.send(piece) {
             Ok(()) => Ok(()),
-            // The thread has ended, so it failed.
+            // The thread ended, so it failed.
             Err(_) => self.join().map(drop),
         }
     }
 
-    /// Has all events that are due by `up_to_us` (wall time) written down, so that they survive a kill
-    /// of this process: [`recover`] finds them. It does not wait for that. What is due earlier and comes
-    /// later is sorted in all the same. Meant for a source that does not come again, about once a
-    /// second, with a time about a second ago: what is written is cut into pieces each time.
+    /// Writes all events that are due by `up_to_us` (wall time), so that they survive a kill of this process
+    /// and [`recover`] finds them. It does not wait until they are written. An event that is due earlier and
+    /// comes later is still sorted correctly. It is meant for sources that cannot be read again: call it
+    /// about once a second, with a time about a second ago. Each call ends a row group.
     ///
     /// # Errors
-    /// Where the disk refused this or what came before.
+    /// If writing failed before.
     pub fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
         if self.chunk.len() > 0 {
             self.send_chunk()?;
         }
-        self.send(Piece::Safe { up_to_us })
+        self.send(WriterMessage::Checkpoint { up_to_us })
     }
 
-    /// Waits for the writing thread, whose error is the writer's.
-    fn join(&mut self) -> Result<Option<Written>, ArchiveError> {
-        let Some(Writing { chunks, thread, .. }) = self.writing.take() else {
+    /// Waits for the writing thread and returns its error.
+    fn join(&mut self) -> Result<Option<WrittenEvents>, ArchiveError> {
+        let Some(WritingThread { chunks, thread, .. }) = self.writing.take() else {
             return Ok(None);
         };
         drop(chunks);
@@ -266,13 +269,13 @@ impl WorkloadWriter {
         }
     }
 
-    /// Takes one session, when it has ended. Its times are wall time.
+    /// Adds one session, when it has ended. Its times are wall time.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn session(&mut self, session: Session) -> Result<(), ArchiveError> {
         if !session.end_seen {
-            // One whose end was seen has an event that says so, which was counted.
+            // A session whose end was seen has a disconnect event, which was counted.
             self.sessions_open = self.sessions_open.saturating_sub(1);
         }
         match &mut self.sessions {
@@ -281,11 +284,10 @@ impl WorkloadWriter {
         }
     }
 
-    /// Takes one thing that the server did. Its `at_us` is wall time here. They may come in any
-    /// order.
+    /// Adds one server event. Its `at_us` is wall time here. Server events may come in any order.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn server_event(&mut self, event: ServerEvent) -> Result<(), ArchiveError> {
         self.info.server_events += 1;
         let sql = event.sql.as_deref();
@@ -302,20 +304,20 @@ impl WorkloadWriter {
         }
     }
 
-    /// Says that what it was given is masked.
+    /// Records that the events are masked.
     pub fn note_masks(&mut self, notes: impl IntoIterator<Item = MaskNote>) {
         self.info.masked.extend(notes);
     }
 
-    /// Sorts what is left, writes the manifest, syncs and renames.
-    /// `provenance.start_wall_us` is set here.
+    /// Finishes the workload: sorts the remaining events, writes the manifest, syncs and renames. Sets
+    /// `provenance.start_wall_us`.
     ///
     /// # Errors
-    /// Where the disk refuses; nothing of the workload is left then.
+    /// If a file cannot be written. Nothing of the workload is left then.
     pub fn finish(mut self, provenance: Provenance) -> Result<WorkloadInfo, ArchiveError> {
         self.send_chunk()?;
         let written = self.join()?.expect("what failed was told to the caller");
-        let Written {
+        let WrittenEvents {
             mut sorted,
             mut statements,
         } = written;
@@ -325,7 +327,7 @@ impl WorkloadWriter {
         let server = std::mem::take(&mut self.server);
         let server_span_us = server.span_us();
         if self.info.events == 0 {
-            // No client did anything: time begins with what the server did.
+            // No client acted: the first server event is the start.
             sorted.start_wall_us = server_span_us.map_or(0, |(from_us, _)| from_us);
         }
         if let Some((from_us, to_us)) = server_span_us {
@@ -351,33 +353,33 @@ impl WorkloadWriter {
 
 impl Drop for WorkloadWriter {
     fn drop(&mut self) {
-        // The thread writes into the directory that is removed next, or kept as it is. What it failed
-        // with no longer matters.
+        // The thread writes into the directory that is removed next, or kept as it is. Its error no longer
+        // matters.
         if self.keep_unfinished && self.writing.is_some() {
             let _ = self.send_chunk();
-            let _ = self.send(Piece::Abandoned);
+            let _ = self.send(WriterMessage::Abandon);
         }
         let _ = self.join();
     }
 }
 
-/// The writing thread's half.
+/// State of the writing thread.
 struct EventWriter {
     archive: Arc<ArchiveWriter>,
-    order: TimeOrder,
+    order: EventSorter,
     statements: StatementWriter,
     noted_base: bool,
 }
 
 impl EventWriter {
-    fn take(&mut self, events: PackedEvents) -> Result<Vec<PackedEvents>, ArchiveError> {
+    fn take(&mut self, events: EventBatch) -> Result<Vec<EventBatch>, ArchiveError> {
         let free = (self.order).push(&self.archive, &mut self.statements, events)?;
         self.note_base()?;
         Ok(free)
     }
 
-    fn make_safe(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
-        (self.order).make_safe(&self.archive, &mut self.statements, up_to_us)?;
+    fn checkpoint(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
+        (self.order).checkpoint(&self.archive, &mut self.statements, up_to_us)?;
         self.note_base()
     }
 
@@ -385,7 +387,7 @@ impl EventWriter {
         if !self.noted_base
             && let Some(base_us) = self.order.base_us()
         {
-            // For a recovery: the parts' times count from here.
+            // A recovery needs the base of the parts' times.
             self.noted_base = true;
             self.archive
                 .note(serde_json::json!({ "start_wall_us": base_us }))?;
@@ -393,15 +395,15 @@ impl EventWriter {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Written, ArchiveError> {
-        Ok(Written {
+    fn finish(mut self) -> Result<WrittenEvents, ArchiveError> {
+        Ok(WrittenEvents {
             sorted: (self.order).finish(&self.archive, &mut self.statements)?,
             statements: self.statements,
         })
     }
 }
 
-/// Sessions come with wall times, and the workload's start is known only at its end.
+/// Converts the times of sessions from wall time. The workload's start is known only at its end.
 fn relative_sessions(
     archive: &ArchiveWriter,
     sessions: TableWriter,

@@ -1,4 +1,4 @@
-//! What the server did, written and read back.
+//! Round trip of server events.
 
 use std::sync::Arc;
 

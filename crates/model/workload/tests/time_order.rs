@@ -335,7 +335,7 @@ fn keys_read(path: &Path) -> Vec<(i64, u64, u64)> {
 }
 
 #[test]
-fn what_is_made_safe_often_is_the_same_workload() {
+fn frequent_checkpoints_give_the_same_workload() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let events = with_late_ones();
@@ -346,7 +346,7 @@ fn what_is_made_safe_often_is_the_same_workload() {
 }
 
 #[test]
-fn what_was_made_safe_is_there_after_the_end_that_nobody_wanted() {
+fn checkpointed_events_survive_an_abandoned_writer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let events = with_late_ones();
@@ -359,7 +359,7 @@ fn what_was_made_safe_is_there_after_the_end_that_nobody_wanted() {
 }
 
 #[test]
-fn what_is_being_written_is_not_recovered() {
+fn recovery_of_a_workload_being_written_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     let writer = written_safely(&path, &with_late_ones(), true);
@@ -375,7 +375,7 @@ fn what_is_being_written_is_not_recovered() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_as_it_is() {
+fn recovery_leaves_an_unreadable_workload_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.workload");
     drop(written_safely(&path, &with_late_ones(), true));

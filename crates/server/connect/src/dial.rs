@@ -1,10 +1,10 @@
-//! The way to a server up to the first message: its addresses, a socket, and TLS where that is
-//! wanted. Blocking, with a time limit; threads beside the hot path call it.
+//! Opens a socket to a server up to the first message: addresses, the socket, and TLS if required. All
+//! operations block, with a time limit, on threads apart from the hot path.
 //!
-//! Which failures lead on to the next host, and which to another try with or without TLS, is as
-//! libpq has it (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
+//! The failures after which the next host is tried, or another attempt with or without TLS, are those of
+//! libpq (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
 
-mod libpq_words;
+mod libpq_messages;
 mod socket;
 
 use std::hash::{BuildHasher, RandomState};
@@ -26,19 +26,19 @@ pub const UNREACHABLE: [u8; 5] = *b"08001";
 /// `protocol_violation`
 pub const NO_POSTGRESQL: [u8; 5] = *b"08P01";
 
-/// Why a server could not be reached, and what that says about other attempts.
+/// Reason why a server could not be reached, and whether other attempts may succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DialError {
-    /// A code of class 08.
+    /// Code of class 08.
     pub sqlstate: [u8; 5],
-    /// What went wrong, and what to do.
+    /// Description of the error, with the remedy.
     pub message: String,
-    /// What libpq says of it.
+    /// Message of libpq for it.
     pub in_libpqs_words: String,
-    /// The next host may be better.
+    /// Another host may succeed.
     pub another_host: bool,
-    /// It may be otherwise with TLS, or without.
+    /// An attempt with TLS, or without it, may succeed.
     pub another_way: bool,
 }
 
@@ -53,7 +53,7 @@ impl DialError {
         }
     }
 
-    /// There is no TLS, or none that will do.
+    /// Marks an error of TLS, or of missing TLS.
     fn of_tls(self) -> Self {
         DialError {
             another_way: true,
@@ -61,7 +61,7 @@ impl DialError {
         }
     }
 
-    /// Nobody answered.
+    /// Marks an error of a server that did not respond.
     fn unreachable(self) -> Self {
         DialError {
             another_host: true,
@@ -70,18 +70,18 @@ impl DialError {
     }
 }
 
-/// Whether a try is made with TLS.
+/// Use of TLS in an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Without.
+    /// Without TLS.
     Plain,
-    /// With.
+    /// With TLS.
     Encrypted,
-    /// With TLS; without, on the same connection, where the server has none.
+    /// With TLS; without it, on the same connection, if the server does not support it.
     EncryptedIfThere,
 }
 
-/// Opens sockets to a target's servers.
+/// Opens sockets to the servers of a target.
 pub struct Opener {
     target: Target,
     tls: Option<TlsClient>,
@@ -91,7 +91,7 @@ impl Opener {
     /// Reads the files that TLS needs.
     ///
     /// # Errors
-    /// With the first that is of no use.
+    /// If a file cannot be used; the first one is reported.
     pub fn new(target: &Target) -> Result<Self, TargetError> {
         Ok(Opener {
             tls: TlsClient::new(target)?,
@@ -99,7 +99,7 @@ impl Opener {
         })
     }
 
-    /// The servers in the order in which they are to be tried.
+    /// Returns the servers in the order in which to try them.
     pub fn servers(&self) -> Vec<&Server> {
         let mut servers: Vec<&Server> = self.target.servers.iter().collect();
         if self.target.in_random_order {
@@ -108,8 +108,8 @@ impl Opener {
         servers
     }
 
-    /// How to try an address, one after the other, as `sslmode` has it. As with libpq, TLS is for
-    /// TCP.
+    /// Returns the attempts for an address in their order, as `sslmode` requires. As in libpq, TLS is for TCP
+    /// only.
     pub fn ways(&self, address: Option<SocketAddr>) -> &'static [Way] {
         match self.target.security.mode {
             _ if address.is_none() => &[Way::Plain],
@@ -120,10 +120,10 @@ impl Opener {
         }
     }
 
-    /// The addresses of a server; one `None` for a unix socket.
+    /// Returns the addresses of a server; one `None` for a unix socket.
     ///
     /// # Errors
-    /// Where its name has none.
+    /// If its name has no address.
     pub fn addresses(&self, server: &Server) -> Result<Vec<Option<SocketAddr>>, DialError> {
         let mut addresses = match (&server.host, server.address) {
             (Some(Host::Unix(_) | Host::Abstract(_)), _) => return Ok(vec![None]),
@@ -145,10 +145,10 @@ impl Opener {
         Ok(addresses)
     }
 
-    /// A socket, with TLS on it if that is the way.
+    /// Opens a socket, with TLS if the attempt requires it.
     ///
     /// # Errors
-    /// Where nobody answers in time, or there is no TLS that will do.
+    /// If the server does not respond in time, or TLS fails.
     pub fn open(
         &self,
         server: &Server,
@@ -174,7 +174,7 @@ impl Opener {
         Ok(Channel { socket, tls })
     }
 
-    /// Whether the server has TLS. Where it must and has not, that is a failure.
+    /// Requests TLS. Returns whether the server supports it, which may be required.
     fn ask_for_tls(
         &self,
         server: &Server,
@@ -187,7 +187,7 @@ impl Opener {
             .encode(&mut question)
             .expect("it has no fields");
         let mut answer = [0];
-        // One byte, and no more: what is behind it in clear may be an attacker's.
+        // Reads one byte only. Unencrypted bytes after it may come from an attacker.
         socket
             .write_all(&question)
             .and_then(|()| socket.read_exact(&mut answer))
@@ -203,7 +203,7 @@ impl Opener {
                 format!(
                     "cannot connect to {server} with TLS: it has none (ssl = off); turn it on, or use sslmode=disable"
                 ),
-                libpq_words::failed(
+                libpq_messages::failed(
                     server,
                     address,
                     "server does not support SSL, but SSL was required",
@@ -213,7 +213,7 @@ impl Opener {
             _ => Err(DialError::new(
                 NO_POSTGRESQL,
                 format!("{server} does not answer like PostgreSQL when asked for TLS"),
-                libpq_words::failed(
+                libpq_messages::failed(
                     server,
                     address,
                     &format!(
@@ -233,12 +233,13 @@ impl Opener {
         address: Option<SocketAddr>,
         socket: &mut Socket,
     ) -> Result<Box<ClientConnection>, DialError> {
-        // What to do, with the paths of files, is for who runs this; libpq says what its TLS library says.
+        // The remedy, with the paths of files, is for the user of this program. libpq reports the message of
+        // its TLS library.
         let refused = |message: String, words: &str| {
             DialError::new(
                 UNREACHABLE,
                 format!("cannot connect to {server} with TLS: {message}"),
-                libpq_words::failed(server, address, words),
+                libpq_messages::failed(server, address, words),
             )
             .of_tls()
         };
@@ -278,20 +279,21 @@ impl Opener {
         Ok(connection)
     }
 
-    /// What an error of a socket to this server means, in a sentence.
+    /// Converts a socket error of this server to a sentence.
     pub fn failed(&self, server: &Server, error: io::Error) -> DialError {
         self.failed_at(server, None, error, false)
     }
 
-    /// A server's name has no address.
+    /// Returns the error for a server name without an address.
     fn unknown_name(&self, server: &Server, error: io::Error) -> DialError {
         DialError {
-            in_libpqs_words: libpq_words::unknown_name(server, &error),
+            in_libpqs_words: libpq_messages::unknown_name(server, &error),
             ..self.failed(server, error)
         }
     }
 
-    /// As [`Self::failed`], where the address is known that was tried; `connecting`: there was no connection yet.
+    /// Converts a socket error as [`Self::failed`] does, with the address that was tried. `connecting`: the
+    /// connection was not established yet.
     fn failed_at(
         &self,
         server: &Server,
@@ -299,8 +301,8 @@ impl Opener {
         error: io::Error,
         connecting: bool,
     ) -> DialError {
-        let words = libpq_words::reason(server, &error, connecting);
-        let in_libpqs_words = libpq_words::failed(server, address, &words);
+        let words = libpq_messages::reason(server, &error, connecting);
+        let in_libpqs_words = libpq_messages::failed(server, address, &words);
         let explained = self
             .tls
             .as_ref()
@@ -329,8 +331,8 @@ impl Opener {
     }
 }
 
-/// Why a server has ended a handshake: who was sending meanwhile hears only that nobody takes it any more,
-/// though the alert has come before.
+/// Returns the reason why a server ended a handshake. A client that is sending gets a broken pipe only,
+/// although an alert was received before.
 fn last_words(connection: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
     while matches!(connection.read_tls(socket), Ok(read) if read > 0) {
         if let Err(error) = connection.process_new_packets() {
@@ -340,24 +342,24 @@ fn last_words(connection: &mut ClientConnection, socket: &mut Socket) -> Option<
     None
 }
 
-/// A socket during the start-up, with TLS or without. It keeps to its time limit.
+/// A socket during the start-up, with TLS or without, and with a deadline.
 pub struct Channel {
     socket: Socket,
     tls: Option<Box<ClientConnection>>,
 }
 
 impl Channel {
-    /// Its TLS, if it has any.
+    /// Returns the TLS connection, if there is one.
     pub fn tls(&self) -> Option<&ClientConnection> {
         self.tls.as_deref()
     }
 
-    /// Gives it a new time limit from now on.
+    /// Sets a new time limit from now on.
     pub fn limit(&mut self, time: Duration) {
         self.socket.limit(Deadline(Instant::now() + time));
     }
 
-    /// Sends the last bytes and the end of TLS, as far as that still goes.
+    /// Sends the last bytes and the end of TLS, as far as possible.
     pub fn say_goodbye(&mut self, bytes: &[u8]) {
         let _ = self.write_all(bytes);
         if let Some(tls) = &mut self.tls {
@@ -366,10 +368,10 @@ impl Channel {
         let _ = self.flush();
     }
 
-    /// The bare socket, not blocking any more, and the TLS on it, whose handshake is done.
+    /// Returns the bare socket in non-blocking mode, and its TLS connection after the handshake.
     ///
     /// # Errors
-    /// Where the system refuses that it does not block.
+    /// If the socket cannot be made non-blocking.
     pub fn into_parts(self) -> io::Result<(OwnedFd, Option<Box<ClientConnection>>)> {
         Ok((self.socket.into_fd()?, self.tls))
     }
@@ -400,15 +402,15 @@ impl Write for Channel {
     }
 }
 
-/// When an attempt has taken too long.
+/// Time at which an attempt is aborted.
 #[derive(Debug, Clone, Copy)]
 struct Deadline(Instant);
 
 impl Deadline {
-    /// What is left.
+    /// Returns the remaining time.
     ///
     /// # Errors
-    /// `TimedOut` where nothing is: a socket takes zero for no limit.
+    /// `TimedOut` if none is left: a socket takes zero for no limit.
     fn left(self) -> io::Result<Duration> {
         match self.0.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -417,7 +419,7 @@ impl Deadline {
     }
 }
 
-/// Whether it is the time limit that was passed.
+/// Whether the error is that of the time limit.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -425,7 +427,7 @@ pub fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Fisher and Yates; the standard library's hasher is seeded by chance.
+/// Shuffles by the Fisher–Yates algorithm, with the randomly seeded hasher of the standard library.
 pub fn shuffle<T>(items: &mut [T]) {
     let chance = RandomState::new();
     for place in (1..items.len()).rev() {

@@ -1,14 +1,13 @@
-//! Which server, as its user names it: a `postgres://` URL or `key=value` pairs, completed from
-//! where libpq looks: the service file, the environment, then libpq's defaults.
+//! Connects to a server that the user names: a `postgres://` URL or `key=value` pairs, completed from the
+//! sources that libpq reads: the service file, the environment, then libpq's defaults.
 //!
-//! Who drives: whoever connects to a server that its user names: a replay to its target, the proxy
-//! to its upstream. [`dial`] is the way there up to the first message, [`tls`] what is trusted,
-//! [`login`] start-up and authentication, and questions of our own, asked one after the other.
-//! Deliberately absent: what a workload says to the server, and anything that does not block.
+//! A replay uses it for its target, the proxy for its upstream server. [`dial`] opens a socket up to the
+//! first message, [`tls`] verifies the server, and [`login`] does start-up and authentication, and sends
+//! queries of this program one after the other. All operations block. Statements of a workload are left to
+//! `replay`.
 //!
-//! Source: PostgreSQL documentation, 34.1.1 (connection strings), 34.15 (environment), 34.16
-//! (password file), 34.17 (service file). What of it is not done is refused, never ignored
-//! (`parameters.rs`).
+//! Source: PostgreSQL documentation, 34.1.1 (connection strings), 34.15 (environment), 34.16 (password file),
+//! 34.17 (service file). Unsupported parameters are refused, never ignored (`parameters.rs`).
 
 pub mod dial;
 pub mod login;
@@ -25,18 +24,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use passfile::{PasswordFile, PasswordFileProblem};
-pub use security::{Binding, Method, Roots, Security, SslMode};
+pub use security::{Binding, Method, Roots, Security, SslMode, TlsVersions};
 
-/// The setting that keeps a session from writing.
+/// Setting that makes transactions read-only by default.
 const READ_ONLY: &str = "default_transaction_read_only";
 const PORT: u16 = 5432;
-/// libpq waits for ever; a replay must come to an end.
+/// libpq has no time limit by default; a replay needs one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a server listens.
+/// Host of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// A name or an address.
+    /// A host name or an IP address.
     Tcp(String),
     /// The directory of a unix socket.
     Unix(PathBuf),
@@ -44,155 +43,154 @@ pub enum Host {
     Abstract(String),
 }
 
-/// One of the places to connect to.
+/// An address of a server to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Where it listens; also the name that its certificate is compared with. `None`: only its
-    /// address is known.
+    /// Host, which is also the name that the certificate is compared with. `None` if only the address is
+    /// known.
     pub host: Option<Host>,
-    /// Where to connect to without asking for the name's address (`hostaddr`).
+    /// Address to connect to without resolving the host name (`hostaddr`).
     pub address: Option<IpAddr>,
-    /// Its port; part of the socket's name for a unix socket.
+    /// Port; part of the socket's name for a unix socket.
     pub port: u16,
 }
 
-/// What a server must be to be connected to (`target_session_attrs`).
+/// Required state of the server (`target_session_attrs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionAttributes {
-    /// Anything.
+    /// Any state.
     #[default]
     Any,
-    /// It takes writing transactions.
+    /// It accepts writing transactions.
     ReadWrite,
-    /// It takes none.
+    /// It accepts read-only transactions only.
     ReadOnly,
-    /// It is no standby.
+    /// It is not a standby.
     Primary,
     /// It is a standby.
     Standby,
-    /// It is a standby, or none of the servers is.
+    /// It is a standby, unless none of the servers is.
     PreferStandby,
 }
 
-/// How a TCP connection that says nothing is kept, and given up.
+/// TCP keepalive options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Whether the system asks at all.
+    /// Whether the system sends keepalive probes.
     pub on: bool,
-    /// Silent for how many seconds; `None`: the system's.
+    /// Idle seconds before the first probe; `None` for the system's default.
     pub idle_s: Option<i32>,
-    /// Asked again after how many seconds.
+    /// Seconds between probes.
     pub interval_s: Option<i32>,
-    /// Given up after how many questions.
+    /// Number of unanswered probes before the connection is closed.
     pub count: Option<i32>,
-    /// Given up when what was sent was not acknowledged for so many milliseconds.
+    /// Milliseconds that sent data may stay unacknowledged before the connection is closed.
     pub user_timeout_ms: Option<i32>,
 }
 
-/// A server, and what to say there where the workload does not.
+/// A server, with the values for sessions that the workload does not define.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Where to connect: to the first that answers as asked.
+    /// Servers; the first that meets the requirements is used.
     pub servers: Vec<Server>,
-    /// Whether they are tried in an order of chance (`load_balance_hosts=random`).
+    /// Whether they are tried in random order (`load_balance_hosts=random`).
     pub in_random_order: bool,
-    /// What the server must be.
+    /// Required state of the server.
     pub session: SessionAttributes,
-    /// The role for sessions whose own is not known.
+    /// Role for sessions without a known role.
     pub user: Option<String>,
-    /// The database for sessions whose own is not known.
+    /// Database for sessions without a known database.
     pub database: Option<String>,
-    /// One password for all. `None`: the password file is asked for each.
+    /// Password for all roles. `None`: each is looked up in the password file.
     pub password: Option<String>,
-    /// libpq's password file.
+    /// Password file of libpq.
     pub password_file: PasswordFile,
-    /// How long opening a connection to one address may take, with authentication.
+    /// Time limit for opening a connection to one address, including authentication.
     pub connect_timeout: Duration,
-    /// `client_encoding`, for sessions that are to have the one that the target names. Our own questions
-    /// are asked in UTF-8.
+    /// `client_encoding` for sessions that use the target's. Queries of this program use UTF-8.
     pub encoding: Option<String>,
-    /// Arguments for the server (`options`), such as `-c work_mem=64MB`.
+    /// Arguments of the server (`options`), such as `-c work_mem=64MB`.
     pub options: Option<String>,
-    /// Settings that every session begins with, by name, behind those of `options`; they go before
-    /// those of the role and the database.
+    /// Settings of every session at its start, by name, in addition to `options`. They override those of the
+    /// role and the database.
     pub settings: Vec<(String, String)>,
-    /// `application_name` of sessions whose own is not known.
+    /// `application_name` of sessions without a known one.
     pub application: Option<String>,
-    /// How far it is trusted.
+    /// Security options.
     pub security: Security,
-    /// How a connection that says nothing is kept.
+    /// TCP keepalive options.
     pub keep_alive: KeepAlive,
 }
 
-/// Why a target cannot be used.
+/// Reason why a target cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It is no connection string.
+    /// It is not a connection string.
     #[error(
         "'{given}' is not a target: {reason}; give postgres://USER@HOST:PORT/DATABASE or 'host=… port=… dbname=… user=…'"
     )]
     Malformed {
-        /// As given, without the password.
+        /// String as given, without the password.
         given: String,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// It asks for what this version cannot do.
+    /// It requires an unsupported feature.
     #[error("the target asks for {what}, which is not done here; {instead}")]
     Unsupported {
-        /// What it asks for.
+        /// Unsupported feature.
         what: String,
-        /// What to do instead.
+        /// Remedy.
         instead: &'static str,
     },
-    /// A parameter that nobody knows.
+    /// The parameter is unknown.
     #[error("'{name}'{place} is no parameter of a target; there are {known}")]
     Unknown {
-        /// As given.
+        /// Parameter as given.
         name: String,
-        /// Where it stands, if not in the target itself.
+        /// Source of the parameter, if it is not the target itself.
         place: String,
-        /// Those that are taken.
+        /// Supported parameters.
         known: String,
     },
-    /// A parameter's value makes no sense.
+    /// The value of a parameter is invalid.
     #[error("{name}={value} makes no sense for a target; {name} is {allowed}")]
     Value {
-        /// The parameter.
+        /// Parameter.
         name: String,
-        /// As given.
+        /// Value as given.
         value: String,
-        /// What it may be.
+        /// Allowed values.
         allowed: String,
     },
-    /// There is no such service.
+    /// The service does not exist.
     #[error("the target's service '{name}' cannot be used: {reason}")]
     Service {
-        /// As given.
+        /// Service as given.
         name: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A file that the target names is of no use.
+    /// A file that the target names cannot be used.
     #[error("the {what} {} cannot be used: {reason}; {instead}", path.display())]
     File {
-        /// What it is.
+        /// Kind of file.
         what: &'static str,
-        /// Where it is.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// What to do.
+        /// Remedy.
         instead: &'static str,
     },
 }
 
 impl Target {
-    /// Reads a connection string. `environment` is asked for libpq's variables (`PGHOST` …) and
-    /// for `HOME` where the string and its service are silent.
+    /// Parses a connection string. `environment` returns libpq's variables (`PGHOST` …) and `HOME`, which
+    /// complete the string and its service.
     ///
     /// # Errors
-    /// Where it is malformed or asks for what cannot be done.
+    /// If it is malformed or requires an unsupported feature.
     pub fn parse(
         given: &str,
         environment: impl Fn(&str) -> Option<String>,
@@ -243,14 +241,14 @@ impl Target {
             database: settings.take("dbname"),
             password: settings.take("password"),
             password_file: PasswordFile::find(settings.take("passfile").as_deref(), &environment),
-            // libpq: zero and less is no limit; a day is one that a replay can bear.
+            // In libpq, zero and less mean no limit. A replay uses a day.
             connect_timeout: timeout.map_or(CONNECT_TIMEOUT, |seconds| {
                 match u64::try_from(seconds) {
                     Ok(seconds @ 1..) => Duration::from_secs(seconds.min(86_400)),
                     _ => Duration::from_secs(86_400),
                 }
             }),
-            // What `auto` stands for, the encoding of a terminal's locale, is nothing to a session here.
+            // `auto` means the encoding of a terminal's locale, which does not apply here.
             encoding: settings
                 .take("client_encoding")
                 .filter(|encoding| encoding != "auto"),
@@ -263,21 +261,20 @@ impl Target {
         Ok(target)
     }
 
-    /// Whether sessions begin with `default_transaction_read_only` on.
+    /// Whether sessions start with `default_transaction_read_only` on.
     pub fn is_read_only(&self) -> bool {
         let keeps = |(name, value): &(String, String)| name == READ_ONLY && value == "on";
         self.settings.iter().any(keeps)
     }
 
-    /// Whether [`Target::settings`] have this one. Names of settings are told apart without their case.
+    /// Whether [`Target::settings`] has this setting. Names of settings are case-insensitive.
     pub(crate) fn sets(&self, name: &str) -> bool {
         let is = |(known, _): &(String, String)| known.eq_ignore_ascii_case(name);
         self.settings.iter().any(is)
     }
 
-    /// What the start-up parameter `options` has: the target's own, and the settings as
-    /// `-c name=value`, with a backslash before white space and backslashes (documentation, 54.7,
-    /// StartupMessage).
+    /// Returns the start-up parameter `options`: the target's own, and the settings as `-c name=value`, with
+    /// a backslash before white space and backslashes (documentation, 54.7, StartupMessage).
     pub fn start_up_options(&self) -> String {
         let mut options = self.options.clone().unwrap_or_default();
         for (name, value) in &self.settings {
@@ -293,13 +290,14 @@ impl Target {
         options
     }
 
-    /// Hosts and ports in one, without anything secret.
+    /// Returns hosts and ports as one text without secrets.
     pub fn address(&self) -> String {
         let all: Vec<String> = self.servers.iter().map(Server::to_string).collect();
         all.join(", ")
     }
 
-    /// The password for a role on a database of a server: from the string or the environment, or from libpq's file.
+    /// Returns the password for a role on a database of a server, from the string, the environment, or
+    /// libpq's file.
     pub fn password_for(&self, server: &Server, user: &str, database: &str) -> Option<String> {
         let from = |file: &PasswordFile| {
             server
@@ -312,7 +310,7 @@ impl Target {
 }
 
 impl Server {
-    /// What libpq compares with a password file's first field.
+    /// Returns the names that libpq compares with the first field of a password file.
     fn names_in_password_file(&self) -> Vec<String> {
         match &self.host {
             Some(Host::Tcp(host)) => vec![host.clone()],
@@ -344,7 +342,7 @@ impl fmt::Display for Server {
 
 impl KeepAlive {
     fn from(settings: &mut parameters::Settings) -> Result<Self, TargetError> {
-        // Zero and less is the system's own, as with libpq.
+        // Zero and less mean the system's default, as in libpq.
         let mut positive = |name: &str, unit: &str| -> Result<Option<i32>, TargetError> {
             let number = settings.number(name, unit)?;
             Ok(number
@@ -363,7 +361,7 @@ impl KeepAlive {
     }
 }
 
-/// The places that `host`, `hostaddr` and `port` name together.
+/// Combines `host`, `hostaddr` and `port` to servers.
 fn servers(settings: &mut parameters::Settings) -> Result<Vec<Server>, String> {
     let list = |text: Option<String>| -> Vec<String> {
         text.map_or(Vec::new(), |text| {

@@ -1,11 +1,11 @@
-//! Opens one connection: hosts and addresses in turn, the way there ([`crate::dial`]), start-up,
-//! authentication; and asks questions of our own.
-//! Blocking, with a time limit; threads beside the hot path call it.
+//! Opens one connection: tries hosts and addresses in turn, opens a socket ([`crate::dial`]), and does
+//! start-up and authentication. Also sends queries of this program. All operations block, with a time limit,
+//! on threads apart from the hot path.
 //!
-//! Which failures lead on to the next host, and which to another try with or without TLS, is as
-//! libpq has it (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
+//! The failures after which the next host is tried, or another attempt with or without TLS, are those of
+//! libpq (PostgreSQL documentation, 34.1.1.3 and 34.19; `fe-connect.c`).
 
-mod asking;
+mod query;
 mod start_up;
 
 use std::io::{self, Read, Write};
@@ -27,24 +27,24 @@ pub struct Dialer {
     opener: Opener,
 }
 
-/// What a session says when it connects.
+/// Start-up parameters of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Login {
-    /// The role.
+    /// User that connects.
     pub user: Arc<str>,
-    /// The database.
+    /// Database.
     pub database: Arc<str>,
-    /// `application_name`; empty: not said.
+    /// `application_name`; empty to omit it.
     pub application: Arc<str>,
-    /// The role to become right behind the start-up (`SET ROLE`); `None`: the user.
+    /// Role to set right after the start-up (`SET ROLE`); `None` for the user.
     pub role: Option<Arc<str>>,
-    /// Settings that go with the start-up, names and values. Where there is no `client_encoding` among them
-    /// it is UTF8; where that is empty nothing is said of it, and the server's own holds.
+    /// Settings in the start-up message, names and values. Without a `client_encoding` UTF8 is sent. If its
+    /// value is empty, none is sent and the server's default applies.
     pub settings: Arc<[(Box<str>, Box<str>)]>,
 }
 
 impl Login {
-    /// Whether a connection of the one can become one of the other.
+    /// Whether a connection of one login can be used for the other.
     pub fn is_same_role(&self, other: &Login) -> bool {
         (&self.user, &self.database, &self.role, &self.settings)
             == (&other.user, &other.database, &other.role, &other.settings)
@@ -53,38 +53,38 @@ impl Login {
 
 /// An open connection, ready for queries.
 pub struct Connection {
-    /// The socket, with TLS on it or without.
+    /// Socket, with TLS or without.
     pub channel: Channel,
-    /// What came behind the first ReadyForQuery (notices).
+    /// Bytes received after the first ReadyForQuery (notices).
     pub unread: Vec<u8>,
     /// `server_version`, as reported.
     pub server_version: String,
-    /// `default_transaction_read_only`, as reported; servers before 14 do not.
+    /// `default_transaction_read_only`, as reported (from 14).
     pub default_read_only: Option<bool>,
-    /// The encoding of its database (`server_encoding`), as reported.
+    /// Encoding of the database (`server_encoding`), as reported.
     pub server_encoding: String,
-    /// Where it is, and what ends what runs there.
+    /// Handle of the server process, for cancel requests.
     pub place: Place,
 }
 
-/// What [`Dialer::try_out`] found.
+/// Result of [`Dialer::try_out`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Where it was.
+    /// Address of the server.
     pub address: String,
     /// `server_version`, as reported.
     pub server_version: String,
-    /// The encoding of its database (`server_encoding`), as reported.
+    /// Encoding of the database (`server_encoding`), as reported.
     pub server_encoding: String,
-    /// `default_transaction_read_only`, as reported; servers before 14 do not.
+    /// `default_transaction_read_only`, as reported (from 14).
     pub default_read_only: Option<bool>,
 }
 
-/// Where a connection led, for a second one to the very same server.
+/// Handle of a connection's server process: its address and cancel key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     server: Server,
-    /// `None`: a unix socket.
+    /// `None` for a unix socket.
     address: Option<SocketAddr>,
     encrypted: bool,
     process_id: i32,
@@ -92,8 +92,8 @@ pub struct Place {
 }
 
 impl Connection {
-    /// Says to the server that it ends, and expects nothing.
-    fn say_goodbye(mut self) -> Place {
+    /// Terminates the connection without waiting for a reply.
+    fn terminate(mut self) -> Place {
         let mut goodbye = Vec::new();
         protocol::frontend::Terminate.encode(&mut goodbye);
         self.channel.say_goodbye(&goodbye);
@@ -102,12 +102,12 @@ impl Connection {
 }
 
 impl Place {
-    /// The server's process at the other end.
+    /// Returns the process id of the server process.
     pub fn process_id(&self) -> i32 {
         self.process_id
     }
 
-    /// Whether it has TLS.
+    /// Whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }
@@ -120,21 +120,21 @@ impl Place {
     }
 }
 
-/// What a server answered to a question.
+/// Result of a query.
 pub struct Answer {
-    /// The one that answered.
+    /// Server that executed it.
     pub server: Server,
-    /// Its rows.
+    /// Rows.
     pub rows: Vec<Row>,
 }
 
-/// A connection for questions of our own, asked one after the other. A question that the server
-/// refuses leaves it ready for the next.
+/// A connection for queries of this program, sent one after the other. After an error of the server it
+/// remains usable.
 pub struct Questions<'a> {
     conversation: StartUp<'a>,
 }
 
-/// A value of a parameter, for [`Questions::ask_with`].
+/// Value of a parameter, for [`Questions::ask_with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'v> {
     /// In text form.
@@ -144,42 +144,41 @@ pub enum Value<'v> {
 }
 
 impl Questions<'_> {
-    /// The server that answers.
+    /// Returns the connected server.
     pub fn server(&self) -> &Server {
         self.conversation.server()
     }
 
-    /// `server_version`, as reported.
+    /// Returns `server_version`, as reported.
     pub fn server_version(&self) -> &str {
-        &self.conversation.known().server_version
+        &self.conversation.facts().server_version
     }
 
-    /// How long all further questions together may take. Without it, as long as opening the
-    /// connection may.
+    /// Sets the time limit for all further queries together. The default is the connect timeout.
     pub fn limit(&mut self, time: Duration) {
         self.conversation.limit(time);
     }
 
-    /// Whether the connection is gone, so that nothing more can be asked.
+    /// Whether the connection is closed.
     pub fn is_over(&self) -> bool {
         self.conversation.is_over()
     }
 
-    /// Asks one with a simple query.
+    /// Sends a simple query.
     ///
     /// # Errors
-    /// Where the server refuses it, is gone, or does not answer in time.
+    /// If the server refuses it, is not reachable, or does not respond in time.
     pub fn ask(&mut self, question: &str) -> Result<Vec<Row>, LoginError> {
         self.conversation
-            .question(question)
+            .query(question)
             .map_err(|failure| failure.error)
     }
 
-    /// Asks one with the extended protocol, which takes a single statement only. `types` are the OIDs
-    /// of the first parameters; those that are missing or 0 are inferred by the server.
+    /// Sends a query with the extended protocol, which accepts a single statement only. `types` are the OIDs
+    /// of the first parameters. The server infers those that are missing or 0.
     ///
     /// # Errors
-    /// As [`Self::ask`]; and where text, types and values cannot be sent.
+    /// As [`Self::ask`]; also if text, types and values cannot be encoded.
     pub fn ask_with(
         &mut self,
         question: &str,
@@ -187,27 +186,27 @@ impl Questions<'_> {
         values: &[Option<Value<'_>>],
     ) -> Result<Vec<Row>, LoginError> {
         self.conversation
-            .question_with(question, types, values)
+            .query_with(question, types, values)
             .map_err(|failure| failure.error)
     }
 }
 
 impl Drop for Questions<'_> {
     fn drop(&mut self) {
-        self.conversation.say_goodbye();
+        self.conversation.terminate();
     }
 }
 
-/// A text or NULL a column.
+/// Texts of the columns; `None` for NULL.
 pub type Row = Vec<Option<String>>;
 
-/// Why a connection could not be opened.
+/// Reason why a connection could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LoginError {
-    /// The server's code, or one of class 08.
+    /// Code of the server, or one of class 08.
     pub sqlstate: [u8; 5],
-    /// The server's message, or what went wrong.
+    /// Message of the server, or a description of the error.
     pub message: String,
 }
 
@@ -217,9 +216,9 @@ const UNREACHABLE: [u8; 5] = dial::UNREACHABLE;
 const NO_POSTGRESQL: [u8; 5] = dial::NO_POSTGRESQL;
 /// `invalid_password`
 const NO_PASSWORD: [u8; 5] = *b"28P01";
-/// `invalid_authorization_specification`: no line of `pg_hba.conf` is for it.
+/// `invalid_authorization_specification`: no entry of `pg_hba.conf` matches.
 const NO_ENTRY: [u8; 5] = *b"28000";
-/// `cannot_connect_now`: it starts, stops or recovers.
+/// `cannot_connect_now`: the server starts, stops or recovers.
 const NOT_NOW: [u8; 5] = *b"57P03";
 
 impl LoginError {
@@ -231,17 +230,17 @@ impl LoginError {
     }
 }
 
-/// An attempt that failed, and what it says about other attempts.
+/// A failed attempt, and whether other attempts may succeed.
 struct Failure {
     error: LoginError,
-    /// The next host may be better.
+    /// Another host may succeed.
     another_host: bool,
-    /// It may be otherwise with TLS, or without.
+    /// An attempt with TLS, or without it, may succeed.
     another_way: bool,
 }
 
 impl Failure {
-    /// Nobody answered.
+    /// Marks a server that did not respond.
     fn unreachable(error: LoginError) -> Self {
         Failure {
             error,
@@ -250,7 +249,7 @@ impl Failure {
         }
     }
 
-    /// The server is not what it should be.
+    /// Marks a server that does not have the required state.
     fn other_session(message: String) -> Self {
         Failure::unreachable(LoginError::new(UNREACHABLE, message))
     }
@@ -276,7 +275,7 @@ impl From<LoginError> for Failure {
     fn from(error: LoginError) -> Self {
         Failure {
             another_host: error.sqlstate == NOT_NOW,
-            // PgBouncer says that it wants TLS with the code of a violated protocol.
+            // PgBouncer reports missing TLS with the code of a protocol violation.
             another_way: [NO_ENTRY, NO_POSTGRESQL].contains(&error.sqlstate),
             error,
         }
@@ -287,7 +286,7 @@ impl Dialer {
     /// Reads the files that TLS needs.
     ///
     /// # Errors
-    /// With the first that is of no use.
+    /// If a file cannot be used; the first one is reported.
     pub fn new(target: &Target) -> Result<Self, TargetError> {
         Ok(Dialer {
             opener: Opener::new(target)?,
@@ -295,10 +294,10 @@ impl Dialer {
         })
     }
 
-    /// Opens a connection to the first server that answers as asked.
+    /// Opens a connection to the first server that has the required state.
     ///
     /// # Errors
-    /// Where none is there, is PostgreSQL's, takes the login, or answers in time.
+    /// If no server is reachable, is a PostgreSQL server, accepts the login, and responds in time.
     pub fn connect(&self, login: &Login) -> Result<Connection, LoginError> {
         let servers = self.opener.servers();
         let mut failures: Vec<LoginError> = Vec::new();
@@ -309,7 +308,7 @@ impl Dialer {
             attributes => vec![attributes],
         };
         for (pass, wanted) in passes.iter().enumerate() {
-            // What was wrong in the first pass is wrong in the second again, but for a standby.
+            // Errors of the first pass would repeat in the second, except for a standby.
             if pass > 0 {
                 failures.clear();
             }
@@ -330,10 +329,10 @@ impl Dialer {
                 }
             }
         }
-        Err(joined(failures))
+        Err(join_errors(failures))
     }
 
-    /// Opens a connection and closes it again: is the target there, and does it take this login?
+    /// Opens and closes a connection, to check that the target is reachable and accepts this login.
     ///
     /// # Errors
     /// As [`Dialer::connect`].
@@ -343,44 +342,44 @@ impl Dialer {
             server_version: connection.server_version.clone(),
             server_encoding: connection.server_encoding.clone(),
             default_read_only: connection.default_read_only,
-            address: connection.say_goodbye().server.to_string(),
+            address: connection.terminate().server.to_string(),
         })
     }
 
-    /// Asks one question with a simple query, over a connection of its own. Returns the server that
-    /// answered, and the rows, each a text or NULL a column.
+    /// Sends one simple query over a separate connection. Returns the server, and the rows.
     ///
     /// # Errors
-    /// As [`Dialer::connect`], and where the server refuses the question.
+    /// As [`Dialer::connect`]; also if the server refuses the query.
     pub fn ask(&self, login: &Login, question: &str) -> Result<Answer, LoginError> {
-        let place = self.connect(login)?.say_goodbye();
+        let place = self.connect(login)?.terminate();
         let mut conversation = self
             .begin(&place.server, place.address, login, place.way())
             .map_err(|failure| failure.error)?;
         Ok(Answer {
             rows: conversation
-                .question(question)
+                .query(question)
                 .map_err(|failure| failure.error)?,
             server: place.server,
         })
     }
 
-    /// Opens a connection for several questions. It holds as long as opening one may take.
+    /// Opens a connection for several queries. Its time limit is the connect timeout.
     ///
     /// # Errors
     /// As [`Dialer::connect`].
     pub fn questions(&self, login: &Login) -> Result<Questions<'_>, LoginError> {
-        let place = self.connect(login)?.say_goodbye();
+        let place = self.connect(login)?.terminate();
         self.begin(&place.server, place.address, login, place.way())
             .map(|conversation| Questions { conversation })
             .map_err(|failure| failure.error)
     }
 
-    /// Asks the server to cancel what runs on a connection: over another one to the same address,
-    /// with TLS if that one has it. There is no answer; returns when the server has taken it.
+    /// Requests the server to cancel the current statement of a connection. The request is sent over another
+    /// connection to the same address, with TLS if that one has it. It has no reply; returns when the server
+    /// has received it.
     ///
     /// # Errors
-    /// Where the server cannot be reached again.
+    /// If the server is no longer reachable.
     pub fn cancel(&self, place: &Place) -> Result<(), LoginError> {
         let mut channel = self
             .opener
@@ -395,7 +394,7 @@ impl Dialer {
         let failed = |error| self.failed(&place.server, error);
         channel.write_all(&request).map_err(failed)?;
         channel.flush().map_err(failed)?;
-        // The server closes it when the signal is sent; how it does so says nothing.
+        // The server closes the connection when the signal is sent; the kind of closing has no meaning.
         let _ = channel.read(&mut [0; 1]);
         Ok(())
     }
@@ -415,7 +414,7 @@ impl Dialer {
                 Err(failure) => {
                     return Err(match first {
                         Some(first) if first.error != failure.error => Failure {
-                            error: joined(vec![first.error, failure.error]),
+                            error: join_errors(vec![first.error, failure.error]),
                             ..failure
                         },
                         _ => failure,
@@ -440,24 +439,24 @@ impl Dialer {
         if let Some(role) = &login.role {
             conversation.become_role(role)?;
         }
-        let (unread, known, channel) = conversation.finish();
+        let (unread, facts, channel) = conversation.finish();
         Ok(Connection {
             channel,
             unread,
-            server_version: known.server_version,
-            server_encoding: known.server_encoding,
-            default_read_only: known.default_read_only,
+            server_version: facts.server_version,
+            server_encoding: facts.server_encoding,
+            default_read_only: facts.default_read_only,
             place: Place {
                 server: server.clone(),
                 address,
                 encrypted,
-                process_id: known.process_id,
-                secret_key: known.secret_key,
+                process_id: facts.process_id,
+                secret_key: facts.secret_key,
             },
         })
     }
 
-    /// A connection up to the first ReadyForQuery.
+    /// Opens a connection up to the first ReadyForQuery.
     fn begin<'a>(
         &'a self,
         server: &Server,
@@ -473,7 +472,7 @@ impl Dialer {
         Ok(conversation)
     }
 
-    /// What an error of a connection to this place means, in a sentence.
+    /// Converts a socket error of this connection to a sentence.
     pub fn failed_at(&self, place: &Place, error: io::Error) -> LoginError {
         self.failed(&place.server, error)
     }
@@ -483,8 +482,8 @@ impl Dialer {
     }
 }
 
-/// Several failures as one; the last one's code.
-fn joined(failures: Vec<LoginError>) -> LoginError {
+/// Joins several errors, with the code of the last one.
+fn join_errors(failures: Vec<LoginError>) -> LoginError {
     let sqlstate = failures.last().map_or(UNREACHABLE, |last| last.sqlstate);
     let mut messages: Vec<String> = Vec::new();
     for failure in failures {
@@ -495,9 +494,9 @@ fn joined(failures: Vec<LoginError>) -> LoginError {
     LoginError::new(sqlstate, messages.join("; "))
 }
 
-/// What a server said of a connection.
+/// Facts that a server reported about a connection.
 #[derive(Debug, Default)]
-struct Known {
+struct ServerFacts {
     server_version: String,
     process_id: i32,
     secret_key: Vec<u8>,
@@ -507,7 +506,7 @@ struct Known {
     server_encoding: String,
 }
 
-impl Known {
+impl ServerFacts {
     fn key(&mut self, key: &KeyData<'_>) {
         self.process_id = key.process_id;
         self.secret_key = key.secret_key.to_vec();

@@ -1,5 +1,5 @@
-//! libpq's parameters by name: which are taken, which only with some values, and what to do
-//! instead of those that are not. None is ignored.
+//! libpq's parameters by name: supported ones, those with supported values only, and the remedy for
+//! unsupported ones. None is ignored.
 //!
 //! Source: PostgreSQL 18 documentation, 34.1.2 (parameters) and 34.15 (environment).
 
@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use super::TargetError;
 
-/// What a target makes of a parameter.
+/// Support of a parameter.
 enum Use {
-    /// It is taken.
+    /// It is supported.
     Taken,
-    /// These values say what is done anyway; what to do instead of others.
+    /// Only these values are supported, since they are the behaviour anyway; with the remedy for others.
     Only(&'static [&'static str], &'static str),
-    /// What to do instead.
+    /// It is not supported; with the remedy.
     Refused(&'static str),
 }
 use Use::{Only, Refused, Taken};
@@ -23,7 +23,7 @@ const NO_OAUTH: &str = "leave it out: OAuth is not done; authenticate by passwor
 const NO_SCRAM_KEYS: &str = "give the password instead of a key made of it";
 const PROTOCOL: &str = "leave it out: version 3.0 is spoken here";
 
-/// Name, variable of the environment (empty: none), and what is made of it.
+/// Name, environment variable (empty for none), and support.
 const PARAMETERS: [(&str, &str, Use); 58] = [
     ("service", "PGSERVICE", Taken),
     ("servicefile", "PGSERVICEFILE", Taken),
@@ -133,9 +133,9 @@ const PARAMETERS: [(&str, &str, Use); 58] = [
         "PGTTY",
         Refused("leave it out: it has no meaning any more"),
     ),
-    // What libpq takes from other drivers' URLs.
+    // Parameters that libpq accepts from other drivers' URLs.
     ("ssl", "", Only(&["true"], "use sslmode")),
-    // They set what a session does; the workload has that.
+    // They change the behaviour of a session, which the workload defines.
     (
         "datestyle",
         "PGDATESTYLE",
@@ -153,14 +153,14 @@ const PARAMETERS: [(&str, &str, Use); 58] = [
     ),
 ];
 
-/// Values by the parameters' names.
+/// Values by parameter name.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     values: BTreeMap<&'static str, String>,
 }
 
 impl Settings {
-    /// Sets a value; a later one wins, as with libpq. `place` says where it stands, for messages.
+    /// Sets a value; a later one wins, as in libpq. `place` is its source, for messages.
     pub(super) fn set(
         &mut self,
         name: &str,
@@ -194,20 +194,20 @@ impl Settings {
         };
         let what = match usage {
             Only(..) => format!("{name}={value}{place}"),
-            // Of these, some are secrets.
+            // Some values are secret.
             _ => format!("{name}{place}"),
         };
         Err(TargetError::Unsupported { what, instead })
     }
 
-    /// Takes what is not set from other settings.
+    /// Adds values that are missing from other settings.
     pub(super) fn fill(&mut self, others: Settings) {
         for (name, value) in others.values {
             self.values.entry(name).or_insert(value);
         }
     }
 
-    /// Takes what is not set from libpq's variables; an empty one counts as none.
+    /// Adds values that are missing from libpq's environment variables. An empty one counts as missing.
     pub(super) fn fill_from_environment(
         &mut self,
         environment: &impl Fn(&str) -> Option<String>,
@@ -225,12 +225,12 @@ impl Settings {
         Ok(())
     }
 
-    /// A value; an empty one counts as none.
+    /// Takes a value; an empty one counts as missing.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.values.remove(name).filter(|value| !value.is_empty())
     }
 
-    /// One of some words.
+    /// Takes one of several words.
     pub(super) fn choice<T: Copy>(
         &mut self,
         name: &str,
@@ -252,7 +252,7 @@ impl Settings {
         }
     }
 
-    /// A whole number.
+    /// Takes an integer.
     pub(super) fn number(&mut self, name: &str, unit: &str) -> Result<Option<i64>, TargetError> {
         let Some(value) = self.take(name) else {
             return Ok(None);

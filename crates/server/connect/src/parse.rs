@@ -1,6 +1,6 @@
-//! Connection strings, cut into names and values.
+//! Splits connection strings into names and values.
 
-/// Names and values of a URL or of `name=value` pairs, in order.
+/// Returns the names and values of a URL or of `name=value` pairs, in order.
 pub(super) fn pairs(given: &str) -> Result<Vec<(String, String)>, String> {
     for scheme in ["postgres://", "postgresql://"] {
         if let Some(rest) = given.strip_prefix(scheme) {
@@ -131,7 +131,7 @@ fn key_values(given: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// The string with what may be a password left out, for messages.
+/// Returns the string without anything that may be a password, for messages.
 pub(super) fn without_password(given: &str) -> String {
     if let Some((scheme, rest)) = given.split_once("://") {
         let authority_end = rest.rfind('@').unwrap_or(0);

@@ -1,33 +1,33 @@
-//! libpq's password file: lines of `host:port:database:user:password`, `*` for any, `\` before a
-//! `:` or a `\` that is meant. Source: PostgreSQL documentation, 34.16.
+//! Reads libpq's password file: lines of `host:port:database:user:password`, with `*` for any value, and `\`
+//! to escape `:` and `\`. Source: PostgreSQL documentation, 34.16.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A password file that may or may not be there. It is read when a password is wanted.
+/// A password file, which may not exist. It is read when a password is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PasswordFile {
     path: Option<PathBuf>,
 }
 
-/// Why a password file is not used.
+/// Reason why a password file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordFileProblem {
     /// It cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
-    /// It is a directory, or the like.
+    /// It is not a regular file.
     #[error("it is no file")]
     NoFile,
-    /// libpq does not use it either.
+    /// Others can read it. libpq does not use it either.
     #[error("others than its owner can read it")]
     Open,
 }
 
 impl PasswordFile {
-    /// The file that libpq would use.
+    /// Returns the file that libpq would use.
     pub(super) fn find(named: Option<&str>, environment: &impl Fn(&str) -> Option<String>) -> Self {
         let path = named
             .map(PathBuf::from)
@@ -35,15 +35,15 @@ impl PasswordFile {
         PasswordFile { path }
     }
 
-    /// Where it is, if anywhere.
+    /// Returns its path, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Whether it can be used.
+    /// Checks whether it can be used.
     ///
     /// # Errors
-    /// Where it is not there or not for its owner alone.
+    /// If it does not exist or others can read it.
     pub fn check(&self) -> Result<(), PasswordFileProblem> {
         self.text().map(|_| ())
     }
@@ -62,7 +62,7 @@ impl PasswordFile {
         Ok(fs::read_to_string(path)?)
     }
 
-    /// The first password that fits. A file that others may read is not used, as with libpq.
+    /// Returns the first matching password. A file that others may read is not used, as in libpq.
     pub(super) fn password(
         &self,
         host: &str,
@@ -99,7 +99,7 @@ fn fields(line: &str) -> Vec<String> {
         let last = fields.len() - 1;
         match c {
             '\\' => fields[last].extend(characters.next()),
-            // Behind the fourth colon all is password.
+            // Everything after the fourth colon is the password.
             ':' if fields.len() < 5 => fields.push(String::new()),
             c => fields[last].push(c),
         }

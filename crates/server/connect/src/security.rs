@@ -1,4 +1,4 @@
-//! How far a target's server is trusted: TLS, and which authentication will do. Source: PostgreSQL
+//! Security options of a target: TLS, and acceptable methods of authentication. Source: PostgreSQL
 //! documentation, 34.1.2 and 34.19.
 
 use std::path::PathBuf;
@@ -6,64 +6,64 @@ use std::path::PathBuf;
 use super::TargetError;
 use super::parameters::Settings;
 
-/// `sslmode`, the weakest first.
+/// Value of `sslmode`, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum SslMode {
     /// Without TLS.
     Disable,
-    /// Without TLS, unless the server refuses that.
+    /// Without TLS, unless the server requires it.
     Allow,
-    /// With TLS, unless the server has none.
+    /// With TLS, unless the server does not support it.
     #[default]
     Prefer,
-    /// With TLS; verified only if there is a file of roots.
+    /// With TLS; verified only if there is a file of root certificates.
     Require,
-    /// The server's certificate must come from a known authority.
+    /// The server's certificate must be signed by a trusted authority.
     VerifyCa,
-    /// And be for the host's name.
+    /// The certificate must also match the host name.
     VerifyFull,
 }
 
-/// Where the authorities are from.
+/// Source of the trusted authorities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Roots {
-    /// The system's (`sslrootcert=system`).
+    /// Those of the system (`sslrootcert=system`).
     System,
     /// A file of certificates (PEM).
     File(PathBuf),
-    /// Neither was named, and there is no home to have libpq's default file in.
+    /// None: no file was named, and there is no home directory for libpq's default file.
     Unknown,
 }
 
-/// `channel_binding`.
+/// Value of `channel_binding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Binding {
     /// Not used.
     Disable,
-    /// Used where the server offers it.
+    /// Used if the server offers it.
     #[default]
     Prefer,
     /// A server that does not offer it is refused.
     Require,
 }
 
-/// A method of authentication, as `require_auth` names it.
+/// Method of authentication, with the names of `require_auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// `password`: the password itself.
+    /// `password`: in clear text.
     Password,
     /// `md5`.
     Md5,
     /// `scram-sha-256`, with and without channel binding.
     Scram,
-    /// `none`: the server asks for nothing (or for a certificate).
+    /// `none`: no authentication, or by certificate.
     None,
-    /// `gss`, `sspi` and `oauth`, which are not done.
+    /// `gss`, `sspi` and `oauth`, which are not supported.
     Other,
 }
 
 impl Method {
-    /// As `require_auth` names it.
+    /// Returns the name in `require_auth`.
     pub fn name(self) -> &'static str {
         match self {
             Method::Password => "password",
@@ -75,32 +75,41 @@ impl Method {
     }
 }
 
-/// How far a server is trusted.
+/// Acceptable versions of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsVersions {
+    /// TLS 1.2 only.
+    Tls12,
+    /// TLS 1.3 only.
+    Tls13,
+    /// TLS 1.2 and 1.3.
+    All,
+}
+
+/// Security options of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Security {
-    /// Whether there is TLS, and what is verified.
+    /// Use of TLS, and verification.
     pub mode: SslMode,
-    /// Whether it begins at once (`sslnegotiation=direct`), not with a question.
+    /// Whether TLS begins at once (`sslnegotiation=direct`), without an SSLRequest.
     pub direct: bool,
-    /// The authorities.
+    /// Trusted authorities.
     pub roots: Roots,
-    /// What they have revoked, if the file is named or libpq's default file is there.
+    /// Revocation list, if named or in libpq's default file.
     pub revoked: Option<PathBuf>,
-    /// The client's certificate and key, if named or in libpq's default files.
+    /// Client certificate and key, if named or in libpq's default files.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Whether the server is told the host's name (`sslsni`).
+    /// Whether the host name is sent to the server (`sslsni`).
     pub tell_name: bool,
-    /// Whether TLS 1.2 will do.
-    pub tls_1_2: bool,
-    /// Whether TLS 1.3 may be used.
-    pub tls_1_3: bool,
-    /// Channel binding.
+    /// Acceptable versions of TLS.
+    pub versions: TlsVersions,
+    /// Use of channel binding.
     pub binding: Binding,
-    /// The methods that will do; `None`: all.
+    /// Acceptable methods; `None` for all.
     pub methods: Option<Vec<Method>>,
 }
 
-/// From which version of the protocol on.
+/// Versions of the protocol with their order.
 const VERSIONS: [(&str, u8); 4] = [("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
 
 impl Security {
@@ -149,14 +158,7 @@ impl Security {
             .take("sslcrl")
             .map(PathBuf::from)
             .or_else(|| default_file("root.crl").filter(|path| path.exists()));
-        let certificate = settings
-            .take("sslcert")
-            .map(PathBuf::from)
-            .or_else(|| default_file("postgresql.crt").filter(|path| path.exists()));
-        let key = settings
-            .take("sslkey")
-            .map(PathBuf::from)
-            .or_else(|| default_file("postgresql.key"));
+        let certificate = client_certificate(settings, default_file)?;
         let lowest = settings
             .choice("ssl_min_protocol_version", &VERSIONS)?
             .unwrap_or(2);
@@ -179,23 +181,15 @@ impl Security {
             direct,
             roots,
             revoked,
-            certificate: match (certificate, key) {
-                (Some(certificate), Some(key)) => Some((certificate, key)),
-                (Some(certificate), None) => {
-                    return Err(TargetError::File {
-                        what: "client certificate",
-                        path: certificate,
-                        reason: "its key is not known".to_owned(),
-                        instead: "name the key's file as sslkey",
-                    });
-                }
-                (None, _) => None,
-            },
+            certificate,
             tell_name: settings
                 .choice("sslsni", &[("0", false), ("1", true)])?
                 .unwrap_or(true),
-            tls_1_2: lowest <= 2,
-            tls_1_3: highest >= 3,
+            versions: match (lowest <= 2, highest >= 3) {
+                (true, true) => TlsVersions::All,
+                (true, false) => TlsVersions::Tls12,
+                (false, _) => TlsVersions::Tls13,
+            },
             binding: settings
                 .choice("channel_binding", &bindings)?
                 .unwrap_or_default(),
@@ -204,7 +198,32 @@ impl Security {
     }
 }
 
-/// `require_auth`: a list of methods, or of methods with `!` that will not do.
+/// Returns the paths of the client's certificate and key, if there is a certificate.
+fn client_certificate(
+    settings: &mut Settings,
+    default_file: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<Option<(PathBuf, PathBuf)>, TargetError> {
+    let certificate = settings
+        .take("sslcert")
+        .map(PathBuf::from)
+        .or_else(|| default_file("postgresql.crt").filter(|path| path.exists()));
+    let key = settings
+        .take("sslkey")
+        .map(PathBuf::from)
+        .or_else(|| default_file("postgresql.key"));
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (Some(certificate), None) => Err(TargetError::File {
+            what: "client certificate",
+            path: certificate,
+            reason: "its key is not known".to_owned(),
+            instead: "name the key's file as sslkey",
+        }),
+        (None, _) => Ok(None),
+    }
+}
+
+/// Reads `require_auth`: a list of methods, or of excluded methods with `!`.
 fn methods(settings: &mut Settings) -> Result<Option<Vec<Method>>, TargetError> {
     let Some(value) = settings.take("require_auth") else {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! libpq's service file: parameters under a name. Source: PostgreSQL documentation, 34.17.
+//! Reads libpq's service file: parameters by service name. Source: PostgreSQL documentation, 34.17.
 //!
-//! Absent: LDAP look-ups, which are refused.
+//! LDAP look-ups are not supported and refused.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::TargetError;
 use super::parameters::Settings;
 
-/// The parameters of a service. `named` is the file that the user names; then come the user's own
-/// and the system's.
+/// Returns the parameters of a service. `named` is the file that the user names. After it, the user's default
+/// file and the system's are searched.
 pub(super) fn settings(
     service: &str,
     named: Option<&str>,
@@ -127,7 +127,7 @@ mod tests {
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
         let error = settings("mine", None, &|_| None).unwrap_err();
         assert!(error.to_string().contains("PGSERVICEFILE"), "{error}");
-        // The system's file is asked where the user's has it not.
+        // The system's file is read if the user's does not have the service.
         fs::write(directory.path().join("pg_service.conf"), "[mine]\nhost=y\n").unwrap();
         let dir = directory.path().to_str().unwrap().to_owned();
         let environment = |name: &str| (name == "PGSYSCONFDIR").then(|| dir.clone());

@@ -1,8 +1,9 @@
-//! TLS to a target, as libpq's `sslmode` has it, by rustls: what is verified, with which client
-//! certificate, and what a handshake's failure means.
+//! TLS connections to a target with the semantics of libpq's `sslmode`, by rustls: verification, client
+//! certificates, and messages for failed handshakes.
 //!
-//! Driven by the connectors, which do the handshake; what comes behind it goes through `link.rs`.
-//! Absent: resumption (every session of a replay costs what it cost the client), encrypted keys.
+//! The callers do the handshake, and the replay's `link.rs` handles later traffic. There is no session
+//! resumption, since every session of a replay has to cost what it cost the client. Encrypted keys are not
+//! supported.
 
 mod certificate;
 mod verify;
@@ -22,26 +23,26 @@ use rustls::{
 };
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-use crate::{Host, Roots, Security, Server, SslMode, Target, TargetError};
+use crate::{Host, Roots, Security, Server, SslMode, Target, TargetError, TlsVersions};
 use certificate::{Hash, signature_hash};
 use verify::{Check, Verifier};
 
-/// What PostgreSQL 17 and later call their protocol.
+/// Protocol name of PostgreSQL 17 and later.
 const ALPN: &[u8] = b"postgresql";
 
-/// What TLS connections to a target are made with.
+/// Configuration of TLS connections to a target.
 pub struct TlsClient {
     config: Arc<ClientConfig>,
     checks_name: bool,
-    /// Where the authorities are from, for messages.
+    /// Source of the authorities, for messages.
     authorities: String,
 }
 
 impl TlsClient {
-    /// Reads the files that the target names; `None` where it wants no TLS.
+    /// Reads the files that the target names; `None` if it does not use TLS.
     ///
     /// # Errors
-    /// With the first file that is of no use.
+    /// If a file cannot be used; the first one is reported.
     pub fn new(target: &Target) -> Result<Option<Self>, TargetError> {
         let security = &target.security;
         if security.mode == SslMode::Disable {
@@ -68,15 +69,13 @@ impl TlsClient {
             }
         };
         let checks_name = matches!(check, Check::ChainAndName(_));
-        let versions: Vec<&'static SupportedProtocolVersion> = [
-            (security.tls_1_2, &rustls::version::TLS12),
-            (security.tls_1_3, &rustls::version::TLS13),
-        ]
-        .into_iter()
-        .filter_map(|(allowed, version)| allowed.then_some(version))
-        .collect();
+        let versions: &[&'static SupportedProtocolVersion] = match security.versions {
+            TlsVersions::Tls12 => &[&rustls::version::TLS12],
+            TlsVersions::Tls13 => &[&rustls::version::TLS13],
+            TlsVersions::All => &[&rustls::version::TLS12, &rustls::version::TLS13],
+        };
         let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&versions)
+            .with_protocol_versions(versions)
             .expect("the provider speaks both versions")
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier { check, provider }));
@@ -104,10 +103,10 @@ impl TlsClient {
         }))
     }
 
-    /// A connection whose handshake is to be done.
+    /// Creates a connection, whose handshake is still to be done.
     ///
     /// # Errors
-    /// With a sentence, where the server has no name to compare with.
+    /// A sentence, if the server has no name to compare with.
     pub fn begin(
         &self,
         server: &Server,
@@ -121,7 +120,7 @@ impl TlsClient {
             (Some(name), _) => name,
             (None, _) if self.checks_name => {
                 return Err(
-                    "sslmode=verify-full compares the certificate with the host's name, and there is none; name it as host, beside hostaddr"
+                    "sslmode=verify-full compares the certificate with the host's name, and there is none; name it as host, in addition to hostaddr"
                         .to_owned(),
                 );
             }
@@ -133,7 +132,7 @@ impl TlsClient {
             .map_err(|error| error.to_string())
     }
 
-    /// What an error during or behind a handshake means to its user; `None` if it is not of TLS.
+    /// Explains an error during or after a handshake to the user; `None` if it is not an error of TLS.
     pub fn explain(&self, error: &io::Error, server: &Server) -> Option<String> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(match error {
@@ -193,7 +192,7 @@ impl TlsClient {
     }
 }
 
-/// A name of a certificate out of what rustls shows it as: `DnsName("db")`.
+/// Returns a name of a certificate from rustls's debug output: `DnsName("db")`.
 fn bare(shown: &str) -> &str {
     let inside = shown
         .split_once('(')
@@ -201,13 +200,13 @@ fn bare(shown: &str) -> &str {
     inside.unwrap_or(shown).trim_matches('"')
 }
 
-/// Whether the server took the protocol's name, which tells it from others that speak TLS.
+/// Whether the server selected the protocol's name, which distinguishes it from other TLS servers.
 pub fn agreed_on_postgresql(tls: &ClientConnection) -> bool {
     tls.alpn_protocol() == Some(ALPN)
 }
 
-/// What SCRAM binds a channel by (`tls-server-end-point`): a hash of the server's certificate.
-/// `None` where its signature has no hash.
+/// Returns the channel binding data of SCRAM (`tls-server-end-point`): a hash of the server's certificate.
+/// `None` if its signature has no hash.
 pub fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = tls.peer_certificates()?.first()?;
     Some(match signature_hash(certificate)? {
@@ -217,8 +216,8 @@ pub fn end_point(tls: &ClientConnection) -> Option<Vec<u8>> {
     })
 }
 
-/// The authorities, and what to call them; `None` where nothing is verified. As with libpq, a file
-/// that is there is used in every mode, and must be there where the mode verifies.
+/// Returns the authorities and their description; `None` if nothing is verified. As in libpq, an existing
+/// file is used in every mode, and is required if the mode verifies.
 fn roots(security: &Security) -> Result<Option<(RootCertStore, String)>, TargetError> {
     let must = security.mode >= SslMode::VerifyCa;
     const MISSING: &str = "give the authorities' certificates as sslrootcert, say sslrootcert=system, or use sslmode=require, which verifies nothing";
@@ -278,10 +277,10 @@ fn revoked(security: &Security) -> Result<Vec<CertificateRevocationListDer<'stat
     Ok(lists)
 }
 
-/// The certificates of a file in PEM, at least one. `what` it is, for messages.
+/// Reads the certificates of a PEM file, at least one. `what` names the file in messages.
 ///
 /// # Errors
-/// Where there is none in it.
+/// If it has no certificate.
 pub fn certificates(
     path: &Path,
     what: &'static str,
@@ -301,10 +300,10 @@ pub fn certificates(
     Ok(found)
 }
 
-/// The key of a file in PEM, which must be its owner's alone. `what` it is, for messages.
+/// Reads the key of a PEM file, which only its owner may read. `what` names the file in messages.
 ///
 /// # Errors
-/// Where there is none in it, it is encrypted, or others can read it.
+/// If it has no key, the key is encrypted, or others can read it.
 pub fn private_key(path: &Path, what: &'static str) -> Result<PrivateKeyDer<'static>, TargetError> {
     let problem = |reason: String, instead: &'static str| TargetError::File {
         what,
@@ -314,7 +313,7 @@ pub fn private_key(path: &Path, what: &'static str) -> Result<PrivateKeyDer<'sta
     };
     let metadata = fs::metadata(path)
         .map_err(|error| problem(error.to_string(), "name the file of the certificate's key"))?;
-    // libpq's rule: its owner's alone, or root's and readable by a group.
+    // Rule of libpq: readable by its owner alone, or owned by root and readable by a group.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.permissions().mode() & forbidden != 0 {
         return Err(problem(

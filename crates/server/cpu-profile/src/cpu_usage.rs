@@ -1,4 +1,4 @@
-//! CPU time used so far: of this process, of a server's processes, and of the machine.
+//! CPU time used so far by this process, by a server's processes, and by the machine.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ pub struct CpuUsage {
     pub client_us: Option<u64>,
     /// The server's processes, including those that have ended.
     pub server_us: Option<u64>,
-    /// All processors of the machine: what was used, and what there was.
+    /// All processors of the machine: used time and total time.
     pub machine_us: Option<(u64, u64)>,
 }
 
@@ -44,8 +44,8 @@ fn machine_us(stat: &str) -> Option<(u64, u64)> {
     (all > 0.0).then(|| (micros(all - idle), micros(all)))
 }
 
-/// The first process of the server that a backend belongs to, if the backend is a process of this machine: its title
-/// names its user and its database.
+/// Returns the postmaster of a backend, if the backend is a process of this machine: its title names its user
+/// and its database.
 pub fn postmaster_of(backend: i32, user: &str, database: &str) -> Option<i32> {
     let title = fs::read(format!("/proc/{backend}/cmdline")).ok()?;
     let title = String::from_utf8_lossy(&title);

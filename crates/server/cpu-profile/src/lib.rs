@@ -1,25 +1,29 @@
-//! Processor profiles of a server: what its processes were doing, a hundred times a second of processor time.
+//! CPU profiles of a server: the activity of its processes, sampled about a hundred times per second of CPU
+//! time.
 //!
-//! A [`Profiling`] is started before a replay's first statement (or for a while), told where the run's time begins and
-//! which session speaks with which backend, and ended after the last statement. `perf` records, a spool holds what it
-//! gives, `perf script` turns that into text, [`script`] reads the text, and stacks and samples go into the run's tables
-//! as they come. Nothing here fails a replay: what cannot be had is the profile's reason for being off, or a note.
+//! A [`Profiling`] is started before a replay's first statement (or for a period), receives the run's start
+//! time and the backend of each session, and is ended after the last statement. `perf` records into a spool,
+//! `perf script` converts the recording to text, [`script`] parses the text, and stacks and samples are
+//! written to the run's tables as they come. A failure here does not fail a replay: it becomes the reason why
+//! the profile is off, or a note.
 //!
-//! It does not know what stacks mean, nor which statement a sample belongs to (found by time and backend when a profile
-//! is read), and records on this machine only.
+//! Samples are attributed to statements by time and backend when a profile is read. Only servers on this
+//! machine can be recorded.
 
-mod beside_kernel;
-mod counting;
+mod backend_sampler;
 mod cpu_usage;
 mod perf;
 pub mod phases;
 pub mod proc;
 mod processes;
 mod profiling;
+mod quiet_connection;
+mod run_origin;
+mod sample_coverage;
 pub mod script;
 mod spool;
 pub mod stacks;
-mod watching;
+mod task_clock;
 
 pub use cpu_usage::{CpuUsage, postmaster_of};
 pub use profiling::{FREQUENCY_HZ, ProfileOptions, Profiling, server_cpu_ns};

@@ -1,8 +1,8 @@
-//! Runs `perf`: which way of recording works here, and with what stacks.
+//! Runs `perf`, and finds the recording mode and the kind of stacks that work on this machine.
 //!
-//! A recording is `perf record … -o - -- sh -c '…; exec cat'`: it lasts as long as `cat` does, which ends when
-//! its standard input is closed. So a recording ends without a signal, and with this process, however that
-//! ends. The shell is started when the recording has begun, and says so.
+//! A recording is `perf record … -o - -- sh -c '…; exec cat'`. It lasts as long as `cat`, which ends when its
+//! standard input is closed. So a recording ends without a signal, and also when this process ends in any
+//! way. The shell starts when the recording has begun, and prints a line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -14,50 +14,50 @@ use clock::Clock;
 use connect::login::{Dialer, Login};
 
 use crate::processes;
+use crate::quiet_connection::quiet_connection;
 use crate::script::{Entry, ScriptReader};
 use crate::stacks::is_complete;
-use crate::watching::quiet_questions;
 
-/// Measures time, and is there without hardware counters: phases are to add up to CPU time.
+/// Event to sample. It measures CPU time and needs no hardware counters, so that phases add up to CPU time.
 pub const EVENT: &str = "cpu-clock";
-/// How much of its stack is copied with each sample for unwinding by DWARF, in bytes.
+/// Bytes of the stack that are copied with each sample for unwinding by DWARF.
 const STACK_BYTES: u32 = 16_384;
-/// How many samples a second a trial takes, and how much processor time it works, but no longer than that.
+/// Samples per second of a trial, its CPU time, and its maximum duration.
 const TRIAL_HZ: u32 = 499;
 const TRIAL_CPU_NS: u64 = 300_000_000;
 const TRIAL_NS: i64 = 6_000_000_000;
-/// Fewer samples than this say nothing.
+/// Minimum number of samples of a valid trial.
 const TRIAL_SAMPLES_MIN: u64 = 20;
-/// Frame pointers are good enough when so many percent of the stacks reach `main`.
+/// Minimum percentage of stacks that reach `main`, for frame pointers to be used.
 const GOOD_PERCENT: u64 = 97;
-/// How long `perf` may take to come up.
+/// Time limit for the start of `perf`.
 pub const START_UP: Duration = Duration::from_secs(20);
-/// What the shell says when the recording has begun.
-pub const BEGUN: &str = "rehearse: recording";
+/// Line that the shell prints when the recording has begun.
+pub const BEGUN_MARK: &str = "rehearse: recording";
 
-/// Work of a backend that reads nothing and keeps nothing: functions of strings, sorting, memory.
+/// Query that uses CPU time for string functions, sorting and memory. It reads and stores no data.
 const BUSY: &str = "SELECT /* rehearse_probe */ count(*) FROM (SELECT md5(i::text) AS t FROM generate_series(1, 20000) AS i ORDER BY 1) AS s";
 
-/// What is watched.
+/// Processes to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All processors, whoever works there; what is not the server's is not kept.
+    /// All processors with all processes. Samples of other processes are discarded.
     Machine,
-    /// The server's processes and those that they make.
+    /// The server's processes and their children.
     Processes,
 }
 
-/// How stacks are made.
+/// Method of unwinding stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwinding {
-    /// By following frame pointers, when the sample is taken.
+    /// Follows frame pointers when the sample is taken.
     FramePointers,
-    /// By the program's unwinding tables and a copy of the stack's end, afterwards.
+    /// Uses the program's unwinding tables and a copy of the top of the stack, after the recording.
     Dwarf,
 }
 
 impl Unwinding {
-    /// In words.
+    /// Returns the method in words.
     pub fn name(self) -> &'static str {
         match self {
             Unwinding::FramePointers => "frame pointers",
@@ -66,26 +66,26 @@ impl Unwinding {
     }
 }
 
-/// A way of recording.
+/// Mode of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
-    /// What is watched.
+pub struct RecordingMode {
+    /// Processes to record.
     pub scope: Scope,
-    /// The kernel's own time is in it.
+    /// Whether time in the kernel is recorded.
     pub kernel: bool,
-    /// How stacks are made.
+    /// Method of unwinding stacks.
     pub unwinding: Unwinding,
 }
 
-/// The ways from the best on. Sampling each processor's time misses nothing; sampling each process's begins
-/// anew with each process, and one that uses less than a sample's time has none.
+/// Scopes in the order of preference. Sampling by processor misses nothing. Sampling by process starts anew
+/// for each process, and a process that uses less than one sampling interval has no sample.
 const SCOPES: [(Scope, bool); 3] = [
     (Scope::Machine, true),
     (Scope::Processes, true),
     (Scope::Processes, false),
 ];
 
-/// A recording under way.
+/// A running recording.
 pub struct Recording {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -94,19 +94,19 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins one; `processes` are those to watch where not all are.
+    /// Starts a recording; `processes` are those to record, unless all are.
     ///
     /// # Errors
-    /// Where there is no `perf`.
+    /// If `perf` is not installed.
     pub fn start(
         perf: &str,
-        way: Way,
+        way: RecordingMode,
         frequency_hz: u32,
         processes: &[u32],
     ) -> std::io::Result<Self> {
         let mut command = Command::new(perf);
         let event = match (way.scope, way.kernel) {
-            // Without the time in which a processor has nothing to do.
+            // Without the idle time of processors.
             (Scope::Machine, _) => format!("{EVENT}:I"),
             (Scope::Processes, true) => EVENT.to_owned(),
             (Scope::Processes, false) => format!("{EVENT}:u"),
@@ -132,14 +132,15 @@ impl Recording {
         };
         command.args(["--call-graph", &graph, "-k", "CLOCK_MONOTONIC"]);
         if processes::may_watch_all() {
-            // Room for a second of samples, should `perf` not get its turn.
+            // Buffer for a second of samples, in case `perf` is not scheduled.
             command.args(["-m", "2M"]);
         }
         let mut child = command
-            // A signal that is meant for this process ends the recording in order.
+            // A signal to the process group of this process does not reach `perf`, so the recording ends in
+            // order.
             .process_group(0)
             .args(["-o", "-", "--", "sh", "-c"])
-            .arg(format!("echo '{BEGUN}' >&2; exec cat"))
+            .arg(format!("echo '{BEGUN_MARK}' >&2; exec cat"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -148,7 +149,7 @@ impl Recording {
         let (tell, begun) = channel();
         Ok(Recording {
             stdin: child.stdin.take(),
-            complaint: Some(std::thread::spawn(move || complaint(stderr, &tell))),
+            complaint: Some(std::thread::spawn(move || read_complaint(stderr, &tell))),
             begun,
             child,
         })
@@ -157,7 +158,7 @@ impl Recording {
     /// Waits until it records.
     ///
     /// # Errors
-    /// With what `perf` says if it does not.
+    /// The message of `perf`, if it fails.
     pub fn wait_until_begun(self) -> Result<Self, String> {
         match self.begun.recv_timeout(START_UP) {
             Ok(()) => Ok(self),
@@ -168,17 +169,17 @@ impl Recording {
         }
     }
 
-    /// What it records.
+    /// Returns the recorded data.
     pub fn output(&mut self) -> impl Read + Send + use<> {
         self.child.stdout.take().expect("it is asked for once")
     }
 
-    /// Whether it ended by itself.
+    /// Whether it ended before it was told to.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Lets it end; what it complained of, if it failed.
+    /// Ends the recording. If it failed, the error is the message of `perf`.
     pub fn end(mut self) -> Result<(), String> {
         drop(self.stdin.take());
         let status = self.child.wait();
@@ -194,18 +195,18 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // Without its input `cat` ends, and with it the recording.
+        // Closing the input ends `cat`, and with it the recording.
         drop(self.stdin.take());
     }
 }
 
-/// The first few kilobytes of what `perf` complains of; the rest is read and let go.
-pub fn complaint(from: impl Read, begun: &Sender<()>) -> String {
+/// Returns the first kilobytes of the standard error of `perf`. The rest is read and discarded.
+pub fn read_complaint(from: impl Read, begun: &Sender<()>) -> String {
     const MOST: usize = 8_192;
     let mut text = String::new();
     lines(from, |line| {
-        if line.trim() == BEGUN {
-            // Nobody may be waiting any more.
+        if line.trim() == BEGUN_MARK {
+            // The receiver may be gone.
             let _ = begun.send(());
         } else if text.len() < MOST {
             text.push_str(line);
@@ -216,7 +217,7 @@ pub fn complaint(from: impl Read, begun: &Sender<()>) -> String {
     text
 }
 
-/// What a complaint begins with, headings left out.
+/// Returns the first line of a message, without headings.
 pub fn first_line(text: &str) -> Option<String> {
     let mut lines = text.lines().map(str::trim);
     lines
@@ -224,22 +225,22 @@ pub fn first_line(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Reads a recording. While a recording goes on it goes last (`humbly`) where others want the processors;
-/// behind its end, somebody waits for it.
+/// Starts `perf script`. During a recording it runs with low priority (`low_priority`), so that it does not compete
+/// with the load. After the recording a user waits for it, so it has normal priority.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// If it cannot be started.
 pub fn script(
     perf: &str,
     process_name: &str,
     stdin: Stdio,
-    humbly: bool,
+    low_priority: bool,
 ) -> std::io::Result<Child> {
-    let mut command = match humbly {
+    let mut command = match low_priority {
         true => Command::new("nice"),
         false => Command::new(perf),
     };
-    if humbly {
+    if low_priority {
         command.args(["-n", "19", perf]);
     }
     command
@@ -254,8 +255,10 @@ pub fn script(
         .spawn()
 }
 
-/// What a program says last on its standard error, read to the end on a thread.
-pub fn last_words(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+/// Returns the end of a program's standard error, which is read on a separate thread.
+pub fn read_stderr_end(
+    from: Option<impl Read + Send + 'static>,
+) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut last = String::new();
         if let Some(from) = from {
@@ -270,7 +273,7 @@ pub fn last_words(from: Option<impl Read + Send + 'static>) -> std::thread::Join
     })
 }
 
-/// The lines of what `perf script` prints, each at most so long.
+/// Passes on the lines that `perf script` prints, each limited in length.
 pub fn lines(from: impl Read, mut take: impl FnMut(&str) -> bool) {
     const LINE_MAX: u64 = 64 << 10;
     let mut from = BufReader::with_capacity(256 << 10, from);
@@ -285,29 +288,29 @@ pub fn lines(from: impl Read, mut take: impl FnMut(&str) -> bool) {
     }
 }
 
-/// Why nothing can be recorded, and what would allow it.
+/// Reason why no recording is possible, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Off {
-    /// Why.
+pub struct Unavailable {
+    /// Reason.
     pub reason: String,
-    /// What to do, where something can be done.
+    /// Remedy, if there is one.
     pub remedy: Option<String>,
 }
 
-/// Tries out which way works here, by recording a backend of our own that works.
+/// Finds the recording mode that works here, by recording a busy backend of our own.
 ///
 /// # Errors
-/// Where none does.
-pub fn find_way(
+/// If no mode works.
+pub fn find_recording_mode(
     perf: &str,
     dialer: &Dialer,
     login: &Login,
     postmaster: u32,
     clock: &dyn Clock,
-) -> Result<(Way, String), Off> {
+) -> Result<(RecordingMode, String), Unavailable> {
     let mut refused = Vec::new();
     for (scope, kernel) in SCOPES {
-        let way = |unwinding| Way {
+        let way = |unwinding| RecordingMode {
             scope,
             kernel,
             unwinding,
@@ -321,18 +324,18 @@ pub fn find_way(
             clock,
         ) {
             Ok(tried) => tried,
-            Err(Trouble::Refused(reason)) => {
+            Err(TrialError::Refused(reason)) => {
                 refused.push(reason);
                 continue;
             }
-            Err(Trouble::Target(reason)) => {
-                return Err(Off {
+            Err(TrialError::Target(reason)) => {
+                return Err(Unavailable {
                     reason,
                     remedy: None,
                 });
             }
         };
-        let said = |name: &str, tried: &Tried| format!("{name} {} %", tried.percent());
+        let said = |name: &str, tried: &TrialResult| format!("{name} {} %", tried.percent());
         let mut told = said("frame pointers", &pointers);
         for reason in &refused {
             told = format!("{told}; refused before: {reason}");
@@ -355,7 +358,7 @@ pub fn find_way(
                     false => Unwinding::FramePointers,
                 }
             }
-            Err(Trouble::Refused(reason) | Trouble::Target(reason)) => {
+            Err(TrialError::Refused(reason) | TrialError::Target(reason)) => {
                 told = format!("{told}, dwarf: {reason}");
                 Unwinding::FramePointers
             }
@@ -366,7 +369,7 @@ pub fn find_way(
     Err(refusal(&refused, postmaster))
 }
 
-fn refusal(refused: &[String], postmaster: u32) -> Off {
+fn refusal(refused: &[String], postmaster: u32) -> Unavailable {
     let mut reason = format!("perf may not record here: {}", refused.join("; "));
     let paranoid = processes::paranoid();
     if let Some(level) = paranoid {
@@ -379,42 +382,42 @@ fn refusal(refused: &[String], postmaster: u32) -> Off {
         (false, Some(level)) if level > 2 || own != owner => "run as root, or give perf CAP_PERFMON, or set kernel.perf_event_paranoid to 0 or less".to_owned(),
         (false, _) => "run as root, or give perf CAP_PERFMON, or set kernel.perf_event_paranoid to 0 or less (2 is enough as the server's own user)".to_owned(),
     };
-    Off {
+    Unavailable {
         reason,
         remedy: Some(remedy),
     }
 }
 
-/// What a trial found.
+/// Result of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Tried {
+struct TrialResult {
     unwound: u64,
     complete: u64,
 }
 
-impl Tried {
+impl TrialResult {
     fn percent(self) -> u64 {
         self.complete * 100 / self.unwound.max(1)
     }
 }
 
-enum Trouble {
-    /// `perf` does not record so.
+enum TrialError {
+    /// `perf` refuses this mode.
     Refused(String),
-    /// The target does not answer.
+    /// The target does not respond.
     Target(String),
 }
 
 fn trial(
     perf: &str,
-    way: Way,
+    way: RecordingMode,
     dialer: &Dialer,
     login: &Login,
     postmaster: u32,
     clock: &dyn Clock,
-) -> Result<Tried, Trouble> {
-    let of_target = |error: connect::login::LoginError| Trouble::Target(error.message);
-    let mut questions = quiet_questions(dialer, login).map_err(of_target)?;
+) -> Result<TrialResult, TrialError> {
+    let of_target = |error: connect::login::LoginError| TrialError::Target(error.message);
+    let mut questions = quiet_connection(dialer, login).map_err(of_target)?;
     questions.limit(Duration::from_secs(30));
     let rows = questions
         .ask("SELECT pg_catalog.pg_backend_pid()")
@@ -426,7 +429,7 @@ fn trial(
         .unwrap_or(0);
     let name = processes::process(postmaster).map_or_else(|| "postgres".to_owned(), |one| one.name);
     let mut recording = Recording::start(perf, way, TRIAL_HZ, &[pid])
-        .map_err(|error| Trouble::Refused(error.to_string()))?;
+        .map_err(|error| TrialError::Refused(error.to_string()))?;
     let mut output = recording.output();
     let reading = std::thread::spawn(move || {
         let mut recorded = Vec::new();
@@ -434,7 +437,7 @@ fn trial(
         let _ = std::io::copy(&mut output, &mut std::io::sink());
         recorded
     });
-    let recording = recording.wait_until_begun().map_err(Trouble::Refused)?;
+    let recording = recording.wait_until_begun().map_err(TrialError::Refused)?;
     let begun_ns = clock.now_ns();
     let used_ns = || processes::process(pid).map_or(0, |one| one.user_ns + one.system_ns);
     let before_ns = used_ns();
@@ -442,18 +445,18 @@ fn trial(
         questions.ask(BUSY).map_err(of_target)?;
     }
     let worked_ns = used_ns() - before_ns;
-    recording.end().map_err(Trouble::Refused)?;
+    recording.end().map_err(TrialError::Refused)?;
     let recorded = reading.join().unwrap_or_default();
     let mut child = script(perf, &name, Stdio::piped(), false)
-        .map_err(|error| Trouble::Refused(format!("perf script cannot be started: {error}")))?;
+        .map_err(|error| TrialError::Refused(format!("perf script cannot be started: {error}")))?;
     let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let _ = last_words(child.stderr.take());
+    let _ = read_stderr_end(child.stderr.take());
     let feeding = std::thread::spawn(move || {
         if let Some(stdin) = &mut stdin {
             let _ = std::io::Write::write_all(stdin, &recorded);
         }
     });
-    let mut tried = Tried::default();
+    let mut tried = TrialResult::default();
     let mut reader = ScriptReader::default();
     let mut count = |entry| {
         if let Some(Entry::Sample {
@@ -477,7 +480,7 @@ fn trial(
     let _ = child.wait();
     match tried.unwound >= TRIAL_SAMPLES_MIN {
         true => Ok(tried),
-        false => Err(Trouble::Refused(format!(
+        false => Err(TrialError::Refused(format!(
             "a backend that worked for {} ms gave {} samples",
             worked_ns / 1_000_000,
             tried.unwound

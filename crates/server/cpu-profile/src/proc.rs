@@ -1,20 +1,20 @@
-//! What Linux tells of itself under `/proc`, read from its texts (proc(5); the kernel's
-//! `Documentation/filesystems/proc.rst`, `Documentation/accounting/psi.rst`).
+//! Parses files of `/proc` (proc(5); the kernel's `Documentation/filesystems/proc.rst`,
+//! `Documentation/accounting/psi.rst`).
 
-/// `USER_HZ`: what the kernel counts processor time in for programs, on all machines that PostgreSQL is
-/// run on (`include/asm-generic/param.h`).
+/// `USER_HZ`: unit of CPU time in `/proc`, the same on all machines that PostgreSQL runs on
+/// (`include/asm-generic/param.h`).
 const TICKS_A_SECOND: f64 = 100.0;
 const SECTOR_BYTES: f64 = 512.0;
 
-/// A name, and what it is.
+/// Names with their values.
 pub type Series = Vec<(&'static str, f64)>;
 
-/// Modes of processors, in the order of `/proc/stat`. Time of guests is in `user` already.
+/// Modes of processors, in the order of `/proc/stat`. Guest time is included in `user`.
 pub const MODES: [&str; 8] = [
     "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
 ];
 
-/// Seconds of all processors by mode, from `/proc/stat`.
+/// Returns the seconds of all processors by mode, from `/proc/stat`.
 pub fn processors(stat: &str) -> Series {
     let mut series: Series = Vec::new();
     for line in stat.lines() {
@@ -47,7 +47,7 @@ fn first(name: &'static str, field: Option<&str>) -> Option<(&'static str, f64)>
     Some((name, field?.parse().ok()?))
 }
 
-/// Bytes, from `/proc/meminfo`.
+/// Returns bytes, from `/proc/meminfo`.
 pub fn memory(meminfo: &str) -> Series {
     const WANTED: [(&str, &str); 6] = [
         ("MemTotal", "total"),
@@ -73,7 +73,7 @@ pub fn memory(meminfo: &str) -> Series {
     series
 }
 
-/// Of each device, from `/proc/diskstats`.
+/// Returns the counters of each device, from `/proc/diskstats`.
 pub fn disks(diskstats: &str) -> Vec<(&str, Series)> {
     let mut all = Vec::new();
     for line in diskstats.lines() {
@@ -104,7 +104,7 @@ pub fn disks(diskstats: &str) -> Vec<(&str, Series)> {
     all
 }
 
-/// Of each interface, from `/proc/net/dev`.
+/// Returns the counters of each interface, from `/proc/net/dev`.
 pub fn network(dev: &str) -> Vec<(&str, Series)> {
     let mut all = Vec::new();
     for line in dev.lines() {
@@ -131,7 +131,7 @@ pub fn network(dev: &str) -> Vec<(&str, Series)> {
     all
 }
 
-/// Seconds for which some, or all, stood still for want of something, from `/proc/pressure/…`.
+/// Returns the seconds in which some or all tasks waited for a resource, from `/proc/pressure/…`.
 pub fn pressure(text: &str) -> Series {
     let mut series = Vec::new();
     for line in text.lines() {
@@ -157,13 +157,14 @@ pub struct Process {
     pub user_s: f64,
     /// CPU time in the kernel, in seconds.
     pub system_s: f64,
-    /// Of children that have ended and been waited for, with theirs.
+    /// CPU time in user mode of children that have ended and been waited for, with their children.
     pub children_user_s: f64,
-    /// The same of the kernel.
+    /// CPU time in the kernel of these children.
     pub children_system_s: f64,
 }
 
-/// The name is in parentheses and may have any in it: fields count behind the last one.
+/// Parses `/proc/PID/stat`. The name is in parentheses and may contain any, so fields count from the last
+/// one.
 pub fn process(stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -177,7 +178,8 @@ pub fn process(stat: &str) -> Option<Process> {
     })
 }
 
-/// What a server process calls itself: `client` where it is of a session, and otherwise its own name.
+/// Returns the kind of a server process by its title: `client` for a session, otherwise the name in the
+/// title.
 pub fn title(cmdline: &str) -> Option<String> {
     let title = cmdline
         .trim_end_matches(['\0', ' '])
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_interfaces_are_told_apart() {
+    fn devices_and_interfaces_are_separate() {
         let all = disks(
             " 254 0 vda 10 1 16 2000 20 2 32 4000 0 500 6000\n 7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",
         );
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_tells_what_it_is_of() {
+    fn process_title_has_the_kind() {
         let is = |title: &str| super::title(title);
         assert_eq!(
             is("postgres: checkpointer \0\0").as_deref(),

@@ -1,37 +1,37 @@
-//! The server's processes on this machine, by `/proc` (`proc(5)`).
+//! Reads the server's processes on this machine from `/proc` (`proc(5)`).
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// How many ticks `/proc` counts in a second: the kernel's `USER_HZ`, 100 on all that PostgreSQL is built for
-/// but Alpha and Itanium.
+/// Ticks of `/proc` per second: the kernel's `USER_HZ`, which is 100 on all platforms of PostgreSQL but Alpha
+/// and Itanium.
 const TICKS: u64 = 100;
-/// How often a server is looked at until none of its processes ends meanwhile.
-const LOOKS_MAX: u32 = 50;
+/// Maximum number of attempts to read a server's processes without one ending meanwhile.
+const ATTEMPTS_MAX: u32 = 50;
 const NS_IN_TICK: u64 = 1_000_000_000 / TICKS;
 
-/// What `/proc/PID/stat` says of a process.
+/// Process as described by `/proc/PID/stat`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Who made it.
+    /// Process id of the parent.
     pub parent: u32,
-    /// Its own time outside of the kernel, in nanoseconds.
+    /// CPU time in user mode, in nanoseconds.
     pub user_ns: u64,
-    /// Its own time in the kernel.
+    /// CPU time in the kernel, in nanoseconds.
     pub system_ns: u64,
-    /// The same of its children that have ended.
+    /// CPU time in user mode of children that have ended, in nanoseconds.
     pub children_user_ns: u64,
-    /// See there.
+    /// CPU time in the kernel of these children, in nanoseconds.
     pub children_system_ns: u64,
-    /// When it began, in seconds of 1970.
+    /// Start time, in seconds since 1970.
     pub started_s: f64,
 }
 
-/// A process; `None` where there is none, or no such directory.
+/// Reads a process; `None` if there is none.
 pub fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&stat, booted_s()?)
@@ -55,14 +55,14 @@ fn parse(stat: &str, booted_s: u64) -> Option<Process> {
     })
 }
 
-/// When the machine was started, in seconds of 1970.
+/// Returns the start time of the machine, in seconds since 1970.
 fn booted_s() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
     line.trim().parse().ok()
 }
 
-/// The processes that `parent` made and that are there.
+/// Returns the live children of `parent`.
 pub fn children(parent: u32) -> Vec<Process> {
     let (Ok(entries), Some(booted_s)) = (fs::read_dir("/proc"), booted_s()) else {
         return Vec::new();
@@ -78,13 +78,13 @@ pub fn children(parent: u32) -> Vec<Process> {
         .collect()
 }
 
-/// The time that a server's processes used since it was started, in nanoseconds: the postmaster's, that of
-/// its children, and of those that have ended. Without the kernel's part where `kernel` is false.
+/// Returns the CPU time of a server's processes since its start, in nanoseconds: the postmaster's, that of
+/// its children, and of those that have ended. `kernel` includes time in the kernel.
 pub fn cpu_ns(postmaster: u32, kernel: bool) -> Option<u64> {
-    // One that ends between the two looks would be counted twice or not at all: look again until none did.
+    // A process that ends between the two reads would be counted twice or not at all, so both are repeated.
     let mut own = process(postmaster)?;
     let mut alive = children(postmaster);
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let again = process(postmaster)?;
         let ended = |one: &Process| (one.children_user_ns, one.children_system_ns);
         let is_steady = ended(&again) == ended(&own);
@@ -99,21 +99,21 @@ pub fn cpu_ns(postmaster: u32, kernel: bool) -> Option<u64> {
     Some(of(&own) + ended + alive.iter().map(of).sum::<u64>())
 }
 
-/// The numbers of a server's processes, the postmaster's among them.
+/// Returns the process ids of a server, including the postmaster's.
 pub fn family(postmaster: u32) -> BTreeSet<u32> {
     let mut family: BTreeSet<u32> = children(postmaster).iter().map(|one| one.pid).collect();
     family.insert(postmaster);
     family
 }
 
-/// The user that a process runs as (its effective one).
+/// Returns the effective user of a process.
 pub fn user_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether this process may watch all others (`CAP_PERFMON`, or `CAP_SYS_ADMIN`; `capabilities(7)`).
+/// Whether this process may record all others (`CAP_PERFMON`, or `CAP_SYS_ADMIN`; `capabilities(7)`).
 pub fn may_watch_all() -> bool {
     const SYS_ADMIN: u32 = 21;
     const PERFMON: u32 = 38;
@@ -123,7 +123,7 @@ pub fn may_watch_all() -> bool {
     bits.is_some_and(|bits| bits & (1 << SYS_ADMIN | 1 << PERFMON) != 0)
 }
 
-/// `kernel.perf_event_paranoid`; `None` where there is no such setting.
+/// Returns `kernel.perf_event_paranoid`; `None` if the setting does not exist.
 pub fn paranoid() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     text.trim().parse().ok()
@@ -150,8 +150,8 @@ mod tests {
         assert_eq!(parse("42 (x", 0), None);
     }
 
-    /// What an ended process used is neither lost nor counted twice, whenever it ends: 24 of them work a moment
-    /// and end while their family is read over and over.
+    /// The time of an ended process is neither lost nor counted twice, whenever it ends: 24 processes work
+    /// briefly and end while their family is read repeatedly.
     #[test]
     fn the_time_of_a_family_never_goes_back_while_its_members_end() {
         use std::io::Read;

@@ -1,18 +1,18 @@
-//! CPU profiles: what the server's processes were doing, a hundred times a second of processor time.
+//! Records CPU profiles of a server on this machine.
 //!
-//! Who drives: the program starts a [`Profiling`] before a replay's first statement (or for a while), tells
-//! it where the run's time begins and which session speaks with which backend, and ends it behind the last
-//! statement. `perf` records ([`perf`]), a [`Spool`](spool) holds what it gives, `perf script` turns that
-//! into text, [`script`] reads the text, and stacks and samples go into the run's tables as they come.
-//! Nothing here fails a replay: what cannot be had is the profile's reason for being off, or a note.
+//! The program starts a [`Profiling`] before a replay's first statement (or for a period), sets the run's
+//! start time and the backends of sessions, and ends it after the last statement. `perf` records ([`perf`])
+//! into a [`Spool`](spool), `perf script` converts the recording to text, [`script`] parses it, and stacks
+//! and samples are written to the run's tables as they come. A failure here does not fail a replay: it
+//! becomes the reason why the profile is off, or a note.
 //!
-//! Deliberately absent: what stacks mean (`crate::phases`), which statement a sample belongs to (found by
-//! time and backend when a profile is read), and recording on another machine than this one.
+//! Stacks are interpreted by `crate::phases`. Samples are attributed to statements by time and backend when a
+//! profile is read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,44 +22,45 @@ use connect::Target;
 use connect::login::{Dialer, Login};
 use run::{ArchiveError, ProfileInfo, ProfileWriter, ProfiledBackend, SessionBackend, StackSample};
 
-use crate::beside_kernel::{Counts, MachineTime};
-use crate::counting::Counting;
-use crate::perf::{self, Off, Recording, Scope, Way};
+use crate::backend_sampler::{BackendSampler, SampledBackends};
+use crate::perf::{self, Recording, RecordingMode, Scope, Unavailable};
 use crate::processes;
+use crate::run_origin::RunOrigin;
+use crate::sample_coverage::{Counts, MachineTime};
 use crate::script::{self, Entry, ScriptReader};
 use crate::spool::Spool;
 use crate::stacks::Stacks;
-use crate::watching::{Seen, Watch};
+use crate::task_clock::TaskClockCounter;
 
-/// Samples a second of processor time where nothing else is said: not 100, which would keep step with what
-/// happens a hundred times a second.
+/// Default number of samples per second of CPU time. It is not 100, which would be in phase with periodic
+/// activity.
 pub const FREQUENCY_HZ: u32 = 99;
-/// The most samples that a run keeps: 12 hours of two processors that always work.
+/// Maximum number of samples of a run: 12 hours of two busy processors.
 const SAMPLES_MAX: u64 = 10_000_000;
-/// The most processes with samples that are listed.
+/// Maximum number of processes with samples.
 const BACKENDS_MAX: usize = 100_000;
-/// More samples than come while a recording begins or ends.
-const EDGE: usize = 1 << 16;
-/// How far the server's and the machine's idea of when a process began may lie apart, in seconds.
+/// Number of samples at either end whose times are stored, more than come while a recording begins or ends.
+const EDGE_SAMPLES_MAX: usize = 1 << 16;
+/// Maximum difference between the start times of a process by the server and by the machine, in seconds.
 const SAME_TIME_S: f64 = 3.0;
 
-/// The time that a server's processes used since it was started, as the kernel counts it, in nanoseconds, ended ones
-/// included; `None` where its first process is not one of this machine's.
+/// Returns the CPU time of a server's processes since its start as the kernel counts it, in nanoseconds,
+/// including ended processes. `None` if the postmaster is not on this machine.
 pub fn server_cpu_ns(postmaster: u32) -> Option<u64> {
     processes::cpu_ns(postmaster, true)
 }
 
-/// What shapes a profile.
+/// Options of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileOptions {
-    /// Samples a second of processor time.
+    /// Samples per second of CPU time.
     pub frequency_hz: u32,
-    /// Nobody tells which statements backends carry out, so that the server is asked.
+    /// Whether to sample the statements of backends from the server, because no replay records them.
     pub statements: bool,
-    /// The kernel's counters of tasks count the server's processor time as well, where `perf` sees all of it: exact to each
-    /// switch, and of short statements about 1 % (docs/profile.md).
+    /// Whether to count the server's CPU time with the kernel's task counters as well, if `perf` records all
+    /// of it. They are exact to each switch, and cost about 1 % for short statements (docs/profile.md).
     pub task_clock: bool,
-    /// The program to record with.
+    /// Program to record with.
     pub perf: String,
 }
 
@@ -74,79 +75,105 @@ impl Default for ProfileOptions {
     }
 }
 
-/// Where the run's time begins, on the clocks that are read here.
-#[derive(Default)]
-pub(crate) struct Origin {
-    /// The machine's monotonic time less that of the clock.
-    machine_ns: AtomicI64,
-    /// The clock's time at which the run's is zero.
-    clock_ns: AtomicI64,
-    known: AtomicBool,
-}
-
-impl Origin {
-    pub(crate) fn of_clock(&self, clock_ns: i64) -> i64 {
-        clock_ns - self.clock_ns.load(Ordering::Acquire)
-    }
-
-    fn of_machine(&self, machine_ns: i64) -> i64 {
-        self.of_clock(machine_ns - self.machine_ns.load(Ordering::Acquire))
-    }
-}
-
-/// A profile that is being recorded, or is not.
+/// A profile that is being recorded, or the reason why it is not.
 pub struct Profiling {
     writer: Arc<Mutex<ProfileWriter>>,
     clock: Arc<dyn Clock>,
-    origin: Arc<Origin>,
+    origin: Arc<RunOrigin>,
     state: State,
 }
 
 enum State {
-    Off(Off),
-    On(Box<On>),
+    Off(Unavailable),
+    Active(Box<ActiveProfile>),
 }
 
-struct On {
+struct ActiveProfile {
     recording: Recording,
-    way: Way,
+    way: RecordingMode,
     info: ProfileInfo,
     postmaster: u32,
-    /// The kernel's count when the recording had begun.
+    /// Kernel's count at the start of the recording.
     cpu_from: Option<u64>,
     machine_from: Option<MachineTime>,
     begun_ns: i64,
-    /// Counters of tasks, or why there are none; `None` where they were not asked for, or see a part only.
-    counting: Option<Result<Counting, String>>,
+    /// Task counters, or the reason why there are none; `None` if they are not requested, or cannot count all
+    /// processes.
+    counting: Option<Result<TaskClockCounter, String>>,
     spool: Arc<Spool>,
-    filling: JoinHandle<()>,
-    reading: JoinHandle<Read>,
-    watching: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
-    seen: Arc<Mutex<Seen>>,
+    threads: Threads,
 }
 
-/// What became of the recording's samples.
+/// Threads of a recording.
+struct Threads {
+    filling: JoinHandle<()>,
+    reading: JoinHandle<RecordedSamples>,
+    sampling: JoinHandle<()>,
+    /// Tells the sampling thread to stop.
+    stop: Arc<AtomicBool>,
+    sampled: Arc<Mutex<SampledBackends>>,
+}
+
+impl Threads {
+    /// Starts to copy the recording to its spool, to read it, and to sample backends.
+    fn start(
+        output: impl std::io::Read + Send + 'static,
+        reader: SpoolReader,
+        sampler: BackendSampler,
+    ) -> Self {
+        let spool = Arc::clone(&reader.spool);
+        Threads {
+            stop: Arc::clone(&sampler.stop),
+            sampled: Arc::clone(&sampler.sampled),
+            filling: std::thread::spawn(move || spool.fill(output)),
+            reading: std::thread::spawn(move || reader.run()),
+            sampling: std::thread::spawn(move || sampler.run()),
+        }
+    }
+
+    /// Waits for the threads. A panic of one of them is propagated.
+    fn join(self) -> RecordedSamples {
+        let filled = self.filling.join();
+        let read = self.reading.join();
+        let sampled = self.sampling.join();
+        match (filled, read, sampled) {
+            (Ok(()), Ok(read), Ok(())) => read,
+            (Err(panic), ..) | (_, Err(panic), _) | (_, _, Err(panic)) => {
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Waits for the threads, and ignores their results.
+    fn abandon(self) {
+        let _ = self.filling.join();
+        let _ = self.reading.join();
+        let _ = self.sampling.join();
+    }
+}
+
+/// Samples of a recording.
 #[derive(Default)]
-struct Read {
+struct RecordedSamples {
     stacks: Stacks,
     backends: BTreeMap<u32, (u64, &'static str)>,
     samples: u64,
     left_out: u64,
     lost: u64,
     unreadable: u64,
-    /// Programs that the server's processes started (`archive_command`): counters of tasks have them, samples do not.
+    /// Number of programs that the server's processes started (`archive_command`). Task counters include
+    /// them, samples do not.
     programs: u64,
-    /// When the first and the last samples were taken: the account leaves out those before its beginning
-    /// and behind its end.
+    /// Times of the first and the last samples. Samples before the start and after the end of the count are
+    /// excluded.
     first: Vec<i64>,
     last: VecDeque<i64>,
     failed: Option<String>,
 }
 
 impl Profiling {
-    /// Begins to record a target's processes, where that can be done from here; otherwise it is off and says
-    /// why. Takes about two seconds, in which it tries out how. `login` is any that the target takes.
+    /// Starts to record a target's processes if possible. Otherwise the profile is off and has a reason.
+    /// Takes about two seconds to find a recording mode. `login` is any login that the target accepts.
     pub fn start(
         target: &Target,
         login: &Login,
@@ -155,11 +182,11 @@ impl Profiling {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let writer = Arc::new(Mutex::new(writer));
-        let origin = Arc::new(Origin::default());
+        let origin = Arc::new(RunOrigin::default());
         let machine_ns = clock::monotonic_ns() - clock.now_ns();
         origin.machine_ns.store(machine_ns, Ordering::Release);
         let state = match begin(target, login, options, &writer, &clock, &origin) {
-            Ok(on) => State::On(Box::new(on)),
+            Ok(on) => State::Active(Box::new(on)),
             Err(off) => State::Off(off),
         };
         Profiling {
@@ -170,15 +197,15 @@ impl Profiling {
         }
     }
 
-    /// What it does, or why it is off and what would change that, in a line.
+    /// Describes the recording, or the reason why it is off and its remedy, in one line.
     pub fn told(&self) -> String {
         match &self.state {
-            State::Off(Off { reason, remedy }) => match remedy {
+            State::Off(Unavailable { reason, remedy }) => match remedy {
                 None => format!("No CPU profile: {reason}."),
                 Some(remedy) => format!("No CPU profile: {reason}; {remedy}."),
             },
-            State::On(on) => format!(
-                "CPU profile: {} Hz of {}, stacks by {} (of a trial's, so many reached main: {}){}{}.",
+            State::Active(on) => format!(
+                "CPU profile: {} Hz of {}, stacks by {} (share of a trial's that reached main: {}){}{}.",
                 on.info.frequency_hz,
                 on.info.scope,
                 on.info.unwinding,
@@ -188,7 +215,7 @@ impl Profiling {
                     false => ", without the kernel's part",
                 },
                 match &on.counting {
-                    Some(Err(why)) => format!("; {}", uncounted(why)),
+                    Some(Err(why)) => format!("; {}", task_clock_failure(why)),
                     _ => String::new(),
                 }
             ),
@@ -197,10 +224,10 @@ impl Profiling {
 
     /// Whether it records.
     pub fn is_on(&self) -> bool {
-        matches!(self.state, State::On(_))
+        matches!(self.state, State::Active(_))
     }
 
-    /// Says that the run is this old now. The first time counts; samples wait for it.
+    /// Sets the elapsed time of the run. The first call counts; the processing of samples waits for it.
     pub fn run_is(&self, elapsed_ns: i64) {
         if !self.origin.known.load(Ordering::Acquire) {
             let zero_ns = self.clock.now_ns() - elapsed_ns;
@@ -209,28 +236,28 @@ impl Profiling {
         }
     }
 
-    /// Takes which backends sessions speak with, in the order of time.
+    /// Records the backends of sessions, in time order.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn sessions(&self, sessions: &[SessionBackend]) -> Result<(), ArchiveError> {
         let mut writer = lock(&self.writer);
         sessions.iter().try_for_each(|one| writer.session(one))
     }
 
-    /// Ends the recording, reads what is left of it, and gives the tables back.
+    /// Ends the recording, processes the remaining samples, and returns the writer.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If writing fails.
     pub fn finish(self) -> Result<ProfileWriter, ArchiveError> {
         self.run_is(0);
         let info = match self.state {
-            State::Off(Off { reason, remedy }) => ProfileInfo {
+            State::Off(Unavailable { reason, remedy }) => ProfileInfo {
                 off: Some(reason),
                 remedy,
                 ..ProfileInfo::default()
             },
-            State::On(on) => on.finish(&self.writer, &self.clock, &self.origin)?,
+            State::Active(on) => on.finish(&self.writer, &self.clock, &self.origin)?,
         };
         let mut writer = Arc::into_inner(self.writer)
             .and_then(|writer| writer.into_inner().ok())
@@ -246,21 +273,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn uncounted(why: &str) -> String {
+fn task_clock_failure(why: &str) -> String {
     format!(
         "the kernel's counters of tasks count nothing: {why}; its scheduler's count is all there is"
     )
 }
 
-fn off(reason: impl Into<String>, remedy: Option<&str>) -> Off {
-    Off {
+fn off(reason: impl Into<String>, remedy: Option<&str>) -> Unavailable {
+    Unavailable {
         reason: reason.into(),
         remedy: remedy.map(str::to_owned),
     }
 }
 
-/// Finds the server's first process on this machine.
-fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Off> {
+/// Finds the server's postmaster on this machine.
+fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Unavailable> {
     let elsewhere = || {
         off(
             "the server's processes are not on this machine, or not to be seen under its numbers",
@@ -278,8 +305,8 @@ fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Off> {
     let (Some(pid), Some(began_s), Some(up_s)) = (number(0), number(1), number(2)) else {
         return Err(elsewhere());
     };
-    // A number alone may be that of any process of this machine: both must have begun when the server
-    // says that they did.
+    // The process id alone may be that of another process of this machine. Both processes must have started
+    // at the time that the server reports.
     let is = |process: &processes::Process, s: f64| (process.started_s - s).abs() < SAME_TIME_S;
     let backend = processes::process(pid as u32).filter(|one| is(one, began_s));
     let parent = backend.and_then(|one| processes::process(one.parent));
@@ -289,18 +316,11 @@ fn postmaster(dialer: &Dialer, login: &Login) -> Result<u32, Off> {
     }
 }
 
-fn begin(
-    target: &Target,
-    login: &Login,
-    options: &ProfileOptions,
-    writer: &Arc<Mutex<ProfileWriter>>,
-    clock: &Arc<dyn Clock>,
-    origin: &Arc<Origin>,
-) -> Result<On, Off> {
+/// Checks that `perf` can be run.
+fn check_perf(perf: &str) -> Result<(), Unavailable> {
     if !cfg!(target_os = "linux") {
         return Err(off("perf records on Linux only", None));
     }
-    let perf = &options.perf;
     let version = std::process::Command::new(perf).arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
         return Err(off(
@@ -308,6 +328,19 @@ fn begin(
             Some("install it (Debian: linux-perf; Ubuntu: linux-tools-generic; others: perf)"),
         ));
     }
+    Ok(())
+}
+
+fn begin(
+    target: &Target,
+    login: &Login,
+    options: &ProfileOptions,
+    writer: &Arc<Mutex<ProfileWriter>>,
+    clock: &Arc<dyn Clock>,
+    origin: &Arc<RunOrigin>,
+) -> Result<ActiveProfile, Unavailable> {
+    let perf = &options.perf;
+    check_perf(perf)?;
     let login = Login {
         application: Arc::from("rehearse profile"),
         ..login.clone()
@@ -315,7 +348,7 @@ fn begin(
     let dialer = Dialer::new(target).map_err(|error| off(error.to_string(), None))?;
     let dialer = Arc::new(dialer);
     let postmaster = postmaster(&dialer, &login)?;
-    let (way, trial) = perf::find_way(perf, &dialer, &login, postmaster, &**clock)?;
+    let (way, trial) = perf::find_recording_mode(perf, &dialer, &login, postmaster, &**clock)?;
     let family = processes::family(postmaster);
     let name = processes::process(postmaster).map_or_else(String::new, |one| one.name);
     let spool = Spool::new().map_err(|error| {
@@ -329,48 +362,39 @@ fn begin(
     let mut recording = Recording::start(perf, way, options.frequency_hz, &list)
         .map_err(|error| off(format!("perf cannot be started: {error}"), None))?;
     let output = recording.output();
-    let filling = {
-        let spool = Arc::clone(&spool);
-        std::thread::spawn(move || spool.fill(output))
+    let reader = SpoolReader {
+        perf: perf.clone(),
+        name,
+        postmaster,
+        family,
+        spool: Arc::clone(&spool),
+        origin: Arc::clone(origin),
+        writer: Arc::clone(writer),
     };
-    let reading = {
-        let reader = Reader {
-            perf: perf.clone(),
-            name,
-            postmaster,
-            family,
-            spool: Arc::clone(&spool),
-            origin: Arc::clone(origin),
-            writer: Arc::clone(writer),
-        };
-        std::thread::spawn(move || reader.run())
-    };
-    let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
-    let watch = Watch {
+    let sampler = BackendSampler {
         dialer,
         login,
         clock: Arc::clone(clock),
         statements: options.statements,
-        stop: Arc::clone(&stop),
-        seen: Arc::clone(&seen),
+        stop: Arc::new(AtomicBool::new(false)),
+        sampled: Arc::new(Mutex::default()),
         writer: Arc::clone(writer),
         origin: Arc::clone(origin),
     };
-    let watching = std::thread::spawn(move || watch.run());
+    let threads = Threads::start(output, reader, sampler);
     let recording = match recording.wait_until_begun() {
         Ok(recording) => recording,
         Err(reason) => {
-            // Nobody waits for what does not come.
-            stop.store(true, Ordering::Relaxed);
+            // The threads stop, since no data will come.
+            threads.stop.store(true, Ordering::Relaxed);
             origin.known.store(true, Ordering::Release);
-            let _ = filling.join();
-            let _ = reading.join();
-            let _ = watching.join();
+            threads.abandon();
             return Err(off(format!("perf failed: {reason}"), None));
         }
     };
-    let counting = (options.task_clock && way.kernel).then(|| Counting::start(perf, postmaster));
-    Ok(On {
+    let counting =
+        (options.task_clock && way.kernel).then(|| TaskClockCounter::start(perf, postmaster));
+    Ok(ActiveProfile {
         info: ProfileInfo {
             event: perf::EVENT.to_owned(),
             frequency_hz: u64::from(options.frequency_hz),
@@ -392,33 +416,29 @@ fn begin(
         machine_from: MachineTime::now(),
         begun_ns: clock.now_ns(),
         spool,
-        filling,
-        reading,
-        watching,
-        stop,
-        seen,
+        threads,
     })
 }
 
-impl On {
+impl ActiveProfile {
     fn finish(
         mut self,
         writer: &Mutex<ProfileWriter>,
         clock: &Arc<dyn Clock>,
-        origin: &Origin,
+        origin: &RunOrigin,
     ) -> Result<ProfileInfo, ArchiveError> {
-        let mut info = self.info;
         let cpu_until = processes::cpu_ns(self.postmaster, self.way.kernel);
         let machine_until = MachineTime::now();
         let ended_ns = clock.now_ns();
-        let task_clock = self.counting.map(|counting| counting?.end());
+        let task_clock = self.counting.take().map(|counting| counting?.end());
+        let mut info = std::mem::take(&mut self.info);
         info.begun_ns = origin.of_clock(self.begun_ns);
         info.ended_ns = origin.of_clock(ended_ns);
         info.cpu_ns = self
             .cpu_from
             .zip(cpu_until)
             .map(|(from, until)| until.saturating_sub(from));
-        self.stop.store(true, Ordering::Relaxed);
+        self.threads.stop.store(true, Ordering::Relaxed);
         let early = self.recording.has_ended();
         let mut notes = Vec::new();
         if let Err(reason) = self.recording.end() {
@@ -426,62 +446,19 @@ impl On {
         } else if early {
             notes.push("perf ended before the profile did".to_owned());
         }
-        let joined = self.filling.join();
-        let read = self.reading.join();
-        let watched = self.watching.join();
-        let mut read = match (joined, read, watched) {
-            (Ok(()), Ok(read), Ok(())) => read,
-            (Err(panic), ..) | (_, Err(panic), _) | (_, _, Err(panic)) => {
-                std::panic::resume_unwind(panic)
-            }
-        };
+        let sampled = Arc::clone(&self.threads.sampled);
+        let mut read = self.threads.join();
         notes.extend(read.failed.take());
-        if self.spool.written() == 0 && read.samples == 0 {
-            notes.push("no sample was taken of the server".to_owned());
-        }
-        let held_up_ns = self.spool.held_up_ns();
-        if held_up_ns > 0 {
-            notes.push(format!(
-                "perf's samples came faster than they could be read, and for {} there was no room for them: what was done then may have none",
-                clock::duration_text(held_up_ns)
-            ));
-        }
-        if read.unreadable > 0 {
-            notes.push(format!(
-                "{} lines of perf script were not understood",
-                read.unreadable
-            ));
-        }
-        if self.way.scope == Scope::Processes {
-            notes.push("perf may watch processes only, not processors: a process that used less than a sample's time has no sample".to_owned());
-        }
-        info.samples = read.samples;
-        info.left_out = read.left_out;
-        info.lost = read.lost;
-        info.unwound = read.stacks.unwound;
-        info.complete = read.stacks.complete;
-        let before = read.first.iter().filter(|&&at| at < info.begun_ns).count();
-        let behind = read.last.iter().filter(|&&at| at > info.ended_ns).count();
-        info.counted = read.samples.saturating_sub((before + behind) as u64);
-        // Where samples are missing, or are of processes, that is what makes them fewer.
+        note_losses(&read, &self.spool, self.way.scope, &mut notes);
+        read.write_counts(&mut info);
+        // Missing samples, or sampling by process, would explain a lower number.
         let has_all = info.lost + info.left_out + read.unreadable == 0 && notes.is_empty();
         let are_all = has_all && self.way.scope == Scope::Machine;
         info.same_as_counted = are_all && read.programs == 0;
-        if read.programs > 0 && matches!(task_clock, Some(Ok(_))) {
-            notes.push(format!(
-                "{} started by the server's processes (archive_command, COPY … PROGRAM): the count of tasks has their time, and samples do \
-                 not, so that these are not weighed by it",
-                match read.programs {
-                    1 => "a program was".to_owned(),
-                    more => format!("{more} programs were"),
-                }
-            ));
-        }
+        note_programs(read.programs, &task_clock, &mut notes);
         match task_clock {
             Some(Ok(ns)) => info.task_clock_ns = Some(ns),
-            Some(Err(why)) => {
-                notes.push(uncounted(&why));
-            }
+            Some(Err(why)) => notes.push(task_clock_failure(&why)),
             None => {}
         }
         if let (Some(scheduler_ns), Some(from), Some(until)) =
@@ -499,10 +476,10 @@ impl On {
         for stack in read.stacks.all() {
             writer.stack(&stack)?;
         }
-        let mut seen = lock(&self.seen);
-        notes.append(&mut seen.notes);
+        let mut sampled = lock(&sampled);
+        notes.append(&mut sampled.notes);
         for (pid, (samples, kind)) in &read.backends {
-            let one = seen.backends.remove(pid);
+            let one = sampled.backends.remove(pid);
             let mut one = one.unwrap_or_else(|| ProfiledBackend {
                 pid: u64::from(*pid),
                 from_ns: self.begun_ns,
@@ -523,21 +500,72 @@ impl On {
     }
 }
 
-/// Turns the spool into rows.
-struct Reader {
+impl RecordedSamples {
+    /// Sets the numbers of samples. `info` has the times of the count already.
+    fn write_counts(&self, info: &mut ProfileInfo) {
+        info.samples = self.samples;
+        info.left_out = self.left_out;
+        info.lost = self.lost;
+        info.unwound = self.stacks.unwound;
+        info.complete = self.stacks.complete;
+        let before = self.first.iter().filter(|&&at| at < info.begun_ns).count();
+        let after = self.last.iter().filter(|&&at| at > info.ended_ns).count();
+        info.counted = self.samples.saturating_sub((before + after) as u64);
+    }
+}
+
+/// Notes why samples are missing.
+fn note_losses(read: &RecordedSamples, spool: &Spool, scope: Scope, notes: &mut Vec<String>) {
+    if spool.written() == 0 && read.samples == 0 {
+        notes.push("no sample was taken of the server".to_owned());
+    }
+    let blocked_ns = spool.blocked_ns();
+    if blocked_ns > 0 {
+        notes.push(format!(
+            "perf's samples came faster than they could be read, and for {} there was no room for them: what was done then may have none",
+            clock::duration_text(blocked_ns)
+        ));
+    }
+    if read.unreadable > 0 {
+        notes.push(format!(
+            "{} lines of perf script were not understood",
+            read.unreadable
+        ));
+    }
+    if scope == Scope::Processes {
+        notes.push("perf may watch processes only, not processors: a process that used less than a sample's time has no sample".to_owned());
+    }
+}
+
+/// Notes that the task counters include programs that have no samples.
+fn note_programs(programs: u64, task_clock: &Option<Result<u64, String>>, notes: &mut Vec<String>) {
+    if programs > 0 && matches!(task_clock, Some(Ok(_))) {
+        notes.push(format!(
+            "{} started by the server's processes (archive_command, COPY … PROGRAM): the count of tasks has their time, and samples do \
+             not, so that these are not weighed by it",
+            match programs {
+                1 => "a program was".to_owned(),
+                more => format!("{more} programs were"),
+            }
+        ));
+    }
+}
+
+/// Converts the spool to rows.
+struct SpoolReader {
     perf: String,
     name: String,
     postmaster: u32,
     family: BTreeSet<u32>,
     spool: Arc<Spool>,
-    origin: Arc<Origin>,
+    origin: Arc<RunOrigin>,
     writer: Arc<Mutex<ProfileWriter>>,
 }
 
-impl Reader {
-    fn run(mut self) -> Read {
-        let mut read = Read::default();
-        let Some(is_over) = self.spool.wait_for_enough() else {
+impl SpoolReader {
+    fn run(mut self) -> RecordedSamples {
+        let mut read = RecordedSamples::default();
+        let Some(is_over) = self.spool.wait_for_data() else {
             return read;
         };
         while !self.origin.known.load(Ordering::Acquire) {
@@ -552,7 +580,7 @@ impl Reader {
             }
         };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let complaint = perf::last_words(child.stderr.take());
+        let complaint = perf::read_stderr_end(child.stderr.take());
         let feeding = {
             let spool = Arc::clone(&self.spool);
             std::thread::spawn(move || match stdin {
@@ -564,11 +592,11 @@ impl Reader {
         if let Some(stdout) = stdout {
             perf::lines(stdout, |line| {
                 let entry = reader.line(line);
-                entry.is_none_or(|entry| self.take(entry, &mut read))
+                entry.is_none_or(|entry| self.add_entry(entry, &mut read))
             });
         }
         if let Some(entry) = reader.end() {
-            self.take(entry, &mut read);
+            self.add_entry(entry, &mut read);
         }
         let fed = feeding.join().unwrap_or(false);
         let status = child.wait();
@@ -576,15 +604,15 @@ impl Reader {
         if !fed || !status.as_ref().is_ok_and(|status| status.success()) {
             let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             read.failed.get_or_insert_with(|| {
-                format!("perf script ended early ({how}; it said: {complaint}): what came behind is not in the profile")
+                format!("perf script ended early ({how}; it said: {complaint}): what came after is not in the profile")
             });
         }
         read.unreadable = reader.unreadable;
         read
     }
 
-    /// `false`: it makes no sense to go on.
-    fn take(&mut self, entry: Entry, read: &mut Read) -> bool {
+    /// Handles an entry. Returns `false` if reading should stop.
+    fn add_entry(&mut self, entry: Entry, read: &mut RecordedSamples) -> bool {
         match entry {
             Entry::Fork { pid, parent, .. } => {
                 if parent == self.postmaster {
@@ -610,10 +638,10 @@ impl Reader {
                 }
                 read.samples += 1;
                 let at_ns = self.origin.of_machine(time_ns);
-                if read.first.len() < EDGE {
+                if read.first.len() < EDGE_SAMPLES_MAX {
                     read.first.push(at_ns);
                 }
-                if read.last.len() == EDGE {
+                if read.last.len() == EDGE_SAMPLES_MAX {
                     read.last.pop_front();
                 }
                 read.last.push_back(at_ns);
@@ -621,7 +649,7 @@ impl Reader {
                     let one = read.backends.entry(pid).or_insert((0, "unknown"));
                     one.0 += 1;
                     if one.1 == "unknown" {
-                        one.1 = kind_of(&frames);
+                        one.1 = backend_kind(&frames);
                     }
                 }
                 let stack = read.stacks.add(&frames);
@@ -640,8 +668,8 @@ impl Reader {
     }
 }
 
-/// What a process is, by the function that its work hangs below. Names of PostgreSQL 13 to 18.
-fn kind_of(frames: &[script::Frame]) -> &'static str {
+/// Returns the kind of a process, by the function that all its work is below. Names of PostgreSQL 13 to 18.
+fn backend_kind(frames: &[script::Frame]) -> &'static str {
     const KINDS: [(&str, &str); 16] = [
         ("AutoVacWorkerMain", "autovacuum worker"),
         ("AutoVacLauncherMain", "autovacuum launcher"),

@@ -1,8 +1,8 @@
-//! Reads what `perf script` prints, a line at a time.
+//! Parses the output of `perf script`, line by line.
 //!
-//! It is asked for the fields `comm,pid,tid,time,event,ip,sym,dso` and for tasks and lost events
-//! (`perf-script(1)`): a sample is a line with who and when, then a line for each frame, the innermost
-//! first, then an empty line; what happened to tasks is one line.
+//! Its fields are `comm,pid,tid,time,event,ip,sym,dso`, with events of tasks and lost events
+//! (`perf-script(1)`). A sample is a line with process and time, then a line for each frame, the innermost
+//! first, then an empty line. A task event is one line.
 //!
 //! ```text
 //! postgres 24474/24474 70664.062027: cpu-clock:I:
@@ -12,64 +12,64 @@
 //! postgres 23449/23449 70837.676858: PERF_RECORD_FORK(30474:30474):(23449:23449)
 //! ```
 //!
-//! Memory is one sample's, however long the input is. What is not understood is counted.
+//! Memory is limited to one sample. Lines that cannot be parsed are counted.
 
-/// The most frames that are kept of a sample; the outermost ones beyond go.
+/// Maximum number of frames of a sample; outer frames beyond it are dropped.
 const FRAMES_MAX: usize = 512;
-/// A symbol's longest name, in bytes; longer ones are cut.
+/// Maximum bytes of a symbol; longer names are truncated.
 const SYMBOL_MAX: usize = 200;
 
 /// One frame of a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// The function, or the file in brackets where it has no name; `_[k]` behind the kernel's.
+    /// Function, or the file in brackets if it has no name. Kernel functions end in `_[k]`.
     pub name: String,
-    /// It is the kernel's.
+    /// Whether it is a kernel function.
     pub kernel: bool,
 }
 
-/// Something that the output says.
+/// Entry of the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A stack.
+    /// A sample with its stack.
     Sample {
-        /// Which process.
+        /// Process id.
         pid: u32,
-        /// When, in nanoseconds of the clock of the recording.
+        /// Time in nanoseconds of the recording's clock.
         time_ns: i64,
-        /// The innermost first.
+        /// Frames, the innermost first.
         frames: Vec<Frame>,
     },
-    /// A process began.
+    /// A process was created.
     Fork {
-        /// It.
+        /// Process id.
         pid: u32,
-        /// The one that made it.
+        /// Process id of the parent.
         parent: u32,
-        /// When.
+        /// Time in nanoseconds.
         time_ns: i64,
     },
     /// A process ended.
     Exit {
-        /// It.
+        /// Process id.
         pid: u32,
-        /// When.
+        /// Time in nanoseconds.
         time_ns: i64,
     },
-    /// The recording lost so many events.
+    /// The recording lost this number of events.
     Lost(u64),
 }
 
-/// Takes lines, and gives what they say.
+/// Parses lines into entries.
 #[derive(Debug, Default)]
 pub struct ScriptReader {
     open: Option<(u32, i64, Vec<Frame>)>,
-    /// Lines that were not understood.
+    /// Number of lines that could not be parsed.
     pub unreadable: u64,
 }
 
 impl ScriptReader {
-    /// Takes the next line, without its end.
+    /// Parses the next line, without its line end.
     pub fn line(&mut self, line: &str) -> Option<Entry> {
         if line.trim().is_empty() {
             return self.end();
@@ -84,7 +84,7 @@ impl ScriptReader {
             }
             return None;
         }
-        // A sample always has an empty line behind it; where it has not, it still counts.
+        // A sample normally ends with an empty line. Without one it still counts.
         let before = self.end();
         let Some((pid, time_ns, rest)) = header(line) else {
             self.unreadable += 1;
@@ -102,7 +102,7 @@ impl ScriptReader {
                     parent: parent.0,
                     time_ns,
                 })
-                // A thread is no process.
+                // Threads are not processes.
                 .filter(|_| task(tasks).is_some_and(|(child, _)| child.0 == child.1))
         } else if let Some(tasks) = event.strip_prefix("EXIT") {
             task(tasks)
@@ -117,7 +117,7 @@ impl ScriptReader {
         before.or(entry)
     }
 
-    /// The end of the input, or of a sample.
+    /// Ends the current sample, at an empty line or the end of the input.
     pub fn end(&mut self) -> Option<Entry> {
         let (pid, time_ns, frames) = self.open.take()?;
         Some(Entry::Sample {
@@ -128,7 +128,7 @@ impl ScriptReader {
     }
 }
 
-/// `NAME PID/TID SECONDS.FRACTION: REST`, where the name may have spaces in it.
+/// Parses `NAME PID/TID SECONDS.FRACTION: REST`, where the name may contain spaces.
 fn header(line: &str) -> Option<(u32, i64, &str)> {
     let mut from = 0;
     loop {
@@ -138,7 +138,7 @@ fn header(line: &str) -> Option<(u32, i64, &str)> {
         let Some((pid, tid)) = word.split_once('/') else {
             continue;
         };
-        // Kernel threads that are gone have -1.
+        // Ended kernel threads have the id -1.
         let (Ok(pid), Ok(_)) = (pid.parse::<i64>(), tid.parse::<i64>()) else {
             continue;
         };
@@ -157,7 +157,7 @@ fn header(line: &str) -> Option<(u32, i64, &str)> {
     }
 }
 
-/// `SECONDS.FRACTION`.
+/// Parses `SECONDS.FRACTION`.
 fn nanoseconds(time: &str) -> Option<i64> {
     let (seconds, fraction) = time.split_once('.')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -169,7 +169,7 @@ fn nanoseconds(time: &str) -> Option<i64> {
     seconds.checked_add(fraction.parse::<i64>().ok()? * unit)
 }
 
-/// `(PID:TID):(PID:TID)`: a task, and its parent.
+/// Parses `(PID:TID):(PID:TID)`: a task, and its parent.
 fn task(text: &str) -> Option<((u32, u32), (u32, u32))> {
     let (child, parent) = text.trim().split_once("):(")?;
     let pair = |text: &str| {
@@ -182,7 +182,7 @@ fn task(text: &str) -> Option<((u32, u32), (u32, u32))> {
     ))
 }
 
-/// `ADDRESS SYMBOL (FILE)`, where the symbol may have spaces and brackets in it.
+/// Parses `ADDRESS SYMBOL (FILE)`, where the symbol may contain spaces and brackets.
 fn frame(line: &str) -> Option<Frame> {
     let line = line.trim();
     let (address, rest) = line.split_once(' ')?;
@@ -200,7 +200,7 @@ fn frame(line: &str) -> Option<Frame> {
     let (symbol_end, file) = file_of(rest)?;
     let symbol = rest[..symbol_end].trim();
     let kernel = file.starts_with("[kernel") || file.starts_with("[guest.kernel") || file.ends_with(".ko")
-        // A kernel's module is written as its name in square brackets, the virtual library likewise.
+        // A kernel module is written as its name in square brackets, as is the virtual library.
         || (file.starts_with('[') && !["[vdso]", "[unknown]", "[heap]", "[stack]", "[anon]"].contains(&&*file));
     let mut name = match symbol {
         "" | "[unknown]" => {
@@ -209,7 +209,7 @@ fn frame(line: &str) -> Option<Frame> {
         }
         symbol => symbol.to_owned(),
     };
-    // What separates frames must not be in them.
+    // Frames must not contain their separator.
     if name.contains([';', '\n', '\r']) {
         name = name.replace([';', '\n', '\r'], ":");
     }
@@ -219,7 +219,7 @@ fn frame(line: &str) -> Option<Frame> {
     }
     match kernel {
         true => name.push_str("_[k]"),
-        // A program's function that ends so would be taken for the kernel's.
+        // A program's function with this suffix would be mistaken for the kernel's.
         false if name.ends_with("_[k]") => name.push('_'),
         false => {}
     }

@@ -1,19 +1,19 @@
-//! What a recording gives, kept on disk until it is read: a recording never waits for its reader, and
-//! the reader's work falls behind the end of a short one.
+//! Buffers a recording on disk until it is read. A recording never waits for its reader, and for a short
+//! recording the reader starts after its end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// The reader begins when so much is there, or at the end.
-const BEGIN_AT: u64 = 64 << 20;
-/// The most on disk: past it the recording waits, and loses what does not find room meanwhile, which it
-/// counts.
+/// Number of bytes at which the reader starts, unless the recording ends before.
+const START_BYTES: u64 = 64 << 20;
+/// Maximum size on disk. Beyond it the recording waits, and loses events that do not fit into its own buffer.
+/// It counts them.
 const BYTES_MAX: u64 = 1 << 30;
-const PIECE: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// The place between a recording and its reader.
+/// Buffer between a recording and its reader.
 pub struct Spool {
     file: File,
     bytes_max: u64,
@@ -26,19 +26,19 @@ struct State {
     written: u64,
     read: u64,
     ended: bool,
-    /// Nobody reads any more.
-    given_up: bool,
-    /// How long the recording had to wait for room, in nanoseconds.
-    held_up_ns: i64,
-    /// Since when it waits, by the machine's clock.
+    /// The reader has stopped.
+    reader_stopped: bool,
+    /// Time for which the recording had to wait for space, in nanoseconds.
+    blocked_ns: i64,
+    /// Start of the current wait, by the machine's clock.
     full_since_ns: Option<i64>,
 }
 
 impl Spool {
-    /// An empty one, in a file without a name.
+    /// Creates an empty spool in an unnamed file.
     ///
     /// # Errors
-    /// Where there is no place for temporary files.
+    /// If no temporary file can be created.
     pub fn new() -> io::Result<Self> {
         Ok(Spool {
             file: tempfile::tempfile()?,
@@ -54,12 +54,12 @@ impl Spool {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes all that `from` gives.
+    /// Writes all of `from`.
     pub fn fill(&self, mut from: impl Read) {
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = from.read(&mut piece) {
             let mut state = self.state();
-            let is_full = |state: &State| state.written >= self.bytes_max && !state.given_up;
+            let is_full = |state: &State| state.written >= self.bytes_max && !state.reader_stopped;
             if is_full(&state) {
                 let since_ns = clock::monotonic_ns();
                 state.full_since_ns = Some(since_ns);
@@ -69,11 +69,11 @@ impl Spool {
                         .wait(state)
                         .unwrap_or_else(|poisoned| poisoned.into_inner());
                 }
-                state.held_up_ns += clock::monotonic_ns() - since_ns;
+                state.blocked_ns += clock::monotonic_ns() - since_ns;
                 state.full_since_ns = None;
             }
-            // What nobody reads is still taken, so that the recording can end.
-            if state.given_up {
+            // Data without a reader is still consumed, so that the recording can end.
+            if state.reader_stopped {
                 continue;
             }
             if self
@@ -81,7 +81,7 @@ impl Spool {
                 .write_all_at(&piece[..length], state.written)
                 .is_err()
             {
-                state.given_up = true;
+                state.reader_stopped = true;
                 continue;
             }
             state.written += length as u64;
@@ -91,11 +91,11 @@ impl Spool {
         self.changed.notify_all();
     }
 
-    /// Waits until it is worth to begin reading, and says whether the recording is over then; `None` where
-    /// nothing came at all.
-    pub fn wait_for_enough(&self) -> Option<bool> {
+    /// Waits until reading should start. Returns whether the recording is over then; `None` if there is no
+    /// data at all.
+    pub fn wait_for_data(&self) -> Option<bool> {
         let mut state = self.state();
-        while !state.ended && state.written < BEGIN_AT {
+        while !state.ended && state.written < START_BYTES {
             state = self
                 .changed
                 .wait(state)
@@ -104,9 +104,9 @@ impl Spool {
         (state.written > 0).then_some(state.ended)
     }
 
-    /// Gives all that came, and what still comes, to `to`. Says whether nothing was lost on the way.
+    /// Copies all data, present and future, to `to`. Returns whether all of it was copied.
     pub fn drain(&self, mut to: impl Write) -> bool {
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; CHUNK_BYTES];
         loop {
             let mut state = self.state();
             while state.read == state.written && !state.ended {
@@ -116,31 +116,32 @@ impl Spool {
                     .unwrap_or_else(|poisoned| poisoned.into_inner());
             }
             if state.read == state.written {
-                return !state.given_up;
+                return !state.reader_stopped;
             }
-            let length = (state.written - state.read).min(PIECE as u64) as usize;
+            let length = (state.written - state.read).min(CHUNK_BYTES as u64) as usize;
             let read = self.file.read_exact_at(&mut piece[..length], state.read);
             state.read += length as u64;
-            // All is read: begin anew, so that the file stays small.
+            // All data is read. Truncation keeps the file small.
             if state.read == state.written && self.file.set_len(0).is_ok() {
                 (state.read, state.written) = (0, 0);
                 self.changed.notify_all();
             }
             drop(state);
             if read.is_err() || to.write_all(&piece[..length]).is_err() {
-                self.state().given_up = true;
+                self.state().reader_stopped = true;
                 self.changed.notify_all();
                 return false;
             }
         }
     }
 
-    /// How long the recording had to wait for room, in nanoseconds: what was done meanwhile may have no samples.
-    pub fn held_up_ns(&self) -> i64 {
-        self.state().held_up_ns
+    /// Returns the time for which the recording had to wait for space, in nanoseconds. Samples of this time
+    /// may be missing.
+    pub fn blocked_ns(&self) -> i64 {
+        self.state().blocked_ns
     }
 
-    /// How much there is, in bytes.
+    /// Returns the number of bytes written.
     pub fn written(&self) -> u64 {
         self.state().written
     }
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn all_comes_through_and_waiting_for_room_is_counted() {
-        let given: Vec<u8> = (0..5 * PIECE).map(|at| (at / 1_000) as u8).collect();
+        let given: Vec<u8> = (0..5 * CHUNK_BYTES).map(|at| (at / 1_000) as u8).collect();
         let through = |bytes_max, reader_waits: bool| {
             let spool = Spool {
                 bytes_max,
@@ -169,9 +170,9 @@ mod tests {
                 assert!(spool.drain(&mut taken));
             });
             assert!(taken == given);
-            spool.held_up_ns()
+            spool.blocked_ns()
         };
         assert_eq!(through(BYTES_MAX, false), 0);
-        assert!(through(2 * PIECE as u64, true) > 0);
+        assert!(through(2 * CHUNK_BYTES as u64, true) > 0);
     }
 }

@@ -1,36 +1,35 @@
-//! Stacks by number: each different one is kept once.
+//! Numbers distinct stacks, so that each is stored once.
 
 use std::collections::HashMap;
 
 use crate::script::Frame;
 
-/// The most different stacks of a run, and the most bytes of them. What comes beyond is one stack,
-/// [`OTHERS`].
+/// Maximum number of distinct stacks of a run, and of their bytes. Further stacks become one, [`OTHERS`].
 const STACKS_MAX: usize = 200_000;
 const BYTES_MAX: usize = 64 << 20;
 
-/// Stands for all stacks beyond the most.
+/// Name of all stacks beyond the maximum.
 pub const OTHERS: &str = "[other stacks]";
-/// Stands for a sample without any frame.
+/// Name of a stack without frames.
 const EMPTY: &str = "[no stack]";
 
-/// Where the stacks of a process that was not ended in its middle begin.
+/// Outermost functions of a complete stack.
 const OUTERMOST: [&str; 3] = ["main", "_start", "__libc_start_main"];
 
-/// How many samples each stack has.
+/// Number of samples of each stack.
 #[derive(Debug, Default)]
 pub struct Stacks {
     numbers: HashMap<String, u32>,
     samples: Vec<u64>,
     bytes: usize,
-    /// Samples with frames of programs, and those among them that reach `main`.
+    /// Number of samples with frames of programs.
     pub unwound: u64,
-    /// See there.
+    /// Number of these that reach `main`.
     pub complete: u64,
 }
 
 impl Stacks {
-    /// Takes a sample, and says which stack it has.
+    /// Adds a sample, and returns the number of its stack.
     pub fn add(&mut self, frames: &[Frame]) -> u32 {
         let programs = frames.iter().filter(|frame| !frame.kernel).count();
         if programs > 0 {
@@ -60,7 +59,7 @@ impl Stacks {
         number
     }
 
-    /// All of them, by their numbers.
+    /// Returns all stacks, by their numbers.
     pub fn all(self) -> Vec<run::Stack> {
         let mut all: Vec<run::Stack> = self
             .numbers
@@ -76,7 +75,7 @@ impl Stacks {
     }
 }
 
-/// Whether a stack reaches the function that a program begins with.
+/// Whether a stack reaches the first function of a program.
 pub fn is_complete(frames: &[Frame]) -> bool {
     let outermost = frames.iter().rev().take(4);
     outermost
@@ -84,7 +83,8 @@ pub fn is_complete(frames: &[Frame]) -> bool {
         .any(|frame| OUTERMOST.iter().any(|name| frame.name.starts_with(name)))
 }
 
-/// From the outermost to the innermost; what lies outside of `main` says nothing and goes.
+/// Returns the folded stack, from the outermost to the innermost function. Frames outside of `main` are
+/// omitted, since they carry no information.
 pub fn folded(frames: &[Frame]) -> String {
     let from = frames.iter().rposition(|frame| frame.name == "main");
     let frames = &frames[..from.map_or(frames.len(), |at| at + 1)];

@@ -120,7 +120,7 @@ fn processes_come_and_go_and_threads_do_not_count() {
 }
 
 #[test]
-fn what_nobody_would_write_is_read_as_far_as_it_goes() {
+fn malformed_perf_output_is_read_as_far_as_possible() {
     let text = std::fs::read_to_string(corpus().join("odd")).unwrap();
     let (entries, unreadable) = entries(&text);
     assert_eq!(unreadable, 3, "{entries:?}");

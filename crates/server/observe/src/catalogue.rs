@@ -1,24 +1,24 @@
-//! The questions to the catalogue, as each version spells them (PostgreSQL documentation, chapters 51
-//! and 52, of the versions 10 to 18). They read catalogues that every role may read.
+//! Catalogue queries for each version (PostgreSQL documentation, chapters 51 and 52, of the versions 10 to
+//! 18). They read catalogues that every role may read.
 
-/// Before any question, in one go with the beginning of its transaction. What is asked for takes no
-/// lock but on catalogues; sizes take the weakest one for a moment.
+/// Statements before any query, sent together with the beginning of its transaction. Queries lock catalogues
+/// only; sizes briefly take the weakest lock on a relation.
 pub(crate) const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
      SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '30s'; \
      SET LOCAL search_path = pg_catalog; SET LOCAL quote_all_identifiers = off";
 
-/// Behind it.
+/// Statement after any query.
 pub(crate) const END: &str = "ROLLBACK";
 
-/// Name, value, unit, category, source, boot value, pending restart.
+/// Columns: name, value, unit, category, source, boot value, pending restart.
 pub(crate) const SETTINGS: &str = "SELECT name, setting, unit, category, source, boot_val, \
      pending_restart FROM pg_catalog.pg_settings ORDER BY name";
 
-/// Name, version.
+/// Columns: name, version.
 pub(crate) const EXTENSIONS: &str =
     "SELECT extname, extversion FROM pg_catalog.pg_extension ORDER BY extname";
 
-/// Encoding, collate, ctype, provider, locale, version, version now.
+/// Columns: encoding, collate, ctype, provider, locale, version, actual version.
 pub(crate) fn database(version: u32) -> String {
     let provider = "CASE datlocprovider WHEN 'c' THEN 'libc' WHEN 'i' THEN 'icu' \
          WHEN 'b' THEN 'builtin' ELSE datlocprovider::text END";
@@ -34,19 +34,18 @@ pub(crate) fn database(version: u32) -> String {
     )
 }
 
-/// The database's size; a role needs CONNECT on it, which it has, having connected.
+/// Size of the database. The role needs CONNECT on it, which it has.
 pub(crate) const DATABASE_BYTES: &str =
     "SELECT pg_catalog.pg_database_size(pg_catalog.current_database())";
 
-/// Whose relations are looked at: not the catalogue's own, nor what a session has for itself.
+/// Condition that excludes the catalogue's relations and temporary ones.
 const OWN_SCHEMAS: &str = "n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
      AND n.nspname NOT LIKE 'pg\\_temp\\_%' AND n.nspname NOT LIKE 'pg\\_toast\\_temp\\_%'";
 
-/// Schema, name, kind, persistence, rows, bytes, partition of, partition key, options, columns (JSON: a
-/// list of name and definition), how many there are in all. The largest first, as far as the catalogue
-/// knows their sizes.
-/// Sizes and columns (their defaults, from 17 on) take a lock for a moment: those of a relation that
-/// somebody has for himself are left out, and with `open` false all of them.
+/// Columns: schema, name, kind, persistence, rows, bytes, partition of, partition key, options, columns
+/// (JSON: a list of name and definition), total count. The largest relations come first, as far as the
+/// catalogue knows their sizes. Sizes and columns (their defaults, from 17 on) take a lock briefly. They are
+/// omitted for exclusively locked relations, and for all relations if `open` is false.
 pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
     let generated = match version {
         120_000.. => {
@@ -56,7 +55,7 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
         _ => "",
     };
     let closed = if open { LOCKED } else { "true" };
-    // From 14 on, -1 is not known; before, 0 is both that and empty.
+    // From 14 on, -1 means unknown; before, 0 means unknown or empty.
     format!(
         "SELECT k.nspname, k.relname, \
          CASE k.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view' \
@@ -91,17 +90,16 @@ pub(crate) fn relations(version: u32, most: usize, open: bool) -> String {
     )
 }
 
-/// Whether somebody has the relation for himself, or waits for that.
+/// Condition that another session has an exclusive lock on the relation, or waits for one.
 const LOCKED: &str = "c.oid IN (SELECT l.relation FROM pg_catalog.pg_locks l \
      WHERE l.relation IS NOT NULL AND l.mode = 'AccessExclusiveLock')";
 
-/// By name: before 12, `c.*` has no `oid`.
+/// Columns by name: before 12, `c.*` has no `oid`.
 const CLASS_COLUMNS: &str = "c.oid, c.relname, c.relkind, c.relpersistence, c.reltuples, c.relpages, \
      c.relispartition, c.reloptions, n.nspname,";
 
-/// Schema, table, name, definition, bytes, valid, ready, unique, primary, tablespace, how many there are
-/// in all. The largest first.
-/// Sizes as with relations.
+/// Columns: schema, table, name, definition, bytes, valid, ready, unique, primary, tablespace, total count.
+/// The largest indexes come first. Sizes are read as for relations.
 pub(crate) fn indexes(most: usize, open: bool) -> String {
     let closed = if open { LOCKED } else { "true" };
     format!(

@@ -1,4 +1,4 @@
-//! Finds an execution of each statement whose plan is wanted: its text and values as they were sent.
+//! Finds an execution of each statement whose plan is wanted, with its text and values as sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,39 +6,40 @@ use std::sync::Arc;
 use sql::Fingerprint;
 use workload::{ArchiveError, Event, EventKind, Parameter, Setting, WorkloadReader};
 
-/// One execution of a statement, as the workload has it.
+/// One execution of a statement in the workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// Its session in the workload.
+    /// Session in the workload.
     pub session: u64,
-    /// Its place in the session.
+    /// Position in the session.
     pub sequence: u64,
-    /// The session's database, as captured; empty where it is not known.
+    /// Database of the session, as captured; empty if unknown.
     pub database: Arc<str>,
-    /// The session's role, as captured; empty where it is not known.
+    /// Role of the session, as captured; empty if unknown.
     pub user: Arc<str>,
-    /// Settings that its client sent when it connected, where the capture knew them.
+    /// Settings that the client sent when it connected, if the capture recorded them.
     pub settings: Arc<[Setting]>,
-    /// The text.
+    /// Text as sent.
     pub sql: Arc<str>,
-    /// Its values; `None` is NULL.
+    /// Values; `None` is NULL.
     pub parameters: Vec<Option<Parameter>>,
-    /// The types that the client gave them, as OIDs; 0 and what is missing it left to the server.
+    /// Types that the client specified, as OIDs. 0, and types missing at the end, leave the choice to the
+    /// server.
     pub types: Vec<u32>,
 }
 
-/// Who a session is.
-struct Who {
+/// Database, role and settings of a session.
+struct SessionIdentity {
     database: Arc<str>,
     user: Arc<str>,
     settings: Arc<[Setting]>,
 }
 
-/// The first execution with all its values of each of these statements. Reads the workload until
-/// each has one, at most once through; holds who the live sessions are.
+/// Returns the first execution of each statement with all its values. Reads the workload, at most once, until
+/// each statement has one. Memory holds the identities of the live sessions.
 ///
 /// # Errors
-/// Where the workload cannot be read.
+/// If the workload cannot be read.
 pub fn examples(
     reader: &WorkloadReader,
     wanted: &HashSet<Fingerprint>,
@@ -47,14 +48,14 @@ pub fn examples(
     if wanted.is_empty() {
         return Ok(found);
     }
-    let mut sessions: HashMap<u64, Who> = HashMap::new();
+    let mut sessions: HashMap<u64, SessionIdentity> = HashMap::new();
     for event in reader.events()? {
         let (event, fingerprint) = event?;
         match &event.kind {
             EventKind::Connect { database, user, .. } => {
                 let settings = event.particulars.as_ref();
                 let settings = settings.into_iter().flat_map(|known| known.sent_settings());
-                let who = Who {
+                let who = SessionIdentity {
                     database: database.clone(),
                     user: user.clone(),
                     settings: settings.cloned().collect(),
@@ -71,7 +72,7 @@ pub fn examples(
                 if found.contains_key(&fingerprint) {
                     continue;
                 }
-                if let Some(example) = of(event, &sessions) {
+                if let Some(example) = example_of(event, &sessions) {
                     found.insert(fingerprint, example);
                     if found.len() == wanted.len() {
                         break;
@@ -83,8 +84,8 @@ pub fn examples(
     Ok(found)
 }
 
-/// The event as an example, if it has all that it was sent with.
-fn of(event: Event, sessions: &HashMap<u64, Who>) -> Option<Example> {
+/// Returns the event as an example, if it is complete.
+fn example_of(event: Event, sessions: &HashMap<u64, SessionIdentity>) -> Option<Example> {
     if event.unreplayable.is_some() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Asks a target for its settings, extensions, databases, relations and indexes.
+//! Reads a target's settings, extensions, databases, relations and indexes.
 
 use clock::Clock;
 use connect::Target;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use crate::catalogue;
 use crate::secrets::may_be_secret;
 
-/// The most databases that are looked into.
+/// Maximum number of databases to read.
 pub const DATABASES_MAX: usize = 32;
-/// The most relations that are kept, of all databases together; the largest.
+/// Maximum number of relations to record, of all databases together. The largest ones are recorded.
 pub const RELATIONS_MAX: usize = 10_000;
-/// The most indexes that are kept, of all databases together; the largest.
+/// Maximum number of indexes to record, of all databases together. The largest ones are recorded.
 pub const INDEXES_MAX: usize = 20_000;
-/// No further database is looked into after this.
+/// Time after which no further database is read.
 const FACTS_TIME: Duration = Duration::from_secs(120);
-/// How long the questions of one database may take together.
+/// Time limit for the queries of one database.
 const DATABASE_TIME: Duration = Duration::from_secs(60);
 
-/// How much is kept, of all databases together; the largest.
+/// Maximum numbers of objects to record, of all databases together. The largest ones are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Relations.
@@ -38,8 +38,8 @@ impl Default for Limits {
     }
 }
 
-/// Settings of the session that asks, which say nothing of the target's.
-const OWN_SETTINGS: [&str; 13] = [
+/// Settings that differ in our own session and do not describe the target.
+const SESSION_SETTINGS: [&str; 13] = [
     "application_name",
     "client_encoding",
     "in_hot_standby",
@@ -55,23 +55,28 @@ const OWN_SETTINGS: [&str; 13] = [
     "transaction_read_only",
 ];
 
-/// Of these, what every other session of the login has as well.
-const ASKED_BEFORE: [&str; 4] = [
+/// Settings among these that are queried before our session changes them.
+const SETTINGS_READ_BEFORE: [&str; 4] = [
     "search_path",
     "statement_timeout",
     "lock_timeout",
     "quote_all_identifiers",
 ];
 
-/// Asks a target, over one connection for each database that the logins name: settings as the first
-/// login has them. Takes locks on catalogues only, and the weakest one on each relation for the
-/// moment in which its size is looked up. What cannot be had is among the notes.
+/// Reads the facts of a target, over one connection for each database that the logins name. Settings are
+/// those of the first login. It locks catalogues, and takes the weakest lock on each relation while its size
+/// is read. Unavailable facts are listed in the notes.
 pub fn facts(target: &Target, logins: &[Login], clock: &dyn Clock) -> Facts {
-    facts_within(target, logins, clock, Limits::default())
+    facts_with_limits(target, logins, clock, Limits::default())
 }
 
-/// As [`facts`], with limits of one's own.
-pub fn facts_within(target: &Target, logins: &[Login], clock: &dyn Clock, limits: Limits) -> Facts {
+/// Reads the facts as [`facts`] does, with other limits.
+pub fn facts_with_limits(
+    target: &Target,
+    logins: &[Login],
+    clock: &dyn Clock,
+    limits: Limits,
+) -> Facts {
     let mut facts = Facts::default();
     let dialer = match Dialer::new(target) {
         Ok(dialer) => dialer,
@@ -95,7 +100,7 @@ pub fn facts_within(target: &Target, logins: &[Login], clock: &dyn Clock, limits
         }
         looked_into += 1;
         match dialer.questions(login) {
-            Ok(questions) => look_into(&mut facts, questions, &login.database, limits),
+            Ok(questions) => read_database(&mut facts, questions, &login.database, limits),
             Err(error) => note(
                 &mut facts,
                 "target",
@@ -128,7 +133,7 @@ pub fn facts_within(target: &Target, logins: &[Login], clock: &dyn Clock, limits
         .extensions
         .sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
     facts.databases.sort_by(|a, b| a.name.cmp(&b.name));
-    // What it rests on, so that a run with facts is known from one without.
+    // Records the basis, so that a run with facts can be told from one without.
     facts.notes.insert(
         0,
         FactNote {
@@ -149,8 +154,11 @@ fn note(facts: &mut Facts, about: &str, database: Option<&str>, text: String) {
     });
 }
 
-/// Asks in a transaction of its own, so that a refusal leaves nothing behind.
-fn ask(questions: &mut Questions<'_>, question: &str) -> Result<Vec<Row>, LoginError> {
+/// Queries in a separate transaction, so that a failure has no effect on later queries.
+fn query_in_transaction(
+    questions: &mut Questions<'_>,
+    question: &str,
+) -> Result<Vec<Row>, LoginError> {
     questions.ask(catalogue::BEGIN)?;
     let answer = questions.ask(question);
     if !questions.is_over() {
@@ -159,7 +167,7 @@ fn ask(questions: &mut Questions<'_>, question: &str) -> Result<Vec<Row>, LoginE
     answer
 }
 
-fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, limits: Limits) {
+fn read_database(facts: &mut Facts, mut questions: Questions<'_>, database: &str, limits: Limits) {
     questions.limit(DATABASE_TIME);
     let version = match questions.ask("SHOW server_version_num") {
         Ok(rows) => text(&rows, 0).parse().unwrap_or(0),
@@ -168,7 +176,7 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, li
                 facts,
                 "target",
                 Some(database),
-                refused(database, "its version", &error),
+                refusal_message(database, "its version", &error),
             );
             return;
         }
@@ -176,34 +184,34 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, li
     if facts.settings.is_empty() {
         settings(facts, &mut questions, database);
     }
-    match ask(&mut questions, catalogue::EXTENSIONS) {
+    match query_in_transaction(&mut questions, catalogue::EXTENSIONS) {
         Ok(rows) => facts
             .extensions
             .extend(rows.into_iter().map(|row| ExtensionFact {
                 database: database.to_owned(),
-                name: at(&row, 0),
-                version: at(&row, 1),
+                name: text_at(&row, 0),
+                version: text_at(&row, 1),
             })),
         Err(error) => note(
             facts,
             "extensions",
             Some(database),
-            refused(database, "extensions", &error),
+            refusal_message(database, "extensions", &error),
         ),
     }
-    match ask(&mut questions, &catalogue::database(version)) {
+    match query_in_transaction(&mut questions, &catalogue::database(version)) {
         Ok(rows) => {
             for row in rows {
                 facts.databases.push(DatabaseFact {
                     name: database.to_owned(),
-                    encoding: at(&row, 0),
-                    collate: at(&row, 1),
-                    ctype: at(&row, 2),
-                    provider: maybe(&row, 3),
-                    locale: maybe(&row, 4),
-                    collation_version: maybe(&row, 5),
-                    collation_version_now: maybe(&row, 6),
-                    bytes: ask(&mut questions, catalogue::DATABASE_BYTES)
+                    encoding: text_at(&row, 0),
+                    collate: text_at(&row, 1),
+                    ctype: text_at(&row, 2),
+                    provider: optional_text_at(&row, 3),
+                    locale: optional_text_at(&row, 4),
+                    collation_version: optional_text_at(&row, 5),
+                    collation_version_now: optional_text_at(&row, 6),
+                    bytes: query_in_transaction(&mut questions, catalogue::DATABASE_BYTES)
                         .ok()
                         .and_then(|rows| text(&rows, 0).parse().ok()),
                 });
@@ -213,7 +221,7 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, li
             facts,
             "databases",
             Some(database),
-            refused(database, "the database", &error),
+            refusal_message(database, "the database", &error),
         ),
     }
     relations(facts, &mut questions, database, version, limits.relations);
@@ -221,41 +229,41 @@ fn look_into(facts: &mut Facts, mut questions: Questions<'_>, database: &str, li
 }
 
 fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
-    let rows = match ask(questions, catalogue::SETTINGS) {
+    let rows = match query_in_transaction(questions, catalogue::SETTINGS) {
         Ok(rows) => rows,
         Err(error) => {
             note(
                 facts,
                 "settings",
                 None,
-                refused(database, "settings", &error),
+                refusal_message(database, "settings", &error),
             );
             return;
         }
     };
     let mut hidden = 0;
     for row in rows {
-        let name = at(&row, 0);
-        if OWN_SETTINGS.contains(&name.as_str()) {
+        let name = text_at(&row, 0);
+        if SESSION_SETTINGS.contains(&name.as_str()) {
             continue;
         }
-        let value = at(&row, 1);
-        let boot_value = maybe(&row, 5);
+        let value = text_at(&row, 1);
+        let boot_value = optional_text_at(&row, 5);
         let secret = may_be_secret(&name, &value);
         hidden += u64::from(secret && !value.is_empty());
         facts.settings.push(SettingFact {
-            // Whether it is set at all says nothing of what it is.
+            // Whether it is set at all is not secret.
             value: (!secret || value.is_empty()).then_some(value),
             name,
-            unit: maybe(&row, 2),
-            category: at(&row, 3),
-            source: at(&row, 4),
+            unit: optional_text_at(&row, 2),
+            category: text_at(&row, 3),
+            source: text_at(&row, 4),
             boot_value: boot_value.filter(|_| !secret),
-            pending_restart: at(&row, 6) == "t",
+            pending_restart: text_at(&row, 6) == "t",
         });
     }
-    // What this connection set for itself, as a session of the workload has it.
-    for name in ASKED_BEFORE {
+    // These are set by this connection. A session of the workload has the values read before.
+    for name in SETTINGS_READ_BEFORE {
         let question = format!(
             "SELECT name, setting, unit, category, source, boot_val FROM pg_catalog.pg_settings WHERE name = '{name}'"
         );
@@ -267,12 +275,12 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
             continue;
         };
         facts.settings.push(SettingFact {
-            name: at(&row, 0),
-            value: maybe(&row, 1),
-            unit: maybe(&row, 2),
-            category: at(&row, 3),
-            source: at(&row, 4),
-            boot_value: maybe(&row, 5),
+            name: text_at(&row, 0),
+            value: optional_text_at(&row, 1),
+            unit: optional_text_at(&row, 2),
+            category: text_at(&row, 3),
+            source: text_at(&row, 4),
+            boot_value: optional_text_at(&row, 5),
             pending_restart: false,
         });
     }
@@ -287,7 +295,7 @@ fn settings(facts: &mut Facts, questions: &mut Questions<'_>, database: &str) {
     }
     let may_see_all =
         "SELECT pg_catalog.pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')";
-    if ask(questions, may_see_all).is_ok_and(|rows| text(&rows, 0) == "f") {
+    if query_in_transaction(questions, may_see_all).is_ok_and(|rows| text(&rows, 0) == "f") {
         note(
             facts,
             "settings",
@@ -307,23 +315,23 @@ fn relations(
 ) {
     let room = most.saturating_sub(facts.relations.len());
     let question = |open, most| catalogue::relations(version, most, open);
-    let Some(rows) = the_largest(facts, questions, database, "relations", room, question) else {
+    let Some(rows) = query_largest(facts, questions, database, "relations", room, question) else {
         return;
     };
     for row in rows {
-        let (column_names, columns) = pairs(&at(&row, 9));
-        let mut options: Vec<String> = serde_json::from_str(&at(&row, 8)).unwrap_or_default();
+        let (column_names, columns) = parse_pairs(&text_at(&row, 9));
+        let mut options: Vec<String> = serde_json::from_str(&text_at(&row, 8)).unwrap_or_default();
         options.sort();
         facts.relations.push(RelationFact {
             database: database.to_owned(),
-            schema: at(&row, 0),
-            name: at(&row, 1),
-            kind: at(&row, 2),
-            persistence: at(&row, 3),
-            rows: at(&row, 4).parse().ok(),
-            bytes: at(&row, 5).parse().ok(),
-            partition_of: maybe(&row, 6),
-            partition_key: maybe(&row, 7),
+            schema: text_at(&row, 0),
+            name: text_at(&row, 1),
+            kind: text_at(&row, 2),
+            persistence: text_at(&row, 3),
+            rows: text_at(&row, 4).parse().ok(),
+            bytes: text_at(&row, 5).parse().ok(),
+            partition_of: optional_text_at(&row, 6),
+            partition_key: optional_text_at(&row, 7),
             options,
             column_names,
             columns,
@@ -334,29 +342,29 @@ fn relations(
 fn indexes(facts: &mut Facts, questions: &mut Questions<'_>, database: &str, most: usize) {
     let room = most.saturating_sub(facts.indexes.len());
     let question = |open, most| catalogue::indexes(most, open);
-    let Some(rows) = the_largest(facts, questions, database, "indexes", room, question) else {
+    let Some(rows) = query_largest(facts, questions, database, "indexes", room, question) else {
         return;
     };
     for row in rows {
         facts.indexes.push(IndexFact {
             database: database.to_owned(),
-            schema: at(&row, 0),
-            table: at(&row, 1),
-            name: at(&row, 2),
-            definition: at(&row, 3),
-            bytes: at(&row, 4).parse().ok(),
-            valid: at(&row, 5) == "t",
-            ready: at(&row, 6) == "t",
-            unique: at(&row, 7) == "t",
-            primary: at(&row, 8) == "t",
-            tablespace: maybe(&row, 9),
+            schema: text_at(&row, 0),
+            table: text_at(&row, 1),
+            name: text_at(&row, 2),
+            definition: text_at(&row, 3),
+            bytes: text_at(&row, 4).parse().ok(),
+            valid: text_at(&row, 5) == "t",
+            ready: text_at(&row, 6) == "t",
+            unique: text_at(&row, 7) == "t",
+            primary: text_at(&row, 8) == "t",
+            tablespace: optional_text_at(&row, 9),
         });
     }
 }
 
-/// As many as there is room for, and a note of how many are left out.
-/// Sizes and columns need a lock on each relation, which somebody may hold: then it goes without them.
-fn the_largest(
+/// Reads as many objects as the limit allows, and notes how many are left out. Sizes and columns need a lock
+/// on each relation. If another session holds a conflicting lock, the objects are read without them.
+fn query_largest(
     facts: &mut Facts,
     questions: &mut Questions<'_>,
     database: &str,
@@ -364,25 +372,30 @@ fn the_largest(
     room: usize,
     question: impl Fn(bool, usize) -> String,
 ) -> Option<Vec<Row>> {
-    // One at least: it has with it how many there are.
+    // At least one, since its row has the total count.
     let most = room.max(1);
-    let mut rows = match ask(questions, &question(true, most)) {
+    let mut rows = match query_in_transaction(questions, &question(true, most)) {
         Ok(rows) => rows,
-        // Somebody took a lock between the look at the locks and this.
-        Err(_) => match ask(questions, &question(false, most)) {
+        // Another session took a lock after the check for locks.
+        Err(_) => match query_in_transaction(questions, &question(false, most)) {
             Ok(rows) => rows,
             Err(error) => {
-                note(facts, what, Some(database), refused(database, what, &error));
+                note(
+                    facts,
+                    what,
+                    Some(database),
+                    refusal_message(database, what, &error),
+                );
                 return None;
             }
         },
     };
     let in_all: usize = rows
         .first()
-        .map_or(0, |row| at(row, 10).parse().unwrap_or(0));
+        .map_or(0, |row| text_at(row, 10).parse().unwrap_or(0));
     rows.truncate(room);
-    left_out(facts, what, database, in_all.saturating_sub(rows.len()));
-    let closed = rows.iter().filter(|row| at(row, 11) == "t").count();
+    note_left_out(facts, what, database, in_all.saturating_sub(rows.len()));
+    let closed = rows.iter().filter(|row| text_at(row, 11) == "t").count();
     if closed > 0 {
         facts.notes.push(FactNote {
             about: "sizes".to_owned(),
@@ -396,7 +409,7 @@ fn the_largest(
     Some(rows)
 }
 
-fn left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
+fn note_left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
     if count > 0 {
         facts.notes.push(FactNote {
             about: what.to_owned(),
@@ -407,27 +420,28 @@ fn left_out(facts: &mut Facts, what: &str, database: &str, count: usize) {
     }
 }
 
-fn refused(database: &str, what: &str, error: &LoginError) -> String {
+fn refusal_message(database: &str, what: &str, error: &LoginError) -> String {
     format!(
         "the database {database} was asked for {what}, and answered: {}",
         error.message
     )
 }
 
-/// A JSON list of pairs.
-fn pairs(json: &str) -> (Vec<String>, Vec<String>) {
+/// Parses a JSON list of pairs.
+fn parse_pairs(json: &str) -> (Vec<String>, Vec<String>) {
     let pairs: Vec<(String, String)> = serde_json::from_str(json).unwrap_or_default();
     pairs.into_iter().unzip()
 }
 
 fn text(rows: &[Row], column: usize) -> String {
-    rows.first().map_or_else(String::new, |row| at(row, column))
+    rows.first()
+        .map_or_else(String::new, |row| text_at(row, column))
 }
 
-fn at(row: &Row, column: usize) -> String {
-    maybe(row, column).unwrap_or_default()
+fn text_at(row: &Row, column: usize) -> String {
+    optional_text_at(row, column).unwrap_or_default()
 }
 
-fn maybe(row: &Row, column: usize) -> Option<String> {
+fn optional_text_at(row: &Row, column: usize) -> Option<String> {
     row.get(column).cloned().flatten()
 }

@@ -1,12 +1,12 @@
-//! Asks how a server would carry statements out of which only the normal form is known, without values:
-//! generic plans, as a prepared statement may have them.
+//! Queries a server's plans for statements of which only the normal form is known, without values: generic
+//! plans, as a prepared statement may have them.
 //!
-//! From version 16 on `EXPLAIN (GENERIC_PLAN)` takes a text with `$1` in it (documentation, EXPLAIN); from 12 on
-//! a prepared statement under `plan_cache_mode = force_generic_plan` does. Before, there is no way.
+//! From version 16 on, `EXPLAIN (GENERIC_PLAN)` accepts a text with `$1` (documentation, EXPLAIN). From 12
+//! on, a prepared statement under `plan_cache_mode = force_generic_plan` has such a plan. Older versions
+//! offer no way.
 //!
-//! Nothing is carried out: see [`crate::plans`]. A normal form has no literals, so that no value of a statement
-//! is planned by its text; a form that needs a literal (`interval '1 day'`) is refused by the server, and has
-//! no plan.
+//! No statement is executed: see [`crate::plans`]. A normal form has no literals, so no value can affect its
+//! plan. The server refuses a form that needs a literal (`interval '1 day'`), which then has no plan.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use workload::Sqlstate;
 
 use crate::plans::Answers;
 
-/// No further plan is asked for after this.
+/// Time after which no further plan is queried.
 const TIME: Duration = Duration::from_secs(60);
-/// From this on `EXPLAIN` takes a text with parameters.
-const WITH_GENERIC: u32 = 160_000;
-/// From this on a session can be told to take generic plans.
-const WITH_MODE: u32 = 120_000;
+/// First version in which `EXPLAIN` accepts a text with parameters.
+const GENERIC_PLAN_VERSION: u32 = 160_000;
+/// First version in which a session can be forced to use generic plans.
+const PLAN_CACHE_MODE_VERSION: u32 = 120_000;
 const NAME: &str = "rehearse_generic_plan";
 
 const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
      SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
 const END: &str = "ROLLBACK";
 
-/// Asks for the generic plans of normal forms, one after the other over one connection. The answers are in the
+/// Queries the generic plans of normal forms one after the other over one connection. The plans are in the
 /// order of the statements.
 pub fn generic_plans(
     target: &Target,
@@ -44,7 +44,7 @@ pub fn generic_plans(
     let dialer = Dialer::new(target);
     let mut connection = match &dialer {
         Err(error) => Err(error.to_string()),
-        Ok(dialer) => opened(dialer, login).map_err(|error| error.message),
+        Ok(dialer) => connect(dialer, login).map_err(|error| error.message),
     };
     match &connection {
         Ok(_) => answers.logins = 1,
@@ -56,7 +56,7 @@ pub fn generic_plans(
             _ if !has_plan(sql) => PlanOutcome::Unasked(NoPlan::Utility),
             _ if holds_several(sql) => PlanOutcome::Unasked(NoPlan::SeveralStatements),
             _ if taken_ns > TIME.as_nanos() => PlanOutcome::Unasked(NoPlan::OutOfTime),
-            Ok((questions, version)) if !questions.is_over() => explained(questions, *version, sql),
+            Ok((questions, version)) if !questions.is_over() => explain(questions, *version, sql),
             _ => PlanOutcome::Unasked(NoPlan::NoConnection),
         };
         answers.plans.push(PlanFact {
@@ -83,7 +83,7 @@ fn has_plan(sql: &str) -> bool {
     )
 }
 
-fn opened<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
+fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
     let mut questions = dialer.questions(login)?;
     questions.limit(TIME + Duration::from_secs(30));
     let rows = questions.ask("SHOW server_version_num")?;
@@ -92,22 +92,22 @@ fn opened<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32),
     Ok((questions, version))
 }
 
-fn explained(questions: &mut Questions<'_>, version: u32, sql: &str) -> PlanOutcome {
-    if version < WITH_MODE {
+fn explain(questions: &mut Questions<'_>, version: u32, sql: &str) -> PlanOutcome {
+    if version < PLAN_CACHE_MODE_VERSION {
         return PlanOutcome::Unasked(NoPlan::NoExample);
     }
-    let sql = plannable(sql);
+    let sql = to_plannable_sql(sql);
     let answer = questions.ask(BEGIN).and_then(|_| match version {
-        WITH_GENERIC.. => {
+        GENERIC_PLAN_VERSION.. => {
             let question = format!("EXPLAIN (FORMAT JSON, GENERIC_PLAN, SETTINGS)\n{sql}");
             questions.ask_with(&question, &[], &[])
         }
-        _ => prepared(questions, &sql),
+        _ => explain_prepared(questions, &sql),
     });
     if !questions.is_over() {
-        // What is not over by itself is over with this, prepared statements excepted.
+        // It ends anything that is still open, except prepared statements.
         let _ = questions.ask(END);
-        if version < WITH_GENERIC {
+        if version < GENERIC_PLAN_VERSION {
             let _ = questions.ask("DEALLOCATE ALL");
         }
     }
@@ -123,19 +123,20 @@ fn explained(questions: &mut Questions<'_>, version: u32, sql: &str) -> PlanOutc
     }
 }
 
-/// What a type's name may stand before, in a literal: `interval '1 day'` is `interval $1` in a normal form,
-/// which is no SQL.
-const TYPED: [&str; 5] = ["interval", "timestamp", "timestamptz", "date", "time"];
+/// Type names that may precede a literal. `interval '1 day'` is `interval $1` in a normal form, which is not
+/// valid SQL.
+const LITERAL_TYPES: [&str; 5] = ["interval", "timestamp", "timestamptz", "date", "time"];
 
-/// A normal form as SQL with parameters: a list of values that was folded has one, and a typed literal is cast.
-fn plannable(normal: &str) -> String {
+/// Converts a normal form to SQL with parameters. A folded list becomes one value, and a typed literal
+/// becomes a cast.
+fn to_plannable_sql(normal: &str) -> String {
     let mut sql = String::with_capacity(normal.len() + 16);
     let words: Vec<&str> = normal.split(' ').collect();
     let mut place = 0;
     while place < words.len() {
         let (word, next) = (words[place], words.get(place + 1));
         let open = word.trim_start_matches('(');
-        let value = next.filter(|next| TYPED.contains(&open) && next.starts_with('$'));
+        let value = next.filter(|next| LITERAL_TYPES.contains(&open) && next.starts_with('$'));
         if !sql.is_empty() {
             sql.push(' ');
         }
@@ -155,7 +156,7 @@ fn plannable(normal: &str) -> String {
     sql.replace(", ...", "")
 }
 
-fn prepared(
+fn explain_prepared(
     questions: &mut Questions<'_>,
     sql: &str,
 ) -> Result<Vec<connect::login::Row>, LoginError> {
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn a_normal_form_becomes_sql_that_can_be_planned() {
         assert_eq!(
-            plannable(
+            to_plannable_sql(
                 "select * from t where a > now() - (interval $1) and b in ($2, ...) and d < date $3 limit $4"
             ),
             "select * from t where a > now() - ($1::interval) and b in ($2) and d < $3::date limit $4"

@@ -1,20 +1,20 @@
-//! Asks how a server would carry statements out: `EXPLAIN (FORMAT JSON)`, never `ANALYZE`.
+//! Queries a server's plans for statements with `EXPLAIN (FORMAT JSON)`, never with `ANALYZE`.
 //!
-//! What keeps a statement of a workload from doing anything:
-//! - It stands behind `EXPLAIN`, in a message that takes a single statement only (Parse; PostgreSQL
-//!   documentation, 54.2.3): a text with several is refused, whatever they are.
-//! - Its transaction is `READ ONLY` and rolled back, with limits of time for itself and for locks.
-//!   `EXPLAIN INSERT` and the like are allowed there, as they do nothing.
-//! - Planning calls functions that are declared `IMMUTABLE` or `STABLE`, to know their values. One that
-//!   is declared so and does more than it says is kept from writing to the database by the transaction,
-//!   and from nothing else.
+//! No statement of a workload is executed:
+//! - It follows `EXPLAIN` in a message that accepts a single statement only (Parse; PostgreSQL documentation,
+//!   54.2.3). The server refuses a text with several statements.
+//! - Its transaction is `READ ONLY` and rolled back, with limits for the time of a statement and of a lock
+//!   wait. `EXPLAIN INSERT` and the like are allowed there, since they change nothing.
+//! - Planning calls functions that are declared `IMMUTABLE` or `STABLE`, to compute their values. If one has
+//!   side effects in spite of its declaration, the transaction prevents writes to the database, but no other
+//!   effects.
 //!
-//! Planning takes the locks that the statement would take, for the moment: `ACCESS SHARE` for what is
-//! read, `ROW SHARE` and `ROW EXCLUSIVE` for what is locked and written.
+//! Planning briefly takes the locks that the statement would take: `ACCESS SHARE` for relations that are
+//! read, `ROW SHARE` and `ROW EXCLUSIVE` for those that are locked and written.
 //!
-//! The plan is a custom one, for the values of the example. A session that executes a prepared
-//! statement often may have a generic plan instead (documentation, PREPARE). What a session did before,
-//! such as `SET search_path` or a temporary table, is not done here.
+//! The plan is a custom one, for the values of the example. A session that executes a prepared statement
+//! often may have a generic plan instead (documentation, PREPARE). Earlier statements of a session, such as
+//! `SET search_path` or a temporary table, are not repeated here.
 
 use std::time::Duration;
 
@@ -27,33 +27,33 @@ use workload::{Parameter, Sqlstate};
 
 use crate::examples::Example;
 
-/// The most plans that are asked for where nobody says how many.
+/// Default maximum number of plans.
 pub const PLANS_MAX: usize = 500;
-/// No further plan is asked for after this.
+/// Time after which no further plan is queried.
 pub const PLANS_TIME: Duration = Duration::from_secs(120);
-/// How long one connection may be asked.
+/// Time limit for the queries of one connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(180);
 
 const BEGIN: &str = "BEGIN TRANSACTION READ ONLY; \
      SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
 const END: &str = "ROLLBACK";
 
-/// From this on `EXPLAIN` says which settings differ from their defaults.
-const WITH_SETTINGS: u32 = 120_000;
+/// First version in which `EXPLAIN` shows the settings that differ from their defaults.
+const SETTINGS_VERSION: u32 = 120_000;
 
-/// What came of asking for plans.
+/// Plans of statements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Of each statement, in their order.
+    /// Plan of each statement, in the order of the statements.
     pub plans: Vec<PlanFact>,
-    /// How many logins could be asked.
+    /// Number of logins that could connect.
     pub logins: usize,
-    /// Why others could not, each reason once.
+    /// Distinct reasons why other logins failed.
     pub failures: Vec<String>,
 }
 
-/// Asks for the plans of these statements, each with its example, if it has one: one after the other,
-/// over one connection for each login. The answers are in the order of the statements.
+/// Queries the plans of these statements one after the other, over one connection for each login. Each
+/// statement has an example, if one was found. The plans are in the order of the statements.
 pub fn plans(
     target: &Target,
     wanted: &[(ServiceTime, Option<Example>)],
@@ -67,7 +67,7 @@ pub fn plans(
         .collect();
     let mut outcomes: Vec<Option<PlanOutcome>> = wanted
         .iter()
-        .map(|(_, example)| without_asking(example.as_ref()).map(PlanOutcome::Unasked))
+        .map(|(_, example)| no_plan_reason(example.as_ref()).map(PlanOutcome::Unasked))
         .collect();
     let begun_ns = clock.now_ns();
     let in_time = || {
@@ -75,7 +75,7 @@ pub fn plans(
         taken_ns < PLANS_TIME.as_nanos()
     };
     let dialer = Dialer::new(target);
-    // Login by login, in the order in which they are met first.
+    // Login by login, in the order of first appearance.
     for first in 0..wanted.len() {
         if outcomes[first].is_some() {
             continue;
@@ -89,7 +89,7 @@ pub fn plans(
                 answers.failed(error.to_string());
                 None
             }
-            Ok(dialer) => match asked(dialer, login) {
+            Ok(dialer) => match connect(dialer, login) {
                 Ok(connection) => {
                     answers.logins += 1;
                     Some(connection)
@@ -121,8 +121,8 @@ pub fn plans(
             service_ns: time.service_ns,
             calls: time.calls,
             example: example.as_ref().map(|one| (one.session, one.sequence)),
-            database: said(&login, |login| &login.database),
-            user: said(&login, |login| login.role.as_ref().unwrap_or(&login.user)),
+            database: login_value(&login, |login| &login.database),
+            user: login_value(&login, |login| login.role.as_ref().unwrap_or(&login.user)),
             outcome: outcome.expect("each was asked or has a reason"),
         })
         .collect();
@@ -137,25 +137,25 @@ impl Answers {
     }
 }
 
-/// A connection for one login, and the version of the server.
-fn asked<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
+/// Connects as this login. Returns the connection and the version of the server.
+fn connect<'d>(dialer: &'d Dialer, login: &Login) -> Result<(Questions<'d>, u32), LoginError> {
     let mut connection = dialer.questions(login)?;
     connection.limit(CONNECTION_TIME);
     let rows = connection.ask("SHOW server_version_num")?;
     let version = rows.first().and_then(|row| row.first()?.as_ref());
     let version = version.and_then(|text| text.parse().ok());
-    // What names no version is taken for an old one, of which less is asked.
+    // An unreadable version counts as an old one, which supports fewer options.
     Ok((connection, version.unwrap_or(0)))
 }
 
-fn said(login: &Option<Login>, what: impl Fn(&Login) -> &std::sync::Arc<str>) -> String {
+fn login_value(login: &Option<Login>, what: impl Fn(&Login) -> &std::sync::Arc<str>) -> String {
     login
         .as_ref()
         .map_or_else(String::new, |login| what(login).to_string())
 }
 
-/// Why a statement need not be asked for.
-fn without_asking(example: Option<&Example>) -> Option<NoPlan> {
+/// Returns the reason why a statement has no plan that could be queried.
+fn no_plan_reason(example: Option<&Example>) -> Option<NoPlan> {
     let Some(example) = example else {
         return Some(NoPlan::NoExample);
     };
@@ -178,7 +178,7 @@ fn without_asking(example: Option<&Example>) -> Option<NoPlan> {
 }
 
 fn explain(connection: &mut Questions<'_>, version: u32, example: &Example) -> PlanOutcome {
-    match ask(connection, version, example) {
+    match query_plan(connection, version, example) {
         Ok(plan) => PlanOutcome::Planned(plan),
         Err(error) => PlanOutcome::Refused {
             sqlstate: Sqlstate(error.sqlstate),
@@ -187,16 +187,17 @@ fn explain(connection: &mut Questions<'_>, version: u32, example: &Example) -> P
     }
 }
 
-fn ask(
+fn query_plan(
     connection: &mut Questions<'_>,
     version: u32,
     example: &Example,
 ) -> Result<String, LoginError> {
-    let settings = match version >= WITH_SETTINGS {
+    let settings = match version >= SETTINGS_VERSION {
         true => ", SETTINGS",
         false => "",
     };
-    // A line of its own: the text may begin with what is none, and end in a comment.
+    // The text starts on its own line, since it may begin with a comment or an empty line, and may end in a
+    // comment.
     let question = format!("EXPLAIN (FORMAT JSON{settings})\n{}", example.sql);
     let values: Vec<Option<Value<'_>>> = example
         .parameters
@@ -214,7 +215,7 @@ fn ask(
         connection.ask(END)?;
     }
     let rows = answer?;
-    // One row; the text form of a plan would be a row a line.
+    // One row. Only the text form of a plan has a row per line.
     let lines: Vec<String> = rows.into_iter().flatten().flatten().collect();
     Ok(lines.join("\n"))
 }

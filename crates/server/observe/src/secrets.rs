@@ -1,20 +1,20 @@
-//! Settings whose values are never kept.
+//! Recognises settings whose values are secret and never recorded.
 
 use sql::secrets::{holds_login, names_a_secret};
 
-/// What a name has in it if its value may be a secret, beside the names of passwords and keys:
-/// commands and connection strings, in which people write them.
+/// Parts of names whose values may be secrets, in addition to the names of passwords and keys: commands and
+/// connection strings, which may contain passwords.
 const WORDS: [&str; 4] = ["conninfo", "private", "_command", "dsn"];
 
-/// Names that have such a word, and values that tell nothing.
+/// Names that contain such a part and whose values are not secret.
 const HARMLESS: [&str; 3] = [
     "password_encryption",
     "md5_password_warnings",
     "ssl_passphrase_command_supports_reload",
 ];
 
-/// What stands before the dot in the settings of known extensions, languages and services. Any other
-/// name with a dot is somebody's own (`app.stripe_sk`), and nobody knows what is kept in it.
+/// Prefixes of the settings of known extensions, languages and services. Any other name with a dot is defined
+/// by a user (`app.stripe_sk`), and its value may be anything.
 const EXTENSIONS: [&str; 29] = [
     "alloydb",
     "aqo",
@@ -47,14 +47,14 @@ const EXTENSIONS: [&str; 29] = [
     "timescaledb",
 ];
 
-/// Parts of a name, between dots and underscores, that say the same: a word by itself, since
-/// `compass` and `bypass` have it in them and are none.
+/// Words of a name, between dots and underscores, that mark a secret. Only whole words count, since `compass`
+/// and `bypass` contain some.
 const PARTS: [&str; 15] = [
     "pass", "pwd", "pw", "jwt", "command", "key", "keys", "apikey", "salt", "hmac", "auth", "cert",
     "pin", "sk", "psk",
 ];
 
-/// Whether a setting's value is not to be kept, by its name or by what it looks like.
+/// Whether a setting's value may be secret, by its name or by its form.
 pub fn may_be_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     if HARMLESS.contains(&name.as_str()) {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_a_password_is_not_kept() {
+    fn setting_that_may_hold_a_password_is_not_recorded() {
         for (name, value) in [
             ("primary_conninfo", "host=a"),
             ("ssl_passphrase_command", "echo x"),

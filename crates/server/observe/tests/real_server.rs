@@ -1,14 +1,14 @@
 //! Facts and plans of real servers: what is found, what is kept from whom, and what does no harm.
 
-#[path = "real_server/watching.rs"]
-mod watching;
+#[path = "real_server/monitoring.rs"]
+mod monitoring;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use clock::{Clock, SystemClock};
 use connect::Target;
 use connect::login::Login;
-use observe::{Example, Limits, facts, facts_within, plans};
+use observe::{Example, Limits, facts, facts_with_limits, plans};
 use postgres::{Client, NoTls};
 use run::{Facts, NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sandbox::{Endpoint, Options, Places, Sandbox, Wanted};
@@ -153,7 +153,7 @@ fn in_versions(check: impl Fn(&Server, u16)) {
 }
 
 #[test]
-fn what_is_found_of_a_target_in_every_version() {
+fn facts_are_collected_in_every_version() {
     in_versions(|server, major| {
         let facts = server.facts("postgres");
         let notes: Vec<&str> = facts.notes.iter().map(|note| note.about.as_str()).collect();
@@ -278,7 +278,7 @@ fn a_target_that_cannot_be_asked_is_a_note() {
     );
     let plans = server.plans("not_there", &[("SELECT 1", &[])]);
     assert_eq!(plans[0].outcome, PlanOutcome::Unasked(NoPlan::NoConnection));
-    // Twice, as two logins of one reason: it is told once.
+    // Two logins with the same failure have one reason.
     let wanted = [wanted("SELECT 1", &[]), wanted("SELECT 22", &[])];
     let clock = SystemClock::start();
     let refused = observe::plans(
@@ -298,7 +298,7 @@ fn a_target_that_cannot_be_asked_is_a_note() {
 }
 
 #[test]
-fn what_a_limit_leaves_out_is_noted_for_each_database() {
+fn objects_beyond_a_limit_are_noted_for_each_database() {
     let server = Server::start(18);
     server
         .client()
@@ -324,7 +324,7 @@ fn what_a_limit_leaves_out_is_noted_for_each_database() {
     assert_eq!(count("second"), (2, 1));
     // The first database fills them exactly.
     let limits = Limits { relations, indexes };
-    let found = facts_within(&server.target(), &logins, &clock, limits);
+    let found = facts_with_limits(&server.target(), &logins, &clock, limits);
     assert!(found.relations.iter().all(|one| one.database == "postgres"));
     assert_eq!(
         (found.relations.len(), found.indexes.len()),
@@ -348,7 +348,7 @@ fn what_a_limit_leaves_out_is_noted_for_each_database() {
         relations: relations + 1,
         indexes,
     };
-    let found = facts_within(&server.target(), &logins, &clock, limits);
+    let found = facts_with_limits(&server.target(), &logins, &clock, limits);
     assert_eq!(found.relations.len(), relations + 1);
     let note = found.notes.iter().find(|note| note.about == "relations");
     assert_eq!(note.unwrap().count, Some(1));
@@ -472,7 +472,7 @@ impl Clock for Hasty {
 }
 
 #[test]
-fn what_is_not_asked_in_time_says_so() {
+fn plan_beyond_the_time_limit_has_its_reason() {
     let server = Server::start(18);
     let asked: Vec<_> = (0..5).map(|_| wanted("SELECT 1", &[])).collect();
     let hasty = Hasty(AtomicI64::new(0));

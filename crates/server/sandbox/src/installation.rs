@@ -1,10 +1,10 @@
-//! Finding the server's programs: where the user says, on the PATH, in the usual folders, in our
-//! cache; or else fetching them.
+//! Finds the server's programs: in a directory that the user names, on the PATH, in the usual directories, in
+//! the cache; or fetches them.
 
+use crate::dirs::Places;
 use crate::error::{Error, Result};
 use crate::fetch;
 use crate::fetch::Progress;
-use crate::places::Places;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fs;
@@ -15,13 +15,13 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The oldest major version that is supported.
-const OLDEST: u16 = 10;
-/// The major version that is fetched if any will do and none is here.
-const NEWEST: u16 = 18;
+/// Oldest supported major version.
+const OLDEST_MAJOR: u16 = 10;
+/// Major version that is fetched if any version is acceptable and none is installed.
+const NEWEST_MAJOR: u16 = 18;
 
-/// Usual folders of installations; the last part but one or two may hold a `*`.
-const USUAL: [&str; 10] = [
+/// Usual directories of installations; one of the last components may be `*`.
+const USUAL_DIRS: [&str; 10] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/usr/lib/postgresql*/bin",
@@ -37,42 +37,42 @@ const USUAL: [&str; 10] = [
 /// The programs of a PostgreSQL server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// The directory that holds `postgres` and `initdb`.
+    /// Directory with `postgres` and `initdb`.
     pub bin_dir: PathBuf,
-    /// The major version.
+    /// Major version.
     pub major: u16,
-    /// The full version, such as `17.6` or `18rc1`.
+    /// Full version, such as `17.6` or `18rc1`.
     pub version: String,
-    /// How it was found.
+    /// Source of the installation.
     pub source: Source,
 }
 
-/// How an installation was found.
+/// Source of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The user named it.
     Given,
     /// On the PATH.
     Path,
-    /// In one of the usual folders.
+    /// In one of the usual directories.
     System,
-    /// Fetched by us, now or earlier.
+    /// Fetched by this program, now or earlier.
     Cache,
 }
 
-/// Which server is wanted.
+/// Requirements for a server.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The major version; any if none.
+    /// Major version; `None` for any.
     pub major: Option<u16>,
-    /// The only place to look at: a directory with the programs, or one whose `bin` has them.
+    /// The only directory to search: one with the programs, or one whose `bin` has them.
     pub dir: Option<PathBuf>,
-    /// Never fetch one.
+    /// Never fetch a server.
     pub offline: bool,
 }
 
 impl Wanted {
-    /// Any installation of a major version, fetched if there is none.
+    /// Requires an installation of a major version, which is fetched if there is none.
     pub fn major(major: u16) -> Self {
         Self {
             major: Some(major),
@@ -82,7 +82,7 @@ impl Wanted {
 }
 
 impl Installation {
-    /// The installation in a directory that holds the programs, or whose `bin` does.
+    /// Returns the installation in a directory with the programs, or whose `bin` has them.
     pub fn at(dir: &Path) -> Result<Self> {
         let bin_dir = [dir.to_owned(), dir.join("bin")]
             .into_iter()
@@ -94,8 +94,8 @@ impl Installation {
     }
 
     pub(crate) fn in_bin_dir(bin_dir: &Path, source: Source) -> Result<Self> {
-        // The server looks for its other files relative to where it really lies, and is started
-        // with another working directory.
+        // The server finds its other files relative to its real path, and is started in another working
+        // directory.
         let bin_dir = bin_dir
             .join("postgres")
             .canonicalize()
@@ -104,8 +104,8 @@ impl Installation {
             .filter(|real| has_server(real))
             .or_else(|| bin_dir.canonicalize().ok())
             .unwrap_or_else(|| bin_dir.to_owned());
-        let (major, version) = ask_version(&bin_dir)?;
-        if major < OLDEST {
+        let (major, version) = read_version(&bin_dir)?;
+        if major < OLDEST_MAJOR {
             return Err(Error::TooOld { wanted: version });
         }
         Ok(Self {
@@ -121,13 +121,13 @@ impl Installation {
     }
 }
 
-/// Finds a server, or fetches one; the progress of fetching goes to the callback.
+/// Finds a server, or fetches one and reports the progress to the callback.
 pub fn find(
     wanted: &Wanted,
     places: &Places,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Installation> {
-    if let Some(major) = wanted.major.filter(|&major| major < OLDEST) {
+    if let Some(major) = wanted.major.filter(|&major| major < OLDEST_MAJOR) {
         return Err(Error::TooOld {
             wanted: major.to_string(),
         });
@@ -147,12 +147,12 @@ pub fn find(
         .into_iter()
         .filter(|found| wanted.major.is_none_or(|major| major == found.major))
         .collect();
-    // What the user put on the PATH is what the user means; of the rest, the newest.
+    // An installation on the PATH is the user's choice. Of the others the newest is used.
     suiting.sort_by_key(|found| (found.source != Source::Path, Reverse(found.major)));
     if let Some(found) = suiting.into_iter().next() {
         return Ok(found);
     }
-    let major = wanted.major.unwrap_or(NEWEST);
+    let major = wanted.major.unwrap_or(NEWEST_MAJOR);
     if wanted.offline {
         return Err(Error::NotInstalled {
             wanted: format!("PostgreSQL {major}"),
@@ -161,13 +161,16 @@ pub fn find(
     fetch::fetch(major, places, progress)
 }
 
-/// All installations on this machine, in the order in which they are preferred: on the PATH, in
-/// the usual folders, fetched; the newer before the older.
+/// Returns all installations on this machine, in the order of preference: on the PATH, in the usual
+/// directories, fetched; newer before older.
 pub fn installed(places: &Places) -> Vec<Installation> {
     let on_path = std::env::var_os("PATH")
         .map(|path| std::env::split_paths(&path).collect::<Vec<_>>())
         .unwrap_or_default();
-    let usual = USUAL.iter().flat_map(|pattern| expand(pattern)).collect();
+    let usual = USUAL_DIRS
+        .iter()
+        .flat_map(|pattern| expand(pattern))
+        .collect();
     let mut seen = HashSet::new();
     let mut all = Vec::new();
     for (source, dirs) in [(Source::Path, on_path), (Source::System, usual)] {
@@ -181,14 +184,14 @@ pub fn installed(places: &Places) -> Vec<Installation> {
     all
 }
 
-/// What was fetched before, the newest first.
+/// Returns the fetched installations, the newest first.
 pub(crate) fn fetched(places: &Places) -> Vec<Installation> {
     let Ok(entries) = fs::read_dir(places.servers()) else {
         return Vec::new();
     };
     let dirs: Vec<_> = entries
         .flatten()
-        // Names with a dot at the front are being unpacked.
+        // Names with a leading dot are being unpacked.
         .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
         .map(|entry| entry.path().join("bin"))
         .collect();
@@ -199,7 +202,7 @@ fn in_dirs(dirs: &[PathBuf], source: Source, seen: &mut HashSet<PathBuf>) -> Vec
     let mut found: Vec<_> = dirs
         .iter()
         .filter(|dir| dir.is_absolute() && has_server(dir))
-        // One that cannot tell its version is none that we could use.
+        // An installation whose version cannot be read is unusable.
         .filter_map(|dir| Installation::in_bin_dir(dir, source).ok())
         .filter(|installation| seen.insert(installation.bin_dir.clone()))
         .collect();
@@ -209,12 +212,12 @@ fn in_dirs(dirs: &[PathBuf], source: Source, seen: &mut HashSet<PathBuf>) -> Vec
     found
 }
 
-/// The major version of the server in a directory of programs.
+/// Returns the major version of the server in a directory of programs.
 pub fn server_major(bin_dir: &Path) -> Result<u16> {
-    ask_version(bin_dir).map(|(major, _)| major)
+    read_version(bin_dir).map(|(major, _)| major)
 }
 
-fn ask_version(bin_dir: &Path) -> Result<(u16, String)> {
+fn read_version(bin_dir: &Path) -> Result<(u16, String)> {
     let program = bin_dir.join("postgres");
     let unreadable = |said: String| Error::VersionUnreadable {
         program: program.clone(),
@@ -228,8 +231,8 @@ fn ask_version(bin_dir: &Path) -> Result<(u16, String)> {
     })
 }
 
-/// A program that was just unpacked may still be open for writing in a process that another
-/// thread has forked and that has not yet become another program: a matter of moments.
+/// Runs a program for its version. A program that was just unpacked may briefly be open for writing in a
+/// child of another thread that has not yet called exec.
 fn run_version(program: &Path) -> io::Result<Output> {
     let mut tries = 100;
     loop {
@@ -243,7 +246,7 @@ fn run_version(program: &Path) -> io::Result<Output> {
     }
 }
 
-/// `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)` → 15, `15.8`.
+/// Parses `postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)` to 15, `15.8`.
 fn parse_version(said: &str) -> Option<(u16, String)> {
     let version = said
         .split_whitespace()
@@ -259,7 +262,8 @@ fn minor(version: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// Some packages have only the client's programs, in the same folders.
+/// Whether a directory has the server. Some packages have only the client's programs, in the same
+/// directories.
 fn has_server(dir: &Path) -> bool {
     ["postgres", "initdb"].iter().all(|name| {
         dir.join(name)
@@ -268,7 +272,7 @@ fn has_server(dir: &Path) -> bool {
     })
 }
 
-/// The directories that a pattern with at most one `*` names.
+/// Returns the directories that match a pattern with at most one `*`.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![pattern.into()];
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_what_is_there() {
+    fn directory_patterns_expand_to_existing_directories() {
         let top = tempfile::tempdir().unwrap();
         for dir in ["pgsql-16/bin", "pgsql-17/bin", "other/bin"] {
             fs::create_dir_all(top.path().join(dir)).unwrap();

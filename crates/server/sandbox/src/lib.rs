@@ -1,5 +1,5 @@
-//! A private PostgreSQL server, for the demo, the tests, the lab and the user: found or fetched,
-//! started, snapshot, restored, stopped.
+//! Private PostgreSQL servers for the demo, the tests, the lab and the user: finds or fetches the programs,
+//! and starts, snapshots, restores and stops servers.
 //!
 //! ```no_run
 //! # fn main() -> sandbox::Result<()> {
@@ -17,19 +17,19 @@
 //! # }
 //! ```
 //!
-//! A server that was not started here is never touched, and only directories that were made here
-//! are ever deleted. Nothing is printed, and no other crate of the workspace is used.
+//! It touches only servers that it started, and deletes only directories that it created. It prints nothing
+//! and uses no other crate of the workspace.
 //!
-//! Since PostgreSQL refuses to run as root, root's sandboxes run as `postgres`, or else `nobody`;
-//! and [`Places`] are chosen so that those can reach them.
+//! PostgreSQL refuses to run as root, so root's sandboxes run as `postgres`, otherwise as `nobody`. [`Dirs`]
+//! are chosen so that these users can access them.
 
+mod dirs;
 mod endpoint;
 mod error;
 mod fetch;
 mod installation;
 mod marker;
 mod named;
-mod places;
 mod ports;
 mod postmaster;
 mod privileges;
@@ -40,12 +40,12 @@ mod snapshot;
 mod watchdog;
 
 pub use crate::sandbox::{Options, Sandbox, Stop};
+pub use dirs::Places;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch::{MIRROR, Progress, fetch_from};
 pub use installation::{Installation, Source, Wanted, find, installed, server_major};
 pub use named::{Named, down, list, open, reap, up};
-pub use places::Places;
 pub use ports::Port;
 pub use server::Auth;
-pub use snapshot::Copied;
+pub use snapshot::CopyStats;

@@ -1,8 +1,8 @@
-//! `sandbox.json`: what makes a directory a sandbox. Directories without it are never deleted,
-//! and it is what a later process knows about the sandbox.
+//! `sandbox.json`, which marks a directory as a sandbox and describes it for later processes. Directories
+//! without it are never deleted.
 
-use crate::error::{Doing, Error, Result};
-use crate::places::Places;
+use crate::dirs::Places;
+use crate::error::{Error, ErrorContext, Result};
 use crate::postmaster::Identity;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -14,12 +14,12 @@ const FILE: &str = "sandbox.json";
 const LOCK: &str = "owner.lock";
 const KIND: &str = "rehearse sandbox";
 
-/// What is recorded. A password is not.
+/// Contents of the file. The password is not recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Marker {
     kind: String,
     pub(crate) name: Option<String>,
-    /// It outlives its owner; otherwise it is to be deleted once its owner is gone.
+    /// Whether it outlives its owner. Otherwise it is deleted when its owner has ended.
     pub(crate) lasting: bool,
     pub(crate) bin_dir: PathBuf,
     pub(crate) version: String,
@@ -59,41 +59,41 @@ impl Marker {
             .filter(|marker| marker.kind == KIND)
     }
 
-    /// Written whole or not at all. Settings may hold secrets, so it is for the owner's eyes.
+    /// Writes the file atomically. Settings may hold secrets, so only the owner can read it.
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
         let path = root.join(FILE);
         let text = serde_json::to_vec_pretty(self)
             .map_err(io::Error::other)
-            .doing("describe the sandbox in", &path)?;
+            .context("describe the sandbox in", &path)?;
         let fresh = root.join(".sandbox.json");
-        fs::write(&fresh, text).doing("write", &fresh)?;
+        fs::write(&fresh, text).context("write", &fresh)?;
         fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
-            .doing("set the permissions of", &fresh)?;
-        fs::rename(&fresh, &path).doing("rename to", &path)
+            .context("set the permissions of", &fresh)?;
+        fs::rename(&fresh, &path).context("rename to", &path)
     }
 }
 
-/// Marks the sandbox as owned for as long as the file is open. The kernel lets go of it when the
-/// owner ends, however it ends; no process number can be mistaken, not even across containers.
-pub(crate) fn try_own(root: &Path) -> Result<Option<File>> {
+/// Marks the sandbox as owned while the file is open. The kernel releases the lock when the owner ends in any
+/// way. Unlike a process id it cannot be confused, even across containers.
+pub(crate) fn try_lock_owner(root: &Path) -> Result<Option<File>> {
     let path = root.join(LOCK);
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path)
-        .doing("open", &path)?;
+        .context("open", &path)?;
     Ok(file.try_lock().is_ok().then_some(file))
 }
 
-/// The same, where it is an error if somebody else owns it.
-pub(crate) fn own(root: &Path) -> Result<File> {
-    try_own(root)?.ok_or_else(|| Error::Busy {
+/// Marks the sandbox as owned; it is an error if another process owns it.
+pub(crate) fn lock_owner(root: &Path) -> Result<File> {
+    try_lock_owner(root)?.ok_or_else(|| Error::Busy {
         root: root.to_owned(),
     })
 }
 
-/// All sandboxes there are.
+/// Returns all sandboxes.
 pub(crate) fn all(places: &Places) -> Vec<(PathBuf, Marker)> {
     let Ok(entries) = fs::read_dir(places.sandboxes()) else {
         return Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn all(places: &Places) -> Vec<(PathBuf, Marker)> {
     all
 }
 
-/// Deletes a sandbox's directory, and its socket's if that is elsewhere.
+/// Deletes a sandbox's directory, and its socket's directory if that is elsewhere.
 pub(crate) fn delete(root: &Path, marker: &Marker) -> Result<()> {
     if Marker::read(root).is_none() {
         return Ok(());
@@ -118,9 +118,9 @@ pub(crate) fn delete(root: &Path, marker: &Marker) -> Result<()> {
     {
         delete_sockets(dir);
     }
-    // The marker goes last: what is left of a deletion that was cut short stays recognisable;
-    // and so does the lock, which tells others that somebody is at it.
-    for entry in fs::read_dir(root).doing("read", root)?.flatten() {
+    // The marker is deleted last, so that the rest of an interrupted deletion remains recognisable. The lock
+    // also remains, which tells others that a deletion is in progress.
+    for entry in fs::read_dir(root).context("read", root)?.flatten() {
         if entry.file_name() != FILE && entry.file_name() != LOCK {
             delete_any(&entry.path())?;
         }
@@ -128,7 +128,7 @@ pub(crate) fn delete(root: &Path, marker: &Marker) -> Result<()> {
     delete_any(root)
 }
 
-/// Only what a server leaves there; the directory itself goes only if nothing else is in it.
+/// Deletes the server's sockets, and the directory if nothing else is in it.
 fn delete_sockets(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry
@@ -142,7 +142,7 @@ fn delete_sockets(dir: &Path) {
     let _ = fs::remove_dir(dir);
 }
 
-/// Deletes a file, a link or a whole directory; it need not be there any more.
+/// Deletes a file, a link or a directory, if it exists.
 pub(crate) fn delete_any(path: &Path) -> Result<()> {
     let deleted = match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
@@ -151,11 +151,11 @@ pub(crate) fn delete_any(path: &Path) -> Result<()> {
     };
     match deleted {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.doing("delete", path),
+        other => other.context("delete", path),
     }
 }
 
-/// Names are parts of paths and of what the user types.
+/// Checks a name, which becomes part of paths.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let fine = (1..=40).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn there_is_one_owner_at_a_time() {
         let root = tempfile::tempdir().unwrap();
-        let owner = try_own(root.path()).unwrap();
+        let owner = try_lock_owner(root.path()).unwrap();
         assert!(owner.is_some());
-        assert!(matches!(own(root.path()), Err(Error::Busy { .. })));
+        assert!(matches!(lock_owner(root.path()), Err(Error::Busy { .. })));
         drop(owner);
-        own(root.path()).unwrap();
+        lock_owner(root.path()).unwrap();
     }
 }

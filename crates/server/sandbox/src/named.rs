@@ -1,39 +1,39 @@
-//! Sandboxes that outlive the process that made them, and what is left of those that should not.
+//! Sandboxes that outlive the process that created them, and the removal of abandoned ones.
 
+use crate::dirs;
+use crate::dirs::Places;
 use crate::endpoint::Endpoint;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::installation::Installation;
 use crate::marker;
 use crate::marker::Marker;
-use crate::places;
-use crate::places::Places;
 use crate::postmaster;
 use crate::sandbox::{Options, Sandbox, end_now, endpoint};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What is known of a sandbox that has a name.
+/// Description of a named sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The server's full version.
+    /// Full version of the server.
     pub version: String,
-    /// The server's major version.
+    /// Major version of the server.
     pub major: u16,
-    /// Where it listens, or listened last; without the password, which is recorded nowhere.
+    /// Current or last endpoint, without the password, which is never recorded.
     pub endpoint: Endpoint,
-    /// Whether it asks for a password.
+    /// Whether it requires a password.
     pub wants_password: bool,
-    /// The settings it was given.
+    /// Settings.
     pub settings: Vec<(String, String)>,
-    /// Its directory.
+    /// Directory.
     pub root: PathBuf,
-    /// The server's data directory.
+    /// Data directory of the server.
     pub data_dir: PathBuf,
-    /// The server's log.
+    /// Log of the server.
     pub log: PathBuf,
-    /// The postmaster's process number, if it runs.
+    /// Process id of the postmaster, if it runs.
     pub pid: Option<i32>,
 }
 
@@ -48,7 +48,7 @@ impl Named {
             wants_password: marker.wants_password,
             settings: marker.settings.clone(),
             log: root.join("server.log"),
-            pid: postmaster::of(&data_dir, marker.server).map(|server| server.pid),
+            pid: postmaster::find(&data_dir, marker.server).map(|server| server.pid),
             root: root.to_owned(),
             data_dir,
         }
@@ -60,7 +60,7 @@ impl Named {
     }
 }
 
-/// Makes a sandbox with a name and starts it; it outlives this process.
+/// Creates and starts a named sandbox, which outlives this process.
 pub fn up(
     name: &str,
     installation: &Installation,
@@ -73,16 +73,15 @@ pub fn up(
     sandbox.keep_as(name)
 }
 
-/// All sandboxes that have a name, in its order.
+/// Returns all named sandboxes, in the order of their names.
 pub fn list(places: &Places) -> Vec<Named> {
     lasting(places)
         .map(|(root, marker)| Named::of(&root, &marker))
         .collect()
 }
 
-/// Takes hold of a sandbox by its name: to start, stop, snapshot or restore it. Others wait
-/// outside meanwhile; dropping it leaves it as it is. The password, if it asks for one, is only
-/// for [`Sandbox::endpoint`] to tell.
+/// Opens a sandbox by its name, to start, stop, snapshot or restore it. Other processes wait meanwhile.
+/// Dropping it leaves it unchanged. The password, if one is required, is only used for [`Sandbox::endpoint`].
 pub fn open(name: &str, password: Option<String>, places: &Places) -> Result<Sandbox> {
     let (root, _) = search(name, places)?;
     Sandbox::attach(root, password)
@@ -93,11 +92,10 @@ pub fn down(name: &str, places: &Places) -> Result<()> {
     open(name, None, places)?.close()
 }
 
-/// Stops and deletes the sandboxes whose processes ended without doing so, where the watchdog
-/// could not either. Gives the directories that it deleted.
+/// Stops and deletes sandboxes whose processes ended without doing so, if the watchdog failed, too. Returns
+/// the deleted directories.
 ///
-/// Those of living processes, those with names, and directories that are no sandboxes are left
-/// alone.
+/// Sandboxes of live processes, named sandboxes, and other directories are not touched.
 pub fn reap(places: &Places) -> Vec<PathBuf> {
     marker::all(places)
         .into_iter()
@@ -107,13 +105,13 @@ pub fn reap(places: &Places) -> Vec<PathBuf> {
 }
 
 fn reap_one(root: &Path) -> Result<bool> {
-    let Some(_owner) = marker::try_own(root)? else {
+    let Some(_owner) = marker::try_lock_owner(root)? else {
         return Ok(false);
     };
-    // Read again, now that nobody else changes it: it may have been given a name meanwhile.
+    // Read again under the lock, since it may have been named meanwhile.
     match Marker::read(root) {
         Some(marker) if !marker.lasting => {
-            if let Some(server) = postmaster::of(&root.join("data"), marker.server) {
+            if let Some(server) = postmaster::find(&root.join("data"), marker.server) {
                 end_now(server)?;
             }
             marker::delete(root, &marker)?;
@@ -123,19 +121,19 @@ fn reap_one(root: &Path) -> Result<bool> {
     }
 }
 
-/// Makes sure that nobody has the name, nor gives it away before the file is closed.
+/// Reserves a name that is not in use, until the file is closed.
 pub(crate) fn reserve(name: &str, places: &Places) -> Result<File> {
     marker::check_name(name)?;
     let sandboxes = places.sandboxes();
-    places::make(&sandboxes)?;
+    dirs::make(&sandboxes)?;
     let path = sandboxes.join(".names.lock");
     let lock = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path)
-        .doing("open", &path)?;
-    lock.lock().doing("lock", &path)?;
+        .context("open", &path)?;
+    lock.lock().context("lock", &path)?;
     match list(places).into_iter().find(|named| named.name == name) {
         None => Ok(lock),
         Some(taken) => Err(Error::NameTaken {
@@ -165,12 +163,12 @@ fn search(name: &str, places: &Places) -> Result<(PathBuf, Marker)> {
             let names: Vec<_> = list(places).into_iter().map(|named| named.name).collect();
             Error::NoSuchSandbox {
                 name: name.to_owned(),
-                known: known(&names, "there is none"),
+                known: list_names(&names, "there is none"),
             }
         })
 }
 
-pub(crate) fn known(names: &[String], none: &str) -> String {
+pub(crate) fn list_names(names: &[String], none: &str) -> String {
     if names.is_empty() {
         none.to_owned()
     } else {

@@ -1,24 +1,24 @@
-//! Ports to try. A port is free only once the server has bound it, so these are candidates.
+//! Candidates for the port of a sandbox. A port is certain to be free only when the server has bound it.
 
 use std::net::TcpListener;
 
-/// On which port of 127.0.0.1 a sandbox listens.
+/// Port of 127.0.0.1 on which a sandbox listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Port {
-    /// A free one. It is kept over restarts, unless it has been taken meanwhile.
+    /// A free one. It is retained over restarts, unless it has been taken meanwhile.
     #[default]
     Free,
-    /// This one, or none.
+    /// This one only.
     Fixed(u16),
-    /// The first of these that the server can have.
+    /// The first of these that the server can bind.
     FirstOf(Vec<u16>),
 }
 
-/// How many free ports to try before giving up.
+/// Maximum number of free ports to try.
 const ATTEMPTS: usize = 20;
 
 impl Port {
-    /// The ports to try, in order; the one of the last start first.
+    /// Returns the ports to try, in order; the one of the last start first.
     pub(crate) fn candidates(&self, last: Option<u16>) -> Vec<u16> {
         let last = last.into_iter();
         match self {
@@ -39,8 +39,8 @@ impl Port {
     }
 }
 
-/// A port that nobody has at this moment. Preferably one below those that the system gives to
-/// outgoing connections: a client of the sandbox must not take its port while it restarts.
+/// Returns a free port, preferably below those that the system assigns to outgoing connections. Otherwise a
+/// client of the sandbox could take its port while it restarts.
 fn free() -> Option<u16> {
     let below = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
         .ok()
@@ -49,7 +49,7 @@ fn free() -> Option<u16> {
     let any = || TcpListener::bind(("127.0.0.1", 0)).ok()?.local_addr().ok();
     if let Some(below) = below {
         for _ in 0..ATTEMPTS {
-            // A port that the system chooses for us is random enough to choose another by.
+            // A port that the system assigns is random enough to derive another one.
             let port = 10_000 + any()?.port() % (below - 10_000);
             if is_free(port) {
                 return Some(port);

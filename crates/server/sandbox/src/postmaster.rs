@@ -1,7 +1,7 @@
-//! A running server as its data directory describes it, and the proof that it is the one meant.
+//! Finds the running server of a data directory, and verifies its identity.
 //!
-//! `postmaster.pid` may be left over from a crash, and its process number may be another
-//! process's by now. Nothing is signalled before its identity is shown.
+//! `postmaster.pid` may be left over from a crash, and its process id may belong to another process by now.
+//! No process is signalled before its identity is verified.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -9,19 +9,19 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at while waiting for it.
+/// Polling interval while waiting for a process.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// Identity of a process, which differs from that of a later one with the same process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) pid: i32,
-    /// When it started, in the kernel's ticks since boot, where the kernel tells.
+    /// Start time in the kernel's ticks since boot, if available.
     pub(crate) started: Option<u64>,
 }
 
 impl Identity {
-    /// The process that has this number now.
+    /// Returns the identity of the process that has this id now.
     pub(crate) fn of(pid: i32) -> Self {
         Self {
             pid,
@@ -29,24 +29,24 @@ impl Identity {
         }
     }
 
-    /// Whether it is still there, and not a zombie.
+    /// Whether the process still exists and is not a zombie.
     pub(crate) fn is_alive(self) -> bool {
         match stat(self.pid) {
             Some(stat) => Some(stat.started) == self.started && stat.state != 'Z',
-            // SAFETY: signal 0 only asks. Without /proc there is no more to ask.
+            // SAFETY: signal 0 only checks. Without /proc no more information is available.
             None => !cfg!(target_os = "linux") && unsafe { libc::kill(self.pid, 0) == 0 },
         }
     }
 
     pub(crate) fn signal(self, signal: libc::c_int) {
         if self.is_alive() {
-            // SAFETY: kill has no memory preconditions. A failure means that it just ended.
+            // SAFETY: kill has no memory preconditions. A failure means that the process has just ended.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
 
-    /// Waits for its end; false if it lives on.
-    pub(crate) fn wait_gone(self, patience: Duration) -> bool {
+    /// Waits for its end. Returns `false` if it is still alive after this time.
+    pub(crate) fn wait_for_end(self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         while self.is_alive() {
             if Instant::now() > deadline {
@@ -58,7 +58,7 @@ impl Identity {
     }
 }
 
-/// What `postmaster.pid` says.
+/// Contents of `postmaster.pid`.
 pub(crate) struct PidFile {
     pub(crate) pid: i32,
     pub(crate) ready: bool,
@@ -72,16 +72,16 @@ impl PidFile {
         Some(Self {
             pid: lines.first()?.trim().parse().ok().filter(|&pid| pid > 1)?,
             data: (*lines.get(1)?).to_owned(),
-            // The eighth line tells the state, and is what pg_ctl waits for, too.
+            // The eighth line is the state, for which pg_ctl waits, too.
             ready: lines.get(7).is_some_and(|state| state.trim() == "ready"),
         })
     }
 }
 
-/// The postmaster of a data directory, if it runs and is shown to be that: the file names this
-/// directory, the process was started on it and is called `postgres`; and if it is the one that
-/// was recorded at its start, its start time is the same.
-pub(crate) fn of(data: &Path, recorded: Option<Identity>) -> Option<Identity> {
+/// Returns the postmaster of a data directory, if it runs and is verified: the file names this directory, and
+/// the process was started on it and is called `postgres`. If its start was recorded, its start time must be
+/// the same.
+pub(crate) fn find(data: &Path, recorded: Option<Identity>) -> Option<Identity> {
     let file = PidFile::read(data)?;
     let real = data.canonicalize().ok()?;
     let found = Identity::of(file.pid);
@@ -90,8 +90,8 @@ pub(crate) fn of(data: &Path, recorded: Option<Identity>) -> Option<Identity> {
     (here && same_start && found.is_alive() && was_started_on(file.pid, &real)).then_some(found)
 }
 
-/// By its command line and not by its working directory: the latter is hidden from root in a
-/// container that lacks the right to trace.
+/// Checks the command line rather than the working directory, which is hidden from root in a container
+/// without the right to trace.
 #[cfg(target_os = "linux")]
 fn was_started_on(pid: i32, data: &Path) -> bool {
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -111,13 +111,13 @@ struct Stat {
     started: u64,
 }
 
-/// The kernel's line about a process: `pid (name) state …`, with the start as the 22nd field.
+/// Parses the kernel's line about a process: `pid (name) state …`, with the start as the 22nd field.
 fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 fn parse_stat(line: &str) -> Option<Stat> {
-    // The name may hold spaces and parentheses itself.
+    // The name may contain spaces and parentheses.
     let (before, after) = line.rsplit_once(')')?;
     let mut fields = after.split_whitespace();
     Some(Stat {
@@ -133,7 +133,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_process_is_told_by_its_start_too() {
+    fn process_identity_includes_its_start_time() {
         let line = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
         let stat = parse_stat(line).unwrap();
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
         );
         fs::write(data.path().join("postmaster.pid"), text).unwrap();
         assert!(PidFile::read(data.path()).unwrap().ready);
-        let found = of(data.path(), None);
+        let found = find(data.path(), None);
         bystander.kill().unwrap();
         bystander.wait().unwrap();
         assert_eq!(found, None);
@@ -173,7 +173,7 @@ mod tests {
             .is_alive()
         );
         identity.signal(libc::SIGKILL);
-        assert!(identity.wait_gone(Duration::from_secs(60)));
+        assert!(identity.wait_for_end(Duration::from_secs(60)));
         child.wait().unwrap();
     }
 }

@@ -1,6 +1,7 @@
-//! PostgreSQL refuses to run as root: whom it runs as instead, and what that user can reach.
+//! Chooses the user that a server runs as, since PostgreSQL refuses to run as root, and checks that user's
+//! access.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether this process is root's.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whom the server's programs run as.
+/// User that the server's programs run as.
 #[derive(Clone, Debug)]
 pub(crate) struct RunAs(Option<User>);
 
@@ -26,7 +27,7 @@ struct User {
 }
 
 impl RunAs {
-    /// The user itself; for root `postgres`, or else `nobody`.
+    /// Chooses the current user; for root `postgres`, otherwise `nobody`.
     pub(crate) fn decide() -> Result<Self> {
         if !is_root() {
             return Ok(Self(None));
@@ -38,8 +39,8 @@ impl RunAs {
             .ok_or(Error::NoUser)
     }
 
-    /// Makes the command's process run as that user, in a session of its own (so that a Ctrl-C
-    /// meant for us does not reach it), and make files that only that user can read.
+    /// Makes the command's process run as that user, in a separate session (so that a Ctrl-C for this program
+    /// does not reach it), and create files that only that user can read.
     pub(crate) fn apply(&self, command: &mut Command) {
         let ids = self.0.as_ref().map(|user| (user.uid, user.gid));
         let become_user = move || {
@@ -48,7 +49,7 @@ impl RunAs {
                 libc::setsid();
                 libc::umask(0o077);
                 if let Some((uid, gid)) = ids {
-                    // The order matters: the groups go while we still may change them.
+                    // The order matters: the groups must be set while the process still has the permission.
                     if libc::setgroups(1, &gid) != 0
                         || libc::setgid(gid) != 0
                         || libc::setuid(uid) != 0
@@ -63,24 +64,24 @@ impl RunAs {
         unsafe { command.pre_exec(become_user) };
     }
 
-    /// Gives a file or directory to that user.
-    pub(crate) fn own(&self, path: &Path) -> Result<()> {
+    /// Changes the owner of a file or directory to that user.
+    pub(crate) fn change_owner(&self, path: &Path) -> Result<()> {
         match &self.0 {
             None => Ok(()),
             Some(user) => std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid))
-                .doing("change the owner of", path),
+                .context("change the owner of", path),
         }
     }
 
-    /// Refuses a path that the user cannot get to, naming the directory that is closed to it.
+    /// Refuses a path that the user cannot access, and names the directory that is not accessible.
     pub(crate) fn check_reaches(&self, wanted: &Path) -> Result<()> {
         let Some(user) = &self.0 else { return Ok(()) };
-        let real = wanted.canonicalize().doing("find", wanted)?;
-        // From the top down: the outermost closed door is the one to name.
+        let real = wanted.canonicalize().context("find", wanted)?;
+        // From the root down: the outermost inaccessible directory is reported.
         let mut above: Vec<&Path> = real.ancestors().collect();
         above.reverse();
         for dir in above {
-            let meta = dir.metadata().doing("look at", dir)?;
+            let meta = dir.metadata().context("look at", dir)?;
             let may_enter = if meta.uid() == user.uid {
                 0o100
             } else if meta.gid() == user.gid {
@@ -116,7 +117,7 @@ fn look_up(name: &'static str) -> Option<User> {
             &mut found,
         )
     };
-    // A name service may map a name to root; that would be no help.
+    // A name service may map a name to root, which is useless here.
     (failed == 0 && !found.is_null() && entry.pw_uid != 0).then_some(User {
         name,
         uid: entry.pw_uid,

@@ -1,14 +1,14 @@
 //! A private server, from `initdb` to its deletion.
 
+use crate::dirs;
+use crate::dirs::Places;
 use crate::endpoint::Endpoint;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::installation::{Installation, Source};
 use crate::marker;
 use crate::marker::Marker;
 use crate::named;
 use crate::named::Named;
-use crate::places;
-use crate::places::Places;
 use crate::ports::Port;
 use crate::postmaster;
 use crate::postmaster::Identity;
@@ -18,7 +18,7 @@ use crate::server;
 use crate::server::{Auth, Cluster, Failure, SUPERUSER};
 use crate::settings;
 use crate::snapshot;
-use crate::snapshot::Copied;
+use crate::snapshot::CopyStats;
 use crate::watchdog::Watchdog;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -26,26 +26,26 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-/// The longest path of a Unix socket, less the name that the server gives it.
+/// Maximum length of the socket directory, so that the path with the server's file name fits.
 const LONGEST_SOCKET_DIR: usize = 107 - "/.s.PGSQL.65535".len();
 
-/// What a sandbox is made with.
+/// Options of a new sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its port.
+    /// Port.
     pub port: Port,
-    /// Whether it listens on 127.0.0.1, besides its Unix socket.
+    /// Whether it also listens on 127.0.0.1, in addition to its Unix socket.
     pub tcp: bool,
-    /// Who may connect.
+    /// Authentication.
     pub auth: Auth,
-    /// The locale of its databases.
+    /// Locale of its databases.
     pub locale: String,
-    /// Further arguments of `initdb`, such as `--no-data-checksums`.
+    /// Additional arguments of `initdb`, such as `--no-data-checksums`.
     pub initdb: Vec<String>,
-    /// Settings, as in `postgresql.conf`; `ALTER SYSTEM` wins over them.
+    /// Settings, as in `postgresql.conf`. `ALTER SYSTEM` overrides them.
     pub settings: Vec<(String, String)>,
-    /// How long a start and a stop may take; both include the recovery or the checkpoint of a
-    /// large database.
+    /// Time limit for a start and for a stop, which include the recovery or the checkpoint of a large
+    /// database.
     pub patience: Duration,
 }
 
@@ -63,17 +63,17 @@ impl Default for Options {
     }
 }
 
-/// How a server stops.
+/// Shutdown mode of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Sessions are ended, and everything is written: the next start needs no recovery.
+    /// Terminates sessions and writes a checkpoint. The next start needs no recovery.
     Fast,
-    /// At once, as in a crash: the next start recovers.
+    /// Stops at once, as in a crash. The next start recovers.
     Immediate,
 }
 
-/// A private server. It is stopped and its directory deleted when this is dropped; and if this
-/// process ends without dropping it, by a watchdog process, or else by [`crate::reap`].
+/// A private server. When it is dropped, the server is stopped and its directory deleted. If this process
+/// ends without dropping it, a watchdog process does that, otherwise [`crate::reap`].
 #[must_use = "dropping a sandbox stops and deletes it"]
 pub struct Sandbox {
     root: PathBuf,
@@ -84,40 +84,40 @@ pub struct Sandbox {
     port: Port,
     password: Option<String>,
     patience: Duration,
-    /// The server, if this process started it.
+    /// Server process, if this process started it.
     child: Option<Child>,
-    /// Held for as long as others must leave the sandbox alone.
+    /// Lock that excludes other processes from the sandbox.
     owner: Option<File>,
     watchdog: Option<Watchdog>,
 }
 
 impl Sandbox {
-    /// Makes one, with a fresh cluster that is not started yet. Deletes what former processes
-    /// had to leave behind.
+    /// Creates a sandbox with a new cluster that is not started yet. Also deletes abandoned sandboxes of
+    /// earlier processes.
     pub fn create(installation: &Installation, options: Options, places: &Places) -> Result<Self> {
         crate::reap(places);
         settings::check(&options.settings)?;
         let run_as = RunAs::decide()?;
         run_as.check_reaches(&installation.bin_dir)?;
         let sandboxes = places.sandboxes();
-        places::make(&sandboxes)?;
+        dirs::make(&sandboxes)?;
         run_as.check_reaches(&sandboxes)?;
 
         let root = tempfile::Builder::new()
             .prefix("pg")
             .tempdir_in(&sandboxes)
-            .doing("make a directory in", &sandboxes)?
+            .context("make a directory in", &sandboxes)?
             .keep();
-        // Absolute and without links: it is compared with what the kernel says of a process.
-        let root = root.canonicalize().doing("find", &root)?;
-        // Owned before it is marked: from then on others may take it for abandoned.
-        let owner = marker::own(&root)?;
+        // Absolute and without links, since it is compared with the kernel's data about a process.
+        let root = root.canonicalize().context("find", &root)?;
+        // Owned before it is marked, since an unowned marked directory counts as abandoned.
+        let owner = marker::lock_owner(&root)?;
         let mut marker = Marker::new(installation);
         marker.tcp = options.tcp;
         marker.wants_password = options.auth != Auth::Trust;
         marker.settings = options.settings;
         marker.write(&root)?;
-        // From here on, dropping it cleans up.
+        // From here on, a drop cleans up.
         let mut sandbox = Self {
             data: root.join("data"),
             root,
@@ -134,15 +134,15 @@ impl Sandbox {
             owner: Some(owner),
             watchdog: None,
         };
-        sandbox.furnish(&options.auth, &options.locale, &options.initdb)?;
+        sandbox.init_cluster(&options.auth, &options.locale, &options.initdb)?;
         Ok(sandbox)
     }
 
-    fn furnish(&mut self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
-        // Others than root need not enter; the server's user must.
+    fn init_cluster(&mut self, auth: &Auth, locale: &str, initdb: &[String]) -> Result<()> {
+        // The server's user must be able to enter the directory; other users need it only if root owns it.
         let mode = if privileges::is_root() { 0o711 } else { 0o700 };
         fs::set_permissions(&self.root, fs::Permissions::from_mode(mode))
-            .doing("set the permissions of", &self.root)?;
+            .context("set the permissions of", &self.root)?;
         let sockets = self.make_socket_dir()?;
         self.marker.socket_dir = Some(sockets.clone());
         let watchdog = Watchdog::start(&self.root, Some(&sockets))?;
@@ -151,12 +151,13 @@ impl Sandbox {
         self.marker.write(&self.root)?;
 
         private_dir(&self.data)?;
-        self.run_as.own(&self.data)?;
+        self.run_as.change_owner(&self.data)?;
         self.cluster().init(auth, locale, initdb)?;
         server::include(&self.data, &self.root.join(settings::FILE))
     }
 
-    /// In the sandbox, unless that makes the socket's path longer than the system allows.
+    /// Creates the socket directory in the sandbox, unless the socket's path would exceed the limit of the
+    /// system.
     fn make_socket_dir(&self) -> Result<PathBuf> {
         let inside = self.root.join("socket");
         let dir = if inside.as_os_str().len() <= LONGEST_SOCKET_DIR {
@@ -167,16 +168,16 @@ impl Sandbox {
             tempfile::Builder::new()
                 .prefix("rehearse-")
                 .tempdir_in(short)
-                .doing("make a directory in", short)?
+                .context("make a directory in", short)?
                 .keep()
         };
-        self.run_as.own(&dir)?;
+        self.run_as.change_owner(&dir)?;
         Ok(dir)
     }
 
-    /// Takes hold of one that outlives its owner.
+    /// Attaches to a sandbox that outlives its owner.
     pub(crate) fn attach(root: PathBuf, password: Option<String>) -> Result<Self> {
-        let owner = marker::own(&root)?;
+        let owner = marker::lock_owner(&root)?;
         let marker = Marker::read(&root).ok_or_else(|| Error::NoSuchSandbox {
             name: root.display().to_string(),
             known: "it has just been taken down".to_owned(),
@@ -210,8 +211,8 @@ impl Sandbox {
         }
     }
 
-    /// Starts the server, and waits until it takes connections. Where it listens may differ from
-    /// the last time if the port has been taken meanwhile.
+    /// Starts the server, and waits until it accepts connections. The port may differ from that of the last
+    /// start if it has been taken meanwhile.
     pub fn start(&mut self) -> Result<Endpoint> {
         if self.pid().is_some() {
             return Ok(self.endpoint());
@@ -251,7 +252,7 @@ impl Sandbox {
         match how {
             Stop::Fast => {
                 pid.signal(libc::SIGINT);
-                if !pid.wait_gone(self.patience) {
+                if !pid.wait_for_end(self.patience) {
                     return Err(Error::Stop {
                         pid: pid.pid,
                         seconds: self.patience.as_secs(),
@@ -267,7 +268,7 @@ impl Sandbox {
         self.marker.write(&self.root)
     }
 
-    /// Stops the server, fast, and starts it again, with the settings as they are now.
+    /// Stops the server in fast mode, and starts it again with the current settings.
     pub fn restart(&mut self) -> Result<Endpoint> {
         self.stop(Stop::Fast)?;
         self.start()
@@ -280,17 +281,17 @@ impl Sandbox {
         self.marker.write(&self.root)
     }
 
-    /// The settings that the next start takes.
+    /// Returns the settings that the next start uses.
     pub fn settings(&self) -> &[(String, String)] {
         &self.marker.settings
     }
 
-    /// Where it listens, or listened last. Before the first start the port is 0.
+    /// Returns the current or last endpoint. Before the first start the port is 0.
     pub fn endpoint(&self) -> Endpoint {
         endpoint(&self.marker, self.password.clone())
     }
 
-    /// The postmaster's process number, if it runs.
+    /// Returns the process id of the postmaster, if it runs.
     pub fn pid(&mut self) -> Option<i32> {
         self.identity().map(|identity| identity.pid)
     }
@@ -301,26 +302,26 @@ impl Sandbox {
                 Ok(None) => Some(Identity::of(child.id() as i32)),
                 _ => None,
             },
-            None => postmaster::of(&self.data, self.marker.server),
+            None => postmaster::find(&self.data, self.marker.server),
         }
     }
 
-    /// The server's programs.
+    /// Returns the server's programs.
     pub fn installation(&self) -> &Installation {
         &self.installation
     }
 
-    /// The sandbox's directory, which holds all the others.
+    /// Returns the sandbox's directory, which contains all others.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The server's data directory.
+    /// Returns the server's data directory.
     pub fn data_dir(&self) -> &Path {
         &self.data
     }
 
-    /// The server's log.
+    /// Returns the path of the server's log.
     pub fn log(&self) -> PathBuf {
         self.root.join("server.log")
     }
@@ -329,7 +330,7 @@ impl Sandbox {
         self.root.join("snapshots").join(name)
     }
 
-    /// The names of the snapshots there are.
+    /// Returns the names of the snapshots.
     pub fn snapshots(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.snapshot_dir(""))
             .into_iter()
@@ -342,8 +343,8 @@ impl Sandbox {
         names
     }
 
-    /// Copies the data directory under a name, with the server stopped meanwhile.
-    pub fn snapshot(&mut self, name: &str) -> Result<Copied> {
+    /// Copies the data directory under a name. The server is stopped meanwhile.
+    pub fn snapshot(&mut self, name: &str) -> Result<CopyStats> {
         marker::check_name(name)?;
         let place = self.snapshot_dir(name);
         if place.exists() {
@@ -360,35 +361,35 @@ impl Sandbox {
             let partial = sandbox.snapshot_dir(".partial");
             marker::delete_any(&partial)?;
             let copied = snapshot::copy_tree(&sandbox.data, &partial)?;
-            fs::rename(&partial, &place).doing("rename the copy to", &place)?;
+            fs::rename(&partial, &place).context("rename the copy to", &place)?;
             Ok(copied)
         })
     }
 
-    /// Makes the data directory exactly what it was at the snapshot, with the server stopped
-    /// meanwhile. If it fails, the snapshot is whole still and may be restored again.
-    pub fn restore(&mut self, name: &str) -> Result<Copied> {
+    /// Restores the data directory from a snapshot. The server is stopped meanwhile. If it fails, the
+    /// snapshot is unchanged and can be restored again.
+    pub fn restore(&mut self, name: &str) -> Result<CopyStats> {
         let place = self.snapshot_dir(name);
         if marker::check_name(name).is_err() || !place.is_dir() {
             let names = self.snapshots();
             return Err(Error::NoSuchSnapshot {
                 name: name.to_owned(),
-                known: named::known(&names, "there is none"),
+                known: named::list_names(&names, "there is none"),
             });
         }
-        // What it has now is thrown away, so there is nothing to write out.
+        // The current data is discarded, so no checkpoint is needed.
         self.while_stopped(Stop::Immediate, |sandbox| {
             let fresh = sandbox.root.join("data.new");
             let old = sandbox.root.join("data.old");
             marker::delete_any(&fresh)?;
-            // Deleted first: a disk need not hold the data three times.
+            // Deleted first, so that the disk does not need to hold the data three times.
             marker::delete_any(&old)?;
             if sandbox.data.exists() {
-                fs::rename(&sandbox.data, &old).doing("rename", &sandbox.data)?;
+                fs::rename(&sandbox.data, &old).context("rename", &sandbox.data)?;
                 marker::delete_any(&old)?;
             }
             let copied = snapshot::copy_tree(&place, &fresh)?;
-            fs::rename(&fresh, &sandbox.data).doing("rename to", &sandbox.data)?;
+            fs::rename(&fresh, &sandbox.data).context("rename to", &sandbox.data)?;
             Ok(copied)
         })
     }
@@ -416,8 +417,8 @@ impl Sandbox {
         done
     }
 
-    /// Lets it outlive this process, under a name: [`crate::list`], [`crate::open`] and
-    /// [`crate::down`] find it by that.
+    /// Lets the sandbox outlive this process, under a name by which [`crate::list`], [`crate::open`] and
+    /// [`crate::down`] find it.
     pub fn keep(self, name: &str, places: &Places) -> Result<Named> {
         let _names = named::reserve(name, places)?;
         self.keep_as(name)
@@ -428,17 +429,17 @@ impl Sandbox {
         self.marker.lasting = true;
         self.marker.watchdog = None;
         if let Err(error) = self.marker.write(&self.root) {
-            // As nobody would find it again, it is better deleted.
+            // Without a name it could not be found again, so it is deleted.
             self.marker.lasting = false;
             return Err(error);
         }
-        // Only now, so that at every moment somebody would clean up.
+        // Last, so that at every moment some process would clean up.
         self.watchdog = None;
         Ok(Named::of(&self.root, &self.marker))
     }
 
-    /// Stops and deletes it, as dropping it does, and tells if that failed. One that was kept
-    /// under a name is deleted, too.
+    /// Stops and deletes the sandbox, as dropping it does, and reports errors. A named sandbox is deleted,
+    /// too.
     pub fn close(mut self) -> Result<()> {
         self.marker.lasting = true; // dropping it afterwards has nothing to do
         self.remove()
@@ -452,7 +453,7 @@ impl Sandbox {
             let _ = child.wait();
         }
         marker::delete(&self.root, &self.marker)?;
-        // Only after that: it is the watchdog's work, should this process end in between.
+        // Last, so that the watchdog takes over if this process ends in between.
         self.watchdog = None;
         self.owner = None;
         Ok(())
@@ -462,9 +463,9 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         if !self.marker.lasting && self.remove().is_err() {
-            // The watchdog, told by the closing pipe, tries again.
+            // The closed pipe makes the watchdog try again.
             if let Some(watchdog) = self.watchdog.take() {
-                watchdog.let_act();
+                watchdog.hand_over();
             }
         }
     }
@@ -480,12 +481,12 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-/// Ends a server that is shown to be the one meant.
+/// Ends a server whose identity is verified.
 pub(crate) fn end_now(server: Identity) -> Result<()> {
     server.signal(libc::SIGQUIT);
-    if !server.wait_gone(Duration::from_secs(20)) {
+    if !server.wait_for_end(Duration::from_secs(20)) {
         server.signal(libc::SIGKILL);
-        if !server.wait_gone(Duration::from_secs(20)) {
+        if !server.wait_for_end(Duration::from_secs(20)) {
             return Err(Error::Stop {
                 pid: server.pid,
                 seconds: 40,
@@ -506,7 +507,7 @@ pub(crate) fn endpoint(marker: &Marker, password: Option<String>) -> Endpoint {
 }
 
 fn private_dir(path: &Path) -> Result<()> {
-    fs::create_dir(path).doing("make the directory", path)?;
+    fs::create_dir(path).context("make the directory", path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-        .doing("set the permissions of", path)
+        .context("set the permissions of", path)
 }

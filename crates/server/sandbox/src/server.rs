@@ -1,6 +1,6 @@
-//! The server's programs, run: `initdb` once, `postgres` at each start.
+//! Runs the server's programs: `initdb` once, `postgres` at each start.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::installation::Installation;
 use crate::postmaster::{POLL, PidFile};
 use crate::privileges::RunAs;
@@ -12,25 +12,25 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The superuser of every sandbox.
+/// Superuser of every sandbox.
 pub(crate) const SUPERUSER: &str = "postgres";
 
-/// How much of the log's end an error quotes.
+/// Maximum lines and bytes of the log's end that an error quotes.
 const QUOTED_LINES: usize = 15;
 const QUOTED_BYTES: u64 = 8 * 1024;
 
-/// Who may connect.
+/// Authentication of connections.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// Everybody on this machine, as any role.
+    /// Every user of this machine may connect, as any role.
     #[default]
     Trust,
-    /// Who knows the superuser's password (SCRAM-SHA-256).
+    /// The superuser's password is required (SCRAM-SHA-256).
     Password(String),
 }
 
 impl std::fmt::Debug for Auth {
-    /// Without the password, which must not end in a log.
+    /// Omits the password, which must not appear in a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Trust => "Trust",
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// What a cluster is made with.
+/// Parameters of a cluster.
 pub(crate) struct Cluster<'a> {
     pub(crate) installation: &'a Installation,
     pub(crate) run_as: &'a RunAs,
@@ -51,8 +51,8 @@ impl Cluster<'_> {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.installation.program(program));
         command.current_dir(self.root).stdin(Stdio::null());
-        // PGDATA, PGPORT, PGOPTIONS and their like are meant for other servers; and messages are
-        // read here, so they are in English.
+        // PGDATA, PGPORT, PGOPTIONS and the like are for other servers. Messages are parsed here, so they
+        // must be in English.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"PG") {
                 command.env_remove(name);
@@ -83,7 +83,7 @@ impl Cluster<'_> {
             Auth::Trust => command.args(["-A", "trust"]),
             Auth::Password(password) => {
                 write_private(&password_file, password)?;
-                self.run_as.own(&password_file)?;
+                self.run_as.change_owner(&password_file)?;
                 command
                     .args(["-A", "scram-sha-256", "--pwfile"])
                     .arg(&password_file)
@@ -92,7 +92,7 @@ impl Cluster<'_> {
         command.args(further);
         let output = command.output();
         crate::marker::delete_any(&password_file)?;
-        let output = output.doing("run", &self.installation.program("initdb"))?;
+        let output = output.context("run", &self.installation.program("initdb"))?;
         if output.status.success() {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Cluster<'_> {
         })
     }
 
-    /// Starts the postmaster, with its log appended to the file.
+    /// Starts the postmaster, which appends its log to the file.
     pub(crate) fn launch(&self, tcp: bool, port: u16, sockets: &Path, log: &Path) -> Result<Start> {
         let open = || {
             File::options()
@@ -111,10 +111,10 @@ impl Cluster<'_> {
                 .append(true)
                 .mode(0o600)
                 .open(log)
-                .doing("open", log)
+                .context("open", log)
         };
         let file = open()?;
-        let log_start = file.metadata().doing("look at", log)?.len();
+        let log_start = file.metadata().context("look at", log)?.len();
         let mut setting = std::ffi::OsString::from("unix_socket_directories=");
         setting.push(sockets);
         let mut command = self.command("postgres");
@@ -136,7 +136,7 @@ impl Cluster<'_> {
             .stderr(file);
         let child = command
             .spawn()
-            .doing("run", &self.installation.program("postgres"))?;
+            .context("run", &self.installation.program("postgres"))?;
         Ok(Start {
             child,
             log: log.to_owned(),
@@ -152,27 +152,27 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
         .mode(0o600)
         .open(path)
         .and_then(|mut file| writeln!(file, "{text}"))
-        .doing("write", path)
+        .context("write", path)
 }
 
-/// A server that was launched and is not known to be ready.
+/// A server that was started and may not be ready yet.
 pub(crate) struct Start {
     child: Child,
     log: PathBuf,
     log_start: u64,
 }
 
-/// Why a server did not start.
+/// Reason why a server did not start.
 pub(crate) enum Failure {
-    /// It could not have the port.
+    /// The port is in use.
     Port,
     Other(Error),
 }
 
 impl Start {
-    /// Waits until it takes connections, by the sign that `pg_ctl` waits for as well. Connecting
-    /// instead would leave a session in the log that no client made, and might reach another
-    /// server that has the port.
+    /// Waits until the server accepts connections, by the same status that `pg_ctl` waits for. A test
+    /// connection would leave a session in the log that no client made, and could reach another server on the
+    /// port.
     pub(crate) fn wait(
         mut self,
         data: &Path,
@@ -224,7 +224,7 @@ impl Start {
         })
     }
 
-    /// The end of what this start has written to the log.
+    /// Returns the last lines that this start has written to the log.
     fn last_lines(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.log)?;
@@ -241,7 +241,7 @@ impl Start {
     }
 }
 
-/// Ends a server of ours without ceremony, in a way in which its children end, too.
+/// Ends a server by SIGQUIT, which also ends its children.
 pub(crate) fn quit(child: &mut Child) {
     // SAFETY: the child has not been waited for, so the number is still its own.
     unsafe { libc::kill(child.id() as i32, libc::SIGQUIT) };
@@ -256,7 +256,7 @@ pub(crate) fn quit(child: &mut Child) {
     }
 }
 
-/// Makes the server's configuration include a file of ours.
+/// Makes the server's configuration include another file.
 pub(crate) fn include(data: &Path, file: &Path) -> Result<()> {
     let conf = data.join("postgresql.conf");
     let quoted = file.display().to_string().replace('\'', "''");
@@ -264,16 +264,16 @@ pub(crate) fn include(data: &Path, file: &Path) -> Result<()> {
         .append(true)
         .open(&conf)
         .and_then(|mut conf| writeln!(conf, "\ninclude '{quoted}'"))
-        .doing("write", &conf)
+        .context("write", &conf)
 }
 
-/// Writes a file for the server alone to read.
+/// Writes a file that only the server can read.
 pub(crate) fn write_for(run_as: &RunAs, path: &Path, text: &str) -> Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
     crate::marker::delete_any(&fresh)?;
     write_private(&fresh, text)?;
-    run_as.own(&fresh)?;
-    fs::rename(&fresh, path).doing("rename to", path)
+    run_as.change_owner(&fresh)?;
+    fs::rename(&fresh, path).context("rename to", path)
 }

@@ -1,15 +1,15 @@
-//! The caller's settings, as a file that the server's own configuration includes.
+//! Settings of the caller, as a file that the server's configuration includes.
 
 use crate::error::{Error, Result};
 use std::fmt::Write;
 
-/// The file's name, in the sandbox's directory. A file, and not the command line, so that
-/// `ALTER SYSTEM` still wins over it, as it does over `postgresql.conf`. Not in the data
-/// directory, which is another user's if root writes it.
+/// Name of the file, in the sandbox's directory. `ALTER SYSTEM` overrides a file, as it does
+/// `postgresql.conf`, but not the command line. It is not in the data directory, which belongs to another
+/// user if root writes it.
 pub(crate) const FILE: &str = "settings.conf";
 
-/// Ours to choose: the sandbox must be found, and found alone.
-const OURS: [(&str, &str); 6] = [
+/// Settings that the sandbox sets itself, so that it can be found and does not interfere with other servers.
+const RESERVED: [(&str, &str); 6] = [
     ("port", "choose it with the sandbox's port"),
     ("listen_addresses", "a sandbox listens on 127.0.0.1 only"),
     ("unix_socket_directories", "a sandbox has its own"),
@@ -21,7 +21,7 @@ const OURS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Refuses what cannot be given.
+/// Refuses invalid settings.
 pub(crate) fn check(settings: &[(String, String)]) -> Result<()> {
     for (name, value) in settings {
         let refuse = |why| {
@@ -30,7 +30,7 @@ pub(crate) fn check(settings: &[(String, String)]) -> Result<()> {
                 why,
             })
         };
-        if let Some((_, why)) = OURS
+        if let Some((_, why)) = RESERVED
             .iter()
             .find(|(ours, _)| name.eq_ignore_ascii_case(ours))
         {
@@ -49,7 +49,7 @@ pub(crate) fn check(settings: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-/// The file's text.
+/// Returns the text of the file.
 pub(crate) fn render(settings: &[(String, String)]) -> String {
     let mut text = String::from("# Written at each start; changes made here are lost.\n");
     for (name, value) in settings {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_or_would_break_the_file_is_refused() {
+    fn reserved_and_malformed_settings_are_refused() {
         check(&one("pg_stat_statements.max", "100")).unwrap();
         for (name, value) in [
             ("Port", "5432"),

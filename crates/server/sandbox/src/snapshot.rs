@@ -1,90 +1,90 @@
-//! Copies of a stopped server's data directory, by reference where the filesystem can.
+//! Copies the data directory of a stopped server, with reflinks if the file system supports them.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
 use std::path::Path;
 
-/// What a copy consisted of.
+/// Size of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
-    /// Files copied.
+pub struct CopyStats {
+    /// Number of files.
     pub files: u64,
-    /// Bytes in them.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Files that share their blocks with the original (reflinks), and so cost nothing.
+    /// Number of files that share their blocks with the original (reflinks).
     pub shared: u64,
 }
 
-/// Copies a directory with its owners, modes and symbolic links to a path that is not there yet.
-pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<Copied> {
-    let mut copied = Copied::default();
+/// Copies a directory with its owners, modes and symbolic links to a path that does not exist yet.
+pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<CopyStats> {
+    let mut copied = CopyStats::default();
     copy_dir(from, to, &mut copied)?;
     Ok(copied)
 }
 
-fn copy_dir(from: &Path, to: &Path, copied: &mut Copied) -> Result<()> {
-    let meta = from.symlink_metadata().doing("look at", from)?;
-    fs::create_dir(to).doing("make the directory", to)?;
-    for entry in fs::read_dir(from).doing("read", from)? {
-        let entry = entry.doing("read", from)?;
+fn copy_dir(from: &Path, to: &Path, copied: &mut CopyStats) -> Result<()> {
+    let meta = from.symlink_metadata().context("look at", from)?;
+    fs::create_dir(to).context("make the directory", to)?;
+    for entry in fs::read_dir(from).context("read", from)? {
+        let entry = entry.context("read", from)?;
         let (from, to) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().doing("look at", &from)?;
+        let kind = entry.file_type().context("look at", &from)?;
         if kind.is_dir() {
             copy_dir(&from, &to, copied)?;
         } else if kind.is_symlink() {
-            let target = fs::read_link(&from).doing("read the link", &from)?;
-            symlink(&target, &to).doing("make the link", &to)?;
-            let meta = from.symlink_metadata().doing("look at", &from)?;
+            let target = fs::read_link(&from).context("read the link", &from)?;
+            symlink(&target, &to).context("make the link", &to)?;
+            let meta = from.symlink_metadata().context("look at", &from)?;
             let (uid, gid) = other_owner(&meta);
-            lchown(&to, uid, gid).doing("change the owner of", &to)?;
+            lchown(&to, uid, gid).context("change the owner of", &to)?;
         } else if kind.is_file() {
             copy_file(&from, &to, copied)?;
         }
-        // Sockets and pipes are a running server's, and mean nothing in a copy.
+        // Sockets and pipes belong to a running server and have no use in a copy.
     }
-    // Last, since the directory may be closed to writing.
+    // Last, since the directory may not be writable.
     let (uid, gid) = other_owner(&meta);
-    lchown(to, uid, gid).doing("change the owner of", to)?;
+    lchown(to, uid, gid).context("change the owner of", to)?;
     fs::set_permissions(to, fs::Permissions::from_mode(meta.mode() & 0o7777))
-        .doing("set the permissions of", to)
+        .context("set the permissions of", to)
 }
 
-fn copy_file(from: &Path, to: &Path, copied: &mut Copied) -> Result<()> {
-    // The directory is another user's when root copies it: no link may be followed.
+fn copy_file(from: &Path, to: &Path, copied: &mut CopyStats) -> Result<()> {
+    // The directory belongs to another user if root copies it, so no link may be followed.
     let mut source = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW)
         .open(from)
-        .doing("open", from)?;
-    let meta = source.metadata().doing("look at", from)?;
+        .context("open", from)?;
+    let meta = source.metadata().context("look at", from)?;
     let mut target = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(to)
-        .doing("create", to)?;
+        .context("create", to)?;
     if meta.len() > 0 {
         if share_blocks(&source, &target) {
             copied.shared += 1;
         } else {
             // On Linux by copy_file_range, within the kernel.
-            io::copy(&mut source, &mut target).doing("copy to", to)?;
+            io::copy(&mut source, &mut target).context("copy to", to)?;
         }
     }
     let (uid, gid) = other_owner(&meta);
-    fchown(&target, uid, gid).doing("change the owner of", to)?;
+    fchown(&target, uid, gid).context("change the owner of", to)?;
     target
         .set_permissions(fs::Permissions::from_mode(meta.mode() & 0o7777))
-        .doing("set the permissions of", to)?;
+        .context("set the permissions of", to)?;
     copied.files += 1;
     copied.bytes += meta.len();
     Ok(())
 }
 
-/// The owner to set: none if it is ours anyway, which every user may leave as it is.
+/// Returns the owner to set; `None` if it is the current user, who may not be permitted to set it.
 fn other_owner(meta: &Metadata) -> (Option<u32>, Option<u32>) {
     // SAFETY: neither call has preconditions, and neither can fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -106,10 +106,10 @@ fn share_blocks(source: &File, target: &File) -> bool {
     false
 }
 
-/// Refuses a data directory that leans on something outside of it: tablespaces, a moved WAL.
+/// Refuses a data directory that refers to files outside of it: tablespaces, a moved WAL.
 pub(crate) fn check_whole(data: &Path) -> Result<()> {
     let tablespaces = data.join("pg_tblspc");
-    let spaces = fs::read_dir(&tablespaces).doing("read", &tablespaces)?;
+    let spaces = fs::read_dir(&tablespaces).context("read", &tablespaces)?;
     let mut links = vec![data.join("pg_wal")];
     links.extend(spaces.flatten().map(|entry| entry.path()));
     for link in links {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_outside_is_refused() {
+    fn snapshot_refuses_links_out_of_the_data_directory() {
         let data = tempfile::tempdir().unwrap();
         fs::create_dir(data.path().join("pg_tblspc")).unwrap();
         fs::create_dir(data.path().join("pg_wal")).unwrap();

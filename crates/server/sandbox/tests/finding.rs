@@ -130,7 +130,7 @@ fn the_newest_minor_version_is_fetched_once() {
     let version = "17.99.0".to_owned();
     assert_eq!(told[0], Progress::Resolving { major: 17 });
     assert_eq!(told[3], Progress::Done { version });
-    // Everybody may run it, whoever fetched it.
+    // All users may run it, regardless of the user that fetched it.
     use std::os::unix::fs::PermissionsExt;
     let mode = found
         .bin_dir
@@ -240,7 +240,7 @@ fn two_processes_fetch_at_once() {
 }
 
 #[test]
-fn without_a_network_the_error_says_what_to_do() {
+fn fetch_without_network_error_names_the_remedy() {
     let (_top, places) = places();
     // A port that nobody listens on.
     let nowhere = "http://127.0.0.1:9";
@@ -285,7 +285,7 @@ fn a_wrong_directory_is_refused() {
 }
 
 #[test]
-fn what_is_too_old_or_may_not_be_fetched_is_refused() {
+fn old_or_offline_server_is_refused() {
     let (_top, places) = places();
     let wanted = |major, offline| Wanted {
         major: Some(major),

@@ -1,4 +1,4 @@
-//! What outlives a process, and what must not.
+//! Sandboxes that outlive a process, and those that must not.
 
 mod support;
 

@@ -223,7 +223,7 @@ fn a_server_that_does_not_start_says_why() {
 }
 
 #[test]
-fn what_failed_leaves_nothing_behind() {
+fn failed_creation_leaves_no_directory() {
     let (_top, places) = places();
     let options = Options {
         initdb: vec!["--no-such-option".to_owned()],

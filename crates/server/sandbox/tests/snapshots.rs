@@ -86,7 +86,7 @@ fn snapshots_are_known_by_their_names() {
 }
 
 #[test]
-fn a_tablespace_elsewhere_is_refused_and_the_server_goes_on() {
+fn snapshot_with_outside_tablespace_is_refused_and_server_stays_up() {
     let (_top, places) = places();
     let mut sandbox = Sandbox::create(&server(17), Options::default(), &places).unwrap();
     let url = sandbox.start().unwrap().url("postgres");

@@ -14,7 +14,7 @@ use crate::error::ArchiveError;
 
 /// Bytes of content in a chunk of the age format.
 pub(super) const CHUNK: usize = 64 << 10;
-/// Message for content that does not fit its key.
+/// Message for content that cannot be decrypted.
 const DAMAGED: &str = "its encrypted content was altered or cut";
 
 /// Encrypts the content of a file as it is written.
@@ -33,13 +33,13 @@ impl<W: Write> EncryptedWriter<W> {
         })
     }
 
-    /// Returns the last bytes of the content. All content before them has been encrypted and written:
-    /// age keeps a chunk back until it knows whether another follows.
+    /// Returns the last bytes of the content. All content before them has been encrypted and written: age
+    /// retains a chunk until it knows whether another follows.
     pub(crate) fn tail(&self) -> Vec<u8> {
         self.tail.iter().copied().collect()
     }
 
-    /// Encrypts the last chunk. Without it a file counts as cut.
+    /// Encrypts the last chunk. Without it a file counts as truncated.
     pub(crate) fn finish(self) -> io::Result<W> {
         self.stream.finish()
     }
@@ -112,7 +112,7 @@ fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     }
 }
 
-/// Reports whether reading failed because the content does not fit its key, rather than at the disk.
+/// Whether reading failed because the content does not match its key, rather than because of the disk.
 fn is_damage(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
     kinds.contains(&error.kind())
@@ -146,7 +146,7 @@ impl EncryptedFile {
         self.length
     }
 
-    /// Returns a reader of the content from `start` on. Readers of the same file may be used in turns.
+    /// Returns a reader of the content from `start` on. Several readers of the same file may alternate.
     pub(crate) fn read_from(&self, start: u64) -> Section {
         Section {
             stream: self.stream.clone(),

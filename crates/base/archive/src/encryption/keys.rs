@@ -11,7 +11,7 @@ pub use age::x25519::{Identity, Recipient};
 /// Reason why a key file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A line is no key.
+    /// A line is not a key.
     #[error(
         "line {line} is no key: a key is age1… (for writing) or AGE-SECRET-KEY-1… (also for reading)"
     )]
@@ -39,7 +39,7 @@ enum Key {
 /// with `#` are comments.
 ///
 /// # Errors
-/// If a line is no key, or if there is no key.
+/// If a line is not a key, or if there is no key.
 pub fn parse_recipients(text: &str) -> Result<Vec<Recipient>, KeyError> {
     let recipients = parse_keys(text)?.into_iter().map(|key| match key {
         Key::Public(recipient) => recipient,
@@ -51,7 +51,7 @@ pub fn parse_recipients(text: &str) -> Result<Vec<Recipient>, KeyError> {
 /// Reads the secret keys of a key file, as `age-keygen` and [`key_file`] write it.
 ///
 /// # Errors
-/// If a line is no key, or if no key is secret.
+/// If a line is not a key, or if no key is secret.
 pub fn parse_identities(text: &str) -> Result<Vec<Identity>, KeyError> {
     let identities = parse_keys(text)?.into_iter().filter_map(|key| match key {
         Key::Public(_) => None,
@@ -89,7 +89,7 @@ pub fn key_file(identity: &Identity) -> String {
     )
 }
 
-/// Secret keys that open files.
+/// Secret keys that decrypt files.
 #[derive(Clone, Default)]
 pub struct Keyring {
     identities: Arc<[Identity]>,
@@ -102,7 +102,7 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Makes a keyring of these identities.
+    /// Creates a keyring of these identities.
     pub fn new(identities: impl IntoIterator<Item = Identity>) -> Self {
         Keyring {
             identities: identities.into_iter().collect(),
@@ -141,7 +141,7 @@ impl Encryption {
         }
     }
 
-    /// Returns the keyring that opens every file written with this encryption.
+    /// Returns the keyring that decrypts every file written with this encryption.
     pub(crate) fn keyring(&self) -> Keyring {
         Keyring::new([self.own.clone()])
     }
@@ -150,7 +150,7 @@ impl Encryption {
         &self.recipients
     }
 
-    /// Makes the header of a new file.
+    /// Creates the header of a new file.
     pub(super) fn encryptor(&self) -> io::Result<Encryptor> {
         let own = self.own.to_public();
         let recipients = self.recipients.iter().chain([&own]);

@@ -197,7 +197,7 @@ fn a_file_that_was_cut_between_chunks_is_damaged() {
 
 /// As after a kill: the file has no last chunk.
 #[test]
-fn the_tail_completes_what_an_unfinished_file_has() {
+fn tail_completes_an_unfinished_file() {
     let fixture = Fixture::new();
     let encryption = Encryption::to(&[fixture.identity.to_public()]);
     let path = fixture.directory.path().join("a.age");

@@ -1,4 +1,4 @@
-//! Memory that the kernel takes for what arrives.
+//! Pool of receive buffers that is shared with the kernel.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -7,11 +7,11 @@ use io_uring::types::BufRingEntry;
 
 use super::Buffer;
 
-/// From the end of a buffer to the next, three of a processor's lines of memory. Most that arrives is short, and without
-/// this the beginnings of all buffers would be kept in the few places of its nearest memory that are for such addresses.
-const BETWEEN_BYTES: usize = 192;
+/// Gap between two buffers: three cache lines. Most received data is short. Without the gap the beginnings of
+/// all buffers would map to the same few cache sets.
+const GAP_BYTES: usize = 192;
 
-/// Buffers that the kernel takes for what arrives. They are never unmapped.
+/// Receive buffers that the kernel takes from. They are never unmapped.
 pub(super) struct Pool {
     pub(super) entries: *mut BufRingEntry,
     memory: *mut u8,
@@ -20,13 +20,13 @@ pub(super) struct Pool {
     tail: u16,
 }
 
-// SAFETY: the memory belongs to the pool alone, and to the kernel, which does not ask for a thread.
+// SAFETY: the memory belongs to the pool and to the kernel alone, which does not depend on the thread.
 unsafe impl Send for Pool {}
 
 impl Pool {
     pub(super) fn new(count: u16, buffer_bytes: u32) -> io::Result<Self> {
-        let entries = mapped(usize::from(count) * size_of::<BufRingEntry>())?;
-        let memory = mapped(usize::from(count) * (buffer_bytes as usize + BETWEEN_BYTES))?;
+        let entries = map_memory(usize::from(count) * size_of::<BufRingEntry>())?;
+        let memory = map_memory(usize::from(count) * (buffer_bytes as usize + GAP_BYTES))?;
         Ok(Pool {
             entries: entries.cast(),
             memory,
@@ -36,17 +36,17 @@ impl Pool {
         })
     }
 
-    /// Where a buffer begins.
+    /// Returns the offset of a buffer.
     fn offset(&self, place: u16) -> usize {
         assert!(place < self.count, "the buffer is another ring's");
-        usize::from(place) * (self.buffer_bytes as usize + BETWEEN_BYTES)
+        usize::from(place) * (self.buffer_bytes as usize + GAP_BYTES)
     }
 
     pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
         let offset = self.offset(buffer.place);
         let length = buffer.length.min(self.buffer_bytes) as usize;
-        // SAFETY: within the memory, and the kernel writes to it only once it was given back, for which
-        // the buffer itself is given away.
+        // SAFETY: the range is within the memory. The kernel writes to it only after the buffer is returned,
+        // which consumes the buffer.
         unsafe { std::slice::from_raw_parts(self.memory.add(offset), length) }
     }
 
@@ -54,8 +54,8 @@ impl Pool {
         let offset = self.offset(place);
         let next = usize::from(self.tail & (self.count - 1));
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `next` is within the ring of entries; the tail lies in its first one, where the kernel
-        // looks for it, and is told after the entry is whole.
+        // SAFETY: `next` is within the ring of entries. The tail is in the first entry, where the kernel
+        // reads it, and is updated after the entry is complete.
         unsafe {
             let entry = &mut *self.entries.add(next);
             entry.set_addr(self.memory.add(offset) as u64);
@@ -67,9 +67,9 @@ impl Pool {
     }
 }
 
-/// Memory that begins at a page.
-fn mapped(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: new memory, at no given place.
+/// Maps memory at a page boundary.
+fn map_memory(bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: new memory without a given address.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

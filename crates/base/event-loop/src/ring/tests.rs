@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 
-/// `None` where the system has no such ring, which is said.
+/// Creates a ring. Returns `None`, and prints the reason, if the system does not support it.
 fn ring(buffers: u16, bytes: u32) -> Option<Ring> {
     Ring::new(buffers, bytes)
         .inspect_err(|error| eprintln!("LEFT OUT: no io_uring here: {error}"))
@@ -24,14 +24,14 @@ fn next(ring: &mut Ring) -> Happened {
         }
         // That all was sent is known when it was handed over, and ends no wait.
         ring.hand_over().unwrap();
-        if ring.looked_at == ring.happened.len() {
+        if ring.handled == ring.completions.len() {
             ring.wait(Some(10_000_000_000)).unwrap();
         }
     }
 }
 
 #[test]
-fn what_arrives_can_be_sent_as_it_is() {
+fn received_buffer_can_be_sent_unchanged() {
     let Some(mut ring) = ring(4, 64) else { return };
     let ((from, mut client), (to, mut server)) = (pair(), pair());
     let from_socket = ring.know(from.as_raw_fd());
@@ -188,7 +188,7 @@ fn messages_are_sent_as_far_as_there_is_room_and_the_rest_comes_back() {
 }
 
 #[test]
-fn what_is_stopped_receives_nothing_more() {
+fn cancelled_receive_has_no_more_completions() {
     let Some(mut ring) = ring(4, 64) else { return };
     let (from, mut client) = pair();
     let from_socket = ring.know(from.as_raw_fd());
@@ -249,7 +249,7 @@ fn a_socket_is_closed_when_the_ring_has_forgotten_it() {
 }
 
 #[test]
-fn who_gives_way_has_handed_over_and_finds_what_came_meanwhile() {
+fn yield_submits_and_finds_completions_afterwards() {
     let Some(mut ring) = ring(4, 64) else { return };
     let ((from, mut client), (to, mut server)) = (pair(), pair());
     let from_socket = ring.know(from.as_raw_fd());

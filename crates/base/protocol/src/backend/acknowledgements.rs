@@ -1,7 +1,7 @@
-//! The server's messages that are nothing but their tag.
+//! Server messages that consist of their tag only.
 //!
-//! PostgreSQL documentation, 54.7 Message Formats: ParseComplete, BindComplete, CloseComplete,
-//! NoData, PortalSuspended and EmptyQueryResponse (B).
+//! PostgreSQL documentation, 54.7 Message Formats: ParseComplete, BindComplete, CloseComplete, NoData,
+//! PortalSuspended and EmptyQueryResponse (B).
 
 use super::tag;
 use crate::cursor::Cursor;
@@ -11,22 +11,22 @@ use crate::writer::Writer;
 /// A message without a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acknowledgement {
-    /// `1`: a Parse is done.
+    /// `1`: completion of a Parse.
     ParseComplete,
-    /// `2`: a Bind is done.
+    /// `2`: completion of a Bind.
     BindComplete,
-    /// `3`: a Close is done.
+    /// `3`: completion of a Close.
     CloseComplete,
-    /// `n`: what was described returns no rows.
+    /// `n`: the described object returns no rows.
     NoData,
     /// `s`: an Execute reached its limit of rows.
     PortalSuspended,
-    /// `I`: an empty query; stands where a CommandComplete would.
+    /// `I`: completion of an empty query, instead of CommandComplete.
     EmptyQueryResponse,
 }
 
 impl Acknowledgement {
-    /// The message with a tag, if it is one of these.
+    /// Returns the message with a tag, if it is one of these.
     #[inline]
     pub const fn from_tag(tag: u8) -> Option<Self> {
         Some(match tag {
@@ -40,7 +40,7 @@ impl Acknowledgement {
         })
     }
 
-    /// Its tag.
+    /// Returns its tag.
     pub const fn tag(self) -> u8 {
         match self {
             Self::ParseComplete => tag::PARSE_COMPLETE,
@@ -52,7 +52,7 @@ impl Acknowledgement {
         }
     }
 
-    /// Its name in the documentation.
+    /// Returns its name in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ParseComplete => "ParseComplete",
@@ -64,7 +64,7 @@ impl Acknowledgement {
         }
     }
 
-    /// The message itself if its body is empty, as it must be.
+    /// Checks that the body is empty, and returns the message.
     pub fn check(self, body: &[u8]) -> Result<Self, DecodeError> {
         Cursor::new(self.name(), body).end()?;
         Ok(self)

@@ -1,7 +1,6 @@
-//! What the server says while it finds out who the client is. The mechanisms are elsewhere.
+//! Authentication requests of a server. The mechanisms are left to other crates.
 //!
-//! PostgreSQL documentation, 54.3 SASL Authentication; 54.7 Message Formats: the Authentication
-//! messages (B).
+//! PostgreSQL documentation, 54.3 SASL Authentication; 54.7 Message Formats: the Authentication messages (B).
 
 use super::tag::AUTHENTICATION;
 use crate::cursor::Cursor;
@@ -21,42 +20,42 @@ const SASL: i32 = 10;
 const SASL_CONTINUE: i32 = 11;
 const SASL_FINAL: i32 = 12;
 
-/// A request for proof of identity, or that it was accepted.
+/// An authentication request, or the success of the authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication<'a> {
-    /// The client is who it says.
+    /// The authentication succeeded.
     Ok,
-    /// Kerberos V5, which no supported server asks for any more.
+    /// Kerberos V5, which no supported server requests.
     KerberosV5,
-    /// The password itself.
+    /// The password in clear text.
     CleartextPassword,
     /// The password hashed by MD5 with this salt.
     Md5Password {
-        /// The salt.
+        /// Salt.
         salt: [u8; 4],
     },
     /// GSSAPI negotiation.
     Gss,
-    /// More of a GSSAPI or SSPI exchange.
+    /// Continuation of a GSSAPI or SSPI exchange.
     GssContinue {
-        /// The mechanism's data.
+        /// Data of the mechanism.
         data: &'a [u8],
     },
     /// SSPI negotiation.
     Sspi,
-    /// SASL, by one of the mechanisms.
+    /// SASL with one of the mechanisms.
     Sasl {
-        /// Those that the server knows, preferred ones first.
+        /// Mechanisms that the server supports, in the order of preference.
         mechanisms: Mechanisms<'a>,
     },
     /// A SASL challenge.
     SaslContinue {
-        /// The mechanism's data.
+        /// Data of the mechanism.
         data: &'a [u8],
     },
-    /// The end of a SASL exchange.
+    /// End of a SASL exchange.
     SaslFinal {
-        /// The mechanism's data.
+        /// Data of the mechanism.
         data: &'a [u8],
     },
 }
@@ -113,7 +112,7 @@ impl<'a> Authentication<'a> {
     }
 }
 
-/// The names of SASL mechanisms inside an AuthenticationSASL.
+/// Names of SASL mechanisms in an AuthenticationSASL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms<'a> {
     /// Strings, then an empty one; checked when decoded.
@@ -129,7 +128,7 @@ impl<'a> Mechanisms<'a> {
         })
     }
 
-    /// The names in the server's order.
+    /// Iterates over the names in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
         let strings = self.encoded.split(|&byte| byte == 0);
         strings.take_while(|name| !name.is_empty())

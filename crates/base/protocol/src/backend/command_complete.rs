@@ -8,10 +8,10 @@ use std::borrow::Cow;
 
 const NAME: &str = "CommandComplete";
 
-/// A statement is done.
+/// Completion of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandComplete<'a> {
-    /// What was done, such as `INSERT 0 5`, without NUL.
+    /// Command tag, such as `INSERT 0 5`, without NUL.
     pub tag: &'a [u8],
 }
 
@@ -31,21 +31,21 @@ impl<'a> CommandComplete<'a> {
         writer.finish()
     }
 
-    /// The tag read as UTF-8, what is not replaced by U+FFFD.
+    /// Returns the tag as UTF-8, with invalid bytes replaced by U+FFFD.
     pub fn tag_str(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.tag)
     }
 
-    /// How many rows the statement returned or changed: the number at the end of the tag, for the
-    /// commands that have one. `SELECT` is also the tag of CREATE TABLE AS.
+    /// Returns the number of rows that the statement returned or changed: the number at the end of the tag,
+    /// for commands that have one. `SELECT` is also the tag of CREATE TABLE AS.
     ///
-    /// `None` for `BEGIN`, `CREATE INDEX` and the like, and for a count that is no number.
+    /// `None` for `BEGIN`, `CREATE INDEX` and the like, and for an invalid number.
     #[inline]
     pub fn rows(&self) -> Option<u64> {
         let (command, rest) = split_at_space(self.tag)?;
         let count = match command {
             b"SELECT" | b"UPDATE" | b"DELETE" | b"MERGE" | b"COPY" | b"FETCH" | b"MOVE" => rest,
-            // The first number is the object id of the row, always 0 since PostgreSQL 12.
+            // The first number is the OID of the row, always 0 since PostgreSQL 12.
             b"INSERT" => split_at_space(rest)?.1,
             _ => return None,
         };

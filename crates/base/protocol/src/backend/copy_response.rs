@@ -7,7 +7,7 @@ use crate::error::{DecodeError, EncodeError};
 use crate::format::{Format, Formats, encode_formats};
 use crate::writer::Writer;
 
-/// Who sends CopyData after this message.
+/// Sender of CopyData after this message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyDirection {
     /// The client (COPY FROM STDIN).
@@ -19,7 +19,7 @@ pub enum CopyDirection {
 }
 
 impl CopyDirection {
-    /// The direction that a tag announces, if it is one of these messages' tags.
+    /// Returns the direction for a tag, if it is one of these messages' tags.
     pub const fn from_tag(tag: u8) -> Option<Self> {
         Some(match tag {
             tag::COPY_IN_RESPONSE => Self::In,
@@ -29,7 +29,7 @@ impl CopyDirection {
         })
     }
 
-    /// The message's tag.
+    /// Returns the tag of the message.
     pub const fn tag(self) -> u8 {
         match self {
             Self::In => tag::COPY_IN_RESPONSE,
@@ -38,7 +38,7 @@ impl CopyDirection {
         }
     }
 
-    /// The message's name in the documentation.
+    /// Returns the name of the message in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::In => "CopyInResponse",
@@ -48,14 +48,14 @@ impl CopyDirection {
     }
 }
 
-/// A COPY begins.
+/// Start of a COPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyResponse<'a> {
-    /// Who sends.
+    /// Sender of the data.
     pub direction: CopyDirection,
     /// Whether the stream is in binary format; text and CSV both count as text.
     pub format: Format,
-    /// One for each column, all text if the stream is.
+    /// One format for each column; all are text if the stream is text.
     pub column_formats: Formats<'a>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> CopyResponse<'a> {
     /// Reads the body of the message for `direction`.
     pub fn decode(direction: CopyDirection, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(direction.name(), body);
-        // An Int8 here, unlike every other format code.
+        // An Int8 here, unlike all other format codes.
         let format = match cursor.u8("format")? {
             0 => Format::Text,
             1 => Format::Binary,

@@ -11,7 +11,7 @@ const NAME: &str = "DataRow";
 /// One row of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRow<'a> {
-    /// The columns in order, in the formats that the RowDescription says.
+    /// Columns in order, in the formats of the RowDescription.
     pub columns: Values<'a>,
 }
 

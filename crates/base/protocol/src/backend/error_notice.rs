@@ -1,7 +1,8 @@
-//! ErrorResponse and NoticeResponse, whose bodies are alike: fields, each a letter and a string.
+//! ErrorResponse and NoticeResponse, whose bodies have the same structure: fields, each with a letter and a
+//! string.
 //!
-//! PostgreSQL documentation, 54.7 Message Formats: ErrorResponse and NoticeResponse (B); 54.8
-//! Error and Notice Message Fields.
+//! PostgreSQL documentation, 54.7 Message Formats: ErrorResponse and NoticeResponse (B); 54.8 Error and
+//! Notice Message Fields.
 
 use super::tag;
 use crate::cursor::Cursor;
@@ -9,7 +10,7 @@ use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 use std::borrow::Cow;
 
-/// The letters of the fields.
+/// Letters of the fields.
 pub mod field {
     /// Severity, localised.
     pub const SEVERITY: u8 = b'S';
@@ -49,12 +50,12 @@ pub mod field {
     pub const ROUTINE: u8 = b'R';
 }
 
-/// Which of the two messages.
+/// Kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// ErrorResponse: the statement, or the connection, failed.
+    /// ErrorResponse: the statement or the connection failed.
     Error,
-    /// NoticeResponse: a warning or a piece of news; may come at any time.
+    /// NoticeResponse: a warning or information. It may come at any time.
     Notice,
 }
 
@@ -74,18 +75,18 @@ impl Report {
     }
 }
 
-/// The fields of an ErrorResponse or a NoticeResponse.
+/// Fields of an ErrorResponse or a NoticeResponse.
 ///
-/// All are optional on the wire; the server always sends severity, SQLSTATE and message. Letters
-/// that are not known are to be ignored, and are kept here.
+/// All fields are optional in the protocol. The server always sends severity, SQLSTATE and message. Clients
+/// have to ignore unknown letters; they are retained here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorNotice<'a> {
-    /// The fields, then a zero byte; checked when decoded.
+    /// Fields, then a zero byte; checked when decoded.
     encoded: &'a [u8],
 }
 
 impl<'a> ErrorNotice<'a> {
-    /// Reads the body of the message that `report` says.
+    /// Decodes the body of the kind of message that `report` names.
     pub fn decode(report: Report, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(report.name(), body);
         while cursor.u8("field type")? != 0 {
@@ -95,20 +96,19 @@ impl<'a> ErrorNotice<'a> {
         Ok(Self { encoded: body })
     }
 
-    /// Appends the message that `report` says. Fails if it is longer than 2 GiB.
+    /// Appends the message of the kind that `report` names. Fails if it is longer than 2 GiB.
     pub fn encode(&self, report: Report, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         encode(report, self.iter(), out)
     }
 
-    /// Letters and values in order.
+    /// Iterates over letters and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &'a [u8])> + Clone + 'a {
-        // A field's letter is never 0, so that each field is one piece; what follows the last
-        // field is empty.
+        // A field's letter is never 0, so each field is one piece. The text after the last field is empty.
         let pieces = self.encoded.split(|&byte| byte == 0);
         pieces.map_while(|piece| piece.split_first().map(|(&letter, value)| (letter, value)))
     }
 
-    /// The value of the first field with a letter; see [`field`].
+    /// Returns the value of the first field with a letter; see [`field`].
     pub fn field(&self, letter: u8) -> Option<&'a [u8]> {
         self.iter()
             .find_map(|(found, value)| (found == letter).then_some(value))
@@ -118,36 +118,36 @@ impl<'a> ErrorNotice<'a> {
         self.field(letter).map(String::from_utf8_lossy)
     }
 
-    /// `ERROR`, `FATAL`, `PANIC`, `WARNING`, `NOTICE`, `DEBUG`, `INFO` or `LOG`. From a server
-    /// before 9.6 or something that only pretends to be one, it may be localised.
+    /// Returns `ERROR`, `FATAL`, `PANIC`, `WARNING`, `NOTICE`, `DEBUG`, `INFO` or `LOG`. Servers before 9.6,
+    /// and incompatible ones, may localise it.
     pub fn severity(&self) -> Option<Cow<'a, str>> {
         self.field_str(field::SEVERITY_NON_LOCALIZED)
             .or_else(|| self.field_str(field::SEVERITY))
     }
 
-    /// The SQLSTATE, such as `42P01`; `None` also if it has not 5 characters of A–Z and 0–9.
+    /// Returns the SQLSTATE, such as `42P01`; `None` also if it does not have 5 characters of A–Z and 0–9.
     pub fn sqlstate(&self) -> Option<[u8; 5]> {
         let code: [u8; 5] = self.field(field::SQLSTATE)?.try_into().ok()?;
         let known = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
         code.iter().all(known).then_some(code)
     }
 
-    /// The primary message. Like all text here: read as UTF-8, what is not replaced by U+FFFD.
+    /// Returns the primary message. All texts here are read as UTF-8, with invalid bytes replaced by U+FFFD.
     pub fn message(&self) -> Option<Cow<'a, str>> {
         self.field_str(field::MESSAGE)
     }
 
-    /// Detail.
+    /// Returns the detail.
     pub fn detail(&self) -> Option<Cow<'a, str>> {
         self.field_str(field::DETAIL)
     }
 
-    /// Hint.
+    /// Returns the hint.
     pub fn hint(&self) -> Option<Cow<'a, str>> {
         self.field_str(field::HINT)
     }
 
-    /// Where in the query the error is, in characters (not bytes) from 1.
+    /// Returns the position of the error in the query, in characters (not bytes) from 1.
     pub fn position(&self) -> Option<u32> {
         std::str::from_utf8(self.field(field::POSITION)?)
             .ok()?
@@ -156,7 +156,7 @@ impl<'a> ErrorNotice<'a> {
     }
 }
 
-/// Appends the message that `report` says, of letters (see [`field`]) and values.
+/// Appends the message of the kind that `report` names, with letters (see [`field`]) and values.
 ///
 /// Fails if a letter is 0, which would end the list, or a value has a NUL.
 pub fn encode<'f>(

@@ -7,10 +7,10 @@ use crate::writer::Writer;
 
 const NAME: &str = "FunctionCallResponse";
 
-/// The result of a FunctionCall.
+/// Result of a FunctionCall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionCallResponse<'a> {
-    /// The result in the format that was asked for; `None` is NULL.
+    /// Result in the requested format; `None` is NULL.
     pub result: Option<&'a [u8]>,
 }
 

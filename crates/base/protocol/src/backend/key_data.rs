@@ -10,12 +10,13 @@ use std::fmt;
 
 const NAME: &str = "BackendKeyData";
 
-/// What the client needs to cancel what this connection runs. `Debug` does not show the key.
+/// Process id and key that a client needs to cancel the statement of this connection. `Debug` does not show
+/// the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyData<'a> {
-    /// The process id of the backend.
+    /// Process id of the backend.
     pub process_id: i32,
-    /// The secret key: 4 bytes in version 3.0, up to 256 in version 3.2.
+    /// Secret key: 4 bytes in version 3.0, up to 256 in version 3.2.
     pub secret_key: &'a [u8],
 }
 
@@ -44,8 +45,8 @@ impl fmt::Debug for KeyData<'_> {
     }
 }
 
-/// Reads a secret key, which is the rest of a body. One that is too short is truncated, one that is
-/// too long has trailing bytes.
+/// Reads a secret key, which is the rest of a body. A key that is too short is truncated; one that is too
+/// long has trailing bytes.
 pub(crate) fn decode_key<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
     let bytes = cursor
         .remaining()

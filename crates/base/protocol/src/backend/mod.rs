@@ -1,8 +1,8 @@
-//! What a server sends.
+//! Messages that a server sends.
 //!
-//! The answer to a request for encryption is a single byte ([`EncryptionReply`]); every other
-//! message has a tag and [`Message`] is any of them. A stub server encodes messages that hold
-//! lists by their module's function, which takes iterators.
+//! The response to an encryption request is a single byte ([`EncryptionReply`]). All other messages have a
+//! tag; [`Message`] is any of them. A stub server encodes messages with lists by the functions of their
+//! modules, which take iterators.
 //!
 //! PostgreSQL documentation, 54.7 Message Formats: the entries marked (B) and (F & B).
 
@@ -25,7 +25,7 @@ pub mod tag;
 
 pub use crate::copy::{CopyData, CopyDone};
 pub use acknowledgements::Acknowledgement;
-pub use authentication::Authentication;
+pub use authentication::{Authentication, Mechanisms};
 pub use command_complete::CommandComplete;
 pub use copy_response::{CopyDirection, CopyResponse};
 pub use data_row::DataRow;
@@ -45,7 +45,7 @@ use crate::error::{DecodeError, EncodeError};
 /// Any message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// `1`, `2`, `3`, `n`, `s` or `I`: the messages that are nothing but their tag.
+    /// `1`, `2`, `3`, `n`, `s` or `I`: messages that consist of their tag only.
     Acknowledgement(Acknowledgement),
     /// `R`
     Authentication(Authentication<'a>),
@@ -82,9 +82,9 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads the body of the message that `tag` announces.
+    /// Decodes the body of a message with this tag.
     ///
-    /// Fails if no server's message has the tag, or if the body is not the message.
+    /// Fails if no server message has the tag, or if the body is invalid.
     pub fn decode(tag: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
         if let Some(acknowledgement) = Acknowledgement::from_tag(tag) {
             return acknowledgement.check(body).map(Self::Acknowledgement);
@@ -125,9 +125,9 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Appends the message, header and body. A decoded message gives the bytes it came from.
+    /// Appends the message, header and body. A decoded message is encoded to the same bytes.
     ///
-    /// Fails, and appends nothing, if a field that the caller set cannot be written.
+    /// Fails, and appends nothing, if a field that the caller set cannot be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Self::Acknowledgement(message) => message.encode(out),

@@ -7,13 +7,13 @@ use crate::writer::Writer;
 
 const NAME: &str = "NegotiateProtocolVersion";
 
-/// The server does not know the minor version or an option (`_pq_.`) that the client asked for.
+/// The server does not support the requested minor version or an option (`_pq_.`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiateProtocolVersion<'a> {
-    /// The newest version of the protocol that the server knows. The documentation says its minor
-    /// part; servers send all of it, such as [`crate::PROTOCOL_3_0`].
+    /// Newest version of the protocol that the server supports. The documentation describes it as the minor
+    /// version; servers send the full version, such as [`crate::PROTOCOL_3_0`].
     pub version: u32,
-    /// The options that the server does not know.
+    /// Options that the server does not support.
     pub options: Options<'a>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> NegotiateProtocolVersion<'a> {
             return Err(cursor.invalid("option count", 4, count));
         };
         let start = cursor.offset();
-        // A count of billions ends with the body, not with the count.
+        // A count of billions ends with the body.
         for _ in 0..options {
             cursor.string("option")?;
         }
@@ -49,19 +49,19 @@ impl<'a> NegotiateProtocolVersion<'a> {
     }
 }
 
-/// Names of options inside a NegotiateProtocolVersion.
+/// Names of options in a NegotiateProtocolVersion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// Not negative.
+    /// Never negative.
     count: i32,
-    /// That many strings; checked when decoded.
+    /// This number of strings; checked when decoded.
     encoded: &'a [u8],
 }
 
 impl<'a> Options<'a> {
-    /// The names in order.
+    /// Iterates over the names in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
-        // What follows the last NUL is empty and no option.
+        // The text after the last NUL is empty.
         let count = usize::try_from(self.count).unwrap_or(0);
         self.encoded.split(|&byte| byte == 0).take(count)
     }

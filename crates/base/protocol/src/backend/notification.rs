@@ -8,14 +8,14 @@ use crate::writer::Writer;
 
 const NAME: &str = "NotificationResponse";
 
-/// A NOTIFY that this session listens for. May come at any time.
+/// A NOTIFY on a channel that this session listens to. It may come at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification<'a> {
-    /// The process id of the backend that notified.
+    /// Process id of the notifying backend.
     pub process_id: i32,
-    /// The channel's name.
+    /// Name of the channel.
     pub channel: &'a [u8],
-    /// The payload, often empty.
+    /// Payload, often empty.
     pub payload: &'a [u8],
 }
 

@@ -8,10 +8,10 @@ use crate::writer::Writer;
 
 const NAME: &str = "ParameterDescription";
 
-/// The types of a prepared statement's parameters.
+/// Types of a prepared statement's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterDescription<'a> {
-    /// One for each parameter.
+    /// One type for each parameter.
     pub types: Oids<'a>,
 }
 
@@ -24,7 +24,7 @@ impl<'a> ParameterDescription<'a> {
         Ok(Self { types })
     }
 
-    /// Appends the message. A decoded one always can be.
+    /// Appends the message. A decoded one can always be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         encode(self.types.iter(), out)
     }

@@ -8,12 +8,12 @@ use crate::writer::Writer;
 
 const NAME: &str = "ParameterStatus";
 
-/// The value of a setting that clients need to know, at the start and whenever it changes.
+/// Value of a setting that clients need, at the start and after each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterStatus<'a> {
-    /// The setting, such as `server_version`.
+    /// Name of the setting, such as `server_version`.
     pub name: &'a [u8],
-    /// Its value now.
+    /// Current value.
     pub value: &'a [u8],
 }
 

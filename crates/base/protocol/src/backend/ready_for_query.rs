@@ -7,21 +7,21 @@ use crate::writer::Writer;
 
 const NAME: &str = "ReadyForQuery";
 
-/// Where the session is with respect to transactions.
+/// Transaction status of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransactionStatus {
-    /// `I`: in no transaction block.
+    /// `I`: not in a transaction block.
     Idle,
     /// `T`: in a transaction block.
     InTransaction,
-    /// `E`: in a transaction block that failed; all but its end is refused.
+    /// `E`: in a failed transaction block; commands are refused until its end.
     Failed,
 }
 
-/// The server has answered everything up to a Query, FunctionCall or Sync.
+/// The server has processed all messages up to a Query, FunctionCall or Sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyForQuery {
-    /// The transaction's state.
+    /// Transaction status.
     pub status: TransactionStatus,
 }
 

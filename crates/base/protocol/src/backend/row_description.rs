@@ -11,20 +11,19 @@ const NAME: &str = "RowDescription";
 /// One column of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldDescription<'a> {
-    /// The column's name, without NUL.
+    /// Name of the column, without NUL.
     pub name: &'a [u8],
-    /// The object id of the table it comes from, or 0.
+    /// OID of the column's table, or 0.
     pub table_oid: u32,
-    /// The number of the table's column it comes from, or 0.
+    /// Number of the table's column, or 0.
     pub column_number: i16,
-    /// The object id of its type.
+    /// OID of the type.
     pub type_oid: u32,
-    /// The type's size in bytes (`pg_type.typlen`), negative if it varies.
+    /// Size of the type in bytes (`pg_type.typlen`), negative if it varies.
     pub type_bytes: i16,
-    /// The type's modifier (`pg_attribute.atttypmod`), −1 for none.
+    /// Modifier of the type (`pg_attribute.atttypmod`), −1 for none.
     pub type_modifier: i32,
-    /// How its values will be written. After a Describe of a statement it is not known yet, and
-    /// text.
+    /// Format of the values. After a Describe of a statement it is not known yet, and reported as text.
     pub format: Format,
 }
 
@@ -53,11 +52,11 @@ impl<'a> FieldDescription<'a> {
     }
 }
 
-/// The columns of the rows that follow.
+/// Columns of the rows that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowDescription<'a> {
     count: u16,
-    /// The fields; checked when decoded.
+    /// Fields; checked when decoded.
     encoded: &'a [u8],
 }
 
@@ -75,12 +74,12 @@ impl<'a> RowDescription<'a> {
         Ok(Self { count, encoded })
     }
 
-    /// Appends the message. A decoded one always can be.
+    /// Appends the message. A decoded one can always be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         encode(self.iter(), out)
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
@@ -90,10 +89,10 @@ impl<'a> RowDescription<'a> {
         self.count == 0
     }
 
-    /// The columns in order.
+    /// Iterates over the columns in order.
     pub fn iter(&self) -> impl Iterator<Item = FieldDescription<'a>> + Clone + 'a {
         let mut cursor = Cursor::new(NAME, self.encoded);
-        // All fields were read once: `ok` never meets an error.
+        // All fields were decoded once, so `ok` never drops an error.
         (0..self.count).map_while(move |_| FieldDescription::decode(&mut cursor).ok())
     }
 }

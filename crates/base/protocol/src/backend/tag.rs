@@ -1,4 +1,4 @@
-//! The tags of a server's messages.
+//! Tags of a server's messages.
 
 pub use crate::copy::{COPY_DATA, COPY_DONE};
 

@@ -1,10 +1,10 @@
-//! The four messages with the tag `p`, of which the bytes do not say which one they are.
+//! The four messages with the tag `p`, which cannot be distinguished by their bytes.
 //!
-//! The server's last authentication request does. A reader that follows both directions calls the
-//! method for it; one that does not can still pass the message on.
+//! The server's last authentication request determines the message. A reader that follows both directions
+//! calls the method for it. Another reader can still forward the message.
 //!
-//! PostgreSQL documentation, 54.7 Message Formats: PasswordMessage, SASLInitialResponse,
-//! SASLResponse and GSSResponse (F).
+//! PostgreSQL documentation, 54.7 Message Formats: PasswordMessage, SASLInitialResponse, SASLResponse and
+//! GSSResponse (F).
 
 use super::tag::AUTHENTICATION_REPLY;
 use super::{GssResponse, PasswordMessage, SaslInitialResponse, SaslResponse};
@@ -12,36 +12,35 @@ use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 use std::fmt;
 
-/// A client's answer to an authentication request. Its `Debug` does not show it.
+/// Response of a client to an authentication request. `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AuthenticationReply<'a> {
-    /// The whole body. May be a password.
+    /// Complete body. May be a password.
     pub body: &'a [u8],
 }
 
 impl<'a> AuthenticationReply<'a> {
-    /// Takes a body as it is. Every body is valid until one asks which message it is.
+    /// Wraps a body. Every body is valid until it is decoded as a specific message.
     pub fn decode(body: &'a [u8]) -> Result<Self, DecodeError> {
         Ok(Self { body })
     }
 
-    /// The message, if AuthenticationCleartextPassword or AuthenticationMD5Password was asked.
+    /// Decodes the response to AuthenticationCleartextPassword or AuthenticationMD5Password.
     pub fn password(&self) -> Result<PasswordMessage<'a>, DecodeError> {
         PasswordMessage::decode(self.body)
     }
 
-    /// The message, if AuthenticationSASL was asked.
+    /// Decodes the response to AuthenticationSASL.
     pub fn sasl_initial_response(&self) -> Result<SaslInitialResponse<'a>, DecodeError> {
         SaslInitialResponse::decode(self.body)
     }
 
-    /// The message, if AuthenticationSASLContinue was asked.
+    /// Decodes the response to AuthenticationSASLContinue.
     pub fn sasl_response(&self) -> Result<SaslResponse<'a>, DecodeError> {
         SaslResponse::decode(self.body)
     }
 
-    /// The message, if AuthenticationGSS, AuthenticationSSPI or AuthenticationGSSContinue was
-    /// asked.
+    /// Decodes the response to AuthenticationGSS, AuthenticationSSPI or AuthenticationGSSContinue.
     pub fn gss_response(&self) -> Result<GssResponse<'a>, DecodeError> {
         GssResponse::decode(self.body)
     }

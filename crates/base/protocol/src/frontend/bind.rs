@@ -9,23 +9,23 @@ use crate::writer::Writer;
 
 const NAME: &str = "Bind";
 
-/// Makes a portal of a prepared statement and its parameters.
+/// Creates a portal from a prepared statement and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind<'a> {
-    /// The portal's name; empty for the unnamed one.
+    /// Name of the portal; empty for the unnamed one.
     pub portal: &'a [u8],
-    /// The prepared statement's name; empty for the unnamed one.
+    /// Name of the prepared statement; empty for the unnamed one.
     pub statement: &'a [u8],
-    /// How the parameters are written.
+    /// Formats of the parameters.
     pub parameter_formats: Formats<'a>,
-    /// The parameters in order.
+    /// Parameters in order.
     pub parameters: Values<'a>,
-    /// How the result's columns are to be written.
+    /// Requested formats of the result's columns.
     pub result_formats: Formats<'a>,
 }
 
 impl<'a> Bind<'a> {
-    /// Reads a body. Whether there is a format for each parameter is left to the server to judge.
+    /// Reads a body. The server checks whether there is a format for each parameter.
     pub fn decode(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(NAME, body);
         let message = Self {

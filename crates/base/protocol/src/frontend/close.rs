@@ -6,11 +6,10 @@ use crate::error::{DecodeError, EncodeError};
 
 const NAME: &str = "Close";
 
-/// Closes a prepared statement, with all portals made of it, or a portal. It is no error if there is
-/// none of that name.
+/// Closes a prepared statement with all its portals, or a portal. A name that does not exist is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close<'a> {
-    /// What to close.
+    /// Object to close.
     pub target: Target<'a>,
 }
 

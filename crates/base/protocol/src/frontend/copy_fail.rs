@@ -7,10 +7,10 @@ use crate::writer::Writer;
 
 const NAME: &str = "CopyFail";
 
-/// Gives up a COPY from the client; the server answers with an ErrorResponse.
+/// Aborts a COPY from the client. The server responds with an ErrorResponse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyFail<'a> {
-    /// Why, for the server's error message.
+    /// Reason, for the server's error message.
     pub reason: &'a [u8],
 }
 

@@ -6,11 +6,11 @@ use crate::error::{DecodeError, EncodeError};
 
 const NAME: &str = "Describe";
 
-/// Asks for the shape of a prepared statement (ParameterDescription, then RowDescription or NoData)
-/// or of a portal (RowDescription or NoData).
+/// Requests the description of a prepared statement (ParameterDescription, then RowDescription or NoData) or
+/// of a portal (RowDescription or NoData).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Describe<'a> {
-    /// What to describe.
+    /// Object to describe.
     pub target: Target<'a>,
 }
 

@@ -7,13 +7,13 @@ use crate::writer::Writer;
 
 const NAME: &str = "Execute";
 
-/// Runs a portal.
+/// Executes a portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execute<'a> {
-    /// The portal's name; empty for the unnamed one.
+    /// Name of the portal; empty for the unnamed one.
     pub portal: &'a [u8],
-    /// The most rows to return before PortalSuspended; 0, and to the server also a negative
-    /// number, is no limit.
+    /// Maximum number of rows before PortalSuspended. 0 is no limit, and the server treats negative numbers
+    /// as 0.
     pub rows_max: i32,
 }
 

@@ -1,4 +1,4 @@
-//! The fast path to functions, which libpq's large objects still use.
+//! The fast-path interface for functions, which libpq's large objects still use.
 //!
 //! PostgreSQL documentation, 54.2.5 Function Call; 54.7 Message Formats: FunctionCall (F).
 
@@ -11,16 +11,16 @@ use crate::writer::Writer;
 
 const NAME: &str = "FunctionCall";
 
-/// Calls a function by its object id.
+/// Calls a function by its OID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionCall<'a> {
-    /// The function's object id.
+    /// OID of the function.
     pub function: u32,
-    /// How the arguments are written.
+    /// Formats of the arguments.
     pub argument_formats: Formats<'a>,
-    /// The arguments in order.
+    /// Arguments in order.
     pub arguments: Values<'a>,
-    /// How the result is to be written.
+    /// Requested format of the result.
     pub result_format: Format,
 }
 

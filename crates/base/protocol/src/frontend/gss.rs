@@ -8,7 +8,7 @@ use std::fmt;
 /// A message of a GSSAPI or SSPI exchange. `Debug` does not show the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GssResponse<'a> {
-    /// The mechanism's data.
+    /// Data of the mechanism.
     pub data: &'a [u8],
 }
 

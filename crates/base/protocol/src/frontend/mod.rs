@@ -1,8 +1,8 @@
-//! What a client sends.
+//! Messages that a client sends.
 //!
-//! A connection begins with packets that have no tag ([`startup`]); then every message has one and
-//! [`Message`] is any of them. To write on a hot path, call the message's own `encode` or its
-//! module's function, which takes iterators instead of a decoded list.
+//! A connection begins with packets without a tag ([`startup`]). Later messages have a tag; [`Message`] is
+//! any of them. To write on a hot path, call `encode` of the message or of its module, which takes iterators
+//! instead of a decoded list.
 //!
 //! PostgreSQL documentation, 54.7 Message Formats: the entries marked (F) and (F & B).
 
@@ -45,7 +45,7 @@ use crate::error::{DecodeError, EncodeError};
 /// Any message of a client after the start-up phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// `p`: a password or the like; which of four, only the server's request says.
+    /// `p`: a password or the like. The server's request determines which of four messages it is.
     AuthenticationReply(AuthenticationReply<'a>),
     /// `B`
     Bind(Bind<'a>),
@@ -76,9 +76,9 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads the body of the message that `tag` announces.
+    /// Decodes the body of a message with this tag.
     ///
-    /// Fails if no client's message has the tag, or if the body is not the message.
+    /// Fails if no client message has the tag, or if the body is invalid.
     pub fn decode(tag: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
         Ok(match tag {
             tag::AUTHENTICATION_REPLY => {
@@ -106,9 +106,9 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Appends the message, header and body. A decoded message gives the bytes it came from.
+    /// Appends the message, header and body. A decoded message is encoded to the same bytes.
     ///
-    /// Fails, and appends nothing, if a field that the caller set cannot be written.
+    /// Fails, and appends nothing, if a field that the caller set cannot be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Self::AuthenticationReply(message) => message.encode(out)?,

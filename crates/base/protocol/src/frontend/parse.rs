@@ -9,15 +9,14 @@ use std::borrow::Cow;
 
 const NAME: &str = "Parse";
 
-/// Makes a prepared statement of SQL.
+/// Creates a prepared statement from SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parse<'a> {
-    /// The prepared statement's name; empty for the unnamed one.
+    /// Name of the prepared statement; empty for the unnamed one.
     pub statement: &'a [u8],
     /// One statement of SQL in the client's encoding, without NUL.
     pub sql: &'a [u8],
-    /// The types of the first parameters, 0 where the server is to infer it. May be fewer than the
-    /// statement has parameters.
+    /// Types of the first parameters; the server infers those that are 0 or missing.
     pub parameter_types: Oids<'a>,
 }
 
@@ -39,7 +38,7 @@ impl<'a> Parse<'a> {
         encode(self.statement, self.sql, self.parameter_types.iter(), out)
     }
 
-    /// The SQL read as UTF-8, what is not replaced by U+FFFD.
+    /// Returns the SQL as UTF-8, with invalid bytes replaced by U+FFFD.
     pub fn sql_str(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.sql)
     }

@@ -8,10 +8,10 @@ use std::fmt;
 
 const NAME: &str = "PasswordMessage";
 
-/// A password, in clear or hashed as the server asked. Its `Debug` does not show it.
+/// A password, in clear text or hashed as the server requested. `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PasswordMessage<'a> {
-    /// The password, without NUL.
+    /// Password, without NUL.
     pub password: &'a [u8],
 }
 

@@ -11,7 +11,7 @@ const NAME: &str = "Query";
 /// A simple query: any number of statements, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// The SQL in the client's encoding, without NUL.
+    /// SQL in the client's encoding, without NUL.
     pub sql: &'a [u8],
 }
 
@@ -32,7 +32,7 @@ impl<'a> Query<'a> {
         writer.finish()
     }
 
-    /// The SQL read as UTF-8, what is not replaced by U+FFFD.
+    /// Returns the SQL as UTF-8, with invalid bytes replaced by U+FFFD.
     pub fn sql_str(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.sql)
     }

@@ -1,7 +1,7 @@
-//! A client's side of a SASL exchange; the mechanisms themselves are elsewhere.
+//! Client messages of a SASL exchange. The mechanisms are left to other crates.
 //!
-//! PostgreSQL documentation, 54.3 SASL Authentication; 54.7 Message Formats: SASLInitialResponse
-//! and SASLResponse (F).
+//! PostgreSQL documentation, 54.3 SASL Authentication; 54.7 Message Formats: SASLInitialResponse and
+//! SASLResponse (F).
 
 use super::tag::AUTHENTICATION_REPLY;
 use crate::cursor::Cursor;
@@ -12,13 +12,13 @@ use std::fmt;
 const INITIAL: &str = "SASLInitialResponse";
 const RESPONSE: &str = "SASLResponse";
 
-/// The choice of a mechanism and its first message. `Debug` does not show the data, which for
-/// OAUTHBEARER is a token.
+/// Choice of a mechanism with its first message. `Debug` does not show the data, which for OAUTHBEARER is a
+/// token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SaslInitialResponse<'a> {
-    /// The mechanism's name, such as `SCRAM-SHA-256`.
+    /// Name of the mechanism, such as `SCRAM-SHA-256`.
     pub mechanism: &'a [u8],
-    /// The mechanism's data; `None` (length −1) if it has no initial response.
+    /// Data of the mechanism; `None` (length −1) if it has no initial response.
     pub data: Option<&'a [u8]>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> SaslInitialResponse<'a> {
 /// A later message of the mechanism. `Debug` does not show the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SaslResponse<'a> {
-    /// The mechanism's data.
+    /// Data of the mechanism.
     pub data: &'a [u8],
 }
 

@@ -1,12 +1,12 @@
-//! What a client sends before messages have tags: a length, and then a code or a version.
+//! Packets that a client sends before messages have tags: a length, and then a code or a version.
 //!
-//! A client may first ask for encryption (once each for TLS and GSSAPI) and is answered by one
-//! byte, [`crate::backend::EncryptionReply`]; then it sends a StartupMessage, or a CancelRequest
-//! and nothing more. Since PostgreSQL 17 it may also begin with a TLS handshake outright, whose
-//! first byte is [`TLS_HANDSHAKE`]; [`next_packet`] takes that for an impossible length.
+//! A client may first request encryption (once each for TLS and GSSAPI), to which the server responds with
+//! one byte, [`crate::backend::EncryptionReply`]. Then it sends a StartupMessage, or a CancelRequest and
+//! nothing more. Since PostgreSQL 17 it may also begin with a TLS handshake directly, whose first byte is
+//! [`TLS_HANDSHAKE`]; [`next_packet`] rejects it as an invalid length.
 //!
-//! PostgreSQL documentation, 54.2.1 Start-up, 54.2.10 SSL Session Encryption; 54.7 Message
-//! Formats: StartupMessage, SSLRequest, GSSENCRequest and CancelRequest (F).
+//! PostgreSQL documentation, 54.2.1 Start-up, 54.2.10 SSL Session Encryption; 54.7 Message Formats:
+//! StartupMessage, SSLRequest, GSSENCRequest and CancelRequest (F).
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
@@ -15,33 +15,32 @@ use crate::writer::Writer;
 
 use std::fmt;
 
-/// The code of a CancelRequest, where a version would stand.
+/// Code of a CancelRequest, at the position of a version.
 pub const CANCEL_REQUEST_CODE: u32 = 80_877_102;
 
-/// The code of an SSLRequest.
+/// Code of an SSLRequest.
 pub const SSL_REQUEST_CODE: u32 = 80_877_103;
 
-/// The code of a GSSENCRequest.
+/// Code of a GSSENCRequest.
 pub const GSSENC_REQUEST_CODE: u32 = 80_877_104;
 
-/// The first byte of a TLS handshake record, which no packet of this phase can begin with.
+/// First byte of a TLS handshake record. No packet of this phase begins with it.
 pub const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The longest body of a start-up packet that PostgreSQL accepts, in bytes
-/// (`MAX_STARTUP_PACKET_LENGTH`).
+/// Maximum bytes of the body of a start-up packet that PostgreSQL accepts (`MAX_STARTUP_PACKET_LENGTH`).
 pub const PACKET_BYTES_MAX: usize = 10_000;
 
-/// The major version of the protocol that this crate knows.
+/// Major version of the protocol that this crate supports.
 const MAJOR_VERSION: u32 = 3;
 
 /// One packet of the start-up phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupPacket<'a> {
-    /// Asks for TLS.
+    /// Requests TLS.
     SslRequest,
-    /// Asks for GSSAPI encryption.
+    /// Requests GSSAPI encryption.
     GssEncRequest,
-    /// Asks to cancel what another connection runs.
+    /// Requests to cancel the statement of another connection.
     Cancel(CancelRequest<'a>),
     /// Begins a session.
     Startup(StartupMessage<'a>),
@@ -68,7 +67,7 @@ impl<'a> StartupPacket<'a> {
         }
     }
 
-    /// Appends the packet, length and body. Fails if a field that the caller set cannot be written.
+    /// Appends the packet, length and body. Fails if a field that the caller set cannot be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let code = match self {
             Self::SslRequest => SSL_REQUEST_CODE,
@@ -82,15 +81,14 @@ impl<'a> StartupPacket<'a> {
     }
 }
 
-/// The packet at the front of `buffer` and how many bytes it takes there; `None` if it is not all
-/// there yet.
+/// Returns the packet at the front of `buffer` with its number of bytes; `None` if it is incomplete.
 ///
-/// Fails if the length is impossible or the body longer than [`PACKET_BYTES_MAX`].
+/// Fails if the length is invalid or the body longer than [`PACKET_BYTES_MAX`].
 pub fn next_packet(buffer: &[u8]) -> Result<Option<(StartupPacket<'_>, usize)>, DecodeError> {
     let Some((length, rest)) = buffer.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
     };
-    // The version or code is always there.
+    // The version or code is always present.
     let body_bytes = body_length(None, *length, 4, PACKET_BYTES_MAX)?;
     let Some(body) = rest.get(..body_bytes) else {
         return Ok(None);
@@ -101,12 +99,13 @@ pub fn next_packet(buffer: &[u8]) -> Result<Option<(StartupPacket<'_>, usize)>, 
 
 const CANCEL: &str = "CancelRequest";
 
-/// Asks to cancel what another connection runs. There is no answer. `Debug` does not show the key.
+/// Requests to cancel the statement of another connection. There is no response. `Debug` does not show the
+/// key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CancelRequest<'a> {
-    /// The process id from that connection's BackendKeyData.
+    /// Process id from that connection's BackendKeyData.
     pub process_id: i32,
-    /// The secret key from it: 4 bytes in version 3.0, up to 256 in version 3.2.
+    /// Secret key from it: 4 bytes in version 3.0, up to 256 in version 3.2.
     pub secret_key: &'a [u8],
 }
 
@@ -144,12 +143,12 @@ impl fmt::Debug for CancelRequest<'_> {
 
 const STARTUP: &str = "StartupMessage";
 
-/// Begins a session: who, which database, which settings.
+/// Begins a session, with user, database and settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupMessage<'a> {
-    /// The version of the protocol, such as [`crate::PROTOCOL_3_0`].
+    /// Version of the protocol, such as [`crate::PROTOCOL_3_0`].
     pub version: u32,
-    /// The parameters.
+    /// Parameters.
     pub parameters: StartupParameters<'a>,
 }
 
@@ -205,8 +204,8 @@ pub fn encode<'p>(
     writer.finish()
 }
 
-/// The names and values of a StartupMessage, such as `user`, `database`, `application_name`, and
-/// `_pq_.` options of the protocol.
+/// Names and values of a StartupMessage, such as `user`, `database`, `application_name`, and `_pq_.` options
+/// of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupParameters<'a> {
     /// Strings in pairs, then an empty name; checked when decoded.
@@ -214,9 +213,9 @@ pub struct StartupParameters<'a> {
 }
 
 impl<'a> StartupParameters<'a> {
-    /// Names and values in order, without NUL.
+    /// Iterates over names and values in order, without NUL.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + 'a {
-        // The last piece is what follows the last NUL: nothing.
+        // The text after the last NUL is empty.
         let mut strings = self.encoded.split(|&byte| byte == 0);
         std::iter::from_fn(move || {
             let name = strings.next().filter(|name| !name.is_empty())?;
@@ -224,7 +223,7 @@ impl<'a> StartupParameters<'a> {
         })
     }
 
-    /// The value of a parameter; the last one if it is given twice, as the server takes it.
+    /// Returns the value of a parameter; the last one if it is given twice, as the server does.
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         let named = self.iter().filter(|(found, _)| *found == name.as_bytes());
         named.last().map(|(_, value)| value)
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_their_codes() {
+    fn startup_requests_are_distinguished_by_their_codes() {
         let ssl = b"\0\0\0\x08\x04\xd2\x16\x2f";
         assert_eq!(next_packet(ssl), Ok(Some((StartupPacket::SslRequest, 8))));
         let gss = b"\0\0\0\x08\x04\xd2\x16\x30";
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_refused() {
+    fn startup_packet_that_the_server_refuses_is_an_error() {
         let version_2 = b"\0\0\0\x08\0\x02\0\0";
         assert!(matches!(
             next_packet(version_2),

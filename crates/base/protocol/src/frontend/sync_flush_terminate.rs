@@ -1,4 +1,4 @@
-//! The client's messages that are nothing but their tag.
+//! Client messages that consist of their tag only.
 //!
 //! PostgreSQL documentation, 54.7 Message Formats: Sync, Flush and Terminate (F).
 
@@ -7,16 +7,16 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::writer::Writer;
 
-/// Ends a run of extended query messages: outside a transaction block the server commits or rolls
-/// back, and answers with one ReadyForQuery.
+/// Ends a series of extended query messages. Outside of a transaction block the server commits or rolls back.
+/// It responds with one ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync;
 
-/// Asks the server to send what it holds back, without ending the run.
+/// Requests the server to send its buffered responses, without ending the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush;
 
-/// Ends the connection. There is no answer.
+/// Ends the connection. There is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate;
 

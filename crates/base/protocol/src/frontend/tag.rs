@@ -1,4 +1,4 @@
-//! The tags of a client's messages.
+//! Tags of a client's messages.
 
 pub use crate::copy::{COPY_DATA, COPY_DONE};
 

@@ -1,10 +1,10 @@
-//! What Describe and Close speak of.
+//! Object of Describe and Close.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::writer::Writer;
 
-/// A prepared statement or a portal, by its name; the empty name is the unnamed one.
+/// A prepared statement or a portal, by its name; the unnamed one has an empty name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target<'a> {
     /// `S`

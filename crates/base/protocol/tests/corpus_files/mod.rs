@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The fuzzers' targets.
 pub const TARGETS: [&str; 2] = ["pgwire_frontend", "pgwire_backend"];
 
-/// Where the corpus of a target lies.
+/// Returns the directory of a target's corpus.
 pub fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../fuzz/corpus")

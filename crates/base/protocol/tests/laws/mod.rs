@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. The fuzz targets and the corpus test share these functions.
+//! Properties that hold for any bytes. The fuzz targets and the corpus test share these functions.
 //!
 //! - Nothing panics.
 //! - What decodes encodes to the bytes it came from.

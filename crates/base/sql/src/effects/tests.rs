@@ -125,7 +125,7 @@ fn settings() {
 }
 
 #[test]
-fn what_else_a_session_holds() {
+fn effects_of_other_session_objects_are_read() {
     let name = |name: &str| name.to_owned();
     let temporary = |this: &str, if_missing| Effect::Temporary {
         name: name(this),
@@ -233,7 +233,7 @@ fn what_else_a_session_holds() {
 }
 
 #[test]
-fn a_glance_tells_most_texts_that_do_nothing() {
+fn may_have_effects_is_false_for_most_texts() {
     for sql in [
         "select * from t where a = 1;",
         "(SELECT 1) union (select 2)",

@@ -1,11 +1,11 @@
-//! What sort of statement a text is, from its first words.
+//! Classifies statements by their first words.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::lexer::{Lexer, Token};
 
-/// What sort of statement a text is.
+/// Class of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -24,7 +24,7 @@ pub enum StatementClass {
     Ddl,
     /// `SET`, `SHOW`, `EXPLAIN`, `LISTEN`, `PREPARE`, cursors, `VACUUM` …
     Utility,
-    /// Nothing that is known.
+    /// No known class.
     Other,
 }
 
@@ -44,7 +44,7 @@ impl StatementClass {
         StatementClass::Other,
     ];
 
-    /// The name under which the class is stored.
+    /// Returns the name under which the class is stored.
     pub fn name(self) -> &'static str {
         match self {
             StatementClass::Select => "select",
@@ -61,13 +61,12 @@ impl StatementClass {
         }
     }
 
-    /// The class stored under `name`.
+    /// Returns the class stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// Whether it may change data. A `SELECT` may too, through a function: only the server can
-    /// forbid that.
+    /// Whether it may change data. A `SELECT` may, too, through a function; only the server can forbid that.
     pub fn may_write(self) -> bool {
         !matches!(
             self,
@@ -76,8 +75,8 @@ impl StatementClass {
     }
 }
 
-/// Reads the class from a statement's first words. Of several statements in one text it is the
-/// first that may write, else the first.
+/// Reads the class from a statement's first words. For several statements in one text it is the class of the
+/// first that may write, otherwise of the first.
 pub fn classify(sql: &str) -> StatementClass {
     let mut first = None;
     let mut at_start = true;
@@ -88,9 +87,9 @@ pub fn classify(sql: &str) -> StatementClass {
             Token::Symbol { start, .. } if at_start && &sql[start..=start] == "(" => {}
             Token::Word { start, end } if at_start => {
                 at_start = false;
-                let mut class = by_first_word(&sql[start..end]);
+                let mut class = classify_first_word(&sql[start..end]);
                 if class == StatementClass::Other && sql[start..end].eq_ignore_ascii_case("with") {
-                    class = behind_with(sql, &mut words, &mut at_start);
+                    class = classify_with(sql, &mut words, &mut at_start);
                 }
                 if class.may_write() && class != StatementClass::Other {
                     return class;
@@ -103,7 +102,7 @@ pub fn classify(sql: &str) -> StatementClass {
     first.unwrap_or(StatementClass::Other)
 }
 
-fn by_first_word(word: &str) -> StatementClass {
+fn classify_first_word(word: &str) -> StatementClass {
     const WORDS: &[(&str, StatementClass)] = &[
         ("select", StatementClass::Select),
         ("values", StatementClass::Select),
@@ -164,8 +163,8 @@ fn by_first_word(word: &str) -> StatementClass {
         .map_or(StatementClass::Other, |&(_, class)| class)
 }
 
-/// A `WITH` is what it or one of its parts writes, else what stands behind its list.
-fn behind_with(
+/// Classifies a `WITH` by the first part that writes, otherwise by the statement after the list.
+fn classify_with(
     sql: &str,
     words: &mut impl Iterator<Item = Token>,
     at_start: &mut bool,
@@ -174,8 +173,8 @@ fn behind_with(
     for token in words {
         match token {
             Token::Word { start, end } => {
-                // A part's statement stands behind `(`, the main one behind `)`.
-                let class = by_first_word(&sql[start..end]);
+                // A part's statement follows `(`, the main statement follows `)`.
+                let class = classify_first_word(&sql[start..end]);
                 let writes = matches!(
                     class,
                     StatementClass::Insert
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_tells() {
+    fn classify_uses_the_first_word() {
         for (sql, class) in [
             ("select 1", StatementClass::Select),
             ("  (SELECT 1) union (select 2)", StatementClass::Select),
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_may_write() {
+    fn classify_unknown_statement_may_write() {
         assert!(StatementClass::Other.may_write());
         assert!(StatementClass::Call.may_write());
         assert!(!StatementClass::Select.may_write());

@@ -1,4 +1,4 @@
-//! Cuts SQL into the few kinds of token that a normal form tells apart.
+//! Splits SQL into the kinds of token that the normal form distinguishes.
 
 /// A token, as byte offsets into the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +38,14 @@ impl Token {
     }
 }
 
-/// An iterator over the tokens of a text. Every byte outside of white space is in one token, and
-/// tokens end on character boundaries.
+/// Iterator over the tokens of a text. Every byte outside of white space is in one token. Tokens end on
+/// character boundaries.
 pub struct Lexer<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// A minus or plus before a number is its sign only where no operand stands before it.
+    /// The last token was an operand. If not, a minus or plus before a number is its sign.
     after_operand: bool,
-    /// As with `standard_conforming_strings = off`.
+    /// A backslash in a plain literal escapes, as with `standard_conforming_strings = off`.
     backslash_escapes: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// As [`Self::new`], but a backslash in a plain literal escapes, as it does with
+    /// Creates a lexer that reads a backslash in a plain literal as an escape, as with
     /// `standard_conforming_strings = off`.
     pub fn with_escapes(sql: &'a str) -> Self {
         Lexer {
@@ -73,8 +73,8 @@ impl<'a> Lexer<'a> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// Past the closing quote of a literal or name whose opening quote is at `from`; doubled
-    /// quotes do not close. The end of the text closes all.
+    /// Returns the offset after the closing quote of a literal or name whose opening quote is at `from`.
+    /// Doubled quotes do not close. The end of the text closes any.
     fn quoted(&self, from: usize, backslash_escapes: bool) -> usize {
         let quote = self.bytes[from];
         let mut at = from + 1;
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         self.bytes.len()
     }
 
-    /// Past a dollar-quoted literal that begins at `self.at`; `None` if none does.
+    /// Returns the offset after a dollar-quoted literal that begins at `self.at`; `None` if none does.
     fn dollar_quoted(&self) -> Option<usize> {
         let rest = &self.bytes[self.at..];
         let tag_end = 1 + rest[1..]
@@ -167,9 +167,124 @@ impl<'a> Lexer<'a> {
         }
         at
     }
+
+    /// Returns the token other than a comment that begins with the byte `first` at `self.at`.
+    #[inline]
+    fn token(&self, first: u8) -> Token {
+        let start = self.at;
+        let signed = matches!(first, b'-' | b'+')
+            && !self.after_operand
+            && (self.peek(1).is_ascii_digit()
+                || self.peek(1) == b'.' && self.peek(2).is_ascii_digit());
+        match first {
+            _ if signed => Token::Value {
+                start,
+                end: self.number(start + 1),
+            },
+            b'0'..=b'9' => Token::Value {
+                start,
+                end: self.number(start),
+            },
+            b'.' if self.peek(1).is_ascii_digit() && !self.after_operand => Token::Value {
+                start,
+                end: self.number(start),
+            },
+            b'\'' => Token::Value {
+                start,
+                end: self.quoted(start, self.backslash_escapes),
+            },
+            b'e' | b'E' if self.peek(1) == b'\'' => Token::Value {
+                start,
+                end: self.quoted(start + 1, true),
+            },
+            b'b' | b'B' | b'x' | b'X' if self.peek(1) == b'\'' => Token::Value {
+                start,
+                end: self.quoted(start + 1, false),
+            },
+            // National character literal.
+            b'n' | b'N' if self.peek(1) == b'\'' => Token::Value {
+                start,
+                end: self.quoted(start + 1, self.backslash_escapes),
+            },
+            b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'\'' => Token::Value {
+                start,
+                end: self.quoted(start + 2, false),
+            },
+            b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'"' => Token::Quoted {
+                start,
+                end: self.quoted(start + 2, false),
+            },
+            b'"' => Token::Quoted {
+                start,
+                end: self.quoted(start, false),
+            },
+            b'$' => self.dollar(),
+            byte if byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80 => Token::Word {
+                start,
+                end: self.word(),
+            },
+            _ => self.symbol(first),
+        }
+    }
+
+    /// Returns the offset of the end of the line.
+    fn line_comment(&self) -> usize {
+        self.bytes[self.at..]
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .map_or(self.bytes.len(), |found| self.at + found)
+    }
+
+    /// Returns the token that begins with a dollar: a quoted literal, a parameter or a symbol.
+    fn dollar(&self) -> Token {
+        let start = self.at;
+        match self.dollar_quoted() {
+            Some(end) => Token::Value { start, end },
+            None if self.peek(1).is_ascii_digit() => {
+                let digits = self.bytes[start + 1..]
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_digit())
+                    .count();
+                Token::Value {
+                    start,
+                    end: start + 1 + digits,
+                }
+            }
+            None => Token::Symbol {
+                start,
+                end: start + 1,
+            },
+        }
+    }
+
+    /// Returns an operator or a bracket of one or two characters.
+    #[inline]
+    fn symbol(&self, first: u8) -> Token {
+        let start = self.at;
+        let pair = [first, self.peek(1)];
+        let two = matches!(
+            &pair,
+            b"::"
+                | b"<="
+                | b">="
+                | b"<>"
+                | b"!="
+                | b"||"
+                | b"->"
+                | b"@>"
+                | b"<@"
+                | b"&&"
+                | b"!~"
+                | b"~*"
+        );
+        Token::Symbol {
+            start,
+            end: start + if two { 2 } else { 1 },
+        }
+    }
 }
 
-/// After these a sign belongs to the number that follows.
+/// Whether a sign after this word belongs to the number that follows.
 fn takes_an_operand(word: &[u8]) -> bool {
     const WORDS: [&[u8]; 16] = [
         b"select",
@@ -201,16 +316,9 @@ impl Iterator for Lexer<'_> {
         }
         let start = self.at;
         let first = *self.bytes.get(start)?;
-        let signed = matches!(first, b'-' | b'+')
-            && !self.after_operand
-            && (self.peek(1).is_ascii_digit()
-                || self.peek(1) == b'.' && self.peek(2).is_ascii_digit());
         let token = match first {
             b'-' if self.peek(1) == b'-' => {
-                let end = self.bytes[start..]
-                    .iter()
-                    .position(|&byte| byte == b'\n')
-                    .map_or(self.bytes.len(), |found| start + found);
+                let end = self.line_comment();
                 self.at = end;
                 return Some(Token::Comment { start, end });
             }
@@ -219,92 +327,9 @@ impl Iterator for Lexer<'_> {
                 self.at = end;
                 return Some(Token::Comment { start, end });
             }
-            _ if signed => Token::Value {
-                start,
-                end: self.number(start + 1),
-            },
-            b'0'..=b'9' => Token::Value {
-                start,
-                end: self.number(start),
-            },
-            b'.' if self.peek(1).is_ascii_digit() && !self.after_operand => Token::Value {
-                start,
-                end: self.number(start),
-            },
-            b'\'' => Token::Value {
-                start,
-                end: self.quoted(start, self.backslash_escapes),
-            },
-            b'e' | b'E' if self.peek(1) == b'\'' => Token::Value {
-                start,
-                end: self.quoted(start + 1, true),
-            },
-            b'b' | b'B' | b'x' | b'X' if self.peek(1) == b'\'' => Token::Value {
-                start,
-                end: self.quoted(start + 1, false),
-            },
-            // A type's name before a plain literal.
-            b'n' | b'N' if self.peek(1) == b'\'' => Token::Value {
-                start,
-                end: self.quoted(start + 1, self.backslash_escapes),
-            },
-            b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'\'' => Token::Value {
-                start,
-                end: self.quoted(start + 2, false),
-            },
-            b'u' | b'U' if self.peek(1) == b'&' && self.peek(2) == b'"' => Token::Quoted {
-                start,
-                end: self.quoted(start + 2, false),
-            },
-            b'"' => Token::Quoted {
-                start,
-                end: self.quoted(start, false),
-            },
-            b'$' => match self.dollar_quoted() {
-                Some(end) => Token::Value { start, end },
-                None if self.peek(1).is_ascii_digit() => {
-                    let digits = self.bytes[start + 1..]
-                        .iter()
-                        .take_while(|byte| byte.is_ascii_digit())
-                        .count();
-                    Token::Value {
-                        start,
-                        end: start + 1 + digits,
-                    }
-                }
-                None => Token::Symbol {
-                    start,
-                    end: start + 1,
-                },
-            },
-            byte if byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80 => Token::Word {
-                start,
-                end: self.word(),
-            },
-            _ => {
-                let pair = [first, self.peek(1)];
-                let two = matches!(
-                    &pair,
-                    b"::"
-                        | b"<="
-                        | b">="
-                        | b"<>"
-                        | b"!="
-                        | b"||"
-                        | b"->"
-                        | b"@>"
-                        | b"<@"
-                        | b"&&"
-                        | b"!~"
-                        | b"~*"
-                );
-                Token::Symbol {
-                    start,
-                    end: start + if two { 2 } else { 1 },
-                }
-            }
+            _ => self.token(first),
         };
-        // Never past the text, and never into a character: an escape may point there.
+        // An escape may point past the text or into a character.
         let mut end = token.end().min(self.bytes.len());
         while end < self.bytes.len() && (0x80..0xc0).contains(&self.bytes[end]) {
             end += 1;

@@ -1,53 +1,52 @@
-//! A statement's shape: its text without the contents of plain numbers and strings.
+//! Shape of a statement: its text without the contents of plain numbers and strings.
 //!
-//! Texts of one shape have one fingerprint, so that one of them is cut into tokens for all. The
-//! shape is quickly made, because it leaves all that is not plain alone: where a text has
-//! anything whose end is not told by its own bytes (comments, dollar quotes, `E''`, `1e-5`), it has
-//! no shape, and is looked at as a whole.
+//! Texts of one shape have one fingerprint, so only one of them has to be split into tokens. A shape is fast
+//! to compute because it handles plain tokens only. A text has no shape if the end of a token is not evident
+//! from its own bytes (comments, dollar quotes, `E''`, `1e-5`). Such a text is split into tokens.
 
-/// Stands for a value in a shape. Not a byte that SQL outside of quotes has.
+/// Byte that replaces a value in a shape. It does not occur in SQL outside of quotes.
 const VALUE: u8 = 1;
 
-/// What a byte may begin.
+/// ByteClass of a byte by the token that it may begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum ByteClass {
     Plain,
     Digit,
     Quote,
-    /// `"`, to be copied as it is.
+    /// `"`, whose content is copied.
     Name,
-    /// `$`, `-`, `/`: begins what has no shape, or is plain.
-    Odd,
+    /// `$`, `-`, `/`: the start of a token without a shape, or a plain byte.
+    Special,
 }
 
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Plain; 256];
+const CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Plain; 256];
     let mut digit = b'0';
     while digit <= b'9' {
-        classes[digit as usize] = Class::Digit;
+        classes[digit as usize] = ByteClass::Digit;
         digit += 1;
     }
-    classes[b'\'' as usize] = Class::Quote;
-    classes[b'"' as usize] = Class::Name;
-    classes[b'$' as usize] = Class::Odd;
-    classes[b'-' as usize] = Class::Odd;
-    classes[b'/' as usize] = Class::Odd;
+    classes[b'\'' as usize] = ByteClass::Quote;
+    classes[b'"' as usize] = ByteClass::Name;
+    classes[b'$' as usize] = ByteClass::Special;
+    classes[b'-' as usize] = ByteClass::Special;
+    classes[b'/' as usize] = ByteClass::Special;
     classes
 };
 
-/// Whether a byte may stand in a name, or behind a dollar: digits behind it are no number.
+/// Whether a byte may continue a name or a dollar sign. Digits after it are not a number.
 fn continues_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// Makes shapes, in space that is used again.
+/// Computes shapes in a reused buffer.
 #[derive(Debug, Default)]
 pub struct Shaper {
     shape: Vec<u8>,
 }
 
 impl Shaper {
-    /// The shape; `None` where the text has none.
+    /// Returns the shape; `None` if the text has none.
     pub fn shape(&mut self, sql: &str) -> Option<&[u8]> {
         self.shape.clear();
         let bytes = sql.as_bytes();
@@ -58,22 +57,24 @@ impl Shaper {
         while at < bytes.len() {
             let before = |at: usize| at.checked_sub(1).map_or(b' ', |before| bytes[before]);
             let end = match CLASSES[bytes[at] as usize] {
-                Class::Plain => {
+                ByteClass::Plain => {
                     at = skip_plain(bytes, at + 1);
                     continue;
                 }
-                Class::Digit if continues_name(before(at)) => {
+                ByteClass::Digit if continues_name(before(at)) => {
                     at += 1;
                     continue;
                 }
-                Class::Digit => number_end(bytes, at)?,
-                Class::Quote if continues_name(before(at)) || before(at) == b'&' => return None,
-                Class::Quote => quote_end(bytes, at)?,
-                Class::Name => {
+                ByteClass::Digit => number_end(bytes, at)?,
+                ByteClass::Quote if continues_name(before(at)) || before(at) == b'&' => {
+                    return None;
+                }
+                ByteClass::Quote => quote_end(bytes, at)?,
+                ByteClass::Name => {
                     at = quote_end(bytes, at)?;
                     continue;
                 }
-                Class::Odd => match (bytes[at], bytes.get(at + 1)) {
+                ByteClass::Special => match (bytes[at], bytes.get(at + 1)) {
                     (b'$', Some(b'0'..=b'9')) if !continues_name(before(at)) => {
                         at += 2;
                         continue;
@@ -94,9 +95,9 @@ impl Shaper {
     }
 }
 
-/// The next byte that may be of another class than [`Class::Plain`], or some place before it. All of
-/// them are between the blank and the colon; eight bytes are looked at together (S. E. Anderson,
-/// "Bit Twiddling Hacks", whether a word has a byte between two).
+/// Returns an offset at or before the next byte that may be of another class than [`ByteClass::Plain`]. All
+/// such bytes are between the blank and the colon, and eight bytes are tested together (S. E. Anderson, "Bit
+/// Twiddling Hacks", whether a word has a byte between two values).
 #[inline]
 fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -114,7 +115,7 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Digits, perhaps with a point and more digits; anything more is not plain.
+/// Returns the end of digits with an optional fraction; `None` if the number is not plain.
 fn number_end(bytes: &[u8], from: usize) -> Option<usize> {
     let digits = |from: usize| {
         bytes[from..]
@@ -136,7 +137,7 @@ fn number_end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Behind the quote that closes the one at `from`.
+/// Returns the offset after the quote that closes the one at `from`.
 fn quote_end(bytes: &[u8], from: usize) -> Option<usize> {
     let quote = bytes[from];
     let mut at = from + 1;
@@ -182,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// The law that a shape stands on.
+        /// The invariant that shapes rely on.
         #[test]
         fn texts_of_one_shape_have_one_fingerprint(
             pieces in prop::collection::vec(

@@ -1,11 +1,11 @@
-//! What a value is, once it is read: a connection string, a URL with a login, a password's verifier, a
-//! command with a login, or a piece of which one is put together.
+//! Recognises secret values: connection strings, URLs and commands with a login, password verifiers, and
+//! templates into which a password is inserted.
 
-/// The keywords of connection strings that stand before a password: libpq's (PostgreSQL documentation,
-/// 34.1.2), and ODBC's.
+/// Keywords that precede a password in connection strings of libpq (PostgreSQL documentation, 34.1.2) and
+/// ODBC.
 const KEYWORDS: [&str; 4] = ["password", "passwd", "passphrase", "pwd"];
 
-/// What a command has where it may have a login: options, variables and headers.
+/// Words of a command that may have a login: options, variables and headers.
 const IN_COMMANDS: [&str; 13] = [
     "pass",
     "pwd",
@@ -22,19 +22,19 @@ const IN_COMMANDS: [&str; 13] = [
     "://",
 ];
 
-/// How far a URL is looked at for a login, in characters.
+/// Maximum number of characters of a URL that are searched for a login.
 const URL_MAX: usize = 2_048;
 
-/// Whether a value says `password = …`, or has a URL with a password.
+/// Whether a value has `password = …`, or a URL with a password.
 pub fn holds_login(value: &str) -> bool {
     has_password_keyword(value) || has_url_login(value)
 }
 
 fn has_password_keyword(value: &str) -> bool {
     KEYWORDS.iter().any(|keyword| {
-        places_of(value, keyword).any(|at| {
+        offsets_of(value, keyword).any(|at| {
             let before = &value[..at];
-            // libpq has a password of the client's key, too.
+            // libpq also has a password for the client's key.
             let before = match before.len().checked_sub("ssl".len()) {
                 Some(from) if before.as_bytes()[from..].eq_ignore_ascii_case(b"ssl") => {
                     &before[..from]
@@ -47,8 +47,8 @@ fn has_password_keyword(value: &str) -> bool {
     })
 }
 
-/// Where an ASCII word stands in a text, in whatever case.
-fn places_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+/// Returns the offsets of an ASCII word in a text, in any case.
+fn offsets_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let (bytes, word) = (text.as_bytes(), word.as_bytes());
     let first = [word[0], word[0].to_ascii_uppercase()];
     memchr::memchr2_iter(first[0], first[1], bytes).filter(move |at| {
@@ -58,13 +58,13 @@ fn places_of<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// `scheme://user:password@host`, of any scheme.
+/// Whether a value has `scheme://user:password@host`, with any scheme.
 fn has_url_login(value: &str) -> bool {
     value.match_indices("://").any(|(at, found)| {
         let rest = &value[at + found.len()..];
         let scheme = &value[..at];
-        // Passwords that should have been encoded are not, and libpq's URLs are the ones that people
-        // type by hand.
+        // A password in a hand-typed URL is often not percent-encoded. libpq's URLs are the ones that people
+        // type.
         let by_hand = ["postgres", "postgresql"]
             .iter()
             .any(|name| scheme.len() >= name.len() && ends_with_word(scheme, name));
@@ -96,7 +96,8 @@ fn ends_with_word(text: &str, word: &str) -> bool {
     text.as_bytes()[from..].eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// What the server keeps of a password (PostgreSQL documentation, 53.8 `pg_authid`).
+/// Whether a value is a password verifier as the server stores it (PostgreSQL documentation, 53.8
+/// `pg_authid`).
 pub(super) fn is_verifier(value: &str) -> bool {
     let value = value.trim();
     let md5 = value.strip_prefix("md5").is_some_and(|digits| {
@@ -105,23 +106,23 @@ pub(super) fn is_verifier(value: &str) -> bool {
     md5 || value.starts_with("SCRAM-SHA-256$")
 }
 
-/// Whether a command line (of `COPY … PROGRAM`) may have a login in it. It is not read as a shell
-/// would: what looks like one is enough.
+/// Whether a command line (of `COPY … PROGRAM`) may have a login. It is not parsed as a shell would; a
+/// similar word is enough.
 pub(super) fn may_have_login(command: &str) -> bool {
     let lower = command.to_ascii_lowercase();
     IN_COMMANDS.iter().any(|word| lower.contains(word))
 }
 
-/// Whether a value ends, or goes on with a place of `format`, where a password would stand: other values
-/// are put behind it or into it.
+/// Whether a value ends, or has a placeholder of `format`, at the position of a password. Other values are
+/// appended to it or inserted into it.
 pub(super) fn is_template(value: &str) -> bool {
-    places_of(value, "password").any(|at| {
+    offsets_of(value, "password").any(|at| {
         let rest = &value[at + "password".len()..];
-        let behind = rest.trim_start_matches(|character: char| {
+        let after = rest.trim_start_matches(|character: char| {
             character.is_whitespace() || matches!(character, '=' | '\'' | '$' | '(' | 'E' | 'e')
         });
-        // Where the word itself ends the text it is a name more often than not.
-        behind.starts_with('%') || (behind.is_empty() && !rest.is_empty())
+        // A text that ends with the word itself is more often a name.
+        after.starts_with('%') || (after.is_empty() && !rest.is_empty())
     })
 }
 

@@ -1,6 +1,6 @@
 //! Names whose values are secrets.
 
-/// What a name has in it if its value is one.
+/// Words that mark a name whose value is a secret.
 const WORDS: [&str; 13] = [
     "password",
     "passwd",
@@ -17,7 +17,7 @@ const WORDS: [&str; 13] = [
     "encryption_key",
 ];
 
-/// Names that have such a word, and values that tell nothing.
+/// Names that contain such a word and whose values are not secret.
 const HARMLESS: [&str; 4] = [
     "password_encryption",
     "md5_password_warnings",
@@ -25,7 +25,7 @@ const HARMLESS: [&str; 4] = [
     "scram_iterations",
 ];
 
-/// Whether the value of a setting, or of an option, of this name is a secret: a password, a key, a token.
+/// Whether the value of a setting or option of this name is a secret: a password, a key, a token.
 pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !HARMLESS.contains(&name.as_str())
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_they_hold() {
+    fn secret_names_are_recognised() {
         for name in [
             "app.Password",
             "sslpassword",

@@ -142,7 +142,7 @@ fn nothing_of_a_secret_is_left() {
 }
 
 #[test]
-fn what_only_resembles_a_secret_is_left_alone() {
+fn redaction_keeps_texts_that_resemble_a_secret() {
     for sql in [
         "ALTER ROLE app SET search_path = 'a', 'b'",
         "ALTER ROLE app VALID UNTIL '2030-01-01'",
@@ -235,7 +235,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_cleaned_stays_as_it_is(sql in texts()) {
+    fn redaction_is_idempotent(sql in texts()) {
         if let Some(cleaned) = redacted(&sql) {
             prop_assert_eq!(redacted(&cleaned), None, "{}", cleaned);
         }
@@ -243,7 +243,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_looked_for_is_seen_at_a_glance() {
+fn quick_search_finds_every_secret() {
     for word in MENTIONS {
         assert!(may_have_pair(word.as_bytes(), PAIRS), "{word}");
         assert!(may_hold_secret(&format!(

@@ -11,31 +11,32 @@ use super::literal::{holds_login, is_template, is_verifier, may_have_login};
 use super::names::names_a_secret;
 use super::{DEPTH_MAX, REDACTED_LITERAL, may_hold_secret};
 
-/// A setting's name has at most so many pieces, and `set_config`'s arguments.
-const NAME_PIECES_MAX: usize = 16;
-const ARGUMENT_PIECES_MAX: usize = 256;
+/// Maximum number of tokens in the name of a setting.
+const NAME_TOKENS_MAX: usize = 16;
+const ARGUMENT_TOKENS_MAX: usize = 256;
 
-/// What is found in a text.
+/// Secrets found in a text.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// What is to be replaced, in bytes, in order, none over another.
+pub(super) struct SecretFindings {
+    /// Byte ranges to redact, in order and disjoint.
     pub(super) secrets: Vec<Range<usize>>,
-    /// Comments with a secret in them.
+    /// Comments that hold a secret.
     pub(super) comments: Vec<Range<usize>>,
-    /// All of them, beside a statement with a secret: it may be told there again (`-- was 'x'`).
-    pub(super) beside: Vec<Range<usize>>,
+    /// All comments. In a statement with a secret they are redacted, too, since they may repeat it (`-- was
+    /// 'x'`).
+    pub(super) all_comments: Vec<Range<usize>>,
     /// Numbers of parameters (from 1) that are secrets.
-    pub(super) places: Vec<usize>,
-    /// A secret is put together of values: all parameters may be parts of it.
-    pub(super) template: bool,
-    /// It is about a role's password, even where none is given.
-    pub(super) role: bool,
+    pub(super) parameters: Vec<usize>,
+    /// A secret is concatenated from values. Each parameter may be a part of it.
+    pub(super) is_concatenated: bool,
+    /// The text is about a role's password, even if it gives none.
+    pub(super) concerns_role: bool,
     /// Settings are named by parameters: `set_config($1, …)`.
-    pub(super) settings_by_place: bool,
+    pub(super) settings_named_by_parameter: bool,
 }
 
-impl Found {
-    /// The last secret goes on beyond this.
+impl SecretFindings {
+    /// Whether the last secret extends beyond this offset.
     fn covers(&self, at: usize) -> bool {
         self.secrets.last().is_some_and(|last| at < last.end)
     }
@@ -45,73 +46,77 @@ impl Found {
     }
 }
 
-/// A token that is no comment; literals that follow one another are one.
-struct Piece<'a> {
-    kind: PieceKind,
+/// A token other than a comment. Adjacent string literals are one token.
+struct MergedToken<'a> {
+    kind: MergedTokenKind,
     range: Range<usize>,
     text: &'a str,
-    /// Of a string: what it means.
+    /// Decoded value of a string.
     value: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PieceKind {
+enum MergedTokenKind {
     Word,
     Quoted,
     Text,
     Number,
-    Place,
+    Parameter,
     Symbol,
 }
 
-impl Piece<'_> {
+impl MergedToken<'_> {
     fn is(&self, word: &str) -> bool {
-        self.kind == PieceKind::Word && self.text.eq_ignore_ascii_case(word)
+        self.kind == MergedTokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
     fn is_symbol(&self, symbol: &str) -> bool {
-        self.kind == PieceKind::Symbol && self.text == symbol
+        self.kind == MergedTokenKind::Symbol && self.text == symbol
     }
 
-    /// As a name, if it is one.
+    /// Returns the token as a name, if it is one.
     fn name(&self) -> Option<&str> {
         match self.kind {
-            PieceKind::Word => Some(self.text),
-            PieceKind::Quoted => Some(self.text.trim_matches('"')),
+            MergedTokenKind::Word => Some(self.text),
+            MergedTokenKind::Quoted => Some(self.text.trim_matches('"')),
             _ => None,
         }
     }
 }
 
-/// What is secret in a text, which stands `depth` literals deep in the one that was sent.
-pub(super) fn find(sql: &str, depth: usize) -> Found {
-    let mut found = read(sql, Lexer::new(sql), depth);
+/// Finds the secrets of a text, which is nested `depth` literals deep in the one that was sent.
+pub(super) fn find(sql: &str, depth: usize) -> SecretFindings {
+    let mut found = find_with_lexer(sql, Lexer::new(sql), depth);
     if sql.contains("\\'") {
-        // Which of the two holds is a setting's matter that the text does not say.
-        let other = read(sql, Lexer::with_escapes(sql), depth);
+        // The meaning of a backslash depends on a setting that the text does not show.
+        let other = find_with_lexer(sql, Lexer::with_escapes(sql), depth);
         found.secrets.extend(other.secrets);
         found.comments.extend(other.comments);
-        found.beside.extend(other.beside);
-        found.places.extend(other.places);
-        found.template |= other.template;
-        found.role |= other.role;
-        found.settings_by_place |= other.settings_by_place;
+        found.all_comments.extend(other.all_comments);
+        found.parameters.extend(other.parameters);
+        found.is_concatenated |= other.is_concatenated;
+        found.concerns_role |= other.concerns_role;
+        found.settings_named_by_parameter |= other.settings_named_by_parameter;
     }
-    found.secrets = in_order(found.secrets);
-    if found.role {
+    found.secrets = merge_overlapping(found.secrets);
+    if found.concerns_role {
         let quoted = |range: &Range<usize>| sql[range.clone()].contains(['\'', '"']);
-        found
-            .comments
-            .extend(found.beside.iter().filter(|range| quoted(range)).cloned());
+        found.comments.extend(
+            found
+                .all_comments
+                .iter()
+                .filter(|range| quoted(range))
+                .cloned(),
+        );
     }
     if !found.secrets.is_empty() {
-        found.comments.append(&mut found.beside);
+        found.comments.append(&mut found.all_comments);
     }
-    found.comments = in_order(found.comments);
+    found.comments = merge_overlapping(found.comments);
     found
 }
 
-fn in_order(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+fn merge_overlapping(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     for range in ranges {
@@ -123,33 +128,34 @@ fn in_order(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-fn read(sql: &str, lexer: Lexer<'_>, depth: usize) -> Found {
-    let mut found = Found::default();
-    let pieces = pieces(sql, lexer, depth, &mut found);
-    for statement in pieces.split(|piece| piece.is_symbol(";")) {
+fn find_with_lexer(sql: &str, lexer: Lexer<'_>, depth: usize) -> SecretFindings {
+    let mut found = SecretFindings::default();
+    let tokens = read_tokens(sql, lexer, depth, &mut found);
+    for statement in tokens.split(|token| token.is_symbol(";")) {
         Statement { sql, statement }.read(depth, &mut found);
     }
-    // Values are put together over several statements of a body: DECLARE, and then EXECUTE.
-    let joins = pieces.iter().any(|piece| {
-        piece.is_symbol("||")
+    // A body may concatenate values in one statement (DECLARE) and run them in another (EXECUTE).
+    let joins = tokens.iter().any(|token| {
+        token.is_symbol("||")
             || ["format", "concat", "concat_ws"]
                 .iter()
-                .any(|name| piece.is(name))
+                .any(|name| token.is(name))
     });
-    found.template = joins
-        && (pieces.iter()).any(|piece| piece.kind == PieceKind::Text && is_template(&piece.value));
-    if found.template {
-        let others = pieces
+    found.is_concatenated = joins
+        && (tokens.iter())
+            .any(|token| token.kind == MergedTokenKind::Text && is_template(&token.value));
+    if found.is_concatenated {
+        let others = tokens
             .iter()
-            .filter(|piece| piece.kind == PieceKind::Text && !is_template(&piece.value));
+            .filter(|token| token.kind == MergedTokenKind::Text && !is_template(&token.value));
         let names = |value: &str| {
             let mut characters = value.chars();
             characters.all(|character| character.is_whitespace() || matches!(character, '\'' | ';'))
         };
         found.secrets.extend(
             others
-                .filter(|piece| !names(&piece.value))
-                .map(|piece| piece.range.clone()),
+                .filter(|token| !names(&token.value))
+                .map(|token| token.range.clone()),
         );
     }
     found
@@ -158,9 +164,14 @@ fn read(sql: &str, lexer: Lexer<'_>, depth: usize) -> Found {
     found
 }
 
-/// The tokens of a text but its comments, which are looked into.
-fn pieces<'a>(sql: &'a str, lexer: Lexer<'a>, depth: usize, found: &mut Found) -> Vec<Piece<'a>> {
-    let mut pieces: Vec<Piece<'a>> = Vec::new();
+/// Returns the tokens of a text without comments, which are searched for secrets here.
+fn read_tokens<'a>(
+    sql: &'a str,
+    lexer: Lexer<'a>,
+    depth: usize,
+    found: &mut SecretFindings,
+) -> Vec<MergedToken<'a>> {
+    let mut tokens: Vec<MergedToken<'a>> = Vec::new();
     for token in lexer {
         let range = token.start()..token.end();
         let text = &sql[range.clone()];
@@ -171,35 +182,35 @@ fn pieces<'a>(sql: &'a str, lexer: Lexer<'a>, depth: usize, found: &mut Found) -
                 if may_hold_secret(inner) && holds_secret(inner, depth) {
                     found.comments.push(range.clone());
                 }
-                found.beside.push(range);
+                found.all_comments.push(range);
                 continue;
             }
             Token::Word { .. } => {
-                words(sql, range, &mut pieces);
+                push_words(sql, range, &mut tokens);
                 continue;
             }
-            Token::Quoted { .. } => PieceKind::Quoted,
-            Token::Symbol { .. } => PieceKind::Symbol,
+            Token::Quoted { .. } => MergedTokenKind::Quoted,
+            Token::Symbol { .. } => MergedTokenKind::Symbol,
             Token::Value { .. } => match Spelling::of(text).0 {
-                Spelling::Placeholder => PieceKind::Place,
-                Spelling::Number => PieceKind::Number,
-                _ => PieceKind::Text,
+                Spelling::Placeholder => MergedTokenKind::Parameter,
+                Spelling::Number => MergedTokenKind::Number,
+                _ => MergedTokenKind::Text,
             },
         };
         let value = match kind {
-            PieceKind::Text => {
+            MergedTokenKind::Text => {
                 let (spelling, inner) = Spelling::of(text);
                 spelling.read(inner, '\\').into_owned()
             }
             _ => String::new(),
         };
-        match pieces.last_mut() {
-            Some(last) if kind == PieceKind::Text && last.kind == PieceKind::Text => {
+        match tokens.last_mut() {
+            Some(last) if kind == MergedTokenKind::Text && last.kind == MergedTokenKind::Text => {
                 last.value.push_str(&value);
                 last.range.end = range.end;
                 last.text = &sql[last.range.clone()];
             }
-            _ => pieces.push(Piece {
+            _ => tokens.push(MergedToken {
                 kind,
                 range,
                 text,
@@ -207,11 +218,11 @@ fn pieces<'a>(sql: &'a str, lexer: Lexer<'a>, depth: usize, found: &mut Found) -
             }),
         }
     }
-    pieces
+    tokens
 }
 
-/// A word; several, where somebody pasted blanks that are none to the server (U+00A0).
-fn words<'a>(sql: &'a str, range: Range<usize>, pieces: &mut Vec<Piece<'a>>) {
+/// Adds a word. It is several if it holds blanks that the server does not treat as blanks (U+00A0).
+fn push_words<'a>(sql: &'a str, range: Range<usize>, tokens: &mut Vec<MergedToken<'a>>) {
     let text = &sql[range.clone()];
     let mut from = 0;
     for word in text.split(char::is_whitespace) {
@@ -219,8 +230,8 @@ fn words<'a>(sql: &'a str, range: Range<usize>, pieces: &mut Vec<Piece<'a>>) {
         from = at + word.len();
         if !word.is_empty() {
             let range = range.start + at..range.start + from;
-            pieces.push(Piece {
-                kind: PieceKind::Word,
+            tokens.push(MergedToken {
+                kind: MergedTokenKind::Word,
                 text: &sql[range.clone()],
                 range,
                 value: String::new(),
@@ -229,16 +240,16 @@ fn words<'a>(sql: &'a str, range: Range<usize>, pieces: &mut Vec<Piece<'a>>) {
     }
 }
 
-/// Whether a value is, or has, a secret: whatever stands around it.
+/// Whether a value is or contains a secret, regardless of its context.
 fn holds_secret(value: &str, depth: usize) -> bool {
     if holds_login(value) || is_verifier(value) {
         return true;
     }
-    // Beyond this nobody looks, and so nobody may see.
+    // Deeper levels are not searched, so the whole value is a secret.
     may_hold_secret(value) && (depth >= DEPTH_MAX || !find(value, depth + 1).is_empty())
 }
 
-/// Whether a value is a secret or has one, when no text says what it is for.
+/// Whether a value without context is or contains a secret.
 pub(super) fn value_holds_secret(value: &str) -> bool {
     may_hold_secret(value) && holds_secret(value, 0)
 }
@@ -246,63 +257,63 @@ pub(super) fn value_holds_secret(value: &str) -> bool {
 /// One statement of a text.
 struct Statement<'a> {
     sql: &'a str,
-    statement: &'a [Piece<'a>],
+    statement: &'a [MergedToken<'a>],
 }
 
 impl Statement<'_> {
-    fn read(&self, depth: usize, found: &mut Found) {
-        let is_role = self.is_about_a_role();
-        found.role |= is_role;
+    fn read(&self, depth: usize, found: &mut SecretFindings) {
+        let is_role = self.sets_role_password();
+        found.concerns_role |= is_role;
         let copies = self.starts_with(&["copy"]);
-        for (at, piece) in self.statement.iter().enumerate() {
+        for (at, token) in self.statement.iter().enumerate() {
             let before = at.checked_sub(1).map(|before| &self.statement[before]);
-            let name = before.and_then(Piece::name);
-            match piece.kind {
-                PieceKind::Text => {
+            let name = before.and_then(MergedToken::name);
+            match token.kind {
+                MergedTokenKind::Text => {
                     let secret = name.is_some_and(names_a_secret)
-                        || is_role && !self.is_moment(at)
+                        || is_role && !self.is_expiry_time(at)
                         || copies
                             && name.is_some_and(|name| name.eq_ignore_ascii_case("program"))
-                            && may_have_login(&piece.value)
-                        || holds_secret(&piece.value, depth);
+                            && may_have_login(&token.value)
+                        || holds_secret(&token.value, depth);
                     if secret {
-                        found.secrets.push(piece.range.clone());
+                        found.secrets.push(token.range.clone());
                     }
                 }
-                PieceKind::Place if name.is_some_and(names_a_secret) => {
-                    found.places.extend(piece.text[1..].parse::<usize>());
+                MergedTokenKind::Parameter if name.is_some_and(names_a_secret) => {
+                    found.parameters.extend(token.text[1..].parse::<usize>());
                 }
                 _ => (),
             }
             if is_role {
-                self.behind_password(at, found);
+                self.find_unquoted_password(at, found);
             }
-            if piece
+            if token
                 .name()
                 .is_some_and(|name| name.eq_ignore_ascii_case("rolpassword"))
                 && let [equals, value, ..] = &self.statement[at + 1..]
                 && equals.is_symbol("=")
             {
-                self.secret(value, found);
+                self.add_secret(value, found);
             }
-            if piece.is("set_config") {
-                self.set_config(at, found);
+            if token.is("set_config") {
+                self.find_set_config(at, found);
             }
         }
-        self.settings(found);
+        self.find_settings(found);
     }
 
     fn starts_with(&self, words: &[&str]) -> bool {
-        let mut pieces = self.statement.iter();
+        let mut tokens = self.statement.iter();
         words
             .iter()
-            .all(|word| pieces.next().is_some_and(|piece| piece.is(word)))
+            .all(|word| tokens.next().is_some_and(|token| token.is(word)))
     }
 
-    /// `CREATE ROLE`, `ALTER USER` and the like; not of a user mapping, whose options have names, and
-    /// not of a role's setting.
-    fn is_about_a_role(&self) -> bool {
-        // In a body it stands behind BEGIN, THEN and whatever else.
+    /// Whether it is `CREATE ROLE`, `ALTER USER` or the like, with a password. User mappings, whose options
+    /// have names, and settings of a role are excluded.
+    fn sets_role_password(&self) -> bool {
+        // In a body the command follows BEGIN, THEN or another word.
         let Some(at) = self.statement.windows(2).position(|pair| {
             ["create", "alter"].iter().any(|word| pair[0].is(word))
                 && ["role", "user", "group"]
@@ -312,13 +323,13 @@ impl Statement<'_> {
             return false;
         };
         let rest = &self.statement[at + 2..];
-        let mapping = rest.first().is_some_and(|piece| piece.is("mapping"));
-        let has_password = rest.iter().any(|piece| {
-            piece.name().is_some_and(|name| {
+        let mapping = rest.first().is_some_and(|token| token.is("mapping"));
+        let has_password = rest.iter().any(|token| {
+            token.name().is_some_and(|name| {
                 names_a_secret(name) || name.to_ascii_lowercase().contains("passw")
             })
         });
-        let identified = rest.iter().any(|piece| piece.is("identified"));
+        let identified = rest.iter().any(|token| token.is("identified"));
         let setting = rest.windows(2).any(|pair| {
             pair[0].is("set")
                 && !pair[1]
@@ -328,8 +339,8 @@ impl Statement<'_> {
         !mapping && !setting && (has_password || identified)
     }
 
-    /// `VALID UNTIL '2030-01-01'`.
-    fn is_moment(&self, at: usize) -> bool {
+    /// Whether the literal is the time in `VALID UNTIL '2030-01-01'`.
+    fn is_expiry_time(&self, at: usize) -> bool {
         let value = &self.statement[at].value;
         let until = at
             .checked_sub(1)
@@ -341,47 +352,48 @@ impl Statement<'_> {
         until && (value.eq_ignore_ascii_case("infinity") || value.chars().all(like_one))
     }
 
-    /// What stands where a role's password should, and is no literal: it was typed without quotes, or
-    /// with others.
-    fn behind_password(&self, at: usize, found: &mut Found) {
-        let piece = &self.statement[at];
-        let is_password = piece
+    /// Finds a role's password that is not a literal: it was typed without quotes, or with wrong ones.
+    fn find_unquoted_password(&self, at: usize, found: &mut SecretFindings) {
+        let token = &self.statement[at];
+        let is_password = token
             .name()
             .is_some_and(|name| name.eq_ignore_ascii_case("password"));
-        let is_identified = piece.is("by") && at > 0 && {
+        let is_identified = token.is("by") && at > 0 && {
             let from = at.saturating_sub(3);
             self.statement[from..at]
                 .iter()
-                .any(|piece| piece.is("identified"))
+                .any(|token| token.is("identified"))
         };
         if !is_password && !is_identified {
             return;
         }
-        let behind = self.statement[at + 1..].iter().find(|piece| {
+        let value = self.statement[at + 1..].iter().find(|token| {
             !["=", "(", ":", ":="]
                 .iter()
-                .any(|symbol| piece.is_symbol(symbol))
+                .any(|symbol| token.is_symbol(symbol))
         });
-        let place = |value: &Piece<'_>| {
+        let is_placeholder = |value: &MergedToken<'_>| {
             let rest = &self.sql[value.range.start..];
             ["%L", "%s", "%I"]
                 .iter()
-                .any(|place| rest.starts_with(place))
+                .any(|placeholder| rest.starts_with(placeholder))
                 || rest.starts_with('%') && rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit)
         };
-        if let Some(value) = behind.filter(|value| !value.is("null") && !place(value)) {
-            self.secret(value, found);
+        if let Some(value) = value.filter(|value| !value.is("null") && !is_placeholder(value)) {
+            self.add_secret(value, found);
         }
     }
 
-    /// A value that is one, however it is spelt: up to the next blank where it has no quotes.
-    fn secret(&self, value: &Piece<'_>, found: &mut Found) {
+    /// Adds a value that is a secret in any spelling. Without quotes it extends to the next blank.
+    fn add_secret(&self, value: &MergedToken<'_>, found: &mut SecretFindings) {
         match value.kind {
-            PieceKind::Place => found.places.extend(value.text[1..].parse::<usize>()),
-            PieceKind::Text | PieceKind::Quoted => found.secrets.push(value.range.clone()),
-            // No part of a text is gone over again for each word of it.
+            MergedTokenKind::Parameter => found.parameters.extend(value.text[1..].parse::<usize>()),
+            MergedTokenKind::Text | MergedTokenKind::Quoted => {
+                found.secrets.push(value.range.clone())
+            }
+            // This part is covered already; each part is scanned once only.
             _ if found.covers(value.range.start) => {}
-            PieceKind::Word | PieceKind::Number | PieceKind::Symbol => {
+            MergedTokenKind::Word | MergedTokenKind::Number | MergedTokenKind::Symbol => {
                 let rest = &self.sql[value.range.start..];
                 let end =
                     rest.find(|character: char| character.is_whitespace() || character == ';');
@@ -393,27 +405,30 @@ impl Statement<'_> {
         }
     }
 
-    /// `set_config('app.password', …)`.
-    fn set_config(&self, at: usize, found: &mut Found) {
+    /// Reads `set_config('app.password', …)`.
+    fn find_set_config(&self, at: usize, found: &mut SecretFindings) {
         let [bracket, name, rest @ ..] = &self.statement[at + 1..] else {
             return;
         };
         if !bracket.is_symbol("(") {
             return;
         }
-        found.settings_by_place |= name.kind == PieceKind::Place;
-        if name.kind == PieceKind::Text && names_a_secret(&name.value) {
-            let arguments = rest.iter().take(ARGUMENT_PIECES_MAX);
-            for value in arguments.take_while(|piece| !piece.is_symbol(")")) {
-                if matches!(value.kind, PieceKind::Text | PieceKind::Place) {
-                    self.secret(value, found);
+        found.settings_named_by_parameter |= name.kind == MergedTokenKind::Parameter;
+        if name.kind == MergedTokenKind::Text && names_a_secret(&name.value) {
+            let arguments = rest.iter().take(ARGUMENT_TOKENS_MAX);
+            for value in arguments.take_while(|token| !token.is_symbol(")")) {
+                if matches!(
+                    value.kind,
+                    MergedTokenKind::Text | MergedTokenKind::Parameter
+                ) {
+                    self.add_secret(value, found);
                 }
             }
         }
     }
 
-    /// `SET app.password = …`, alone or for a role, a database, a function.
-    fn settings(&self, found: &mut Found) {
+    /// Reads `SET app.password = …`, alone or for a role, a database or a function.
+    fn find_settings(&self, found: &mut SecretFindings) {
         let may_set = self
             .statement
             .first()
@@ -421,23 +436,23 @@ impl Statement<'_> {
         if !may_set {
             return;
         }
-        for (at, _) in (self.statement.iter().enumerate()).filter(|(_, piece)| piece.is("set")) {
+        for (at, _) in (self.statement.iter().enumerate()).filter(|(_, token)| token.is("set")) {
             let rest = &self.statement[at + 1..];
             let skipped = usize::from(
                 rest.first()
-                    .is_some_and(|piece| piece.is("local") || piece.is("session")),
+                    .is_some_and(|token| token.is("local") || token.is("session")),
             );
             let rest = &rest[skipped..];
             let Some(equals) = rest
                 .iter()
-                .take(NAME_PIECES_MAX)
-                .position(|piece| piece.is_symbol("=") || piece.is("to"))
+                .take(NAME_TOKENS_MAX)
+                .position(|token| token.is_symbol("=") || token.is("to"))
             else {
                 continue;
             };
             let name: Option<String> = rest[..equals]
                 .iter()
-                .map(|piece| piece.name().or(piece.is_symbol(".").then_some(".")))
+                .map(|token| token.name().or(token.is_symbol(".").then_some(".")))
                 .collect();
             let (Some(name), Some(first)) = (name, rest.get(equals + 1)) else {
                 continue;
@@ -446,16 +461,16 @@ impl Statement<'_> {
             if known || !names_a_secret(&name) || first.is("default") {
                 continue;
             }
-            let values = rest[equals + 1..].split(|piece| piece.is("as")).next();
+            let values = rest[equals + 1..].split(|token| token.is("as")).next();
             let Some([.., last]) = values else {
                 continue;
             };
-            for place in values.into_iter().flatten() {
-                if place.kind == PieceKind::Place {
-                    self.secret(place, found);
+            for parameter in values.into_iter().flatten() {
+                if parameter.kind == MergedTokenKind::Parameter {
+                    self.add_secret(parameter, found);
                 }
             }
-            if first.kind != PieceKind::Place {
+            if first.kind != MergedTokenKind::Parameter {
                 found.secrets.push(first.range.start..last.range.end);
             }
         }

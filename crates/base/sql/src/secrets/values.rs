@@ -3,7 +3,7 @@
 use super::REDACTED;
 use super::literal::holds_login;
 use super::names::names_a_secret;
-use super::text::{Found, find, value_holds_secret};
+use super::text::{SecretFindings, find, value_holds_secret};
 
 /// Returns whether a text may call `set_config` with the setting's name in a parameter.
 pub fn may_name_settings_by_parameter(sql: &str) -> bool {
@@ -23,11 +23,11 @@ where
     if sql.is_none() && !values().flatten().any(is_secret) {
         return Vec::new();
     }
-    let found = sql.map_or_else(Found::default, |sql| find(sql, 0));
-    let named = found.settings_by_place && values().flatten().any(names_a_secret);
+    let found = sql.map_or_else(SecretFindings::default, |sql| find(sql, 0));
+    let named = found.settings_named_by_parameter && values().flatten().any(names_a_secret);
     let secrets = values().enumerate().filter(|(index, value)| {
-        let secret = found.template
-            || found.places.contains(&(index + 1))
+        let secret = found.is_concatenated
+            || found.parameters.contains(&(index + 1))
             || named && !value.is_some_and(names_a_secret)
             || value.is_some_and(is_secret);
         secret && *value != Some(REDACTED)

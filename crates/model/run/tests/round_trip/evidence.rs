@@ -1,4 +1,4 @@
-//! Evidence beside a run, and its tables as comma-separated values.
+//! Round trip of evidence, and its tables as comma-separated values.
 
 use run::{Artefact, ExtensionFact, Facts, Moment, RelationFact, RunReader, RunWriter};
 

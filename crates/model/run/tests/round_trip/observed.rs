@@ -1,4 +1,4 @@
-//! What was seen of a server comes back, and survives a kill up to its last flush.
+//! Round trip of observations, which survive a kill up to the last flush.
 
 use run::{
     Activity, Blocking, Counter, LockCount, ObservedWriter, ProbeNote, ProbeState, RunReader,
@@ -176,7 +176,7 @@ fn check(reader: &RunReader) {
 }
 
 #[test]
-fn what_was_seen_comes_back() {
+fn observations_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.run");
     let mut writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();
@@ -197,7 +197,7 @@ fn what_was_seen_comes_back() {
 }
 
 #[test]
-fn what_was_seen_survives_a_kill() {
+fn observations_survive_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.run");
     let writer = RunWriter::create(&path, &info(), std::iter::once(Ok(statement()))).unwrap();

@@ -1,36 +1,37 @@
-//! How many values were masked, and which stayed by which rule.
+//! Numbers of values that were masked, and that were kept by each rule.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a value stays as it is.
+/// Reason why a value is kept.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// It names nobody: nothing, one character or digit, true and false, infinity, punctuation.
+    /// It identifies nobody: empty, one character or digit, true and false, infinity, punctuation.
     Small,
-    /// A length of time.
+    /// A duration.
     Interval,
-    /// How many rows, which column of the result, which element.
+    /// A number of rows, a column of the result, or an element.
     Position,
     /// Part of a type, as in `varchar(10)`, or a number in the definition of a table.
     Definition,
     /// A setting, or a whole statement that holds no data, such as VACUUM.
     Setting,
-    /// A name, format, unit or path that says what a function or operator is to do.
+    /// A name, format, unit or path that controls a function or operator.
     Instruction,
     /// A small factor of a calculation.
     Factor,
-    /// The user said so.
+    /// The user asked to keep it.
+    #[serde(rename = "asked")]
     Asked,
 }
 
 impl Kept {
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
             Kept::Small => "single digits and characters, true, false and the like",
@@ -45,32 +46,32 @@ impl Kept {
     }
 }
 
-/// What became of values of one sort: `values` = `masked` + all `kept`.
+/// Numbers of values of one sort: `values` = `masked` + all `kept`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaskedValues {
-    /// Values met. NULL is none.
+    /// Number of values. NULL does not count.
     pub values: u64,
-    /// Masked.
+    /// Number of masked values.
     pub masked: u64,
-    /// Of these, those in a binary form of an unknown type, which was guessed.
+    /// Number of masked values in a binary form of an unknown type, which was guessed.
     #[serde(default)]
     pub guessed: u64,
-    /// Of these, those in a binary form that is not understood: random bytes of the same length took
-    /// their place, which the server may refuse.
+    /// Number of masked values in a binary form that is not understood. They were replaced by random bytes of
+    /// the same length, which the server may refuse.
     #[serde(default)]
     pub opaque: u64,
-    /// Left as they are.
+    /// Number of kept values by reason.
     pub kept: BTreeMap<Kept, u64>,
 }
 
 impl MaskedValues {
-    /// Whether every value is accounted for. It must be; the caller may assert it.
+    /// Whether every value is accounted for. Callers may assert it.
     pub fn adds_up(&self) -> bool {
         self.values == self.masked + self.kept.values().sum::<u64>()
     }
 }
 
-/// What became of every value that a masking met.
+/// Numbers of all values that a masking encountered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaskAccount {
     /// Literals in the text of statements.
@@ -81,16 +82,16 @@ pub struct MaskAccount {
     pub copy_fields: MaskedValues,
     /// Values of the first rows of results.
     pub result_values: MaskedValues,
-    /// Application names, clients' addresses and reasons of failed COPYs.
+    /// Application names, client addresses and reasons of failed COPYs.
     pub names: MaskedValues,
-    /// Comments blanked out.
+    /// Number of comments that were blanked out.
     pub comments: u64,
-    /// Checksums of results that were taken out: who has one can try results until one fits.
+    /// Number of result checksums that were removed. With a checksum one could guess a result by trial.
     pub digests: u64,
 }
 
 impl MaskAccount {
-    /// The values by sort, with its name.
+    /// Returns the numbers by sort, with the sort's name.
     pub fn by_sort(&self) -> [(&'static str, &MaskedValues); 5] {
         [
             ("literals", &self.literals),

@@ -1,57 +1,57 @@
-//! What became of every statement.
+//! Numbers of statements by the result of a rewriting.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What became of every statement that was met: `statements` = `unchanged` + `reworded` + `moved` +
-/// `merged` + `dropped` + `cached` + `opened`. What there is instead is `unchanged` + `reworded` +
-/// `moved` + `batches` + `added`.
+/// Numbers of statements by the result of a rewriting: `statements` = `unchanged` + `reworded` + `moved` +
+/// `merged` + `dropped` + `cached` + `opened`. The new workload has `unchanged` + `reworded` + `moved` +
+/// `batches` + `added` statements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RewriteAccount {
-    /// Statements met.
+    /// Number of statements before the rewriting.
     pub statements: u64,
-    /// Sent as they were.
+    /// Sent unchanged.
     pub unchanged: u64,
-    /// Rows that became part of a batch.
+    /// Merged into a batch.
     pub merged: u64,
-    /// Batches that were made of them; each is a statement.
+    /// Batches that were made of merged statements. Each is one statement.
     pub batches: u64,
-    /// Left out because they match.
+    /// Dropped because they match.
     pub dropped: u64,
-    /// Left out because a cache would have had the answer.
+    /// Dropped because a cache would have answered.
     pub cached: u64,
-    /// Sent in another form: prepared, or no longer.
+    /// Sent in another form: prepared, or no longer prepared.
     #[serde(default)]
     pub reworded: u64,
-    /// Sent as they were, by a connection of a pool.
+    /// Sent unchanged by a connection of a pool.
     #[serde(default)]
     pub moved: u64,
-    /// Left out because a pool's connections have these settings from their beginning.
+    /// Dropped because a pool's connections have these settings from their start.
     #[serde(default)]
     pub opened: u64,
-    /// Sent by nobody before: the settings of a pool's connections, and a ROLLBACK of what was left open.
+    /// Added by the rewriting: the settings of a pool's connections, and a ROLLBACK for a transaction that
+    /// was left open.
     #[serde(default)]
     pub added: u64,
-    /// Of those that are unchanged, such as could have been thought to be rewritten, by the reason why
-    /// they were not.
+    /// Unchanged statements that are similar to those rewritten, by the reason why they were not.
     #[serde(default)]
     pub left_alone: BTreeMap<String, u64>,
 }
 
 impl RewriteAccount {
-    /// Statements that there are now.
+    /// Returns the number of statements after the rewriting.
     pub fn made(&self) -> u64 {
         self.unchanged + self.reworded + self.moved + self.batches + self.added
     }
 
-    /// Statements that are not as they were.
+    /// Returns the number of statements that were changed.
     pub fn touched(&self) -> u64 {
         self.reworded + self.moved + self.merged + self.dropped + self.cached + self.opened
     }
 
-    /// Whether every statement is accounted for. It must be; the caller may assert it.
+    /// Whether every statement is accounted for. Callers may assert it.
     pub fn adds_up(&self) -> bool {
         self.statements == self.unchanged + self.touched()
     }

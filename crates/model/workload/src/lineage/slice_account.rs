@@ -1,11 +1,11 @@
-//! What became of every event that a slicing met.
+//! Numbers of events by the result of a slicing.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why an event is not in a slice.
+/// Reason why an event is not in a slice.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -15,26 +15,26 @@ pub enum LeftOut {
     Before,
     /// Due at the slice's end or later.
     After,
-    /// Of another database.
+    /// Belongs to another database.
     Database,
-    /// Of another role.
+    /// Belongs to another role.
     User,
-    /// Of another application.
+    /// Belongs to another application.
     Application,
     /// A statement of another kind.
     Kind,
     /// A statement that matches no pattern.
     Statement,
-    /// The coming and going, and the settings, of sessions of which no statement was kept.
+    /// Connection, disconnection or setting of a session without a kept statement.
     NothingKept,
-    /// Settings and the like, undone or done anew before their session's first kept statement.
+    /// Setting or the like that was undone or replaced before the session's first kept statement.
     Superseded,
-    /// Of transactions of which no statement was kept.
+    /// Part of a transaction without a kept statement.
     EmptyTransaction,
 }
 
 impl LeftOut {
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn explanation(self) -> &'static str {
         match self {
             LeftOut::Before => "due before the slice",
@@ -53,59 +53,59 @@ impl LeftOut {
     }
 }
 
-/// What became of every event: `events` = `kept` + `prelude` + all `left_out`.
+/// Numbers of events: `events` = `kept` + `prelude` + all `left_out`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceAccount {
-    /// Where the slice begins, in microseconds since 1970-01-01 UTC, where it was asked for.
+    /// Start of the slice, in microseconds since 1970-01-01 UTC, if it was given.
     pub from_us: Option<i64>,
-    /// Where it ends, itself not in it.
+    /// End of the slice (exclusive), if it was given.
     pub to_us: Option<i64>,
-    /// Events met.
+    /// Number of events.
     pub events: u64,
-    /// Kept, due within the slice.
+    /// Number of events kept that are due within the slice.
     pub kept: u64,
-    /// Of these, those that no filter asked for, and that were kept because sessions hold what
-    /// they did: settings, transactions and the like.
+    /// Number of these that no filter selects. They are kept because they affect the state of their session,
+    /// such as settings and transactions.
     pub kept_for_state: u64,
-    /// Done before the slice and put at its start, for what they did to their sessions.
+    /// Number of events before the slice that are placed at its start, since they affect the state of their
+    /// session.
     pub prelude: u64,
-    /// Left out.
+    /// Number of events left out, by reason.
     pub left_out: BTreeMap<LeftOut, u64>,
-    /// Sessions met.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Sessions that something was kept of.
+    /// Number of sessions with a kept event.
     pub sessions_kept: u64,
-    /// Of these, those that were there before the slice.
+    /// Number of these that began before the slice.
     pub sessions_before: u64,
-    /// Transactions that were open at the slice's start and are begun again at it.
+    /// Number of transactions that were open at the slice's start and are begun again there.
     pub transactions_resumed: u64,
-    /// Transactions that are open at the slice's end, or at the end of what was read.
+    /// Number of transactions that are open at the slice's end, or at the end of the source.
     pub transactions_open: u64,
-    /// Sessions whose prelude lacks something because it would have been too long.
+    /// Number of sessions whose prelude is incomplete because of the size limit.
     pub preludes_cut: u64,
-    /// Temporary objects that are made anew at the start; what was in them is not there.
+    /// Number of temporary objects that are recreated at the start, without their contents.
     pub temporary_objects: u64,
-    /// Things met that the server did. They are no events.
+    /// Number of server events. They are no events of clients.
     #[serde(default)]
     pub server_events: u64,
-    /// Those of them that were left out: outside of the slice's time, or of sessions that no filter
-    /// takes.
+    /// Number of server events left out: outside of the slice's time, or of sessions that no filter selects.
     #[serde(default)]
     pub server_events_left_out: u64,
 }
 
 impl SliceAccount {
-    /// Events that were left out, for all reasons.
+    /// Returns the number of events left out, for all reasons.
     pub fn events_left_out(&self) -> u64 {
         self.left_out.values().sum()
     }
 
-    /// Whether every event is accounted for. It must be; the caller may assert it.
+    /// Whether every event is accounted for. Callers may assert it.
     pub fn adds_up(&self) -> bool {
         self.events == self.kept + self.prelude + self.events_left_out()
     }
 
-    /// Counts events that were left out.
+    /// Counts events left out for this reason.
     pub fn leave_out(&mut self, reason: LeftOut, events: u64) {
         if events > 0 {
             *self.left_out.entry(reason).or_default() += events;

@@ -38,13 +38,13 @@ impl Key {
 #[derive(Debug, Clone)]
 struct StateStatement {
     keys: Vec<Key>,
-    /// It resets settings, and is needed only if something before it sets them.
+    /// It resets settings. It is needed only if an earlier statement sets them.
     resets: bool,
     event: Event,
 }
 
 impl StateStatement {
-    /// Whether its meaning may depend on the settings before it.
+    /// Whether the statement's meaning may depend on the settings before it.
     fn depends_on_settings(&self) -> bool {
         self.keys.iter().any(|key| {
             matches!(
@@ -135,8 +135,8 @@ impl SessionObjects {
         self.temporary.len() as u64
     }
 
-    /// Takes the statements, and whether some were dropped. Only the names of temporary objects are followed from
-    /// here on.
+    /// Takes the statements, and whether some were dropped. Afterwards only the names of temporary objects
+    /// are followed.
     pub(super) fn take_statements(&mut self) -> (Vec<Event>, bool) {
         self.is_taken = true;
         let statements = std::mem::take(&mut self.statements);
@@ -281,8 +281,8 @@ impl SessionObjects {
             .retain(|statement| !statement.keys.is_empty());
     }
 
-    /// Forgets one acquisition of a lock; a lock is held as often as it was acquired. If the lock is unknown, all
-    /// locks are forgotten: restoring a lock that the session had released would block others forever.
+    /// Forgets one acquisition of a lock. A lock is held as often as it was acquired. If the lock is unknown,
+    /// all locks are forgotten: restoring a lock that the session had released would block others forever.
     fn unlock(&mut self, arguments: &str) {
         let is_it = |key: &Key| matches!(key, Key::Lock(this) if this == arguments);
         match self

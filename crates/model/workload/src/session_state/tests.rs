@@ -28,7 +28,7 @@ fn session_state_recorded_at_a_server_drops_what_was_rolled_back() {
     state.record(simple("set a.b = 3"), None, true);
     state.idle();
     state.record(simple("deallocate p"), None, false);
-    // The deallocated statement stood between the two settings, which are harmless together.
+    // The deallocated statement was between the two settings. Both settings may be restored.
     assert_eq!(texts(&state), ["set a.b = 1", "set a.b = 3"]);
     state.record(simple("set a.b = 4"), None, false);
     assert_eq!(texts(&state), ["set a.b = 4"]);

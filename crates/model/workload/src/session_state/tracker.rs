@@ -1,8 +1,8 @@
-//! Session state as the statements that lead to it, through transactions and savepoints.
+//! Session state as the statements that restore it, with transactions and savepoints.
 //!
-//! Outside of a transaction these are the statements that made the [`SessionObjects`]. Inside of one, effects are staged
-//! until it ends; a rollback drops those that it undoes. For a slice, the statements since the start of the transaction
-//! are retained as well.
+//! Outside of a transaction these are the statements that made the [`SessionObjects`]. In a transaction,
+//! effects are staged until it ends, and a rollback drops the effects that it undoes. For a slice, the
+//! statements since the start of the transaction are retained as well.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ struct Transaction {
 pub struct SessionStateTracker {
     objects: SessionObjects,
     transaction: Option<Transaction>,
-    /// The statements were taken; only transactions are followed since.
+    /// The statements were taken. Only transactions are followed since.
     is_taken: bool,
     /// Statements were dropped because of the limits.
     is_truncated: bool,
@@ -58,7 +58,7 @@ pub struct RestoringStatements {
     pub events: Vec<Event>,
     /// They leave a transaction block open.
     pub in_transaction: bool,
-    /// Number of temporary objects. They are created anew, without their rows.
+    /// Number of temporary objects. They are recreated without their rows.
     pub temporary_objects: u64,
     /// Statements were dropped because of the limits.
     pub is_truncated: bool,
@@ -79,8 +79,8 @@ impl SessionStateTracker {
         self.objects.are_changed_by(effects)
     }
 
-    /// Records an event with its statements. `retain` selects the statements, by index, that a slice needs to restore the
-    /// open transaction.
+    /// Records an event with its statements. `retain` selects, by index, the statements that a slice needs to
+    /// restore the open transaction.
     pub fn record(
         &mut self,
         event: &Event,
@@ -94,8 +94,8 @@ impl SessionStateTracker {
                 [Effect::Commit { .. } | Effect::Rollback { .. }]
             )
         };
-        // No log says which one of several failed. It is most likely the last that does not end a transaction;
-        // the statements after it were not executed.
+        // A log does not say which of several statements failed. It is most likely the last that does not end
+        // a transaction. The statements after it were not executed.
         let failing = statements
             .iter()
             .rposition(|one| !ends(one))
@@ -159,7 +159,7 @@ impl SessionStateTracker {
         let (begin, is_taken) = (open.begin.clone(), open.is_taken);
         self.end(commits && !open.failed);
         if let (true, false, Some(begin)) = (chain, recorded.failed, begin) {
-            // It begins the next one, with the text that began the last.
+            // It begins the next transaction, with the text that began the last.
             let begin = Event {
                 kind: begin.kind,
                 ..recorded.event.clone()
@@ -292,8 +292,8 @@ impl SessionStateTracker {
         join_statements(std::mem::take(&mut open.retained))
     }
 
-    /// Takes the statements that restore the state, including the retained ones of the open transaction. Only
-    /// transactions are followed from here on.
+    /// Takes the statements that restore the state, including the retained ones of the open transaction.
+    /// Afterwards only transactions are followed.
     pub fn take_statements(&mut self) -> RestoringStatements {
         self.is_taken = true;
         let (mut events, are_objects_truncated) = self.objects.take_statements();
@@ -302,7 +302,7 @@ impl SessionStateTracker {
             && last.sequence == first.sequence
             && let EventKind::Simple { sql } = &mut last.kind
         {
-            // One text ended a transaction and began the next: keep them apart.
+            // One text ended a transaction and began the next. The COMMIT keeps the two apart.
             *sql = format!("{sql}; commit").into();
         }
         let in_transaction = self.transaction.as_mut().is_some_and(|open| {

@@ -1,4 +1,4 @@
-//! A socket with a time limit for all that is done with it.
+//! A socket with a deadline for all operations.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -19,7 +19,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// The addresses of a name.
+/// Resolves a host name.
 pub(super) fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
@@ -34,9 +34,9 @@ impl Socket {
         let stream = match (&server.host, address) {
             (_, Some(address)) => {
                 let stream = TcpStream::connect_timeout(&address, deadline.left()?)?;
-                // A statement goes out when it is due, not when a packet is full.
+                // Statements must be sent when due, not when a packet is full.
                 let _ = stream.set_nodelay(true);
-                keep(&stream, keep_alive)?;
+                set_keep_alive(&stream, keep_alive)?;
                 Stream::Tcp(stream)
             }
             (Some(Host::Unix(directory)), None) => {
@@ -57,7 +57,7 @@ impl Socket {
         self.deadline = deadline;
     }
 
-    /// The bare socket, not blocking any more.
+    /// Returns the bare socket in non-blocking mode.
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         Ok(match self.stream {
             Stream::Tcp(stream) => {
@@ -72,7 +72,7 @@ impl Socket {
     }
 }
 
-fn keep(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
+fn set_keep_alive(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
     let fd = stream.as_raw_fd();
     if keep_alive.on {
         event_loop::keep_alive(fd)?;

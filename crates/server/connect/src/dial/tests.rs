@@ -8,7 +8,7 @@ use super::*;
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
 #[test]
-fn an_alert_is_heard_where_the_connection_is_gone_behind_it() {
+fn tls_alert_is_reported_after_the_connection_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let target = format!("postgres://{address}/postgres?sslmode=require");

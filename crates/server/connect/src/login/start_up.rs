@@ -1,5 +1,5 @@
-//! The conversation from the first message to the first ReadyForQuery, and what the server is:
-//! who the client is. The questions behind it are asked in `asking.rs`.
+//! Start-up of a connection, from the first message to the first ReadyForQuery, with authentication and the
+//! check of the server's state. Later queries are in `query.rs`.
 
 use std::io::{Read, Write};
 
@@ -7,16 +7,16 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{
     ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
 };
-use protocol::backend::Authentication;
+use protocol::backend::{Authentication, Mechanisms};
 use protocol::frontend::{PasswordMessage, SaslInitialResponse, SaslResponse, startup};
 use protocol::{PROTOCOL_3_0, backend, next_frame};
 
-use super::{Dialer, Failure, Known, Login, LoginError, NO_PASSWORD, NO_POSTGRESQL};
+use super::{Dialer, Failure, Login, LoginError, NO_PASSWORD, NO_POSTGRESQL, ServerFacts};
 use crate::dial::{Channel, is_timeout};
 use crate::tls::end_point;
 use crate::{Binding, Method, Server, SessionAttributes};
 
-/// Start-up answers are small; a server that sends more is none.
+/// Maximum size of a start-up reply. A PostgreSQL server sends none that is larger.
 const STARTUP_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct StartUp<'a> {
@@ -25,18 +25,27 @@ pub(super) struct StartUp<'a> {
     pub(super) channel: Channel,
     unread: Vec<u8>,
     pub(super) out: Vec<u8>,
-    pub(super) known: Known,
-    /// The connection is gone.
-    pub(super) over: bool,
+    pub(super) facts: ServerFacts,
+    /// The connection is closed.
+    pub(super) is_closed: bool,
 }
 
-/// A message of the server's, copied out of the buffer.
+/// State of a SCRAM authentication.
+struct Scram {
+    exchange: ScramSha256,
+    /// It is bound to the TLS channel.
+    is_bound: bool,
+    /// The server has proved that it knows the password.
+    is_proved: bool,
+}
+
+/// A message of the server, copied out of the buffer.
 pub(super) struct Reply {
     pub(super) tag: u8,
     pub(super) body: Vec<u8>,
 }
 
-/// The server's refusal, if that is what it is.
+/// Returns the server's error, if the message is one.
 pub(super) fn refusal(reply: &Reply) -> Option<LoginError> {
     match backend::Message::decode(reply.tag, &reply.body) {
         Ok(backend::Message::ErrorResponse(error)) => {
@@ -56,13 +65,13 @@ impl<'a> StartUp<'a> {
             channel,
             unread: Vec::new(),
             out: Vec::new(),
-            known: Known::default(),
-            over: false,
+            facts: ServerFacts::default(),
+            is_closed: false,
         }
     }
 
-    pub(super) fn finish(self) -> (Vec<u8>, Known, Channel) {
-        (self.unread, self.known, self.channel)
+    pub(super) fn finish(self) -> (Vec<u8>, ServerFacts, Channel) {
+        (self.unread, self.facts, self.channel)
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
@@ -76,16 +85,16 @@ impl<'a> StartUp<'a> {
         ];
         let is_encoding = |name: &str| name.eq_ignore_ascii_case("client_encoding");
         if !login.settings.iter().any(|(name, _)| is_encoding(name)) {
-            // Texts of our own, and those of a log, are UTF-8.
+            // Queries of this program and texts of a log are UTF-8.
             parameters.push((b"client_encoding", b"UTF8"));
         }
         let mut options = self.dialer.target.start_up_options();
         for (name, value) in login.settings.iter() {
             match &**name {
-                // The target's come last: they are what the user asks of this replay.
+                // The target's options come last, since the user chose them for this replay.
                 "options" => options = format!("{value} {options}").trim_end().to_owned(),
                 name if is_encoding(name) && value.is_empty() => {}
-                // The server would take it, and not what `options` says (`process_startup_options`).
+                // The server would use it instead of the value in `options` (`process_startup_options`).
                 name if self.dialer.target.sets(name) => {}
                 name => parameters.push((name.as_bytes(), value.as_bytes())),
             }
@@ -125,7 +134,7 @@ impl<'a> StartUp<'a> {
         result.map_err(|error| self.failed(error))
     }
 
-    /// The next message; the server's refusal as an error, notices left out.
+    /// Returns the next message, except notices. An error message is returned as an error.
     fn receive(&mut self) -> Result<Reply, Failure> {
         let reply = self.receive_any(STARTUP_MESSAGE_BYTES_MAX)?;
         match refusal(&reply) {
@@ -134,7 +143,7 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    /// The next message, notices left out.
+    /// Returns the next message, except notices.
     pub(super) fn receive_any(&mut self, bytes_max: usize) -> Result<Reply, Failure> {
         loop {
             let frame =
@@ -165,11 +174,9 @@ impl<'a> StartUp<'a> {
     }
 
     pub(super) fn authenticate(&mut self, login: &Login) -> Result<(), Failure> {
-        let mut scram: Option<ScramSha256> = None;
-        let mut is_bound = false;
-        // What the server has asked for, and whether it has proved that it knows it.
+        let mut scram: Option<Scram> = None;
+        // The method that the server requested.
         let mut method = Method::None;
-        let mut proved = true;
         loop {
             let reply = self.receive()?;
             if reply.tag == backend::tag::NEGOTIATE_PROTOCOL_VERSION {
@@ -185,9 +192,10 @@ impl<'a> StartUp<'a> {
                 Authentication::decode(&reply.body).map_err(|error| self.violated(error))?;
             match request {
                 Authentication::Ok => {
-                    if !proved {
+                    if scram.as_ref().is_some_and(|scram| !scram.is_proved) {
                         return Err(self.violated("it ended SCRAM half-way").into());
                     }
+                    let is_bound = scram.as_ref().is_some_and(|scram| scram.is_bound);
                     self.check_binding(is_bound, method)?;
                     self.check_method(method)?;
                     return Ok(());
@@ -210,35 +218,13 @@ impl<'a> StartUp<'a> {
                 Authentication::Sasl { mechanisms } => {
                     method = Method::Scram;
                     self.check_method(method)?;
-                    let offers =
-                        |wanted: &str| mechanisms.iter().any(|name| name == wanted.as_bytes());
-                    let (mechanism, binding) =
-                        if offers(SCRAM_SHA_256_PLUS) || offers(SCRAM_SHA_256) {
-                            self.mechanism(offers(SCRAM_SHA_256_PLUS))
-                        } else {
-                            return Err(self.violated("it offers no SCRAM-SHA-256").into());
-                        };
-                    is_bound = mechanism == SCRAM_SHA_256_PLUS;
-                    self.check_binding(is_bound, method)?;
-                    if !offers(mechanism) {
-                        return Err(self.violated("it offers SCRAM-SHA-256-PLUS alone").into());
-                    }
-                    proved = false;
-                    let password = self.password(login)?;
-                    let exchange = ScramSha256::new(password.as_bytes(), binding);
-                    SaslInitialResponse {
-                        mechanism: mechanism.as_bytes(),
-                        data: Some(exchange.message()),
-                    }
-                    .encode(&mut self.out)
-                    .map_err(|error| self.violated(error))?;
-                    scram = Some(exchange);
-                    self.send()?;
+                    scram = Some(self.begin_scram(&mechanisms, login)?);
                 }
                 Authentication::SaslContinue { data } => {
-                    let exchange = scram
+                    let exchange = &mut scram
                         .as_mut()
-                        .ok_or_else(|| self.violated("SASL out of order"))?;
+                        .ok_or_else(|| self.violated("SASL out of order"))?
+                        .exchange;
                     exchange
                         .update(data)
                         .map_err(|error| self.violated(error))?;
@@ -250,13 +236,13 @@ impl<'a> StartUp<'a> {
                     self.send()?;
                 }
                 Authentication::SaslFinal { data } => {
-                    let exchange = scram
+                    let scram = scram
                         .as_mut()
                         .ok_or_else(|| self.violated("SASL out of order"))?;
-                    exchange.finish(data).map_err(|_| {
+                    scram.exchange.finish(data).map_err(|_| {
                         self.violated("it does not know the password that it asks for")
                     })?;
-                    proved = true;
+                    scram.is_proved = true;
                 }
                 _ => {
                     return Err(LoginError::new(
@@ -272,8 +258,40 @@ impl<'a> StartUp<'a> {
         }
     }
 
-    /// With which mechanism, and bound to what. Where a channel could be bound and the server does
-    /// not offer it, it is told so: it finds out if that was somebody else's doing.
+    /// Sends the first message of SCRAM.
+    fn begin_scram(
+        &mut self,
+        mechanisms: &Mechanisms<'_>,
+        login: &Login,
+    ) -> Result<Scram, Failure> {
+        let offers = |wanted: &str| mechanisms.iter().any(|name| name == wanted.as_bytes());
+        if !offers(SCRAM_SHA_256_PLUS) && !offers(SCRAM_SHA_256) {
+            return Err(self.violated("it offers no SCRAM-SHA-256").into());
+        }
+        let (mechanism, binding) = self.mechanism(offers(SCRAM_SHA_256_PLUS));
+        let is_bound = mechanism == SCRAM_SHA_256_PLUS;
+        self.check_binding(is_bound, Method::Scram)?;
+        if !offers(mechanism) {
+            return Err(self.violated("it offers SCRAM-SHA-256-PLUS alone").into());
+        }
+        let password = self.password(login)?;
+        let exchange = ScramSha256::new(password.as_bytes(), binding);
+        SaslInitialResponse {
+            mechanism: mechanism.as_bytes(),
+            data: Some(exchange.message()),
+        }
+        .encode(&mut self.out)
+        .map_err(|error| self.violated(error))?;
+        self.send()?;
+        Ok(Scram {
+            exchange,
+            is_bound,
+            is_proved: false,
+        })
+    }
+
+    /// Returns the mechanism and its channel binding. If binding is possible and the server does not offer
+    /// it, the server is notified, so that it can detect an attacker who removed the offer.
     fn mechanism(&self, offers_plus: bool) -> (&'static str, ChannelBinding) {
         let wanted = self.dialer.target.security.binding != Binding::Disable;
         let end_point = self.channel.tls().filter(|_| wanted).and_then(end_point);
@@ -324,7 +342,7 @@ impl<'a> StartUp<'a> {
         if let Some(password) = target.password_for(&self.server, &login.user, &login.database) {
             return Ok(password);
         }
-        // libpq warns of a file that it does not use; here that may be the reason.
+        // libpq warns about a file that it does not use, which may be the reason here.
         let unused = match (target.password_file.path(), target.password_file.check()) {
             (Some(path), Err(problem)) if path.exists() => {
                 format!(" ({} was not used: {problem})", path.display())
@@ -347,22 +365,22 @@ impl<'a> StartUp<'a> {
         self.send()
     }
 
-    /// Reads what the server says of itself, until the first ReadyForQuery.
+    /// Reads the server's parameters until the first ReadyForQuery.
     pub(super) fn until_ready(&mut self) -> Result<(), Failure> {
         loop {
             let reply = self.receive()?;
             match backend::Message::decode(reply.tag, &reply.body) {
                 Ok(backend::Message::ReadyForQuery(_)) => return Ok(()),
                 Ok(backend::Message::ParameterStatus(status)) => {
-                    self.known.parameter(status.name, status.value);
+                    self.facts.parameter(status.name, status.value);
                 }
-                Ok(backend::Message::KeyData(key)) => self.known.key(&key),
+                Ok(backend::Message::KeyData(key)) => self.facts.key(&key),
                 _ => {}
             }
         }
     }
 
-    /// Is the server what it should be?
+    /// Checks whether the server has the required state.
     pub(super) fn check_session(&mut self, wanted: SessionAttributes) -> Result<(), Failure> {
         let (fits, what) = match wanted {
             SessionAttributes::Any | SessionAttributes::PreferStandby => return Ok(()),
@@ -381,20 +399,20 @@ impl<'a> StartUp<'a> {
     }
 
     fn is_standby(&mut self) -> Result<bool, Failure> {
-        match self.known.in_hot_standby {
+        match self.facts.in_hot_standby {
             Some(is) => Ok(is),
             None => Ok(self.ask("SELECT pg_catalog.pg_is_in_recovery()")? == "t"),
         }
     }
 
     fn is_read_only(&mut self) -> Result<bool, Failure> {
-        match (self.known.default_read_only, self.known.in_hot_standby) {
+        match (self.facts.default_read_only, self.facts.in_hot_standby) {
             (Some(by_default), Some(standby)) => Ok(by_default || standby),
             _ => Ok(self.ask("SHOW transaction_read_only")? == "on"),
         }
     }
 
-    /// Becomes another role, for the whole session.
+    /// Sets the role for the whole session.
     pub(super) fn become_role(&mut self, role: &str) -> Result<(), Failure> {
         let sql = format!("SET ROLE \"{}\"", role.replace('"', "\"\""));
         self.ask(&sql).map(|_| ()).map_err(|failure| Failure {
@@ -410,9 +428,9 @@ impl<'a> StartUp<'a> {
         })
     }
 
-    /// The first value of the answer to a statement.
+    /// Returns the first value of the result of a statement.
     fn ask(&mut self, sql: &str) -> Result<String, Failure> {
-        let rows = self.question(sql)?;
+        let rows = self.query(sql)?;
         let first = rows
             .into_iter()
             .next()

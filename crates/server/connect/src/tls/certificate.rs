@@ -1,9 +1,9 @@
-//! The little that is read of a server's certificate: by which algorithm it was signed.
+//! Reads the signature algorithm of a server's certificate.
 //!
-//! Sources: RFC 5280, 4.1 (the outer structure); RFC 5929, 4.1 (which hash a channel is bound by);
-//! RFC 4055, 3.1 (RSASSA-PSS).
+//! Sources: RFC 5280, 4.1 (the outer structure); RFC 5929, 4.1 (hash of channel binding); RFC 4055, 3.1
+//! (RSASSA-PSS).
 
-/// How a channel is bound to a server's certificate.
+/// Hash algorithm of the channel binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hash {
     Sha256,
@@ -16,7 +16,7 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 /// `[0]`, constructed.
 const FIRST_PARAMETER: u8 = 0xa0;
 
-/// By the last bytes of 1.2.840.113549.1.1.*
+/// 1.2.840.113549.1.1.*, whose last byte is the algorithm.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 /// 1.2.840.10045.4.3.*, and 1.2.840.10045.4.1 with SHA-1
 const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
@@ -24,8 +24,8 @@ const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
 /// 2.16.840.1.101.3.4.2.*
 const SHA2: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02];
 
-/// The hash of the certificate's signature, MD5 and SHA-1 taken for SHA-256 as RFC 5929 has it;
-/// `None` where the signature has none of its own (Ed25519) or the bytes are no certificate.
+/// Returns the hash of the certificate's signature. MD5 and SHA-1 are replaced by SHA-256 as RFC 5929
+/// requires. `None` if the signature has no separate hash (Ed25519) or the bytes are not a certificate.
 pub(super) fn signature_hash(certificate: &[u8]) -> Option<Hash> {
     let (inside, _) = element(certificate, SEQUENCE)?;
     let (_, after_body) = element(inside, SEQUENCE)?;
@@ -63,13 +63,13 @@ pub(super) fn signature_hash(certificate: &[u8]) -> Option<Hash> {
     }
 }
 
-/// The content of the element at the front, if it has this tag, and what is behind it.
+/// Returns the content of the first element, if it has this tag, and the bytes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = bytes.split_first()?;
     let (&length, rest) = rest.split_first()?;
     let (length, rest) = match length {
         0..=0x7f => (usize::from(length), rest),
-        // More than four bytes of length are no certificate's.
+        // No certificate needs a length of more than four bytes.
         0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
             let length = length
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(hash(&rcgen::PKCS_ED25519), None);
     }
 
-    /// A certificate of nothing but its algorithm.
+    /// Returns a certificate that consists of its algorithm only.
     fn bare(identifier: &[u8], parameters: &[u8]) -> Vec<u8> {
         let sequence = |content: &[u8]| {
             let mut element = vec![SEQUENCE, content.len() as u8];
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_has_no_hash_and_harms_nobody() {
+    fn truncated_certificate_has_no_hash() {
         let whole = signed_by(&rcgen::PKCS_ECDSA_P256_SHA256);
         for end in 0..whole.len() {
             assert_eq!(signature_hash(&whole[..end]), None);

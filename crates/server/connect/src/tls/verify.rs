@@ -1,4 +1,4 @@
-//! What is verified of a server's certificate: nothing, where it comes from, or also whose it is.
+//! Verification of a server's certificate: none, its authority, or also its host name.
 
 use std::sync::Arc;
 
@@ -8,18 +8,19 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// How much of a certificate must be right.
+/// Extent of the verification.
 #[derive(Debug)]
 pub(super) enum Check {
-    /// Nothing: against listeners, not against impostors.
+    /// No verification: protects against eavesdropping, not against impersonation.
     Nothing,
-    /// It comes from an authority (`verify-ca`).
+    /// The certificate is signed by a trusted authority (`verify-ca`).
     Chain(Arc<WebPkiServerVerifier>),
-    /// And it is for this host (`verify-full`).
+    /// The certificate also matches the host name (`verify-full`).
     ChainAndName(Arc<WebPkiServerVerifier>),
 }
 
-/// That the server has the certificate's key is always verified: channel binding stands on it.
+/// Verifies certificates. The server's possession of the key is always verified, since channel binding relies
+/// on it.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) check: Check,
@@ -42,7 +43,7 @@ impl ServerCertVerifier for Verifier {
             Check::Nothing => Ok(ServerCertVerified::assertion()),
             Check::ChainAndName(verifier) => verify(verifier),
             Check::Chain(verifier) => match verify(verifier) {
-                // The name is compared last, when all else was found to be right.
+                // The name is compared last, after all other checks.
                 Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName
                     | CertificateError::NotValidForNameContext { .. },

@@ -1,4 +1,4 @@
-//! Samples summed up by phase.
+//! Counts samples by phase.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,17 +25,17 @@ impl PhaseSums {
         self.counts[phase as usize] += 1;
     }
 
-    /// Samples of a phase.
+    /// Returns the samples of a phase.
     pub fn of(&self, phase: Phase) -> u64 {
         self.counts[phase as usize]
     }
 
-    /// All samples.
+    /// Returns the number of all samples.
     pub fn all(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The phases that have samples, those with the most first.
+    /// Returns the phases that have samples, the largest first.
     pub fn largest_first(&self) -> Vec<(Phase, u64)> {
         let with = Phase::ALL.iter().map(|&phase| (phase, self.of(phase)));
         let mut with: Vec<_> = with.filter(|(_, count)| *count > 0).collect();
@@ -44,19 +44,19 @@ impl PhaseSums {
     }
 }
 
-/// One statement's samples.
+/// Samples of one statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementPhases {
-    /// Which.
+    /// Statement.
     pub fingerprint: Fingerprint,
-    /// By phase.
+    /// Samples by phase.
     pub sums: PhaseSums,
 }
 
-/// Samples at spin locks, by the function that took one, the most first.
+/// Samples at spin locks, by the function that took the lock, the largest first.
 pub type SpinLocks = Vec<(String, u64)>;
 
-/// Sums up a profile. Memory: a few hundred bytes for each statement.
+/// Counts the samples of a profile. It uses a few hundred bytes for each statement.
 #[derive(Debug, Default)]
 pub struct PhaseAccount {
     all: PhaseSums,
@@ -65,7 +65,7 @@ pub struct PhaseAccount {
 }
 
 impl PhaseAccount {
-    /// Takes a sample.
+    /// Adds a sample.
     pub fn add(&mut self, placed: super::Placement<'_>, statement: Option<Fingerprint>) {
         self.all.add(placed.phase);
         if let Some(holder) = placed.holder {
@@ -82,12 +82,12 @@ impl PhaseAccount {
         }
     }
 
-    /// Of all samples.
+    /// Returns the counts of all samples.
     pub fn all(&self) -> &PhaseSums {
         &self.all
     }
 
-    /// Of statements, those with the most samples first.
+    /// Returns the counts of statements, those with the most samples first.
     pub fn statements(&self) -> Vec<StatementPhases> {
         let of = |(&fingerprint, sums): (&Fingerprint, &PhaseSums)| StatementPhases {
             fingerprint,
@@ -98,7 +98,7 @@ impl PhaseAccount {
         statements
     }
 
-    /// At spin locks.
+    /// Returns the counts at spin locks.
     pub fn spin_locks(&self) -> SpinLocks {
         let mut locks: SpinLocks = self.spin_locks.clone().into_iter().collect();
         locks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

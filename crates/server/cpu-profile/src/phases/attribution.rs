@@ -1,25 +1,25 @@
-//! Which statement a sample belongs to: the one that its backend carried out at that moment.
+//! Attributes samples to the statement that the backend was executing at that moment.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use run::{Execution, SessionBackend, StackSample, StatementKind};
 use sql::Fingerprint;
 
-/// A backend carried this statement out, from here to there.
+/// Execution of a statement by a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The backend's process number.
+    /// Process id of the backend.
     pub pid: u64,
-    /// When it began.
+    /// Start time.
     pub from_ns: i64,
-    /// When it ended.
+    /// End time.
     pub until_ns: i64,
-    /// Which statement.
+    /// Statement.
     pub fingerprint: Fingerprint,
 }
 
-/// The spans of a replay: each statement from its sending to the end of its answer, by the backend that its
-/// session spoke with. Executions come in the order in which they were done; an error ends it.
+/// Returns the spans of a replay: each statement from its sending to the end of its response, with the
+/// backend of its session. Executions come in the order of their ends. An error ends the iteration.
 pub fn spans_of_executions<E>(
     executions: impl Iterator<Item = Result<Execution, E>>,
     sessions: impl Iterator<Item = Result<SessionBackend, E>>,
@@ -51,13 +51,13 @@ pub fn spans_of_executions<E>(
     })
 }
 
-/// Goes through samples, in the order of time, beside spans, in the order of their ends, and gives each sample
-/// with its statement, if one is known. `pids` are the backends that spans may be of. Holds the samples of
-/// what is under way. Of several spans at a moment (statements sent ahead) the one that ended first counts:
-/// a backend does one after the other.
+/// Merges samples, in time order, with spans, in the order of their ends, and passes on each sample with its
+/// statement, if known. `pids` are the backends that may have spans. Samples are held in memory until the
+/// statements at their time have ended. If several spans cover a moment (pipelined statements), the one that
+/// ended first counts, since a backend executes them one after the other.
 ///
 /// # Errors
-/// The first error of either.
+/// The first error of either iterator.
 pub fn attribute<E>(
     samples: impl Iterator<Item = Result<StackSample, E>>,
     spans: impl Iterator<Item = Result<Span, E>>,

@@ -1,17 +1,16 @@
-//! The stacks of PostgreSQL read as what the server does ([`Phase`]).
+//! Interprets stacks of PostgreSQL as phases of its work ([`Phase`]).
 //!
-//! A stack is read from its outermost function inwards. Functions that a table of rules knows ([`rules`])
-//! change the phase; what they do not know (memory, lists, copying, the kernel) belongs to the phase that
-//! called it. So the innermost known function decides, but where a phase keeps what it calls
-//! ([`Phase::keeps`]): reading a catalogue to open an index is opening an index, reading an index for
-//! an estimate is planning. Spin locks are kept by none, and the function that took one is told.
+//! A stack is read from its outermost function inwards. Functions in a table of rules ([`rules`]) change the
+//! phase. All others (memory, lists, copying, the kernel) belong to the phase that called them. So the
+//! innermost function with a rule decides, unless an outer phase keeps its calls ([`Phase::keeps`]): reading
+//! a catalogue to open an index counts as opening the index, and reading an index for an estimate counts as
+//! planning. No phase keeps spin locks; the function that took one is reported.
 //!
-//! Builds without symbols of static functions show `[postgres]` in their place. They inherit the phase as
-//! other unknown functions do, but for two callers that do too many things: below the executor's loop and
-//! below the loop of messages an unnamed function may be anything, and is [`Phase::Unplaced`] where nothing
-//! further in tells.
+//! Builds without symbols of static functions show `[postgres]` instead. Such a frame inherits the phase as
+//! other unknown functions do, except in the executor's loop and in the message loop, which call too many
+//! different functions. There it is [`Phase::Unplaced`], unless a function further inwards decides.
 //!
-//! Deliberately absent: drawing, and where stacks come from.
+//! Charts, and the origin of stacks, are left to other modules.
 
 mod account;
 mod attribution;
@@ -30,18 +29,18 @@ pub use report::{PhaseReport, PhaseSamples, SpinLockSamples, StatementSamples};
 pub use stage::Stage;
 pub use weight::SampleTime;
 
-use rules::{KERNEL_ALONE, LIBRARIES, RULES};
+use rules::{KERNEL_FUNCTIONS, LIBRARIES, RULES};
 
-/// What a stack was for.
+/// Result of interpreting a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement<'s> {
-    /// The phase.
+    /// Phase.
     pub phase: Phase,
-    /// Of a spin lock: the function that took it.
+    /// Spin lock: function that took it.
     pub holder: Option<&'s str>,
 }
 
-/// The rules, ready to be asked.
+/// Rules, indexed by function.
 #[derive(Debug)]
 pub struct Rules {
     functions: HashMap<&'static str, Phase>,
@@ -54,7 +53,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// All of them.
+    /// Creates the index of all rules.
     pub fn new() -> Self {
         let functions = RULES.iter().flat_map(|(phase, names)| {
             let of = move |name: &&'static str| (*name, *phase);
@@ -66,12 +65,12 @@ impl Rules {
         }
     }
 
-    /// What a folded stack was for: functions from the outermost to the innermost, joined by `;`.
+    /// Interprets a folded stack: functions from the outermost to the innermost, joined by `;`.
     pub fn place<'s>(&self, folded: &'s str) -> Placement<'s> {
         let mut phase = Phase::Unplaced;
         let mut holder = None;
         let mut before = "";
-        // How many unnamed functions of the server lie within the phase.
+        // Number of unnamed functions of the server within the phase.
         let mut unnamed = 0;
         let mut in_kernel_only = true;
         for frame in folded.split(';') {
@@ -86,7 +85,7 @@ impl Rules {
                 Some(inner) if phase == inner => unnamed = 0,
                 Some(inner) if phase != Phase::Unplaced && phase.keeps(inner) => {}
                 Some(inner) => {
-                    if let Some(next) = entered(phase, inner) {
+                    if let Some(next) = phase_after_call(phase, inner) {
                         if next == Phase::SpinLock {
                             holder = Some(before);
                         }
@@ -94,7 +93,7 @@ impl Rules {
                         unnamed = 0;
                     }
                 }
-                // The one static function that index insertion calls by a pointer evaluates expressions.
+                // The only static function that index insertion calls by a pointer evaluates expressions.
                 None if name == "[postgres]" && before == "ExecInsertIndexTuples" => {
                     phase = Phase::IndexPredicate;
                 }
@@ -115,15 +114,15 @@ impl Rules {
         }
         if phase == Phase::Unplaced && in_kernel_only {
             let has = |name: &str| folded.split(';').any(|frame| plain(frame) == name);
-            let found = KERNEL_ALONE.iter().find(|(_, name)| has(name));
+            let found = KERNEL_FUNCTIONS.iter().find(|(_, name)| has(name));
             phase = found.map_or(phase, |(phase, _)| *phase);
         }
         Placement { phase, holder }
     }
 }
 
-/// The phase behind a known function; `None`: it says nothing here.
-fn entered(phase: Phase, inner: Phase) -> Option<Phase> {
+/// Returns the phase after a call into `inner`; `None` if the call does not change it.
+fn phase_after_call(phase: Phase, inner: Phase) -> Option<Phase> {
     let in_index = matches!(phase, Phase::IndexInsertion | Phase::IndexPredicate);
     match inner {
         Phase::Expression | Phase::ExecutorStart if in_index => Some(Phase::IndexPredicate),
@@ -132,7 +131,7 @@ fn entered(phase: Phase, inner: Phase) -> Option<Phase> {
     }
 }
 
-/// A function's name without what compilers and folding add: `ExecScan.part.0`, `schedule_[k]`.
+/// Returns a function's name without suffixes of compilers and of folding: `ExecScan.part.0`, `schedule_[k]`.
 fn plain(frame: &str) -> &str {
     let frame = frame.strip_suffix("_[k]").unwrap_or(frame);
     if frame.starts_with('[') {

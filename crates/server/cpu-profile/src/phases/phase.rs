@@ -1,26 +1,26 @@
-//! The phases, and which of them keep what they call.
+//! Phases, and the rules for nested phases.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 macro_rules! phases {
     ($($variant:ident, $name:literal, $title:literal;)*) => {
-        /// What the server does with processor time.
+        /// Activity of the server that uses CPU time.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         #[allow(missing_docs)]
         pub enum Phase { $($variant,)* }
 
         impl Phase {
-            /// All of them, in the order of a statement's way through the server.
+            /// All phases, in the order in which a statement passes through the server.
             pub const ALL: &'static [Phase] = &[$(Phase::$variant,)*];
 
-            /// The name for programs.
+            /// Returns the name for programs.
             pub fn name(self) -> &'static str {
                 match self { $(Phase::$variant => $name,)* }
             }
 
-            /// The name for people.
+            /// Returns the name for users.
             pub fn title(self) -> &'static str {
                 match self { $(Phase::$variant => $title,)* }
             }
@@ -67,19 +67,19 @@ phases! {
 }
 
 impl Phase {
-    /// Whether what this phase calls for `inner` is still this phase: where tables are read to fill a
-    /// cache, that is no scan of the statement's. [`Phase::SpinLock`] is kept by none.
+    /// Whether a call from this phase into `inner` still counts as this phase. For example, reading tables to
+    /// fill a cache is not a scan of the statement. No phase keeps [`Phase::SpinLock`].
     pub(super) fn keeps(self, inner: Phase) -> bool {
         use Phase::*;
         if inner == SpinLock {
             return false;
         }
         match self {
-            // All that a new backend fills its caches with.
+            // A new backend fills its caches by all of these.
             Backend | Background => inner != Protocol,
             OpenIndexes | Caches => !matches!(inner, Wal | Io),
             Wal | Jit | IndexPredicate | Parse => true,
-            // An extension that counts stands around what it counts.
+            // The functions of a statistics extension enclose those that they measure.
             Statistics => !matches!(inner, Plan | ExecutorStart | Executor | Utility),
             Io => inner != Wal,
             Plan => matches!(

@@ -1,10 +1,10 @@
-//! Stacks that real servers had: the 300 most frequent of each version, recorded from pgbench's read-write mix,
-//! its selects by the simple, the extended and the prepared protocol, and single-row inserts into a table with
-//! 300 partial indexes, by two kept connections and with a new one for each. 15 is Debian's build, which has
-//! names of exported functions only.
+//! Tests with stacks of real servers: the 300 most frequent of each version. They were recorded from
+//! pgbench's read-write mix, its selects by the simple, the extended and the prepared protocol, and
+//! single-row inserts into a table with 300 partial indexes, over two permanent connections and over a new
+//! one for each. 15 is Debian's build, which has the names of exported functions only.
 //!
-//! A frame a line, indented by its depth, and behind a tab how many samples ended there. Below a program's
-//! frames one of the kernel's is kept.
+//! Each line is a frame, indented by its depth, followed by a tab and the number of samples that ended there.
+//! Below a program's frames one frame of the kernel is retained.
 
 use super::Phase::*;
 use super::*;
@@ -18,7 +18,7 @@ const RECORDED: [(&str, &str); 6] = [
     ("18", include_str!("recorded/postgresql-18.txt")),
 ];
 
-/// Folded stacks of a recording, each with its samples.
+/// Returns the folded stacks of a recording, each with its samples.
 fn stacks(recorded: &str) -> Vec<(String, u64)> {
     let mut above: Vec<&str> = Vec::new();
     let mut stacks = Vec::new();
@@ -37,7 +37,7 @@ fn stacks(recorded: &str) -> Vec<(String, u64)> {
     stacks
 }
 
-/// Samples by phase.
+/// Returns the samples by phase.
 fn sums(recorded: &str) -> PhaseSums {
     let rules = Rules::new();
     let mut sums = PhaseSums::default();
@@ -49,15 +49,15 @@ fn sums(recorded: &str) -> PhaseSums {
 }
 
 #[test]
-fn what_real_servers_of_six_versions_did_is_placed() {
+fn stacks_of_six_versions_have_the_expected_phases() {
     for (version, recorded) in RECORDED {
         let sums = sums(recorded);
         let percent = |phase| sums.of(phase) as f64 * 100.0 / sums.all() as f64;
         let told = || format!("{version}: {:?}", sums.largest_first());
         assert!(sums.all() > 1_500, "{}", told());
         assert!(percent(Unplaced) < 3.0, "{}", told());
-        // What these loads are known to do is found, and in each version about as much of it. What is spread
-        // over many stacks, as planning is, has less of the most frequent ones than of all.
+        // Each known activity of these loads has a similar share in each version. An activity that is spread
+        // over many stacks, such as planning, has a smaller share of the most frequent stacks.
         for (phase, least, most) in [
             (OpenIndexes, 10.0, 45.0),
             (IndexPredicate, 4.0, 25.0),

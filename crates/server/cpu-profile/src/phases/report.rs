@@ -1,4 +1,4 @@
-//! What the processor time of a profile was for.
+//! Report of a profile's CPU time by phase.
 
 use std::collections::HashMap;
 
@@ -10,70 +10,70 @@ use workload::StatementText;
 
 use super::{Phase, PhaseAccount, PhaseSums, SampleTime};
 
-/// The processor time of a profile by phase. The phases' samples add up to `samples`.
+/// CPU time of a profile by phase. The phases' samples add up to `samples`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseReport {
-    /// The run's name, as the user gave it.
+    /// Name of the run, as the user passed it.
     pub run: String,
-    /// How the profile was taken.
+    /// Options and results of the recording.
     pub profile: ProfileInfo,
-    /// Processor time that a sample stands for.
+    /// CPU time that a sample represents.
     pub sample_ns: f64,
-    /// Whether the chosen samples and the others within the counted time add up to the kernel's counters
-    /// of tasks. Otherwise a sample stands for the time between two.
+    /// Whether all samples within the counted time add up to the kernel's task counters. Otherwise a sample
+    /// represents the sampling interval.
     pub is_weighed: bool,
-    /// Number of samples that were chosen.
+    /// Number of selected samples.
     pub samples: u64,
-    /// Number of samples of the server's processes that were not chosen: other processes, roles, databases
-    /// and statements, and samples outside the time that the kernel's count covers.
+    /// Number of samples of the server's processes that were not selected: other processes, roles, databases
+    /// and statements, and samples outside of the time that the kernel's count covers.
     pub others: u64,
-    /// Number of chosen samples whose statement is known.
+    /// Number of selected samples whose statement is known.
     pub statement_samples: u64,
-    /// The phases, those with the most samples first. `unplaced` is what the rules do not know.
+    /// Phases, those with the most samples first. `unplaced` is time in functions without a rule.
     pub phases: Vec<PhaseSamples>,
     /// Functions that took the spin locks at which samples were taken, those with the most samples first.
     pub spin_locks: Vec<SpinLockSamples>,
-    /// The statements with the most samples.
+    /// Statements with the most samples.
     pub statements: Vec<StatementSamples>,
 }
 
-/// The samples of a phase.
+/// Samples of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseSamples {
-    /// The phase.
+    /// Phase.
     pub phase: Phase,
     /// Number of samples.
     pub samples: u64,
-    /// Processor time that they stand for.
+    /// CPU time that they represent.
     pub cpu_ns: f64,
 }
 
-/// The samples at spin locks that a function took.
+/// Samples at spin locks that a function took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SpinLockSamples {
-    /// The function.
+    /// Function.
     pub taken_by: String,
     /// Number of samples.
     pub samples: u64,
 }
 
-/// The samples of a statement.
+/// Samples of a statement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StatementSamples {
-    /// The statement.
+    /// Statement.
     pub fingerprint: Fingerprint,
     /// Normalised SQL, if known.
     pub sql: Option<String>,
     /// Number of samples.
     pub samples: u64,
-    /// Processor time that they stand for.
+    /// CPU time that they represent.
     pub cpu_ns: f64,
-    /// The phases, those with the most samples first.
+    /// Phases, those with the most samples first.
     pub phases: Vec<PhaseSamples>,
 }
 
 impl PhaseReport {
-    /// Reports an account with the `most` statements that have the most samples.
+    /// Creates a report of an account with the `most` statements that have the most samples.
     pub fn new(
         run: &str,
         info: &ProfileInfo,

@@ -1,10 +1,10 @@
-//! Which function means which phase. Names of PostgreSQL 13 to 18, of its sources; functions with other
-//! names in one of these versions have all of them.
+//! Rules that assign functions to phases. Names are those in the sources of PostgreSQL 13 to 18. If a
+//! function has different names in these versions, all of them are listed.
 
 use super::phase::Phase;
 use super::phase::Phase::*;
 
-/// Functions, by what they mean.
+/// Functions by phase.
 pub(super) const RULES: &[(Phase, &[&str])] = &[
     (
         Backend,
@@ -422,12 +422,13 @@ pub(super) const RULES: &[(Phase, &[&str])] = &[
             "ExecSubPlan",
             "FunctionCall1Coll",
             "FunctionCall2Coll",
-            // Its frame is larger than what DWARF stacks copy: what called it may not be known.
+            // Its frame is larger than the part of the stack that is copied for DWARF, so its callers may be
+            // unknown.
             "pg_regexec",
         ],
     ),
     (
-        // Below index insertion only; elsewhere they are part of what calls them.
+        // Below index insertion only. Elsewhere they belong to their callers.
         IndexPredicate,
         &["ExecPrepareQual", "ExecPrepareExprList", "FormIndexDatum"],
     ),
@@ -682,15 +683,15 @@ pub(super) const RULES: &[(Phase, &[&str])] = &[
     ),
 ];
 
-/// Extensions whose functions have no names that are exported: the library stands for them.
+/// Libraries of extensions that export no function names.
 pub(super) const LIBRARIES: &[(Phase, &str)] = &[
     (Statistics, "[pg_stat_statements.so]"),
     (Procedural, "[plpgsql.so]"),
     (Jit, "[llvmjit.so]"),
 ];
 
-/// In the kernel alone: a process that begins or ends has no frames of its own.
-pub(super) const KERNEL_ALONE: &[(Phase, &str)] = &[
+/// Kernel functions of stacks without a frame of a program: a process that begins or ends.
+pub(super) const KERNEL_FUNCTIONS: &[(Phase, &str)] = &[
     (Backend, "do_exit"),
     (Backend, "ret_from_fork"),
     (Backend, "schedule_tail"),

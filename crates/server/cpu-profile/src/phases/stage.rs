@@ -1,24 +1,25 @@
-//! Whether a stack lies within planning or execution as `pg_stat_statements` measures them, so that its
-//! clocks and stacks can be set side by side.
+//! Assigns a stack to planning or execution as `pg_stat_statements` measures them, so that its times and the
+//! stacks can be compared.
 //!
-//! Its planning is the planner's call alone, without parsing, analysis and rewriting; its execution is the
-//! executor's run and finish, without start and end, and utility statements (`pg_stat_statements.c`:
-//! `pgss_planner`, `pgss_ExecutorEnd` with the run's instrumentation, `pgss_ProcessUtility`). Of calls within
-//! calls the outermost counts: what a function plans is its caller's execution.
+//! Its planning time is that of the planner's call alone, without parsing, analysis and rewriting. Its
+//! execution time covers the executor's run and finish, without start and end, and utility statements
+//! (`pg_stat_statements.c`: `pgss_planner`, `pgss_ExecutorEnd` with the run's instrumentation,
+//! `pgss_ProcessUtility`). Of nested calls the outermost counts: planning within a function is execution of
+//! its caller.
 
-/// What the extension's clocks count a stack as.
+/// Stage of a statement by the extension's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Planning.
     Planning,
     /// Execution.
     Execution,
-    /// Neither: parsing, sending, committing.
+    /// Neither of them: parsing, sending, committing.
     Neither,
 }
 
 impl Stage {
-    /// Of a folded stack.
+    /// Returns the stage of a folded stack.
     pub fn of(folded: &str) -> Stage {
         let known = |frame: &str| match super::plain(frame) {
             "standard_planner" => Some(Stage::Planning),

@@ -1,4 +1,4 @@
-//! Stacks that perf recorded of real servers, and the phase that they are; and samples beside statements.
+//! Tests with stacks of real servers, their phases, and the attribution of samples to statements.
 
 use std::collections::HashSet;
 
@@ -177,7 +177,7 @@ fn processes_that_begin_and_end_have_frames_of_the_kernel_only() {
 }
 
 #[test]
-fn a_spin_lock_says_who_took_it() {
+fn spin_lock_has_the_function_that_took_it() {
     let rules = Rules::new();
     let stack = format!(
         "{V18}exec_simple_query;PortalRun;pgss_ExecutorEnd;pgss_store;s_lock;perform_spin_delay;pg_usleep"
@@ -309,7 +309,7 @@ fn of_statements_sent_ahead_the_first_to_end_counts() {
 }
 
 #[test]
-fn stages_are_what_the_extension_has_its_clocks_around() {
+fn stages_match_the_measurement_of_the_extension() {
     let stage = |frames: &str| super::Stage::of(&format!("{V18}{frames}"));
     use super::Stage::*;
     assert_eq!(

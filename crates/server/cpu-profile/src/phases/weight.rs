@@ -1,29 +1,30 @@
-//! How much processor time a sample of a profile stands for.
+//! CPU time that a sample of a profile represents.
 //!
-//! Stacks say how the time is shared out. How much it is, the kernel's counters of tasks know better: samples that are due
-//! while the hypervisor holds a processor up are not taken, and a few samples are off by chance. So where the same processes
-//! were counted, each sample stands for what was counted, divided by the samples; all phases then add up to it. That the
-//! samples which are missing would have been spread as those that are there is taken for granted.
+//! Stacks show how the time is distributed. Its total is more accurate in the kernel's task counters: samples
+//! that are due while the hypervisor suspends a processor are not taken, and a small number of samples varies
+//! by chance. So if the same processes were counted, each sample represents the counted time divided by the
+//! number of samples, and all phases add up to it. This assumes that missing samples would be distributed as
+//! the others.
 //!
-//! Only samples within the time that was counted are shown, so that the phases of all processes add up to the count.
+//! Only samples within the counted time are shown, so that the phases of all processes add up to the count.
 
 use run::ProfileInfo;
 
-/// Further apart, samples and counters are not of the same processes.
+/// Valid weights. Outside of this range samples and counters are not of the same processes.
 const WEIGHTS: std::ops::RangeInclusive<f64> = 0.5..=2.0;
 
-/// How much processor time a sample stands for.
+/// CPU time that a sample represents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampleTime {
-    /// In nanoseconds.
+    /// CPU time in nanoseconds.
     pub ns: f64,
-    /// What the time between two samples was multiplied by, so that all add up to what was counted; `None` where nothing
-    /// was counted exactly, or not the same.
+    /// Factor applied to the sampling interval, so that all samples add up to the count. `None` if there is no exact
+    /// count of the same processes.
     pub weight: Option<f64>,
 }
 
 impl SampleTime {
-    /// Of a profile.
+    /// Computes the time from a profile.
     pub fn of(info: &ProfileInfo) -> Self {
         let between_ns = 1e9 / info.frequency_hz.max(1) as f64;
         let sampled_ns = info.sampled_ns();
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_add_up_to_what_was_counted() {
+    fn weighted_samples_add_up_to_the_count() {
         let of = |counted, task_clock_ns| SampleTime::of(&info(counted, task_clock_ns));
         // A fifth was not met, or a tenth too many.
         for (samples, weight) in [(80, 1.25), (100, 1.0), (110, 1.0 / 1.1)] {
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_or_is_not_the_same_is_not_weighed() {
+    fn samples_without_a_matching_count_have_no_weight() {
         let plain = SampleTime {
             ns: 1e7,
             weight: None,

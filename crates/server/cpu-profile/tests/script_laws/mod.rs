@@ -1,4 +1,4 @@
-//! What holds for any text that is read as `perf script`'s, whoever wrote it.
+//! Properties of the reader of `perf script`, for any text.
 
 use cpu_profile::script::{Entry, ScriptReader};
 use cpu_profile::stacks::{Stacks, folded};

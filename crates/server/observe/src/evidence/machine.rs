@@ -1,14 +1,14 @@
-//! The machine where this runs, and the server's own process and disk where they are on it: files that
-//! Linux keeps (proc(5), sysfs(5), cgroups(7)).
+//! Records the machine on which this program runs. If the server is on it, also records the server's process
+//! and disk. The sources are files of Linux (proc(5), sysfs(5), cgroups(7)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use run::Moment;
 
-use super::Pieces;
+use super::ArtefactList;
 
-/// Name, and the files of it; of several their names stand above each.
+/// Names and files to record once. If there are several files, the name of each is its heading.
 const BEFORE: [(&str, &[&str]); 28] = [
     ("machine/processors", &["/proc/cpuinfo"]),
     (
@@ -180,8 +180,8 @@ const BEFORE: [(&str, &[&str]); 28] = [
     ("machine/time-zone", &["/etc/timezone"]),
 ];
 
-/// What counts, and is there before and after.
-const BOTH: [(&str, &[&str]); 13] = [
+/// Names and files with counters, to record before and after.
+const BEFORE_AND_AFTER: [(&str, &[&str]); 13] = [
     ("machine/memory", &["/proc/meminfo"]),
     ("machine/memory-counters", &["/proc/vmstat"]),
     ("machine/processor-time", &["/proc/stat"]),
@@ -204,20 +204,25 @@ const BOTH: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// `postmaster` is the process of the server, or why it is not here.
-pub(super) fn gather(pieces: &mut Pieces, moment: Moment, postmaster: &Result<i32, String>) {
+/// Collects the files. `postmaster` is the process of the server, or the reason why it is not here.
+pub(super) fn gather(
+    artefacts: &mut ArtefactList,
+    moment: Moment,
+    postmaster: &Result<i32, String>,
+) {
     if moment == Moment::Before {
         BEFORE
             .iter()
-            .for_each(|(name, files)| files_of(pieces, name, files));
-        of_the_server(pieces, postmaster);
+            .for_each(|(name, files)| add_files(artefacts, name, files));
+        gather_server(artefacts, postmaster);
     }
-    BOTH.iter()
-        .for_each(|(name, files)| files_of(pieces, name, files));
+    BEFORE_AND_AFTER
+        .iter()
+        .for_each(|(name, files)| add_files(artefacts, name, files));
 }
 
-/// The text of files, as far as they are there.
-fn files_of(pieces: &mut Pieces, name: &str, files: &[impl AsRef<Path>]) {
+/// Adds the text of those files that exist.
+fn add_files(artefacts: &mut ArtefactList, name: &str, files: &[impl AsRef<Path>]) {
     let how: Vec<String> = files
         .iter()
         .map(|file| file.as_ref().display().to_string())
@@ -226,7 +231,7 @@ fn files_of(pieces: &mut Pieces, name: &str, files: &[impl AsRef<Path>]) {
     let mut content = String::new();
     let mut why = None;
     for file in files {
-        match text_of(file.as_ref()) {
+        match read_text(file.as_ref()) {
             Ok(text) if files.len() == 1 => content = text,
             Ok(text) => {
                 let file = file.as_ref().display();
@@ -239,13 +244,13 @@ fn files_of(pieces: &mut Pieces, name: &str, files: &[impl AsRef<Path>]) {
         }
     }
     match (content.is_empty(), why) {
-        (true, Some(why)) => pieces.lacks(name, &how, why),
-        _ => pieces.has(name, &how, content),
+        (true, Some(why)) => artefacts.add_missing(name, &how, why),
+        _ => artefacts.add(name, &how, content),
     }
 }
 
-/// Of a directory, that of the files in it.
-fn text_of(path: &Path) -> Result<String, String> {
+/// Returns the text of a file, or of the files in a directory.
+fn read_text(path: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("{} is not there", path.display()),
         _ => format!("{}: {error}", path.display()),
@@ -268,8 +273,8 @@ fn text_of(path: &Path) -> Result<String, String> {
     Ok(all)
 }
 
-/// The postmaster's limits, its data directory's file system and that one's device.
-fn of_the_server(pieces: &mut Pieces, postmaster: &Result<i32, String>) {
+/// Adds the postmaster's limits, and the file system and device of its data directory.
+fn gather_server(artefacts: &mut ArtefactList, postmaster: &Result<i32, String>) {
     const NAMES: [&str; 6] = [
         "server/process-limits",
         "server/process-memory-killer",
@@ -282,26 +287,26 @@ fn of_the_server(pieces: &mut Pieces, postmaster: &Result<i32, String>) {
         Ok(pid) => *pid,
         Err(why) => {
             for name in NAMES {
-                pieces.lacks(name, "of the server's process and directory", why.clone());
+                artefacts.add_missing(name, "of the server's process and directory", why.clone());
             }
             return;
         }
     };
     let of = |file: &str| format!("/proc/{pid}/{file}");
-    files_of(pieces, NAMES[0], &[of("limits")]);
-    files_of(pieces, NAMES[1], &[of("oom_score_adj")]);
-    files_of(pieces, NAMES[2], &[of("cgroup")]);
+    add_files(artefacts, NAMES[0], &[of("limits")]);
+    add_files(artefacts, NAMES[1], &[of("oom_score_adj")]);
+    add_files(artefacts, NAMES[2], &[of("cgroup")]);
     let executable = of("exe");
     match fs::read_link(&executable) {
         Ok(path) => {
             let bytes = fs::metadata(&executable).map_or(0, |data| data.len());
-            pieces.has(
+            artefacts.add(
                 NAMES[3],
                 &executable,
                 format!("{} ({bytes} bytes)\n", path.display()),
             );
         }
-        Err(error) => pieces.lacks(NAMES[3], &executable, error.to_string()),
+        Err(error) => artefacts.add_missing(NAMES[3], &executable, error.to_string()),
     }
     // A postmaster's working directory is its data directory.
     let mounts = of("mountinfo");
@@ -313,17 +318,17 @@ fn of_the_server(pieces: &mut Pieces, postmaster: &Result<i32, String>) {
         });
     match found {
         Err(why) => {
-            pieces.lacks(NAMES[4], &mounts, why.clone());
-            pieces.lacks(NAMES[5], "of the data directory's device", why);
+            artefacts.add_missing(NAMES[4], &mounts, why.clone());
+            artefacts.add_missing(NAMES[5], "of the data directory's device", why);
         }
         Ok(mount) => {
-            pieces.has(
+            artefacts.add(
                 NAMES[4],
                 &mounts,
                 format!("{} {} {}\n", mount.kind, mount.options, mount.device),
             );
             let queue = format!("/sys/dev/block/{}/queue", mount.device);
-            // A partition has its disk's.
+            // A partition uses the queue of its disk.
             let queue = match Path::new(&queue).exists() {
                 true => queue,
                 false => format!("/sys/dev/block/{}/../queue", mount.device),
@@ -337,14 +342,14 @@ fn of_the_server(pieces: &mut Pieces, postmaster: &Result<i32, String>) {
                 "logical_block_size",
             ]
             .map(|file| format!("{queue}/{file}"));
-            files_of(pieces, NAMES[5], &files);
+            add_files(artefacts, NAMES[5], &files);
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// `ext4`
+    /// Options without values. An option of a network file system may hold a password.
     kind: String,
     /// Without values: an option of a network's file system may have a password.
     options: String,
@@ -352,7 +357,7 @@ struct Mount {
     device: String,
 }
 
-/// The mount that a path lies on: the one with the longest place above it, the last of several
+/// Finds the mount of a path: the one with the longest mount point above it, the last of several
 /// (`Documentation/filesystems/proc.rst`, 3.5).
 fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
@@ -410,23 +415,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_said_and_one_of_several_does_not_matter() {
-        let mut pieces = Pieces::default();
-        files_of(&mut pieces, "a", &["/proc/nothing-of-that-name"]);
-        files_of(
-            &mut pieces,
+    fn missing_file_is_noted_unless_others_exist() {
+        let mut artefacts = ArtefactList::default();
+        add_files(&mut artefacts, "a", &["/proc/nothing-of-that-name"]);
+        add_files(
+            &mut artefacts,
             "b",
             &["/proc/nothing-of-that-name", "/proc/uptime"],
         );
         assert!(
-            pieces.all[0]
+            artefacts.all[0]
                 .missing
                 .as_ref()
                 .unwrap()
                 .ends_with("is not there")
         );
         assert!(
-            pieces.all[1]
+            artefacts.all[1]
                 .content
                 .as_ref()
                 .unwrap()

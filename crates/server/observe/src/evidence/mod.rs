@@ -1,9 +1,9 @@
-//! What a sceptic needs to do a replay again, and cannot find in its executions: the server, its build
-//! and its counters, the shape of its data, the machine. Gathered before the first statement and behind
-//! the last, each piece with how it was got or why not.
+//! Collects the evidence that a sceptic needs to repeat a replay, apart from its executions: the server with
+//! its build and counters, the shape of its data, and the machine. It is collected before the first statement
+//! and after the last. Each artefact has its source, or the reason why it is missing.
 //!
-//! Who drives: the program. Nothing here is a secret: what may hold one is asked for by its name alone,
-//! and texts of statements, values of columns and names of hosts are not asked for.
+//! No artefact holds a secret. Settings that may hold one are recorded by name only. Texts of statements,
+//! values of columns and names of hosts are not queried.
 
 mod machine;
 mod server;
@@ -16,15 +16,15 @@ use connect::Target;
 use connect::login::{Dialer, Login};
 use run::{Artefact, Moment};
 
-use crate::asker::{Asker, OwnProcesses, Unable};
 use crate::probe::machine::postmaster_here;
+use crate::probe_connection::{OwnProcesses, ProbeConnection, ProbeError};
 
-/// The most databases that are looked into.
+/// Maximum number of databases to read.
 const DATABASES_MAX: usize = 8;
 
-/// Gathers, over one connection for each database that the logins name. What can be had of the machine
-/// is of the one where this runs; of the server's, only where that is the same. `begun` is what an
-/// earlier call gave: where the server's log was then.
+/// Collects evidence, over one connection for each database that the logins name. Facts of the machine are
+/// those of the one where this program runs. Facts of the server's machine are available only if it is the
+/// same. `begun` is the result of an earlier call, which holds the position of the server's log.
 pub fn evidence(
     target: &Target,
     logins: &[Login],
@@ -32,13 +32,17 @@ pub fn evidence(
     moment: Moment,
     begun: &[Artefact],
 ) -> Vec<Artefact> {
-    let mut pieces = Pieces::default();
+    let mut artefacts = ArtefactList::default();
     let dialer = match Dialer::new(target) {
         Ok(dialer) => dialer,
         Err(error) => {
-            pieces.lacks("server", "a connection", error.to_string());
-            machine::gather(&mut pieces, moment, &Err("no connection to it".to_owned()));
-            return pieces.all;
+            artefacts.add_missing("server", "a connection", error.to_string());
+            machine::gather(
+                &mut artefacts,
+                moment,
+                &Err("no connection to it".to_owned()),
+            );
+            return artefacts.all;
         }
     };
     let mut databases: Vec<&Login> = Vec::new();
@@ -49,46 +53,49 @@ pub fn evidence(
     }
     let mut postmaster = Err("no connection to it".to_owned());
     for (place, login) in databases.iter().take(DATABASES_MAX).enumerate() {
-        let mut asker = Asker::new(&dialer, login, clock, &OwnProcesses::default(), false);
-        if let Err(unable) = asker.open() {
+        let mut connection =
+            ProbeConnection::new(&dialer, login, clock, &OwnProcesses::default(), false);
+        if let Err(unable) = connection.open() {
             let name = format!("database/{}", login.database);
-            pieces.lacks(&name, "a connection", why(unable));
+            artefacts.add_missing(&name, "a connection", reason(unable));
             continue;
         }
         if place == 0 {
-            server::of_the_server(&mut pieces, &mut asker, moment, begun);
-            postmaster = postmaster_here(asker.known());
+            server::gather_server(&mut artefacts, &mut connection, moment, begun);
+            postmaster = postmaster_here(connection.server());
         }
-        server::of_a_database(&mut pieces, &mut asker, &login.database, moment);
+        server::gather_database(&mut artefacts, &mut connection, &login.database, moment);
     }
     let left_out = databases.len().saturating_sub(DATABASES_MAX);
     if left_out > 0 {
         let why = format!("{left_out} more databases: the first {DATABASES_MAX} are looked into");
-        pieces.lacks("database", "a connection", why);
+        artefacts.add_missing("database", "a connection", why);
     }
-    machine::gather(&mut pieces, moment, &postmaster);
-    pieces.all
+    machine::gather(&mut artefacts, moment, &postmaster);
+    artefacts.all
 }
 
-/// Why there is no answer, in a sentence's words.
-fn why(unable: Unable) -> String {
+/// Returns the reason for a missing result as a phrase.
+fn reason(unable: ProbeError) -> String {
     match unable {
-        Unable::Never {
+        ProbeError::Unsupported {
             why,
             remedy: Some(remedy),
         } => format!("{why}; {remedy}"),
-        Unable::Never { why, remedy: None } | Unable::Failed(why) | Unable::Gone(why) => why,
+        ProbeError::Unsupported { why, remedy: None }
+        | ProbeError::Failed(why)
+        | ProbeError::ConnectionLost(why) => why,
     }
 }
 
-/// What was gathered so far.
+/// Collected artefacts.
 #[derive(Debug, Default)]
-struct Pieces {
+struct ArtefactList {
     all: Vec<Artefact>,
 }
 
-impl Pieces {
-    fn has(&mut self, name: &str, how: &str, content: String) {
+impl ArtefactList {
+    fn add(&mut self, name: &str, how: &str, content: String) {
         self.all.push(Artefact {
             name: name.to_owned(),
             how: how.to_owned(),
@@ -97,7 +104,7 @@ impl Pieces {
         });
     }
 
-    fn lacks(&mut self, name: &str, how: &str, missing: String) {
+    fn add_missing(&mut self, name: &str, how: &str, missing: String) {
         self.all.push(Artefact {
             name: name.to_owned(),
             how: how.to_owned(),

@@ -1,25 +1,24 @@
-//! Questions to the server. Answers are the rows as JSON, so that a column that some version has more
-//! needs no word here (PostgreSQL documentation, chapters 27, 51 and 52, of the versions 10 to 18).
+//! Catalogue queries for evidence. Results are rows as JSON, so that additional columns of a version need no
+//! code (PostgreSQL documentation, chapters 27, 51 and 52, of the versions 10 to 18).
 
 use run::{Artefact, Moment};
 
-use super::{Pieces, why};
-use crate::asker::{Asker, Unable};
+use super::{ArtefactList, reason};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
-/// A question: name, since which version (`server_version_num`), at which moments, and what follows
-/// `SELECT`.
-struct Question(&'static str, u32, When, &'static str);
+/// A query: name, first version (`server_version_num`), times, and the text after `SELECT`.
+struct Question(&'static str, u32, QueryTimes, &'static str);
 
-/// At which moments it is worth asking.
+/// Times at which a query is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    /// What does not change by itself.
+enum QueryTimes {
+    /// Before the replay only, for values that do not change.
     Before,
-    /// What counts.
-    Both,
+    /// Before and after the replay, for counters.
+    BeforeAndAfter,
 }
 
-use When::{Before, Both};
+use QueryTimes::{Before, BeforeAndAfter};
 
 const ANY: u32 = 0;
 
@@ -46,19 +45,19 @@ const SERVER: &[Question] = &[
     Question(
         "server/control-checkpoint",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_control_checkpoint()",
     ),
     Question(
         "server/control-recovery",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_control_recovery()",
     ),
     Question(
         "server/times",
         ANY,
-        Both,
+        BeforeAndAfter,
         "now(), pg_postmaster_start_time() AS started, pg_conf_load_time() AS configuration_read, \
          pg_is_in_recovery() AS in_recovery, current_setting('TimeZone') AS time_zone",
     ),
@@ -72,7 +71,7 @@ const SERVER: &[Question] = &[
          pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS reads_all_stats \
          FROM pg_roles WHERE rolname = current_user",
     ),
-    // Values are among the run's settings, without those that may be secrets.
+    // The values are in the settings of the run, without those that may be secrets.
     Question(
         "server/settings-files",
         ANY,
@@ -108,7 +107,7 @@ const SERVER: &[Question] = &[
     Question(
         "server/databases",
         ANY,
-        Both,
+        BeforeAndAfter,
         "datname, pg_encoding_to_char(encoding) AS encoding, datcollate, datctype, datconnlimit, datistemplate, \
          datallowconn, age(datfrozenxid) AS frozen_age, mxid_age(datminmxid) AS multixact_age, \
          CASE WHEN has_database_privilege(oid, 'CONNECT') THEN pg_database_size(oid) END AS bytes FROM pg_database ORDER BY datname",
@@ -122,91 +121,116 @@ const SERVER: &[Question] = &[
     Question(
         "server/stat-database",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_database ORDER BY datname",
     ),
     Question(
         "server/stat-database-conflicts",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_database_conflicts ORDER BY datname",
     ),
-    Question("server/stat-bgwriter", ANY, Both, "* FROM pg_stat_bgwriter"),
+    Question(
+        "server/stat-bgwriter",
+        ANY,
+        BeforeAndAfter,
+        "* FROM pg_stat_bgwriter",
+    ),
     Question(
         "server/stat-checkpointer",
         170_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_checkpointer",
     ),
-    Question("server/stat-wal", 140_000, Both, "* FROM pg_stat_wal"),
-    Question("server/stat-io", 160_000, Both, "* FROM pg_stat_io"),
-    Question("server/stat-slru", 130_000, Both, "* FROM pg_stat_slru"),
-    Question("server/stat-archiver", ANY, Both, "* FROM pg_stat_archiver"),
+    Question(
+        "server/stat-wal",
+        140_000,
+        BeforeAndAfter,
+        "* FROM pg_stat_wal",
+    ),
+    Question(
+        "server/stat-io",
+        160_000,
+        BeforeAndAfter,
+        "* FROM pg_stat_io",
+    ),
+    Question(
+        "server/stat-slru",
+        130_000,
+        BeforeAndAfter,
+        "* FROM pg_stat_slru",
+    ),
+    Question(
+        "server/stat-archiver",
+        ANY,
+        BeforeAndAfter,
+        "* FROM pg_stat_archiver",
+    ),
     Question(
         "server/stat-replication",
         ANY,
-        Both,
+        BeforeAndAfter,
         "state, sync_state, sent_lsn, write_lsn, flush_lsn, replay_lsn, write_lag, flush_lag, replay_lag FROM pg_stat_replication",
     ),
     Question(
         "server/replication-slots",
         ANY,
-        Both,
+        BeforeAndAfter,
         "slot_type, plugin, database, active, age(xmin) AS xmin_age, age(catalog_xmin) AS catalog_xmin_age, restart_lsn FROM pg_replication_slots",
     ),
     Question(
         "server/progress-vacuum",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_vacuum",
     ),
     Question(
         "server/progress-create-index",
         120_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_create_index",
     ),
     Question(
         "server/progress-cluster",
         120_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_cluster",
     ),
     Question(
         "server/progress-analyze",
         130_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_analyze",
     ),
     Question(
         "server/progress-basebackup",
         130_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_basebackup",
     ),
     Question(
         "server/progress-copy",
         140_000,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_progress_copy",
     ),
     Question(
         "server/activity",
         ANY,
-        Both,
+        BeforeAndAfter,
         "backend_type, state, wait_event_type, wait_event, count(*), max(age(backend_xmin)) AS xmin_age, \
          max(now() - xact_start) AS longest_transaction FROM pg_stat_activity GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC",
     ),
     Question(
         "server/locks",
         ANY,
-        Both,
+        BeforeAndAfter,
         "locktype, mode, granted, fastpath, count(*) FROM pg_locks GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC",
     ),
     Question(
         "server/prepared-transactions",
         ANY,
-        Both,
+        BeforeAndAfter,
         "count(*), max(now() - prepared) AS oldest FROM pg_prepared_xacts",
     ),
     Question(
@@ -218,25 +242,25 @@ const SERVER: &[Question] = &[
     Question(
         "server/wal-position",
         ANY,
-        Both,
+        BeforeAndAfter,
         "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() END AS lsn",
     ),
     Question(
         "server/wal-files",
         ANY,
-        Both,
+        BeforeAndAfter,
         "count(*) AS files, sum(size) AS bytes FROM pg_ls_waldir()",
     ),
     Question(
         "server/log-files",
         ANY,
-        Both,
+        BeforeAndAfter,
         "count(*) AS files, sum(size) AS bytes, pg_current_logfile() AS current FROM pg_ls_logdir()",
     ),
     Question(
         "server/temporary-files",
         120_000,
-        Both,
+        BeforeAndAfter,
         "count(*) AS files, sum(size) AS bytes FROM pg_ls_tmpdir()",
     ),
     Question(
@@ -251,49 +275,49 @@ const DATABASE: &[Question] = &[
     Question(
         "stat-tables",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_user_tables ORDER BY schemaname, relname",
     ),
     Question(
         "stat-indexes",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_stat_user_indexes ORDER BY schemaname, relname, indexrelname",
     ),
     Question(
         "io-tables",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_statio_user_tables ORDER BY schemaname, relname",
     ),
     Question(
         "io-indexes",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_statio_user_indexes ORDER BY schemaname, relname, indexrelname",
     ),
     Question(
         "io-sequences",
         ANY,
-        Both,
+        BeforeAndAfter,
         "* FROM pg_statio_user_sequences ORDER BY schemaname, relname",
     ),
     Question(
         "stat-functions",
         ANY,
-        Both,
+        BeforeAndAfter,
         "schemaname, funcname, calls, total_time, self_time FROM pg_stat_user_functions",
     ),
     Question(
         "pages",
         ANY,
-        Both,
+        BeforeAndAfter,
         "n.nspname AS schema, c.relname AS name, c.relkind AS kind, c.relpages, c.reltuples, c.relallvisible, \
          CASE WHEN c.relkind IN ('r', 'm', 't') THEN age(c.relfrozenxid) END AS frozen_age, c.reloptions, c.relpersistence \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'm', 't', 'i', 'p', 'I') ORDER BY c.relpages DESC LIMIT 5000",
     ),
-    // Without values: common ones and bounds of histograms are what is in the tables.
+    // Without values: common values and bounds of histograms are data of the tables.
     Question(
         "column-statistics",
         ANY,
@@ -380,33 +404,33 @@ const DATABASE: &[Question] = &[
     ),
 ];
 
-pub(super) fn of_the_server(
-    pieces: &mut Pieces,
-    asker: &mut Asker<'_>,
+pub(super) fn gather_server(
+    artefacts: &mut ArtefactList,
+    connection: &mut ProbeConnection<'_>,
     moment: Moment,
     begun: &[Artefact],
 ) {
     for question in SERVER {
-        ask(pieces, asker, question, question.0, moment);
+        ask(artefacts, connection, question, question.0, moment);
     }
-    super::server_log::gather(pieces, asker, moment, begun);
+    super::server_log::gather(artefacts, connection, moment, begun);
 }
 
-pub(super) fn of_a_database(
-    pieces: &mut Pieces,
-    asker: &mut Asker<'_>,
+pub(super) fn gather_database(
+    artefacts: &mut ArtefactList,
+    connection: &mut ProbeConnection<'_>,
     database: &str,
     moment: Moment,
 ) {
     for question in DATABASE {
         let name = format!("database/{database}/{}", question.0);
-        ask(pieces, asker, question, &name, moment);
+        ask(artefacts, connection, question, &name, moment);
     }
 }
 
 fn ask(
-    pieces: &mut Pieces,
-    asker: &mut Asker<'_>,
+    artefacts: &mut ArtefactList,
+    connection: &mut ProbeConnection<'_>,
     question: &Question,
     name: &str,
     moment: Moment,
@@ -416,36 +440,36 @@ fn ask(
         return;
     }
     let how = format!("SELECT {what}");
-    if asker.known().version < *since {
+    if connection.server().version < *since {
         let why = format!(
             "the server is of version {}, and this is from {} on",
-            version(asker.known().version),
+            version(connection.server().version),
             version(*since)
         );
-        pieces.lacks(name, &how, why);
+        artefacts.add_missing(name, &how, why);
         return;
     }
     let asked = format!("SELECT coalesce(json_agg(one), '[]')::text FROM ({how}) one");
-    match asker.ask(&asked) {
+    match connection.query(&asked) {
         Ok(rows) => {
             let answer = rows
                 .into_iter()
                 .next()
                 .and_then(|row| row.into_iter().next());
-            pieces.has(name, &how, answer.flatten().unwrap_or_default());
+            artefacts.add(name, &how, answer.flatten().unwrap_or_default());
         }
         Err(unable) => {
-            let lost = matches!(unable, Unable::Gone(_));
-            pieces.lacks(name, &how, why(unable));
-            // One question that took too long is not the end of all that follow.
+            let lost = matches!(unable, ProbeError::ConnectionLost(_));
+            artefacts.add_missing(name, &how, reason(unable));
+            // A query that timed out does not end the collection.
             if lost {
-                let _ = asker.open();
+                let _ = connection.open();
             }
         }
     }
 }
 
-/// As people write it.
+/// Formats a version number.
 fn version(number: u32) -> String {
     match number {
         100_000.. => (number / 10_000).to_string(),

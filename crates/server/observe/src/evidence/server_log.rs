@@ -1,22 +1,22 @@
-//! What the server's log says of the server itself, from the first statement to the last. Lines that
-//! quote statements or values are counted, and not kept.
+//! Reads the server's log, from the first statement of a replay to the last, for messages about the server
+//! itself. Lines that quote statements or values are counted, not recorded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use run::{Artefact, Moment};
 
-use super::{Pieces, why};
-use crate::asker::{Asker, Unable};
+use super::{ArtefactList, reason};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
-const PLACE: &str = "server/log-place";
+const LOG_POSITION: &str = "server/log-place";
 const LOG: &str = "server/log";
-/// The most bytes that are read of it.
+/// Maximum number of bytes to read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// How messages begin that the server writes of itself, in words of its own and names of relations
+/// Beginnings of messages about the server itself, which hold fixed words and names of relations only
 /// (PostgreSQL's sources: `xlog.c`, `vacuumlazy.c`, `postmaster.c`, `autovacuum.c`, `guc.c`, `proc.c`).
-const OF_ITSELF: [&str; 22] = [
+const OWN_MESSAGES: [&str; 22] = [
     "checkpoint starting",
     "checkpoint complete",
     "checkpoints are occurring too frequently",
@@ -41,22 +41,25 @@ const OF_ITSELF: [&str; 22] = [
     "logical replication ",
 ];
 
-/// A question with one row of texts.
-fn row(asker: &mut Asker<'_>, question: &str) -> Result<Vec<Option<String>>, Unable> {
-    let rows = asker.ask(question)?;
+/// Runs a query with one row of texts.
+fn row(
+    connection: &mut ProbeConnection<'_>,
+    question: &str,
+) -> Result<Vec<Option<String>>, ProbeError> {
+    let rows = connection.query(question)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
 pub(super) fn gather(
-    pieces: &mut Pieces,
-    asker: &mut Asker<'_>,
+    artefacts: &mut ArtefactList,
+    connection: &mut ProbeConnection<'_>,
     moment: Moment,
     begun: &[Artefact],
 ) {
     const HOW: &str =
         "SELECT pg_current_logfile('stderr') AS file, (pg_stat_file(file, true)).size";
     let question = "SELECT f, (pg_stat_file(f, true)).size FROM pg_current_logfile('stderr') f";
-    let place = match row(asker, question) {
+    let place = match row(connection, question) {
         Ok(row) => match row.as_slice() {
             [Some(file), Some(size)] => Ok((file.clone(), size.parse::<u64>().unwrap_or(0))),
             _ => Err(
@@ -64,60 +67,68 @@ pub(super) fn gather(
                     .to_owned(),
             ),
         },
-        Err(unable) => Err(why(unable)),
+        Err(unable) => Err(reason(unable)),
     };
     match (&place, moment) {
-        (Ok((file, size)), Moment::Before) => pieces.has(PLACE, HOW, format!("{size} {file}")),
-        (Err(why), Moment::Before) => pieces.lacks(PLACE, HOW, why.clone()),
+        (Ok((file, size)), Moment::Before) => {
+            artefacts.add(LOG_POSITION, HOW, format!("{size} {file}"))
+        }
+        (Err(reason), Moment::Before) => artefacts.add_missing(LOG_POSITION, HOW, reason.clone()),
         (Ok((file, size)), Moment::After) => {
             let before = begun
                 .iter()
-                .find(|one| one.name == PLACE)
+                .find(|one| one.name == LOG_POSITION)
                 .and_then(|one| one.content.as_deref())
                 .and_then(|place| place.split_once(' '));
             let from = match before {
                 Some((size, known)) if known == file => size.parse().unwrap_or(0),
-                // Another file has begun since: what is left of the one before is not here.
+                // The log was rotated meanwhile. The rest of the previous file is not available.
                 _ => 0,
             };
-            read(pieces, asker, file, from.min(*size), *size);
+            read(artefacts, connection, file, from.min(*size), *size);
         }
-        (Err(why), Moment::After) => pieces.lacks(LOG, HOW, why.clone()),
+        (Err(reason), Moment::After) => artefacts.add_missing(LOG, HOW, reason.clone()),
     }
 }
 
-fn read(pieces: &mut Pieces, asker: &mut Asker<'_>, file: &str, from: u64, until: u64) {
+fn read(
+    artefacts: &mut ArtefactList,
+    connection: &mut ProbeConnection<'_>,
+    file: &str,
+    from: u64,
+    until: u64,
+) {
     let bytes = (until - from).min(BYTES_MAX);
     let quoted = file.replace('\'', "''");
     let how = format!("SELECT pg_read_binary_file('{quoted}', {from}, {bytes})");
     let question =
         format!("SELECT encode(pg_read_binary_file('{quoted}', {from}, {bytes}), 'escape')");
-    match row(asker, &question) {
+    match row(connection, &question) {
         Ok(row) => {
             let text = row.into_iter().next().flatten().unwrap_or_default();
-            let mut kept = of_itself(&text);
+            let mut kept = own_lines(&text);
             if until - from > bytes {
                 let rest = until - from - bytes;
                 let _ = writeln!(kept, "({rest} bytes more were not read)");
             }
-            pieces.has(
+            artefacts.add(
                 LOG,
                 &format!("{how}, and of that what the server says of itself"),
                 kept,
             );
         }
-        Err(unable) => pieces.lacks(LOG, &how, why(unable)),
+        Err(unable) => artefacts.add_missing(LOG, &how, reason(unable)),
     }
 }
 
-/// The lines that are the server's own, and how many there are of others.
-fn of_itself(log: &str) -> String {
+/// Returns the lines about the server itself, and the number of other lines.
+fn own_lines(log: &str) -> String {
     let mut kept = String::new();
     let mut others: BTreeMap<&str, u64> = BTreeMap::new();
     let mut is_kept = false;
     for line in log.lines() {
         if line.starts_with('\t') {
-            // What belongs to the message above.
+            // Continuation of the message above.
             if is_kept {
                 kept.push_str(line);
                 kept.push('\n');
@@ -130,7 +141,9 @@ fn of_itself(log: &str) -> String {
         });
         is_kept = severity == "LOG"
             && message.is_some_and(|(_, message)| {
-                OF_ITSELF.iter().any(|opening| message.starts_with(opening))
+                OWN_MESSAGES
+                    .iter()
+                    .any(|opening| message.starts_with(opening))
             });
         if is_kept {
             kept.push_str(line);
@@ -154,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_quotes_statements_is_counted_and_not_kept() {
+    fn log_lines_that_quote_statements_are_only_counted() {
         let log = "\
 2026-01-01 10:00:00.000 UTC [1] LOG:  checkpoint starting: time\n\
 2026-01-01 10:00:00.100 UTC [7] app@shop LOG:  duration: 1 ms  statement: SELECT 'secret'\n\
@@ -164,7 +177,7 @@ mod tests {
 2026-01-01 10:00:00.300 UTC [9] LOG:  automatic vacuum of table \"shop.public.item\": index scans: 0\n\
 \tpages: 0 removed, 1 remain\n\
 secret without a severity\n";
-        let kept = of_itself(log);
+        let kept = own_lines(log);
         assert!(!kept.contains("secret"), "{kept}");
         assert_eq!(
             kept,

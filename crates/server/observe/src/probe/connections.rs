@@ -1,11 +1,11 @@
-//! How many sessions there are, by state, and how many of them the role may not look into; how old the oldest
-//! transaction and the oldest snapshot are, behind which vacuum leaves what is dead.
+//! Counts sessions by state, including those that the role may not see. Also measures the age of the oldest
+//! transaction and of the oldest snapshot, which prevent vacuum from removing newer dead rows.
 
 use run::Counter;
 
-use crate::asker::{Asker, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at, number};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_number, column_text};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
 const QUESTION: &str = "SELECT CASE WHEN a.query = '<insufficient privilege>' THEN 'hidden' \
      WHEN a.backend_type = 'client backend' THEN coalesce(a.state, 'starting') \
@@ -25,26 +25,31 @@ impl Probe for ConnectionsProbe {
         "connections"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         1_000_000_000
     }
 
-    fn begin(&mut self, _: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
+    fn begin(&mut self, _: &mut ProbeConnection<'_>, _: &ObservationLog) -> Result<(), ProbeError> {
         Ok(())
     }
 
-    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
-        let own = asker.own().literal();
-        let rows = asker.ask_again("connections", "int[]", &own, QUESTION)?;
-        let at_ns = ledger.now_ns();
-        // A state that nobody is in has no row.
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        _: SampleContext,
+    ) -> Result<(), ProbeError> {
+        let own = connection.own_processes().literal();
+        let rows = connection.query_prepared("connections", "int[]", &own, QUESTION)?;
+        let at_ns = log.now_ns();
+        // A state without sessions has no row.
         let mut now: Vec<(String, f64)> = self
             .known
             .iter()
             .map(|(name, _)| (name.clone(), 0.0))
             .collect();
         for row in &rows {
-            let (name, count) = (at(row, 0), number(row, 1).unwrap_or(0.0));
+            let (name, count) = (column_text(row, 0), column_number(row, 1).unwrap_or(0.0));
             match now.iter_mut().find(|(known, _)| known == name) {
                 Some((_, value)) => *value = count,
                 None => now.push((name.to_owned(), count)),
@@ -52,7 +57,7 @@ impl Probe for ConnectionsProbe {
         }
         for (name, value) in &now {
             if !self.known.contains(&(name.clone(), *value)) {
-                ledger.counter(Counter {
+                log.add_counter(Counter {
                     at_ns,
                     source: self.name().to_owned(),
                     object: String::new(),
@@ -62,19 +67,19 @@ impl Probe for ConnectionsProbe {
                 });
             }
         }
-        // What a session of the server's own holds back is vacuum itself, or a standby's.
-        let clients = rows.iter().filter(|row| at(row, 0) != "server");
+        // Background processes that hold a snapshot are vacuum workers or serve a standby.
+        let clients = rows.iter().filter(|row| column_text(row, 0) != "server");
         let mut oldest = [0.0_f64; 2];
         for row in clients {
             for (place, most) in oldest.iter_mut().enumerate() {
-                *most = most.max(number(row, place + 2).unwrap_or(0.0));
+                *most = most.max(column_number(row, place + 2).unwrap_or(0.0));
             }
         }
         for (name, value) in ["oldest_seconds", "oldest_snapshot_transactions"]
             .into_iter()
             .zip(oldest)
         {
-            ledger.counter(Counter {
+            log.add_counter(Counter {
                 at_ns,
                 source: "transactions".to_owned(),
                 object: String::new(),

@@ -1,37 +1,38 @@
-//! The cumulative statistics of the server, view by view: databases, tables, indexes, I/O, WAL,
-//! checkpoints, and the progress of vacuums and the like.
+//! Reads the cumulative statistics views of the server: databases, tables, indexes, I/O, WAL, checkpoints,
+//! and the progress of vacuums and the like.
 //!
-//! Which views and columns a version has is asked of its catalogue, and all that are numbers are taken:
-//! columns move between versions (`pg_stat_checkpointer` in 17, I/O of WAL in 18; PostgreSQL
-//! documentation, 28.2), and a list of ours would be wrong with the next.
+//! The views and columns of a version are read from its catalogue, and all numeric columns are recorded.
+//! Columns move between versions (`pg_stat_checkpointer` in 17, I/O of WAL in 18; PostgreSQL documentation,
+//! 28.2), so a fixed list would be wrong for the next version.
 
 use std::collections::{HashMap, HashSet};
 
 use run::{Counter, ProbeNote, ProbeState};
 
-use crate::asker::{Asker, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at, number};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_number, column_text};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// The most tables, and the most indexes, that are kept: those with most to tell.
+/// Maximum number of tables, and of indexes, to record: those with the highest counters.
 const OBJECTS_MAX: usize = 5_000;
-/// A question that takes long is asked seldom: at most this part of the time.
+/// Fraction of the time that a query may take: one over this.
 const SHARE: i64 = 500;
 
-/// A view, how often it is read, what its rows are of, and what is to be said behind `FROM`.
+/// A view, the interval of its readings, the SQL expression that names its rows, and the SQL that follows
+/// `FROM`.
 struct View {
     name: &'static str,
     every_ns: i64,
     object: &'static str,
     rest: &'static str,
-    /// Its columns go up and down.
+    /// Its columns rise and fall.
     gauges: bool,
-    /// It has a row for each of many objects: what does not change is not kept.
+    /// It has a row for each of many objects. Unchanged values are not recorded.
     many: bool,
 }
 
-const fn view(name: &'static str, seconds: i64, object: &'static str) -> View {
+const fn server_view(name: &'static str, seconds: i64, object: &'static str) -> View {
     View {
         name,
         every_ns: seconds * SECOND_NS,
@@ -42,18 +43,18 @@ const fn view(name: &'static str, seconds: i64, object: &'static str) -> View {
     }
 }
 
-const fn of_objects(name: &'static str, object: &'static str, rest: &'static str) -> View {
+const fn object_view(name: &'static str, object: &'static str, rest: &'static str) -> View {
     View {
         rest,
         many: true,
-        ..view(name, 30, object)
+        ..server_view(name, 30, object)
     }
 }
 
-const fn progress(name: &'static str) -> View {
+const fn progress_view(name: &'static str) -> View {
     View {
         gauges: true,
-        ..view(
+        ..server_view(
             name,
             5,
             "v.pid || ' ' || coalesce(v.datname || ' ', '') || coalesce(v.relid::regclass::text || ' ', '') || v.phase",
@@ -65,56 +66,56 @@ const TABLE: &str = "v.schemaname || '.' || v.relname";
 const INDEX: &str = "v.schemaname || '.' || v.indexrelname || ' on ' || v.relname";
 
 const VIEWS: [View; 17] = [
-    view(
+    server_view(
         "pg_stat_database",
         2,
         "coalesce(v.datname, 'shared objects')",
     ),
-    view("pg_stat_bgwriter", 5, "''"),
-    view("pg_stat_checkpointer", 5, "''"),
-    view("pg_stat_wal", 5, "''"),
-    view(
+    server_view("pg_stat_bgwriter", 5, "''"),
+    server_view("pg_stat_checkpointer", 5, "''"),
+    server_view("pg_stat_wal", 5, "''"),
+    server_view(
         "pg_stat_io",
         5,
         "v.backend_type || ', ' || v.object || ', ' || v.context",
     ),
-    view("pg_stat_slru", 5, "v.name"),
-    view("pg_stat_archiver", 5, "''"),
-    of_objects(
+    server_view("pg_stat_slru", 5, "v.name"),
+    server_view("pg_stat_archiver", 5, "''"),
+    object_view(
         "pg_stat_user_tables",
         TABLE,
         "ORDER BY coalesce(v.seq_tup_read, 0) + coalesce(v.idx_tup_fetch, 0) + v.n_tup_ins + v.n_tup_upd + v.n_tup_del DESC, v.relid",
     ),
-    of_objects(
+    object_view(
         "pg_statio_user_tables",
         TABLE,
         "ORDER BY v.heap_blks_read + v.heap_blks_hit DESC, v.relid",
     ),
-    of_objects(
+    object_view(
         "pg_stat_user_indexes",
         INDEX,
         "ORDER BY v.idx_scan DESC, v.indexrelid",
     ),
-    of_objects(
+    object_view(
         "pg_statio_user_indexes",
         INDEX,
         "ORDER BY v.idx_blks_read + v.idx_blks_hit DESC, v.indexrelid",
     ),
-    progress("pg_stat_progress_vacuum"),
-    progress("pg_stat_progress_analyze"),
-    progress("pg_stat_progress_create_index"),
-    progress("pg_stat_progress_cluster"),
+    progress_view("pg_stat_progress_vacuum"),
+    progress_view("pg_stat_progress_analyze"),
+    progress_view("pg_stat_progress_create_index"),
+    progress_view("pg_stat_progress_cluster"),
     View {
         object: "v.pid || ' ' || v.phase",
-        ..progress("pg_stat_progress_basebackup")
+        ..progress_view("pg_stat_progress_basebackup")
     },
     View {
         object: "v.pid || ' ' || coalesce(v.datname || ' ', '') || coalesce(v.relid::regclass::text, '')",
-        ..progress("pg_stat_progress_copy")
+        ..progress_view("pg_stat_progress_copy")
     },
 ];
 
-/// Columns that go up and down, in views whose others only grow.
+/// Columns that rise and fall in views whose other columns are cumulative.
 const GAUGES: [&str; 6] = [
     "numbackends",
     "n_live_tup",
@@ -125,7 +126,7 @@ const GAUGES: [&str; 6] = [
 ];
 
 impl View {
-    /// The most objects that are read of it.
+    /// Maximum number of objects to read.
     fn objects_max(&self) -> usize {
         if self.many { OBJECTS_MAX } else { 1_000 }
     }
@@ -134,58 +135,62 @@ impl View {
 /// Reads all views.
 #[derive(Default)]
 pub(crate) struct CountersProbe {
-    views: Vec<Found>,
+    views: Vec<AvailableView>,
 }
 
 /// A view that this server has.
-struct Found {
+struct AvailableView {
     view: &'static View,
     columns: Vec<String>,
     question: String,
-    /// The values last read of each object, and whether they were written.
-    last: HashMap<String, Last>,
+    /// LastReading values of each object, and whether they were written.
+    last: HashMap<String, LastReading>,
     read_clock_ns: i64,
     due_clock_ns: i64,
     failures: u32,
-    /// All of its objects were read the last time.
+    /// The last reading had all objects.
     read_whole: bool,
 }
 
-struct Last {
+struct LastReading {
     values: Vec<Option<f64>>,
     written: Vec<bool>,
 }
 
-impl Found {
-    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
-        let clock_ns = ledger.clock_ns();
-        let rows = asker.ask_again(self.view.name, "", "", &self.question)?;
-        let took_ns = ledger.clock_ns() - clock_ns;
+impl AvailableView {
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError> {
+        let clock_ns = log.clock_ns();
+        let rows = connection.query_prepared(self.view.name, "", "", &self.question)?;
+        let took_ns = log.clock_ns() - clock_ns;
         self.due_clock_ns = clock_ns + self.view.every_ns.max(took_ns * SHARE);
-        let earlier_ns = ledger.moment_of(self.read_clock_ns);
-        let now_ns = ledger.moment_of(clock_ns);
+        let earlier_ns = log.run_time_of(self.read_clock_ns);
+        let now_ns = log.run_time_of(clock_ns);
         self.read_clock_ns = clock_ns;
         let is_whole = rows.len() < self.view.objects_max();
-        let names: HashSet<&str> = rows.iter().map(|row| at(row, 0)).collect();
+        let names: HashSet<&str> = rows.iter().map(|row| column_text(row, 0)).collect();
         let known = self.last.len();
         if is_whole {
             self.last
                 .retain(|object, _| names.contains(object.as_str()));
         }
-        // What was made since the last reading has counted from nothing; where something went at the same
-        // time, it may be the same by another name.
+        // An object that was created since the last reading starts at zero. If another disappeared at the
+        // same time, it may be that one, renamed.
         let may_be_new = self.read_whole && is_whole && self.last.len() == known;
         self.read_whole = is_whole;
         for row in &rows {
-            let object = at(row, 0);
+            let object = column_text(row, 0);
             let values: Vec<Option<f64>> = (1..=self.columns.len())
-                .map(|column| number(row, column))
+                .map(|column| column_number(row, column))
                 .collect();
             if may_be_new && !self.last.contains_key(object) {
-                let nothing = self.nothing();
+                let nothing = self.zero_reading();
                 self.last.insert(object.to_owned(), nothing);
             }
-            self.keep(ledger, object, values, (earlier_ns, now_ns));
+            self.write_changes(log, object, values, (earlier_ns, now_ns));
         }
         if self.view.gauges && rows.is_empty() {
             self.last.clear();
@@ -193,22 +198,22 @@ impl Found {
         Ok(())
     }
 
-    /// What has just been made: its counters are at nothing.
-    fn nothing(&self) -> Last {
+    /// Returns the reading of a new object, whose counters are zero.
+    fn zero_reading(&self) -> LastReading {
         let of = |name: &String| {
             let counts = !(self.view.gauges || GAUGES.contains(&name.as_str()));
             counts.then_some(0.0)
         };
-        Last {
+        LastReading {
             written: vec![false; self.columns.len()],
             values: self.columns.iter().map(of).collect(),
         }
     }
 
-    /// Writes what changed; of many objects also what it was before.
-    fn keep(
+    /// Writes changed values. For views of many objects it also writes the values before.
+    fn write_changes(
         &mut self,
-        ledger: &Ledger,
+        log: &ObservationLog,
         object: &str,
         values: Vec<Option<f64>>,
         (earlier_ns, now_ns): (i64, i64),
@@ -226,11 +231,11 @@ impl Found {
             if written {
                 for (name, value) in self.columns.iter().zip(&values) {
                     if let Some(value) = value {
-                        ledger.counter(row(name, now_ns, *value));
+                        log.add_counter(row(name, now_ns, *value));
                     }
                 }
             }
-            let last = Last {
+            let last = LastReading {
                 written: vec![written; values.len()],
                 values,
             };
@@ -245,10 +250,10 @@ impl Found {
                 continue;
             }
             if let (false, Some(before)) = (last.written[place], before) {
-                ledger.counter(row(name, earlier_ns, before));
+                log.add_counter(row(name, earlier_ns, before));
             }
             last.written[place] = true;
-            ledger.counter(row(name, now_ns, *value));
+            log.add_counter(row(name, now_ns, *value));
         }
         last.values = values;
     }
@@ -259,16 +264,20 @@ impl Probe for CountersProbe {
         "counters"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         SECOND_NS
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError> {
         if !self.views.is_empty() {
             return Ok(());
         }
         let names: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
-        let rows = asker.ask(&format!(
+        let rows = connection.query(&format!(
             "SELECT c.relname, a.attname FROM pg_catalog.pg_attribute a \
              JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -281,8 +290,8 @@ impl Probe for CountersProbe {
         for view in &VIEWS {
             let columns: Vec<String> = rows
                 .iter()
-                .filter(|row| at(row, 0) == view.name)
-                .map(|row| at(row, 1).to_owned())
+                .filter(|row| column_text(row, 0) == view.name)
+                .map(|row| column_text(row, 1).to_owned())
                 .collect();
             if columns.is_empty() {
                 continue;
@@ -296,19 +305,19 @@ impl Probe for CountersProbe {
                 view.name,
                 view.rest,
             );
-            let mut found = Found {
+            let mut found = AvailableView {
                 view,
                 columns,
                 question,
                 last: HashMap::new(),
-                read_clock_ns: ledger.clock_ns(),
+                read_clock_ns: log.clock_ns(),
                 due_clock_ns: 0,
                 failures: 0,
                 read_whole: false,
             };
-            match found.look(asker, ledger) {
+            match found.sample(connection, log) {
                 Ok(()) => self.views.push(found),
-                Err(Unable::Failed(why)) => ledger.full_note(ProbeNote {
+                Err(ProbeError::Failed(why)) => log.add_note(ProbeNote {
                     probe: self.name().to_owned(),
                     state: ProbeState::Unseen,
                     text: format!("{}: {why}", view.name),
@@ -325,7 +334,7 @@ impl Probe for CountersProbe {
             .iter()
             .filter(|found| found.last.len() >= OBJECTS_MAX);
         for found in full {
-            ledger.full_note(ProbeNote {
+            log.add_note(ProbeNote {
                 probe: self.name().to_owned(),
                 state: ProbeState::Unseen,
                 text: format!(
@@ -338,24 +347,26 @@ impl Probe for CountersProbe {
         Ok(())
     }
 
-    fn look(
+    fn sample(
         &mut self,
-        asker: &mut Asker<'_>,
-        ledger: &Ledger,
-        moment: Moment,
-    ) -> Result<(), Unable> {
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        context: SampleContext,
+    ) -> Result<(), ProbeError> {
         let mut lost = None;
         for found in &mut self.views {
-            if found.due_clock_ns > ledger.clock_ns() && !moment.last {
+            if found.due_clock_ns > log.clock_ns() && !context.last {
                 continue;
             }
-            match found.look(asker, ledger) {
+            match found.sample(connection, log) {
                 Ok(()) => found.failures = 0,
-                Err(gone @ (Unable::Gone(_) | Unable::Never { .. })) => return Err(gone),
-                // One view that is slow, or locked, is not all of them.
-                Err(Unable::Failed(why)) => {
+                Err(gone @ (ProbeError::ConnectionLost(_) | ProbeError::Unsupported { .. })) => {
+                    return Err(gone);
+                }
+                // The failure of one view, such as by a timeout or a lock, does not affect the others.
+                Err(ProbeError::Failed(why)) => {
                     found.failures += 1;
-                    found.due_clock_ns = ledger.clock_ns() + found.view.every_ns;
+                    found.due_clock_ns = log.clock_ns() + found.view.every_ns;
                     if found.failures == 3 {
                         lost = Some((found.view.name, why));
                     }
@@ -364,7 +375,7 @@ impl Probe for CountersProbe {
         }
         if let Some((name, why)) = lost {
             self.views.retain(|found| found.failures < 3);
-            ledger.full_note(ProbeNote {
+            log.add_note(ProbeNote {
                 probe: self.name().to_owned(),
                 state: ProbeState::Unseen,
                 text: format!("{name}, from here on: it failed three times, last with: {why}"),

@@ -1,14 +1,15 @@
-//! Locks by kind and mode, and whether they were taken on the fast path: without the shared table of
-//! locks, for the three weakest modes on relations, in a few slots of each process (16 before version 18,
-//! which makes as many as `max_locks_per_transaction`; `src/backend/storage/lmgr/README`).
+//! Counts locks by kind and mode, and whether they use the fast path. The fast path bypasses the shared lock
+//! table for the three weakest modes on relations, in a few slots per process: 16 before version 18, which
+//! has `max_locks_per_transaction` slots (`src/backend/storage/lmgr/README`).
 
 use run::LockCount;
 
-use crate::asker::{Asker, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at, number};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_number, column_text};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
-/// The second half sums over the modes that may go by the fast path, since they share its slots.
+/// Query of the lock counts. Its second half sums over the modes that are eligible for the fast path, since
+/// they share its slots.
 const QUESTION: &str = "WITH l AS (SELECT s.pid, s.locktype, s.mode, s.fastpath, s.granted, \
        pg_catalog.count(*) AS n FROM pg_catalog.pg_lock_status() s \
        WHERE s.pid IS NOT NULL AND NOT (s.pid = ANY ($1)) GROUP BY 1, 2, 3, 4, 5) \
@@ -20,7 +21,7 @@ const QUESTION: &str = "WITH l AS (SELECT s.pid, s.locktype, s.mode, s.fastpath,
        AND l.granted AND l.mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') \
        GROUP BY 1, 2) w GROUP BY w.fastpath";
 
-/// The name of the sum over the modes that may go by the fast path.
+/// Name of the sum over the modes that are eligible for the fast path.
 pub const WEAK_MODES: &str = "weak modes together";
 
 /// Counts locks.
@@ -29,8 +30,8 @@ pub(crate) struct LocksProbe {
     took_ns: i64,
 }
 
-/// Looking may take this share of the time at most: the server holds all parts of its table of locks
-/// while it copies them.
+/// Fraction of the time that a sample may take: one over this. The server holds all partitions of its lock
+/// table while it copies them.
 const SHARE: i64 = 100;
 
 impl Probe for LocksProbe {
@@ -38,47 +39,51 @@ impl Probe for LocksProbe {
         "locks"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         (self.took_ns * SHARE).max(1_000_000_000)
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
-        let own = asker.own().literal();
-        asker
-            .ask_again("locks", "int[]", &own, QUESTION)
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        _: &ObservationLog,
+    ) -> Result<(), ProbeError> {
+        let own = connection.own_processes().literal();
+        connection
+            .query_prepared("locks", "int[]", &own, QUESTION)
             .map(|_| ())
     }
 
-    fn look(
+    fn sample(
         &mut self,
-        asker: &mut Asker<'_>,
-        ledger: &Ledger,
-        moment: Moment,
-    ) -> Result<(), Unable> {
-        if moment.last {
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        context: SampleContext,
+    ) -> Result<(), ProbeError> {
+        if context.last {
             return Ok(());
         }
-        let own = asker.own().literal();
-        let asked_ns = ledger.clock_ns();
-        let answer = asker.ask_again("locks", "int[]", &own, QUESTION);
-        // Also where the server ended it for taking too long.
-        self.took_ns = ledger.clock_ns() - asked_ns;
+        let own = connection.own_processes().literal();
+        let asked_ns = log.clock_ns();
+        let answer = connection.query_prepared("locks", "int[]", &own, QUESTION);
+        // The time also counts if the server cancelled the query.
+        self.took_ns = log.clock_ns() - asked_ns;
         let rows = answer?;
-        let at_ns = ledger.now_ns();
+        let at_ns = log.now_ns();
         let counts: Vec<LockCount> = rows
             .iter()
             .map(|row| LockCount {
                 at_ns,
-                kind: at(row, 0).to_owned(),
-                mode: at(row, 1).to_owned(),
-                fast_path: at(row, 2) == "t",
-                granted: at(row, 3) == "t",
-                locks: number(row, 4).unwrap_or(0),
-                backends: number(row, 5).unwrap_or(0),
-                most: number(row, 6).unwrap_or(0),
+                kind: column_text(row, 0).to_owned(),
+                mode: column_text(row, 1).to_owned(),
+                fast_path: column_text(row, 2) == "t",
+                granted: column_text(row, 3) == "t",
+                locks: column_number(row, 4).unwrap_or(0),
+                backends: column_number(row, 5).unwrap_or(0),
+                most: column_number(row, 6).unwrap_or(0),
             })
             .collect();
-        ledger.locks(&counts);
+        log.add_locks(&counts);
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! The server's machine, where it is this one: processors by mode, and by process of the server, memory,
+//! Reads `/proc` of the server's machine, if it is this one: CPU time by mode and by server process, memory,
 //! disks, network, and pressure (PSI).
 //!
-//! That it is this one is not believed of an address: the process that the server says our connection has
-//! must be there, and name our connection in its title. In another container's name space it is not.
+//! An address does not prove that the machine is this one. The process that the server reports for our
+//! connection must exist and name our connection in its title. In another container's namespace it does not.
 //!
-//! The time of processors that the server took is that of its live processes, and of those that have
-//! ended: the postmaster has waited for those, and the kernel has added their time to its own.
+//! The CPU time of the server is that of its live processes and of those that have ended. The postmaster has
+//! waited for those, so the kernel has added their time to its own.
 
 use std::collections::HashMap;
 use std::fs;
 
 use run::{Counter, ProbeNote, ProbeState};
 
-use crate::asker::{Asker, Known, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext};
+use crate::probe_connection::{ProbeConnection, ProbeError, ServerInfo};
 use cpu_profile::proc;
 use cpu_profile::proc::Series;
 
@@ -22,16 +22,16 @@ use cpu_profile::proc::Series;
 #[derive(Default)]
 pub(crate) struct MachineProbe {
     postmaster: i32,
-    /// Of our connection.
+    /// Server process of our connection.
     pid: i32,
     last: HashMap<(String, String, &'static str), f64>,
     titles: HashMap<i32, String>,
 }
 
-/// How often the server's processes are looked at until none ended meanwhile.
+/// Maximum number of attempts to read the server's processes without one ending meanwhile.
 const LOOKS_MAX: u32 = 5;
 
-/// What goes up and down; the rest only grows.
+/// Values that rise and fall. The others are cumulative.
 const GAUGES: [&str; 7] = [
     "processors",
     "total",
@@ -43,14 +43,14 @@ const GAUGES: [&str; 7] = [
 ];
 
 impl MachineProbe {
-    fn write(&mut self, ledger: &Ledger, source: &str, object: &str, series: Series) {
-        let at_ns = ledger.now_ns();
+    fn write(&mut self, log: &ObservationLog, source: &str, object: &str, series: Series) {
+        let at_ns = log.now_ns();
         for (name, value) in series {
             let key = (source.to_owned(), object.to_owned(), name);
             if self.last.insert(key, value) == Some(value) {
                 continue;
             }
-            ledger.counter(Counter {
+            log.add_counter(Counter {
                 at_ns,
                 source: source.to_owned(),
                 object: object.to_owned(),
@@ -61,7 +61,7 @@ impl MachineProbe {
         }
     }
 
-    /// The processes of the server, the postmaster left out.
+    /// Returns the processes of the server, without the postmaster.
     fn children(&self) -> Vec<i32> {
         let pid = self.postmaster;
         if let Ok(list) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
@@ -70,7 +70,7 @@ impl MachineProbe {
                 .filter_map(|pid| pid.parse().ok())
                 .collect();
         }
-        // Kernels without that file.
+        // Older kernels do not have that file.
         let Ok(all) = fs::read_dir("/proc") else {
             return Vec::new();
         };
@@ -80,7 +80,7 @@ impl MachineProbe {
             .collect()
     }
 
-    fn server(&mut self, ledger: &Ledger) {
+    fn server(&mut self, log: &ObservationLog) {
         let Some(mut postmaster) = process_of(self.postmaster) else {
             return;
         };
@@ -91,7 +91,8 @@ impl MachineProbe {
                 .collect()
         };
         let mut processes = alive(self);
-        // One that ends between the two looks would be counted twice or not at all: look again until none did.
+        // A process that ends between the two reads would be counted twice or not at all, so both are
+        // repeated.
         for _ in 0..LOOKS_MAX {
             let Some(again) = process_of(self.postmaster) else {
                 return;
@@ -110,7 +111,7 @@ impl MachineProbe {
         for (pid, process) in processes {
             user_s += process.user_s;
             system_s += process.system_s;
-            // One that has just begun has none yet.
+            // A new process has no title yet.
             let known = self.titles.get(&pid).cloned().or_else(|| title_of(pid));
             let Some(title) = known else { continue };
             self.titles.insert(pid, title.clone());
@@ -118,9 +119,9 @@ impl MachineProbe {
                 ("user_seconds", process.user_s),
                 ("system_seconds", process.system_s),
             ];
-            self.write(ledger, "process", &format!("{title} {pid}"), series);
+            self.write(log, "process", &format!("{title} {pid}"), series);
         }
-        // What has ended needs not be remembered.
+        // Titles of ended processes are dropped.
         if self.titles.len() > children.len() {
             let gone: Vec<i32> = self
                 .titles
@@ -141,7 +142,7 @@ impl MachineProbe {
             ("system_seconds", system_s),
             ("processes", children.len() as f64),
         ];
-        self.write(ledger, "server", "", series);
+        self.write(log, "server", "", series);
     }
 }
 
@@ -150,17 +151,21 @@ impl Probe for MachineProbe {
         "machine"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         1_000_000_000
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
-        let known = asker.known();
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError> {
+        let known = connection.server();
         self.postmaster = postmaster_here(known)
-            .map_err(|why| Unable::never(why, "run this on the server's machine"))?;
+            .map_err(|why| ProbeError::unsupported(why, "run this on the server's machine"))?;
         self.pid = known.pid;
         if fs::read_to_string("/proc/pressure/cpu").is_err() {
-            ledger.full_note(ProbeNote {
+            log.add_note(ProbeNote {
                 probe: self.name().to_owned(),
                 state: ProbeState::Unseen,
                 text: "pressure (PSI): this kernel does not tell".to_owned(),
@@ -171,53 +176,59 @@ impl Probe for MachineProbe {
         Ok(())
     }
 
-    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
-        // Behind a loss, the server may be another.
-        if asker.known().pid != self.pid {
-            self.begin(asker, ledger)?;
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        _: SampleContext,
+    ) -> Result<(), ProbeError> {
+        // After a lost connection the server may be another one.
+        if connection.server().pid != self.pid {
+            self.begin(connection, log)?;
         }
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let stat = read("/proc/stat");
         if stat.is_empty() {
-            return Err(Unable::Failed("/proc/stat cannot be read".to_owned()));
+            return Err(ProbeError::Failed("/proc/stat cannot be read".to_owned()));
         }
-        self.write(ledger, "cpu", "", proc::processors(&stat));
-        self.server(ledger);
-        self.write(ledger, "memory", "", proc::memory(&read("/proc/meminfo")));
+        self.write(log, "cpu", "", proc::processors(&stat));
+        self.server(log);
+        self.write(log, "memory", "", proc::memory(&read("/proc/meminfo")));
         for (device, series) in proc::disks(&read("/proc/diskstats")) {
             if is_a_disk(device) {
-                self.write(ledger, "disk", device, series);
+                self.write(log, "disk", device, series);
             }
         }
         let interfaces = read("/proc/net/dev");
         let interfaces = proc::network(&interfaces);
-        // Bridges and bonds pass on what devices bring; where there is no device (in a container), all count.
+        // Bridges and bonds repeat the traffic of devices. If there is no device (in a container), all
+        // interfaces count.
         let is_device = |name: &str| fs::metadata(format!("/sys/class/net/{name}/device")).is_ok();
         let has_devices = interfaces.iter().any(|(name, _)| is_device(name));
         for (interface, series) in interfaces {
             if has_devices && !is_device(interface) && interface != "lo" {
                 continue;
             }
-            self.write(ledger, "network", interface, series);
+            self.write(log, "network", interface, series);
         }
         for what in ["cpu", "memory", "io"] {
             let series = proc::pressure(&read(&format!("/proc/pressure/{what}")));
-            self.write(ledger, "pressure", what, series);
+            self.write(log, "pressure", what, series);
         }
-        // What we take of it ourselves.
+        // CPU time of this program.
         if let Some(own) = proc::process(&read("/proc/self/stat")) {
             let series = vec![
                 ("user_seconds", own.user_s),
                 ("system_seconds", own.system_s),
             ];
-            self.write(ledger, "rehearse", "", series);
+            self.write(log, "rehearse", "", series);
         }
         Ok(())
     }
 }
 
-/// The server's first process, if it is on this machine; else why it is not.
-pub(crate) fn postmaster_here(known: &Known) -> Result<i32, String> {
+/// Returns the server's postmaster, if it is on this machine; otherwise the reason why it is not found.
+pub(crate) fn postmaster_here(known: &ServerInfo) -> Result<i32, String> {
     let elsewhere = |why: &str| {
         format!("{why}: the server is on another machine, or in a container of its own")
     };
@@ -246,8 +257,8 @@ fn process_of(pid: i32) -> Option<proc::Process> {
     proc::process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether it is a disk of its own: partitions are counted with their disk, what is made of other disks
-/// (LVM, RAID) with those, and what lies in memory or in a file is none.
+/// Whether it is a physical disk. Partitions are counted with their disk, devices made of disks (LVM, RAID) with those
+/// disks. Memory and loop devices are none.
 fn is_a_disk(device: &str) -> bool {
     let at = format!("/sys/block/{device}");
     let in_memory = ["loop", "ram", "zram"];

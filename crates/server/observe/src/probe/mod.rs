@@ -1,67 +1,75 @@
-//! One thing that is looked at a file. A probe finds out whether it can work, and then looks when it is
-//! its turn; [`crate::watch`] gives the turns, and takes it off after three failures in a row.
+//! Probes, one in each module. A probe checks whether it can work, and is then sampled by the schedule of
+//! [`crate::monitor`], which disables it after three failures in a row.
 
 pub(crate) mod activity;
+pub(crate) mod capabilities;
 pub(crate) mod connections;
 pub(crate) mod counters;
+pub(crate) mod custom_query;
 pub(crate) mod locks;
 pub(crate) mod machine;
-pub(crate) mod permits;
-pub(crate) mod queue;
 pub(crate) mod statements;
 
-use crate::asker::{Asker, Unable};
-use crate::ledger::Ledger;
+use crate::observation_log::ObservationLog;
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
-/// One thing that is looked at.
+/// A periodic measurement of the server.
 pub(crate) trait Probe: Send {
-    /// What it is called in the run.
+    /// Name of the probe in the run.
     fn name(&self) -> &'static str;
 
-    /// How far apart its looks are, in nanoseconds.
-    fn every_ns(&self) -> i64;
+    /// Interval between samples, in nanoseconds.
+    fn interval_ns(&self) -> i64;
 
-    /// Finds out whether it can work, and takes what it needs for differences. Again after failures.
+    /// Checks whether the probe can work, and reads the initial values for differences. It is repeated after
+    /// failures.
     ///
     /// # Errors
-    /// [`Unable::Never`] where it cannot.
-    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable>;
-
-    /// Looks. `moment` says whether it is the last time.
-    ///
-    /// # Errors
-    /// Where it saw nothing.
-    fn look(
+    /// [`ProbeError::Unsupported`] if it cannot work on this server.
+    fn begin(
         &mut self,
-        asker: &mut Asker<'_>,
-        ledger: &Ledger,
-        moment: Moment,
-    ) -> Result<(), Unable>;
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError>;
 
-    /// What it has not written yet, where it looks no more.
-    fn leave(&mut self, _ledger: &Ledger) {}
+    /// Takes a sample.
+    ///
+    /// # Errors
+    /// If the sample failed.
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        context: SampleContext,
+    ) -> Result<(), ProbeError>;
+
+    /// Writes pending rows when sampling ends.
+    fn flush(&mut self, _log: &ObservationLog) {}
 }
 
-/// When a probe looks.
+/// Circumstances of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment {
-    /// How many turns were due since its last look and passed over.
+pub(crate) struct SampleContext {
+    /// Number of samples that were due since the last one and skipped.
     pub(crate) missed: u64,
-    /// The watch ends.
+    /// It is the last sample.
     pub(crate) last: bool,
 }
 
-/// A row's column.
-pub(crate) fn at(row: &connect::login::Row, column: usize) -> &str {
-    maybe(row, column).unwrap_or_default()
+/// Returns the text of a row's column; empty for NULL.
+pub(crate) fn column_text(row: &connect::login::Row, column: usize) -> &str {
+    optional_text(row, column).unwrap_or_default()
 }
 
-/// A row's column, if it is not NULL.
-pub(crate) fn maybe(row: &connect::login::Row, column: usize) -> Option<&str> {
+/// Returns the text of a row's column, unless it is NULL.
+pub(crate) fn optional_text(row: &connect::login::Row, column: usize) -> Option<&str> {
     row.get(column).and_then(|value| value.as_deref())
 }
 
-/// A row's column as a number.
-pub(crate) fn number<N: std::str::FromStr>(row: &connect::login::Row, column: usize) -> Option<N> {
-    maybe(row, column)?.parse().ok()
+/// Returns the number in a row's column.
+pub(crate) fn column_number<N: std::str::FromStr>(
+    row: &connect::login::Row,
+    column: usize,
+) -> Option<N> {
+    optional_text(row, column)?.parse().ok()
 }

@@ -1,32 +1,32 @@
-//! What `pg_stat_statements` counts, as differences between readings: before, each minute, and behind.
-//! Short readings in between lose less where entries are evicted, and survive a kill.
+//! Records the counts of `pg_stat_statements` as differences between readings: before the replay, each
+//! minute, and after it. Frequent readings lose less if entries are evicted, and survive a kill.
 //!
-//! Which columns there are is asked, not known: `total_time` became `total_exec_time` in 1.8, beside
-//! `total_plan_time`; `blk_read_time` became `shared_blk_read_time` in 1.11; `toplevel` came with 1.9
-//! (PostgreSQL documentation, F.30, of the versions). Planning is counted with `track_planning` only, which
-//! is off by default: then a statement's time is that of its execution alone, and nobody sees the rest.
+//! Columns are queried, since they differ between versions: `total_time` became `total_exec_time` in 1.8,
+//! with a new `total_plan_time`; `blk_read_time` became `shared_blk_read_time` in 1.11; `toplevel` was added
+//! in 1.9 (PostgreSQL documentation, F.30, of the versions). Planning is counted with `track_planning` only,
+//! which is off by default. Then a statement's time is its execution time, and its planning time is unknown.
 //!
-//! The text is put into our normal form, so that it has the fingerprint that it has in a workload.
+//! Texts are normalised, so that their fingerprints are those of the workload.
 
 use std::collections::{HashMap, HashSet};
 
 use run::{Counter, ProbeNote, ProbeState, StatementStatistics};
 use sql::Fingerprint;
 
-use crate::asker::{Asker, MARK, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at, maybe, number};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_number, column_text, optional_text};
+use crate::probe_connection::{MARK, ProbeConnection, ProbeError};
 
-/// How far apart the readings are.
+/// Interval between readings.
 const EVERY_NS: i64 = 60_000_000_000;
-/// Readings take at most this part of the time.
+/// Fraction of the time that readings may take: one over this.
 const SHARE: i64 = 500;
-/// What the extension shows instead of a text.
+/// EntryText that the extension shows instead of a hidden one.
 const HIDDEN: &str = "<insufficient privilege>";
-/// What it shows of a list of values from version 18 on.
+/// EntryText that the extension shows for a list of values, from version 18 on.
 const SQUASHED: &str = "/*, ... */";
 
-/// What is counted, and what it is called in the versions of the extension, the newest first.
+/// Counters, with their column names in the versions of the extension, the newest first.
 const NUMBERS: [&[&str]; 20] = [
     &["calls"],
     &["plans"],
@@ -51,20 +51,20 @@ const NUMBERS: [&[&str]; 20] = [
 ];
 const CALLS: usize = 0;
 const PLANS: usize = 1;
-/// Of an entry: query id, database, role, whether a client sent it.
+/// Number of key columns of an entry: query id, database, role, top level.
 const KEY_COLUMNS: usize = 4;
 
-/// Which entry.
+/// EntryKey of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    /// `None`: the role may not see it. All such entries of a role and database are one here.
+struct EntryKey {
+    /// `None` if the role may not see it. All such entries of a role and database share one key.
     query_id: Option<i64>,
     database: String,
     user: String,
     top_level: Option<bool>,
 }
 
-/// What is counted of it.
+/// Counters of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Counts {
     numbers: [f64; NUMBERS.len()],
@@ -72,40 +72,55 @@ struct Counts {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Text {
-    /// Of ours, or none.
-    LeftOut,
-    Is(Fingerprint),
+enum EntryText {
+    /// EntryText of this program, or no text.
+    Ignored,
+    Known(Fingerprint),
 }
 
-/// Reads the statistics of statements.
+/// Features of the extension's version.
+#[derive(Debug, Clone, Copy, Default)]
+struct ExtensionFeatures {
+    /// Entries have the column `toplevel`.
+    has_top_level: bool,
+    /// The function `pg_stat_statements_info` exists.
+    has_info: bool,
+}
+
+/// Settings of the extension that decide which statements it counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tracking {
+    planning: bool,
+    /// Statements within functions.
+    nested: bool,
+}
+
+/// Reads `pg_stat_statements`.
 #[derive(Default)]
 pub(crate) struct StatementsProbe {
     schema: String,
-    /// Which of [`NUMBERS`] there are, as they are called here.
+    /// Column names of [`NUMBERS`] in this version, if they exist.
     columns: Vec<Option<String>>,
-    has_top_level: bool,
-    has_info: bool,
-    tracks_planning: bool,
-    tracks_nested: bool,
+    features: ExtensionFeatures,
+    tracking: Tracking,
     names: HashMap<&'static str, HashMap<String, String>>,
-    before: HashMap<Key, Counts>,
-    /// By the clock, since it may be before the replay's time is known.
+    before: HashMap<EntryKey, Counts>,
+    /// Time of the reading by the clock, since the time of the replay may not be known yet.
     read_clock_ns: i64,
     took_ns: i64,
-    texts: HashMap<i64, Text>,
+    texts: HashMap<i64, EntryText>,
     info: Option<(f64, String)>,
     vanished: u64,
     begun: bool,
 }
 
 impl StatementsProbe {
-    fn question(&self) -> String {
+    fn select_query(&self) -> String {
         let mut columns = vec![
             "s.queryid".to_owned(),
             "s.dbid".to_owned(),
             "s.userid".to_owned(),
-            match self.has_top_level {
+            match self.features.has_top_level {
                 true => "s.toplevel".to_owned(),
                 false => "NULL".to_owned(),
             },
@@ -114,7 +129,7 @@ impl StatementsProbe {
             Some(column) => format!("s.{column}"),
             None => "NULL".to_owned(),
         }));
-        // Without texts, which are in a file that is read as a whole.
+        // The texts are omitted, since the server reads them from one large file.
         format!(
             "SELECT {} FROM {}.pg_stat_statements(false) s",
             columns.join(", "),
@@ -122,22 +137,26 @@ impl StatementsProbe {
         )
     }
 
-    fn read(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<Reading, Unable> {
-        let before_ns = ledger.clock_ns();
-        let rows = asker.ask_again("statements", "", "", &self.question())?;
-        self.took_ns = ledger.clock_ns() - before_ns;
-        let mut entries: HashMap<Key, Counts> = HashMap::new();
+    fn read(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<Reading, ProbeError> {
+        let before_ns = log.clock_ns();
+        let rows = connection.query_prepared("statements", "", "", &self.select_query())?;
+        self.took_ns = log.clock_ns() - before_ns;
+        let mut entries: HashMap<EntryKey, Counts> = HashMap::new();
         for row in &rows {
-            let key = Key {
-                query_id: number(row, 0),
-                database: self.name_of(asker, "database", at(row, 1)),
-                user: self.name_of(asker, "role", at(row, 2)),
-                top_level: maybe(row, 3).map(|value| value == "t"),
+            let key = EntryKey {
+                query_id: column_number(row, 0),
+                database: self.name_of(connection, "database", column_text(row, 1)),
+                user: self.name_of(connection, "role", column_text(row, 2)),
+                top_level: optional_text(row, 3).map(|value| value == "t"),
             };
             let counts = entries.entry(key).or_default();
             counts.entries += 1;
             for (place, sum) in counts.numbers.iter_mut().enumerate() {
-                *sum += number::<f64>(row, KEY_COLUMNS + place).unwrap_or(0.0);
+                *sum += column_number::<f64>(row, KEY_COLUMNS + place).unwrap_or(0.0);
             }
         }
         Ok(Reading {
@@ -147,16 +166,24 @@ impl StatementsProbe {
         })
     }
 
-    /// The name of an object id, asked for once.
-    fn name_of(&mut self, asker: &mut Asker<'_>, what: &'static str, oid: &str) -> String {
+    /// Returns the name of an object id, from a cache.
+    fn name_of(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        what: &'static str,
+        oid: &str,
+    ) -> String {
         let known = self.names.entry(what).or_default();
         if !known.contains_key(oid) {
             let question = match what {
                 "database" => "SELECT oid, datname FROM pg_catalog.pg_database",
                 _ => "SELECT oid, rolname FROM pg_catalog.pg_roles",
             };
-            for row in asker.ask(question).unwrap_or_default() {
-                known.insert(at(&row, 0).to_owned(), at(&row, 1).to_owned());
+            for row in connection.query(question).unwrap_or_default() {
+                known.insert(
+                    column_text(&row, 0).to_owned(),
+                    column_text(&row, 1).to_owned(),
+                );
             }
             known
                 .entry(oid.to_owned())
@@ -165,29 +192,31 @@ impl StatementsProbe {
         known[oid].clone()
     }
 
-    /// The fingerprints of entries that are met for the first time.
-    fn learn(
+    /// Reads the fingerprints of new entries.
+    fn read_fingerprints(
         &mut self,
-        asker: &mut Asker<'_>,
-        ledger: &Ledger,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
         new: &HashSet<i64>,
-    ) -> Result<(), Unable> {
+    ) -> Result<(), ProbeError> {
         if new.is_empty() {
             return Ok(());
         }
         let ids: Vec<String> = new.iter().map(i64::to_string).collect();
-        let rows = asker.ask(&format!(
+        let rows = connection.query(&format!(
             "SELECT s.queryid, s.query FROM {}.pg_stat_statements(true) s \
              WHERE s.queryid = ANY ('{{{}}}'::bigint[])",
             self.schema,
             ids.join(",")
         ))?;
         for row in &rows {
-            let Some(id) = number(row, 0) else { continue };
-            let text = match maybe(row, 1) {
+            let Some(id) = column_number(row, 0) else {
+                continue;
+            };
+            let text = match optional_text(row, 1) {
                 None => continue,
-                Some(text) if text.contains(MARK) || text == HIDDEN => Text::LeftOut,
-                Some(text) => Text::Is(ledger.fingerprint(&unsquashed(text), false)),
+                Some(text) if text.contains(MARK) || text == HIDDEN => EntryText::Ignored,
+                Some(text) => EntryText::Known(log.fingerprint(&unsquash(text), false)),
             };
             self.texts.insert(id, text);
         }
@@ -196,17 +225,16 @@ impl StatementsProbe {
 
     fn write_differences(
         &mut self,
-        asker: &mut Asker<'_>,
-        ledger: &Ledger,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
         reading: Reading,
-    ) -> Result<(), Unable> {
-        let mut changed: Vec<(Key, Counts, bool)> = Vec::new();
+    ) -> Result<(), ProbeError> {
+        let mut changed: Vec<(EntryKey, Counts, bool)> = Vec::new();
         for (key, now) in &reading.entries {
             let before = self.before.get(key);
-            // Those that the role may not see share a key: where one of them is evicted, all the others are
-            // still what they were.
+            // Entries that the role may not see share a key. If one of them is evicted, the others continue.
             let anew =
-                key.query_id.is_some() && before.is_some_and(|before| has_gone_back(before, now));
+                key.query_id.is_some() && before.is_some_and(|before| was_reset(before, now));
             let gained = match before.filter(|_| !anew) {
                 None => *now,
                 Some(before) => difference(before, now),
@@ -225,18 +253,18 @@ impl StatementsProbe {
             .filter_map(|(key, _, _)| key.query_id)
             .filter(|id| !self.texts.contains_key(id))
             .collect();
-        self.learn(asker, ledger, &new)?;
+        self.read_fingerprints(connection, log, &new)?;
         let span = (
-            ledger.moment_of(self.read_clock_ns),
-            ledger.moment_of(reading.clock_ns),
+            log.run_time_of(self.read_clock_ns),
+            log.run_time_of(reading.clock_ns),
         );
         changed.sort_by(|(one, _, _), (other, _, _)| one.cmp(other));
         let rows: Vec<StatementStatistics> = changed
             .into_iter()
             .filter_map(|(key, gained, anew)| self.row(&key, &gained, anew, span))
             .collect();
-        ledger.statistics(&rows);
-        // What was evicted is asked for again when it comes back.
+        log.add_statistics(&rows);
+        // Texts of evicted entries are dropped, and read again if the entry returns.
         let kept: HashSet<i64> = reading
             .entries
             .keys()
@@ -250,19 +278,19 @@ impl StatementsProbe {
 
     fn row(
         &self,
-        key: &Key,
+        key: &EntryKey,
         gained: &Counts,
         anew: bool,
         (from_ns, until_ns): (i64, i64),
     ) -> Option<StatementStatistics> {
         let fingerprint = match key.query_id.map(|id| self.texts.get(&id)) {
-            Some(Some(Text::LeftOut)) => return None,
-            Some(Some(Text::Is(fingerprint))) => Some(*fingerprint),
+            Some(Some(EntryText::Ignored)) => return None,
+            Some(Some(EntryText::Known(fingerprint))) => Some(*fingerprint),
             Some(None) | None => None,
         };
         let count = |place: usize| gained.numbers[place].round() as u64;
         let ns = |place: usize| (gained.numbers[place] * 1e6).round() as u64;
-        let maybe = |place: usize| self.columns[place].is_some().then(|| count(place));
+        let optional = |place: usize| self.columns[place].is_some().then(|| count(place));
         Some(StatementStatistics {
             from_ns,
             until_ns,
@@ -274,8 +302,8 @@ impl StatementsProbe {
             entries: gained.entries,
             anew,
             calls: count(CALLS),
-            plans: self.tracks_planning.then(|| count(PLANS)),
-            plan_ns: self.tracks_planning.then(|| ns(2)),
+            plans: self.tracking.planning.then(|| count(PLANS)),
+            plan_ns: self.tracking.planning.then(|| ns(2)),
             exec_ns: ns(3),
             rows: count(4),
             shared_hit: count(5),
@@ -287,30 +315,38 @@ impl StatementsProbe {
             temp_written: count(14),
             read_ns: ns(15),
             write_ns: ns(16),
-            wal_records: maybe(17),
-            wal_full_pages: maybe(18),
-            wal_bytes: maybe(19),
+            wal_records: optional(17),
+            wal_full_pages: optional(18),
+            wal_bytes: optional(19),
         })
     }
 
-    /// How full it is, and how often it made room.
-    fn write_counters(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, rows: u64) {
+    /// Writes the number of entries, and the number of evictions.
+    fn write_counters(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        rows: u64,
+    ) {
         let mut series = vec![
             ("entries", rows as f64, true),
             ("vanished", self.vanished as f64, false),
         ];
-        if self.has_info {
+        if self.features.has_info {
             let question = format!(
                 "SELECT i.dealloc, i.stats_reset FROM {}.pg_stat_statements_info() i",
                 self.schema
             );
-            let rows = asker.ask(&question).unwrap_or_default();
+            let rows = connection.query(&question).unwrap_or_default();
             if let Some(row) = rows.first() {
-                let now = (number(row, 0).unwrap_or(0.0), at(row, 1).to_owned());
+                let now = (
+                    column_number(row, 0).unwrap_or(0.0),
+                    column_text(row, 1).to_owned(),
+                );
                 series.push(("evictions", now.0, false));
                 let before = self.info.replace(now.clone());
                 if before.is_some_and(|(_, reset)| reset != now.1) {
-                    ledger.note(
+                    log.note(
                         self.name(),
                         ProbeState::Remark,
                         "the statistics were reset meanwhile: what was counted before is lost",
@@ -319,8 +355,8 @@ impl StatementsProbe {
             }
         }
         for (name, value, gauge) in series {
-            ledger.counter(Counter {
-                at_ns: ledger.now_ns(),
+            log.add_counter(Counter {
+                at_ns: log.now_ns(),
                 source: "pg_stat_statements".to_owned(),
                 object: String::new(),
                 name: name.to_owned(),
@@ -330,53 +366,53 @@ impl StatementsProbe {
         }
     }
 
-    /// Where the extension is, and what it has.
-    fn find(&mut self, asker: &mut Asker<'_>) -> Result<(), Unable> {
+    /// Finds the schema, the columns and the functions of the extension.
+    fn find_extension(&mut self, connection: &mut ProbeConnection<'_>) -> Result<(), ProbeError> {
         let preloaded = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_settings s \
              WHERE s.name = 'pg_stat_statements.max'";
-        let rows = asker.ask(
+        let rows = connection.query(
             "SELECT n.nspname, pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
              JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
              WHERE e.extname = 'pg_stat_statements'",
         )?;
-        let loaded = asker.ask(preloaded)?;
-        let loaded = loaded.first().is_some_and(|row| at(row, 0) != "0");
+        let loaded = connection.query(preloaded)?;
+        let loaded = loaded.first().is_some_and(|row| column_text(row, 0) != "0");
         let Some(row) = rows.first() else {
-            let database = asker.known().database.clone();
+            let database = connection.server().database.clone();
             return Err(match loaded {
-                true => Unable::never(
+                true => ProbeError::unsupported(
                     format!("the extension is loaded, and not created in the database {database}"),
                     "CREATE EXTENSION pg_stat_statements",
                 ),
-                false => Unable::never(
+                false => ProbeError::unsupported(
                     "the extension is not there",
                     "shared_preload_libraries = 'pg_stat_statements' (a restart), then CREATE EXTENSION pg_stat_statements",
                 ),
             });
         };
         if !loaded
-            && asker
-                .ask(&format!(
+            && connection
+                .query(&format!(
                     "SELECT pg_catalog.count(*) FROM {}.pg_stat_statements(false)",
-                    at(row, 1)
+                    column_text(row, 1)
                 ))
                 .is_err()
         {
-            return Err(Unable::never(
+            return Err(ProbeError::unsupported(
                 "the extension is created, and its library is not loaded",
                 "shared_preload_libraries = 'pg_stat_statements' (a restart)",
             ));
         }
-        self.schema = at(row, 1).to_owned();
-        let schema = at(row, 0).replace('\'', "''");
-        let rows = asker.ask(&format!(
+        self.schema = column_text(row, 1).to_owned();
+        let schema = column_text(row, 0).replace('\'', "''");
+        let rows = connection.query(&format!(
             "SELECT a.attname FROM pg_catalog.pg_attribute a \
              JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.relname = 'pg_stat_statements' AND n.nspname = '{schema}' AND a.attnum > 0"
         ))?;
-        let there: Vec<&str> = rows.iter().map(|row| at(row, 0)).collect();
-        self.has_top_level = there.contains(&"toplevel");
+        let there: Vec<&str> = rows.iter().map(|row| column_text(row, 0)).collect();
+        self.features.has_top_level = there.contains(&"toplevel");
         self.columns = NUMBERS
             .iter()
             .map(|names| {
@@ -385,23 +421,27 @@ impl StatementsProbe {
             })
             .collect();
         if self.columns[CALLS].is_none() {
-            return Err(Unable::never(
+            return Err(ProbeError::unsupported(
                 "the extension has no columns that are known",
                 "",
             ));
         }
-        let rows = asker.ask(&format!(
+        let rows = connection.query(&format!(
             "SELECT pg_catalog.count(*) FROM pg_catalog.pg_proc p \
              JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
              WHERE p.proname = 'pg_stat_statements_info' AND n.nspname = '{schema}'"
         ))?;
-        self.has_info = rows.first().is_some_and(|row| at(row, 0) != "0");
+        self.features.has_info = rows.first().is_some_and(|row| column_text(row, 0) != "0");
         Ok(())
     }
 
-    fn say_what_is_hidden(&self, asker: &mut Asker<'_>, ledger: &Ledger) {
+    fn note_unavailable_statistics(
+        &self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) {
         let unseen = |text: &str, remedy: &str, count| {
-            ledger.full_note(ProbeNote {
+            log.add_note(ProbeNote {
                 probe: self.name().to_owned(),
                 state: ProbeState::Unseen,
                 text: text.to_owned(),
@@ -416,16 +456,16 @@ impl StatementsProbe {
                 "PostgreSQL 13 or newer, and ALTER EXTENSION pg_stat_statements UPDATE",
                 None,
             );
-        } else if !self.tracks_planning {
+        } else if !self.tracking.planning {
             unseen(
                 "the time of planning, and how often a statement was planned: pg_stat_statements.track_planning is off, and times are those of execution alone",
                 "pg_stat_statements.track_planning = on, where no single statement runs at some ten thousand calls a second",
                 None,
             );
         }
-        if self.tracks_nested && !self.has_top_level {
+        if self.tracking.nested && !self.features.has_top_level {
             unseen(
-                "which statements ran within functions: pg_stat_statements.track is all, and this version counts them as if clients had sent them, beside the statements that called them; totals count their time twice",
+                "which statements ran within functions: pg_stat_statements.track is all, and this version counts them as if clients had sent them, in addition to the statements that called them; totals count their time twice",
                 "pg_stat_statements.track = top, or PostgreSQL 14 or newer, and ALTER EXTENSION pg_stat_statements UPDATE",
                 None,
             );
@@ -437,7 +477,7 @@ impl StatementsProbe {
             .map(|(_, counts)| counts.entries)
             .sum();
         if hidden > 0 {
-            let remedy = format!("GRANT pg_read_all_stats TO {}", asker.known().user);
+            let remedy = format!("GRANT pg_read_all_stats TO {}", connection.server().user);
             unseen(
                 "which statements other roles ran: their numbers are counted without texts",
                 &remedy,
@@ -447,11 +487,11 @@ impl StatementsProbe {
     }
 }
 
-/// What was read at once.
+/// One reading of all entries.
 struct Reading {
     clock_ns: i64,
     rows: u64,
-    entries: HashMap<Key, Counts>,
+    entries: HashMap<EntryKey, Counts>,
 }
 
 impl Probe for StatementsProbe {
@@ -459,47 +499,56 @@ impl Probe for StatementsProbe {
         "statements"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         EVERY_NS.max(self.took_ns * SHARE)
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
-        self.find(asker)?;
-        // Our own session may not be tracked: what others have is what it would be reset to.
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError> {
+        self.find_extension(connection)?;
+        // Tracking may be disabled for our own session. Other sessions have the reset value.
         let settings = "SELECT s.name, s.reset_val FROM pg_catalog.pg_settings s \
              WHERE s.name IN ('pg_stat_statements.track_planning', 'pg_stat_statements.track')";
-        let rows = asker.ask(settings)?;
+        let rows = connection.query(settings)?;
         let is = |name: &str, value: &str| {
             let name = format!("pg_stat_statements.{name}");
             rows.iter()
-                .any(|row| at(row, 0) == name && at(row, 1) == value)
+                .any(|row| column_text(row, 0) == name && column_text(row, 1) == value)
         };
-        self.tracks_planning = self.columns[PLANS].is_some() && is("track_planning", "on");
-        self.tracks_nested = is("track", "all");
-        let reading = self.read(asker, ledger)?;
+        self.tracking.planning = self.columns[PLANS].is_some() && is("track_planning", "on");
+        self.tracking.nested = is("track", "all");
+        let reading = self.read(connection, log)?;
         let rows = reading.rows;
-        // Begun again after a loss, what was counted meanwhile is not lost.
+        // After a reconnection, counts since the last reading are still valid.
         if !self.begun {
             self.before = reading.entries;
             self.read_clock_ns = reading.clock_ns;
             self.begun = true;
-            self.say_what_is_hidden(asker, ledger);
-            self.write_counters(asker, ledger, rows);
+            self.note_unavailable_statistics(connection, log);
+            self.write_counters(connection, log, rows);
         }
         Ok(())
     }
 
-    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
-        let reading = self.read(asker, ledger)?;
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        _: SampleContext,
+    ) -> Result<(), ProbeError> {
+        let reading = self.read(connection, log)?;
         let rows = reading.rows;
-        self.write_differences(asker, ledger, reading)?;
-        self.write_counters(asker, ledger, rows);
+        self.write_differences(connection, log, reading)?;
+        self.write_counters(connection, log, rows);
         Ok(())
     }
 }
 
-/// It counted more before.
-fn has_gone_back(before: &Counts, now: &Counts) -> bool {
+/// Whether a counter decreased.
+fn was_reset(before: &Counts, now: &Counts) -> bool {
     now.numbers[CALLS] < before.numbers[CALLS] || now.numbers[PLANS] < before.numbers[PLANS]
 }
 
@@ -511,8 +560,9 @@ fn difference(before: &Counts, now: &Counts) -> Counts {
     gained
 }
 
-/// A list of values as a workload's normal form has it.
-fn unsquashed(text: &str) -> String {
-    // `IN ($1 /*, ... */)`: there were several, and a list of several keeps that it was one.
+/// Converts a squashed list of values to the normal form of a workload.
+fn unsquash(text: &str) -> String {
+    // `IN ($1 /*, ... */)` had several values. The normal form distinguishes a list of several from one
+    // value.
     text.replace(SQUASHED, ", $1")
 }

@@ -1,4 +1,4 @@
-//! What the tests share: servers, places of their own, and themselves as another process.
+//! Shared helpers of the tests: servers, directories, and the test program as another process.
 #![allow(dead_code, missing_docs)]
 
 use sandbox::{Installation, Places, Wanted};

@@ -1,8 +1,8 @@
-//! What a client that connects by libpq is told where a server cannot be reached: its own words, so that who is passed
-//! on by a proxy reads what would have been read without it.
+//! Messages of libpq for a server that cannot be reached. A client of the proxy receives the message that it
+//! would see without the proxy.
 //!
-//! Texts as in `fe-connect.c` and `fe-secure-openssl.c` of PostgreSQL 14 and later (`emitHostIdentityInfo`,
-//! `connectFailureMessage`, `PQconnectPoll`).
+//! Texts are those in `fe-connect.c` and `fe-secure-openssl.c` of PostgreSQL 14 and later
+//! (`emitHostIdentityInfo`, `connectFailureMessage`, `PQconnectPoll`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,18 +10,19 @@ use std::net::SocketAddr;
 use super::is_timeout;
 use crate::{Host, Server};
 
-/// That a connection failed, to which place, and why.
+/// Returns the message of a failed connection to a server.
 pub(super) fn failed(server: &Server, address: Option<SocketAddr>, why: &str) -> String {
     format!(
         "connection to server {} failed: {why}",
-        place(server, address)
+        server_text(server, address)
     )
 }
 
-/// Why, where a socket's error is the reason; `connecting`: it came before there was a connection.
+/// Returns the reason in words, if it is a socket error. `connecting`: the connection was not established
+/// yet.
 pub(super) fn reason(server: &Server, error: &io::Error, connecting: bool) -> String {
-    // The system's own is one of the reasons why there is no connection: a full queue of a unix socket, a host that is
-    // silent for minutes.
+    // A timeout of the operating system is a reason for a failed connection: a full queue of a unix socket,
+    // or a host that does not respond for minutes.
     if is_timeout(error) && !(connecting && error.raw_os_error().is_some()) {
         return "timeout expired".to_owned();
     }
@@ -47,7 +48,7 @@ pub(super) fn reason(server: &Server, error: &io::Error, connecting: bool) -> St
     }
 }
 
-/// That a name has no address.
+/// Returns the message for a host name without an address.
 pub(super) fn unknown_name(server: &Server, error: &io::Error) -> String {
     let host = match &server.host {
         Some(Host::Tcp(host)) => host.as_str(),
@@ -60,15 +61,15 @@ pub(super) fn unknown_name(server: &Server, error: &io::Error) -> String {
     format!("could not translate host name \"{host}\" to address: {why}")
 }
 
-/// The place as it was named, with the address that was tried where that says more.
-fn place(server: &Server, address: Option<SocketAddr>) -> String {
+/// Returns the server as named, with the address that was tried if it adds information.
+fn server_text(server: &Server, address: Option<SocketAddr>) -> String {
     if let Some(Host::Unix(_) | Host::Abstract(_)) = server.host {
         return format!("on socket \"{server}\"");
     }
     let port = server.port;
     let tried = address.map(|address| address.ip().to_string());
     match (&server.host, server.address) {
-        // `hostaddr` stands for the name, as in libpq.
+        // `hostaddr` replaces the name, as in libpq.
         (_, Some(address)) => format!("at \"{address}\", port {port}"),
         (Some(Host::Tcp(host)), None) => match tried.filter(|tried| tried != host) {
             Some(tried) => format!("at \"{host}\" ({tried}), port {port}"),
@@ -78,7 +79,7 @@ fn place(server: &Server, address: Option<SocketAddr>) -> String {
     }
 }
 
-/// The system's words, as `strerror` has them: without the number that the standard library adds.
+/// Returns the message of `strerror`, without the number that the standard library appends.
 fn system_words(error: &io::Error) -> String {
     let words = error.to_string();
     match words.rsplit_once(" (os error ") {
@@ -105,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_as_psql_says_it() {
-        // As psql 15 printed it.
+    fn connection_errors_equal_those_of_psql() {
+        // As printed by psql 15.
         let named = server(Host::Tcp("localhost".to_owned()));
         let address = Some("127.0.0.1:5432".parse().unwrap());
         let why = reason(&named, &refused(), true);
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_connection_that_was_there_is_no_question_whether_the_server_runs() {
+    fn error_on_an_open_connection_omits_the_hint_about_the_server() {
         let named = server(Host::Tcp("db".to_owned()));
         let words = reason(&named, &io::ErrorKind::UnexpectedEof.into(), false);
         assert!(
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn our_limit_is_told_from_the_systems() {
+    fn own_timeout_is_distinguished_from_that_of_the_system() {
         let named = server(Host::Tcp("db".to_owned()));
         let silent = io::Error::from_raw_os_error(libc::ETIMEDOUT);
         let words = reason(&named, &silent, true);
@@ -154,7 +155,7 @@ mod tests {
             words.starts_with("Connection timed out\n\tIs the server"),
             "{words}"
         );
-        // A read that takes too long.
+        // A read that exceeds the time limit.
         let slow = io::Error::from_raw_os_error(libc::EAGAIN);
         assert_eq!(reason(&named, &slow, false), "timeout expired");
     }

@@ -1,4 +1,4 @@
-//! The counts that a run's manifest carries.
+//! Counts for a run's manifest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::format::RunInfo;
 
 /// Counts executions as they are written.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ExecutionCounts {
     statements: u64,
     done: u64,
     failed: BTreeMap<String, u64>,
@@ -18,22 +18,22 @@ pub(crate) struct Tally {
     last_done_ns: i64,
     last_due_ns: i64,
     last_sent_ns: i64,
-    /// Service time and calls, where they are asked for.
+    /// Service time and calls by statement, if requested.
     service: Option<HashMap<Fingerprint, (u64, u64)>>,
 }
 
-/// What a statement took in all.
+/// Total service time of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceTime {
-    /// Which statement.
+    /// Statement.
     pub fingerprint: Fingerprint,
-    /// The sum of its service times (sent → done), in nanoseconds.
+    /// Sum of its service times (sent to done), in nanoseconds.
     pub service_ns: u64,
-    /// How often it was done.
+    /// Number of calls.
     pub calls: u64,
 }
 
-impl Tally {
+impl ExecutionCounts {
     pub(crate) fn sum_up_service_times(&mut self) {
         self.service.get_or_insert_default();
     }

@@ -1,21 +1,24 @@
-//! Why samples and the kernel's count of the server's processor time differ, where they do by more than chance.
+//! Compares samples with the kernel's count of the server's CPU time, and explains differences beyond chance.
 //!
-//! Samples are taken by the clock. The kernel counts from switch to switch, and that count can be off (docs/profile.md has what
-//! was measured): time that the hypervisor takes is charged to nobody, where the kernel accounts for it; and where a wake-up
-//! has the running process give way, the clock is not read when that one leaves (`rq_clock_skip_update` of
-//! `kernel/sched/sched.h`, called by `wakeup_preempt`), so that the woken one is charged with what the other did from then on.
-//! Counters of tasks ([`counting`](super::counting)) read it at each switch.
+//! Samples are taken by the clock. The kernel counts from switch to switch, and its count can be wrong
+//! (measurements are in docs/profile.md). Time that the hypervisor takes is charged to no process, if the
+//! kernel accounts for it. If a wake-up preempts the running process, the clock is not read when that one
+//! leaves (`rq_clock_skip_update` of `kernel/sched/sched.h`, called by `wakeup_preempt`), so the woken
+//! process is charged with time of the other. Task counters ([`task_clock`](super::task_clock)) read the
+//! clock at each switch.
 
 use crate::proc::processors;
 
-/// Differences that are less are not spoken of.
+/// Minimum difference to report, as a fraction.
 const SHARE_MIN: f64 = 0.05;
-/// Nor are those that the steps of the kernel's count (10 ms a process, at both ends) can make.
-const STEPS_S: f64 = 0.2;
-/// Nor those that counters of tasks have since they begin before the samples that are held against them, and end later.
+/// Difference that the granularity of the kernel's count can cause (10 ms per process, at both ends), in
+/// seconds.
+const GRANULARITY_S: f64 = 0.2;
+/// Difference that task counters can have because they begin before the samples and end after them, in
+/// seconds.
 const EDGES_S: f64 = 0.05;
 
-/// What all processors of the machine did, in seconds.
+/// CPU time of the machine, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineTime {
     all_s: f64,
@@ -24,7 +27,7 @@ pub struct MachineTime {
 }
 
 impl MachineTime {
-    /// Since the machine was started; `None` where it does not say.
+    /// Reads the time since the start of the machine; `None` if it is not available.
     pub fn now() -> Option<Self> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let modes = processors(&stat);
@@ -42,7 +45,7 @@ impl MachineTime {
         })
     }
 
-    /// What it did since `before`.
+    /// Returns the time since `before`.
     pub fn since(self, before: Self) -> Self {
         MachineTime {
             all_s: self.all_s - before.all_s,
@@ -52,45 +55,46 @@ impl MachineTime {
     }
 }
 
-/// What was counted of a server's processes in one time.
+/// Counts of a server's processes over one period.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
-    /// Samples of them.
+    /// Number of samples.
     pub samples: u64,
-    /// Samples a second of processor time.
+    /// Samples per second of CPU time.
     pub frequency_hz: u64,
-    /// By the scheduler, as `/proc` tells it.
+    /// CPU time by the scheduler, from `/proc`.
     pub scheduler_ns: u64,
-    /// By counters of tasks, which read the clock at each switch.
+    /// CPU time by task counters, which read the clock at each switch.
     pub task_clock_ns: Option<u64>,
 }
 
 impl Counts {
-    /// What is to be known of their differences; of the samples' where these are all (`are_all`).
+    /// Describes their differences. Samples are compared only if they are complete (`are_all`).
     pub fn notes(self, meanwhile: MachineTime, are_all: bool) -> Vec<String> {
         let samples = match self.task_clock_ns {
             _ if !are_all => None,
-            None => self.beside_scheduler(meanwhile),
-            Some(ns) => self.beside_task_clock(ns, meanwhile),
+            None => self.compare_with_scheduler(meanwhile),
+            Some(ns) => self.compare_with_task_clock(ns, meanwhile),
         };
         let exact = self.task_clock_ns;
-        let scheduler = exact.and_then(|ns| self.scheduler_is_off(ns, meanwhile));
+        let scheduler = exact.and_then(|ns| self.compare_counts(ns, meanwhile));
         [samples, scheduler].into_iter().flatten().collect()
     }
 
-    /// How much more than a count samples stand for, in percent of it, where that is more than chance and worth a word.
-    fn more_percent(self, count_ns: u64, steps_s: f64) -> Option<f64> {
+    /// Returns by how many percent the samples exceed a count, if that is more than chance and large enough
+    /// to report.
+    fn excess_percent(self, count_ns: u64, granularity_s: f64) -> Option<f64> {
         let hz = self.frequency_hz as f64;
         let expected = count_ns as f64 / 1e9 * hz;
         let more = self.samples as f64 - expected;
-        // Chance alone makes one of twenty recordings differ by two roots of what is expected.
-        let chance = 2.0 * expected.sqrt() + steps_s * hz;
+        // By chance alone, one of twenty recordings differs by two square roots of the expected number.
+        let chance = 2.0 * expected.sqrt() + granularity_s * hz;
         (expected > 0.0 && more.abs() >= (SHARE_MIN * expected).max(chance))
             .then(|| 100.0 * more / expected)
     }
 
-    fn beside_scheduler(self, meanwhile: MachineTime) -> Option<String> {
-        let percent = self.more_percent(self.scheduler_ns, STEPS_S)?;
+    fn compare_with_scheduler(self, meanwhile: MachineTime) -> Option<String> {
+        let percent = self.excess_percent(self.scheduler_ns, GRANULARITY_S)?;
         Some(format!(
             "samples stand for {} than the kernel counted, more than chance: {}where client and server share a processor \
              ({:.0} % of all processors' time was idle), the kernel may charge one with some µs of the other's at each statement, so that it may \
@@ -101,8 +105,8 @@ impl Counts {
         ))
     }
 
-    fn beside_task_clock(self, ns: u64, meanwhile: MachineTime) -> Option<String> {
-        let more = more_or_less(self.more_percent(ns, EDGES_S)?);
+    fn compare_with_task_clock(self, ns: u64, meanwhile: MachineTime) -> Option<String> {
+        let more = more_or_less(self.excess_percent(ns, EDGES_S)?);
         let stolen = match meanwhile.stolen_s {
             stolen_s if stolen_s >= 0.01 => {
                 format!(
@@ -116,10 +120,10 @@ impl Counts {
         ))
     }
 
-    fn scheduler_is_off(self, ns: u64, meanwhile: MachineTime) -> Option<String> {
+    fn compare_counts(self, ns: u64, meanwhile: MachineTime) -> Option<String> {
         let more_s = (self.scheduler_ns as f64 - ns as f64) / 1e9;
         let exact_s = ns as f64 / 1e9;
-        (exact_s > 0.0 && more_s.abs() >= (SHARE_MIN * exact_s).max(STEPS_S)).then(|| {
+        (exact_s > 0.0 && more_s.abs() >= (SHARE_MIN * exact_s).max(GRANULARITY_S)).then(|| {
             let stolen = match meanwhile.stolen_s {
                 stolen_s if stolen_s >= 0.01 => {
                     format!("it leaves out what the hypervisor took ({stolen_s:.2} s of all processors), and ")
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_beyond_chance_is_told_with_what_the_machine_did() {
+    fn difference_beyond_chance_is_reported_with_machine_time() {
         let more = &counts(1_100, 100, 10_000_000_000).notes(MEANWHILE, true)[0];
         assert!(more.contains("10.0 % more"), "{more}");
         assert!(
@@ -188,30 +192,30 @@ mod tests {
     }
 
     #[test]
-    fn small_differences_chance_and_nothing_are_not_spoken_of() {
+    fn small_differences_are_not_reported() {
         let none = |one: Counts| assert_eq!(one.notes(MEANWHILE, true), [""; 0]);
         none(counts(1_049, 100, 10_000_000_000));
         // A tenth of a hundred samples may be chance.
         none(counts(110, 100, 1_000_000_000));
-        // 50 ms of half a second may be steps.
+        // 50 ms of half a second may be the granularity.
         none(counts(5_500, 10_000, 500_000_000));
         none(counts(10, 100, 0));
     }
 
     #[test]
-    fn where_tasks_were_counted_samples_are_held_against_that_and_the_scheduler_too() {
+    fn task_clock_is_compared_with_samples_and_scheduler() {
         let exact = |samples, task_clock_ns| Counts {
             task_clock_ns: Some(task_clock_ns),
             ..counts(samples, 100, 10_000_000_000)
         };
-        // The scheduler is off, and samples are right.
+        // The scheduler's count is wrong, the samples are right.
         let notes = exact(1_100, 11_000_000_000).notes(MEANWHILE, true);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
             notes[0].contains("scheduler's count") && notes[0].contains("is 9.1 % less than"),
             "{notes:?}"
         );
-        // Samples are off, and the scheduler is right.
+        // The samples are wrong, the scheduler's count is right.
         let notes = exact(1_100, 10_000_000_000).notes(MEANWHILE, true);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
@@ -219,7 +223,7 @@ mod tests {
                 && notes[0].contains("took 0.75 s"),
             "{notes:?}"
         );
-        // Samples that are not all say nothing, and the scheduler is off all the same.
+        // Incomplete samples are not compared, but the scheduler's count is.
         let notes = exact(500, 11_000_000_000).notes(MEANWHILE, false);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(

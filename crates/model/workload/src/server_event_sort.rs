@@ -1,11 +1,10 @@
-//! Puts server events in time order outside memory.
+//! Sorts server events by time, in bounded memory.
 //!
-//! They come nearly in order: a log is written as time goes, and files are read in the order of
-//! their first times. So they pass through a window in memory, the earliest leaving first into a
-//! run on disk; where one comes that is earlier than what has left, it waits for the next run
-//! (replacement selection: Knuth, TAOCP 3, 5.4.1). An ordered log makes one run, however long. At
-//! the end the runs are merged, and times are counted from the workload's start, which is known
-//! only then.
+//! A log is written in time order, and files are read in the order of their first times, so events arrive
+//! nearly sorted. They pass through a heap in memory; the earliest event leaves it first, into a run on disk.
+//! An event that is earlier than the last one written waits for the next run (replacement selection: Knuth,
+//! TAOCP 3, 5.4.1). An ordered log makes one run of any length. At the end the runs are merged. Only then is
+//! the workload's start known, from which times are counted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -15,57 +14,57 @@ use archive::{ArchiveError, ArchiveWriter, FileEntry, Parts, TableOptions, Table
 use crate::server_event::{SERVER_EVENT, ServerEvent, read_server_event, write_server_event};
 use crate::statements::StatementWriter;
 
-/// What is held in memory.
+/// Maximum bytes of events in memory.
 const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// More runs than this are merged into one: each open run holds a batch in memory.
+/// Maximum number of runs; more are merged into one. Each open run holds a batch in memory.
 const RUNS_MAX: usize = 16;
 
 const ONE_FILE: TableOptions = TableOptions {
     parts: Parts::One,
     group_rows: 1 << 16,
 };
-/// Runs are files of one table, told apart by their numbers.
+/// Options of a run's files. Runs are files of one table with distinct numbers.
 const RUN: TableOptions = TableOptions {
     parts: Parts::Rows(u64::MAX),
     group_rows: 1 << 16,
 };
 
 #[derive(Debug)]
-struct Item {
+struct WindowItem {
     event: ServerEvent,
-    /// Of equal times, the first that came stands first.
+    /// Order of arrival, which orders events of equal times.
     arrived: u64,
 }
 
-impl Item {
+impl WindowItem {
     fn key(&self) -> (i64, u64) {
         (self.event.at_us, self.arrived)
     }
 }
 
-impl PartialEq for Item {
+impl PartialEq for WindowItem {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
-impl Eq for Item {}
-impl PartialOrd for Item {
+impl Eq for WindowItem {}
+impl PartialOrd for WindowItem {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Item {
+impl Ord for WindowItem {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-/// Sorts server events into one table. Times are wall time until [`ServerOrder::finish`].
-pub(crate) struct ServerOrder {
+/// Sorts server events into one table. Times are wall time until [`ServerEventSorter::finish`].
+pub(crate) struct ServerEventSorter {
     window_bytes_max: usize,
     window_bytes: usize,
-    /// The run that an item belongs to, then its time.
-    window: BinaryHeap<Reverse<(u32, Item)>>,
+    /// Events in memory, ordered by the run that they belong to, then by time.
+    window: BinaryHeap<Reverse<(u32, WindowItem)>>,
     /// The run that is being written, its number, and the last time in it.
     writing: Option<(u32, TableWriter, i64)>,
     runs: Vec<Vec<FileEntry>>,
@@ -74,16 +73,16 @@ pub(crate) struct ServerOrder {
     span_us: Option<(i64, i64)>,
 }
 
-impl Default for ServerOrder {
+impl Default for ServerEventSorter {
     fn default() -> Self {
-        Self::within(WINDOW_BYTES_MAX)
+        Self::with_window(WINDOW_BYTES_MAX)
     }
 }
 
-impl ServerOrder {
-    /// Holds about that many bytes of events in memory.
-    pub(crate) fn within(window_bytes_max: usize) -> Self {
-        ServerOrder {
+impl ServerEventSorter {
+    /// Creates a sorter that holds about this many bytes of events in memory.
+    pub(crate) fn with_window(window_bytes_max: usize) -> Self {
+        ServerEventSorter {
             window_bytes_max,
             window_bytes: 0,
             window: BinaryHeap::new(),
@@ -95,7 +94,7 @@ impl ServerOrder {
         }
     }
 
-    /// The wall times of the first and the last.
+    /// Returns the wall times of the first and the last event.
     pub(crate) fn span_us(&self) -> Option<(i64, i64)> {
         self.span_us
     }
@@ -113,20 +112,20 @@ impl ServerOrder {
         let (from_us, to_us) = self.span_us.unwrap_or((at_us, at_us));
         self.span_us = Some((from_us.min(at_us), to_us.max(at_us)));
         self.window_bytes += event.memory_bytes();
-        let item = Item {
+        let item = WindowItem {
             event,
             arrived: self.arrived,
         };
         self.arrived += 1;
         self.window.push(Reverse((run, item)));
         while self.window_bytes > self.window_bytes_max {
-            self.leave(archive)?;
+            self.write_earliest(archive)?;
         }
         Ok(())
     }
 
-    /// The earliest leaves the window.
-    fn leave(&mut self, archive: &ArchiveWriter) -> Result<(), ArchiveError> {
+    /// Writes the earliest event of the window to its run.
+    fn write_earliest(&mut self, archive: &ArchiveWriter) -> Result<(), ArchiveError> {
         let Some(Reverse((run, item))) = self.window.pop() else {
             return Ok(());
         };
@@ -152,14 +151,14 @@ impl ServerOrder {
         let Some((_, table, _)) = self.writing.take() else {
             return Ok(());
         };
-        self.keep(table.finish()?);
+        self.add_run(table.finish()?);
         if self.runs.len() > RUNS_MAX {
             let old = std::mem::take(&mut self.runs);
             let mut merged = self.run_table(archive)?;
             merge(archive, &old, Vec::new(), |event| {
                 write_server_event(&mut merged, event, event.at_us, None)
             })?;
-            self.keep(merged.finish()?);
+            self.add_run(merged.finish()?);
             for file in old.iter().flatten() {
                 let path = archive.directory().join(&file.name);
                 std::fs::remove_file(&path)
@@ -169,13 +168,13 @@ impl ServerOrder {
         Ok(())
     }
 
-    fn keep(&mut self, files: Vec<FileEntry>) {
+    fn add_run(&mut self, files: Vec<FileEntry>) {
         self.files_made += files.len() as u32;
         self.runs.push(files);
     }
 
-    /// Ends the sorting: the table's files, in which each event has its statement's fingerprint. Runs are left to the archive, which removes what is
-    /// not in its manifest.
+    /// Ends the sorting and returns the table's files, in which each event has its statement's fingerprint.
+    /// Files of runs stay in the directory. The archive removes files that are not in its manifest.
     pub(crate) fn finish(
         mut self,
         archive: &ArchiveWriter,
@@ -184,7 +183,7 @@ impl ServerOrder {
     ) -> Result<Vec<FileEntry>, ArchiveError> {
         let mut in_memory = Vec::new();
         if self.writing.is_none() {
-            // Nothing was ever written: the common case.
+            // No run was written: the common case.
             in_memory = std::mem::take(&mut self.window)
                 .into_iter()
                 .map(|Reverse((_, item))| item)
@@ -192,12 +191,15 @@ impl ServerOrder {
             in_memory.sort_unstable();
         }
         while !self.window.is_empty() {
-            self.leave(archive)?;
+            self.write_earliest(archive)?;
         }
         self.end_run(archive)?;
         let mut table = archive.table("server-events", SERVER_EVENT, ONE_FILE)?;
         merge(archive, &self.runs, in_memory, |event| {
-            let fingerprint = event.sql.as_deref().map(|sql| statements.name(sql));
+            let fingerprint = event
+                .sql
+                .as_deref()
+                .map(|sql| statements.mentioned_fingerprint(sql));
             let at_us = event.at_us - start_wall_us;
             write_server_event(&mut table, event, at_us, fingerprint.transpose()?)
         })?;
@@ -205,11 +207,11 @@ impl ServerOrder {
     }
 }
 
-/// Hands over everything in order: of equal times, earlier runs first.
+/// Passes all events on in order. Of equal times, those of earlier runs come first.
 fn merge(
     archive: &ArchiveWriter,
     runs: &[Vec<FileEntry>],
-    in_memory: Vec<Item>,
+    in_memory: Vec<WindowItem>,
     mut take: impl FnMut(&ServerEvent) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     for item in &in_memory {
@@ -220,16 +222,16 @@ fn merge(
         let table = archive.read(files, SERVER_EVENT)?;
         rows.push(table.rows(|batch, row| Ok(read_server_event(batch, row))));
     }
-    let mut heads: BinaryHeap<Reverse<Item>> = BinaryHeap::new();
-    let mut next = |place: usize| -> Result<Option<Item>, ArchiveError> {
-        let row = rows[place].next().transpose()?;
-        Ok(row.map(|(event, _)| Item {
+    let mut heads: BinaryHeap<Reverse<WindowItem>> = BinaryHeap::new();
+    let mut next = |index: usize| -> Result<Option<WindowItem>, ArchiveError> {
+        let row = rows[index].next().transpose()?;
+        Ok(row.map(|(event, _)| WindowItem {
             event,
-            arrived: place as u64,
+            arrived: index as u64,
         }))
     };
-    for place in 0..runs.len() {
-        heads.extend(next(place)?.map(Reverse));
+    for index in 0..runs.len() {
+        heads.extend(next(index)?.map(Reverse));
     }
     while let Some(Reverse(item)) = heads.pop() {
         take(&item.event)?;
@@ -252,7 +254,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.workload");
         let archive = ArchiveWriter::create(&path, "test", 1, OnFailure::Remove).unwrap();
-        let mut order = ServerOrder::within(window_bytes_max);
+        let mut order = ServerEventSorter::with_window(window_bytes_max);
         for (line, at_us) in times.iter().enumerate() {
             let event = ServerEvent {
                 at_us: *at_us,

@@ -1,14 +1,13 @@
-//! What the server's host allows of what helps to explain: on, off and who could turn it on, or not to be
-//! had. It is asked, never assumed: a provider's name says who keeps the settings, and nothing of what
-//! they are.
+//! Reports which diagnostic settings are on, can be enabled, or are unavailable on this provider. Each is
+//! queried from the server: the provider's name tells who manages the settings, but not their values.
 
 use run::{ProbeNote, ProbeState};
 
-use crate::asker::{Asker, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_text};
+use crate::probe_connection::{ProbeConnection, ProbeError};
 
-/// Settings that show more, and whether a library has to be loaded for them.
+/// Diagnostic settings, and the libraries that they require.
 const SETTINGS: [(&str, Option<&str>); 7] = [
     (
         "pg_stat_statements.track_planning",
@@ -22,8 +21,7 @@ const SETTINGS: [(&str, Option<&str>); 7] = [
     ("auto_explain.log_min_duration", Some("auto_explain")),
 ];
 
-/// Who keeps a server's settings, by what is there and nowhere else: a setting whose name begins so, or a
-/// role.
+/// Providers that manage a server's settings, with a setting (by its prefix) or a role that only they have.
 const PROVIDERS: [(&str, &str, &str, &str); 9] = [
     ("alloydb.", "", "Google AlloyDB", "its database flags"),
     ("cloudsql.", "", "Google Cloud SQL", "its database flags"),
@@ -51,13 +49,13 @@ const PROVIDERS: [(&str, &str, &str, &str); 9] = [
     ("", "doadmin", "DigitalOcean", "its API"),
 ];
 
-/// Asks once.
+/// Queries the settings once.
 #[derive(Default)]
-pub(crate) struct PermitsProbe {
+pub(crate) struct CapabilitiesProbe {
     asked: bool,
 }
 
-/// A setting, as this role finds it.
+/// A setting, with the permissions of this role.
 struct Setting {
     value: String,
     context: String,
@@ -65,35 +63,40 @@ struct Setting {
     may_alter_system: bool,
 }
 
-impl PermitsProbe {
-    fn setting(asker: &mut Asker<'_>, name: &str) -> Result<Option<Setting>, Unable> {
-        let rights = match asker.known().version {
+impl CapabilitiesProbe {
+    fn setting(
+        connection: &mut ProbeConnection<'_>,
+        name: &str,
+    ) -> Result<Option<Setting>, ProbeError> {
+        let rights = match connection.server().version {
             150_000.. => format!(
                 "pg_catalog.has_parameter_privilege('{name}', 'SET'), \
                  pg_catalog.has_parameter_privilege('{name}', 'ALTER SYSTEM')"
             ),
             _ => "s.context = 'user' OR r.rolsuper, r.rolsuper".to_owned(),
         };
-        let rows = asker.ask(&format!(
+        let rows = connection.query(&format!(
             "SELECT s.reset_val, s.context, {rights} FROM pg_catalog.pg_settings s, \
              pg_catalog.pg_roles r WHERE s.name = '{name}' AND r.rolname = current_user"
         ))?;
         Ok(rows.first().map(|row| Setting {
-            value: at(row, 0).to_owned(),
-            context: at(row, 1).to_owned(),
-            may_set: at(row, 2) == "t",
-            may_alter_system: at(row, 3) == "t",
+            value: column_text(row, 0).to_owned(),
+            context: column_text(row, 1).to_owned(),
+            may_set: column_text(row, 2) == "t",
+            may_alter_system: column_text(row, 3) == "t",
         }))
     }
 
-    fn provider(asker: &mut Asker<'_>) -> Result<Option<(&'static str, &'static str)>, Unable> {
-        let settings = asker.ask(
+    fn provider(
+        connection: &mut ProbeConnection<'_>,
+    ) -> Result<Option<(&'static str, &'static str)>, ProbeError> {
+        let settings = connection.query(
             "SELECT DISTINCT pg_catalog.split_part(s.name, '.', 1) || '.' \
              FROM pg_catalog.pg_settings s WHERE s.name LIKE '%.%'",
         )?;
-        let roles = asker.ask("SELECT r.rolname FROM pg_catalog.pg_roles r")?;
+        let roles = connection.query("SELECT r.rolname FROM pg_catalog.pg_roles r")?;
         let has = |rows: &[connect::login::Row], name: &str| {
-            !name.is_empty() && rows.iter().any(|row| at(row, 0) == name)
+            !name.is_empty() && rows.iter().any(|row| column_text(row, 0) == name)
         };
         let found = PROVIDERS
             .iter()
@@ -102,14 +105,14 @@ impl PermitsProbe {
     }
 
     fn judge(
-        asker: &mut Asker<'_>,
+        connection: &mut ProbeConnection<'_>,
         name: &str,
         library: Option<&str>,
         keeper: &str,
         is_offered: bool,
-    ) -> Result<(ProbeState, String, Option<String>), Unable> {
-        let found = Self::setting(asker, name)?;
-        let superuser = asker.known().is_superuser;
+    ) -> Result<(ProbeState, String, Option<String>), ProbeError> {
+        let found = Self::setting(connection, name)?;
+        let superuser = connection.server().is_superuser;
         Ok(match (found, library) {
             (None, Some(library)) if is_offered || superuser => (
                 ProbeState::Changeable,
@@ -156,7 +159,7 @@ impl PermitsProbe {
 
 const OWN: &str = "who runs the server";
 
-/// Whether a setting's value turns off what it is for.
+/// Whether a value of the setting disables it.
 fn is_off(name: &str, value: &str) -> bool {
     match name {
         "auto_explain.log_min_duration" => value == "-1",
@@ -165,30 +168,35 @@ fn is_off(name: &str, value: &str) -> bool {
     }
 }
 
-impl Probe for PermitsProbe {
+impl Probe for CapabilitiesProbe {
     fn name(&self) -> &'static str {
         "host"
     }
 
-    fn every_ns(&self) -> i64 {
+    fn interval_ns(&self) -> i64 {
         i64::MAX
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, ledger: &Ledger) -> Result<(), Unable> {
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+    ) -> Result<(), ProbeError> {
         if self.asked {
             return Ok(());
         }
-        let provider = Self::provider(asker)?;
+        let provider = Self::provider(connection)?;
         let keeper = provider.map_or(OWN, |(_, where_to)| where_to);
         if let Some((name, _)) = provider {
-            ledger.note(self.name(), ProbeState::Remark, name);
+            log.note(self.name(), ProbeState::Remark, name);
         }
-        let offered = asker.ask("SELECT e.name FROM pg_catalog.pg_available_extensions e")?;
-        let is_offered = |name: &str| offered.iter().any(|row| at(row, 0) == name);
+        let offered =
+            connection.query("SELECT e.name FROM pg_catalog.pg_available_extensions e")?;
+        let is_offered = |name: &str| offered.iter().any(|row| column_text(row, 0) == name);
         for (name, library) in SETTINGS {
             let there = library.is_some_and(is_offered);
-            let (state, text, remedy) = Self::judge(asker, name, library, keeper, there)?;
-            ledger.full_note(ProbeNote {
+            let (state, text, remedy) = Self::judge(connection, name, library, keeper, there)?;
+            log.add_note(ProbeNote {
                 probe: name.to_owned(),
                 state,
                 text,
@@ -200,7 +208,12 @@ impl Probe for PermitsProbe {
         Ok(())
     }
 
-    fn look(&mut self, _: &mut Asker<'_>, _: &Ledger, _: Moment) -> Result<(), Unable> {
+    fn sample(
+        &mut self,
+        _: &mut ProbeConnection<'_>,
+        _: &ObservationLog,
+        _: SampleContext,
+    ) -> Result<(), ProbeError> {
         Ok(())
     }
 }

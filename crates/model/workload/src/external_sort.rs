@@ -1,10 +1,10 @@
-//! Puts events in time order outside memory.
+//! Sorts events by time, in bounded memory.
 //!
-//! A log that is written when statements end shows a two-hour statement two hours after its
-//! start. Nearly all others are only a little out of order. So events pass through a window in
-//! memory, the earliest leaving first into the *main* parts; one that comes too late for the
-//! window goes to *late* runs, each sorted. At the end late events are merged into the main parts
-//! that they belong to, and only these parts are written again.
+//! A log that is written when statements end shows a two-hour statement two hours after its start. Nearly all
+//! others are only slightly out of order. So events pass through a window in memory, and the earliest leave
+//! it first, into the *main* parts. An event that comes too late for the window goes to *late* runs, each
+//! sorted. At the end late events are merged into the main parts that they belong to, and only these parts
+//! are rewritten.
 //!
 //! ```text
 //! pushed ──► window (a heap, bounded) ──► main parts, in order ──┐
@@ -20,18 +20,18 @@ use std::path::{Path, PathBuf};
 use archive::{ArchiveError, FileEntry, Parts, TableOptions, TableReader};
 
 use crate::event::{Event, EventKind};
-use crate::packed::{Key, PackedEvents};
+use crate::event_batch::{EventBatch, Key};
 use crate::statements::StatementWriter;
 use crate::table::{EVENT, EventRows, EventTable, event_columns};
 use sql::Fingerprint;
 use window::Window;
 
-/// Rows in a part: what is written again when a late event belongs into it.
+/// Maximum rows of a part: the unit that is rewritten when a late event belongs into it.
 pub(crate) const PART_ROWS_MAX: u64 = 1 << 20;
-/// Rows in a row group: what a reader decodes at a time is a fraction of it.
+/// Maximum rows of a row group. A reader decodes a fraction of it at a time.
 const GROUP_ROWS_MAX: usize = 1 << 17;
-/// So many late runs of about one length are merged into one of the next: each open run holds a batch in
-/// memory, and each event is written again a few times only.
+/// Number of runs of one level that are merged into one of the next. Each open run holds a batch in memory,
+/// and each event is rewritten only a few times.
 const LATE_RUNS_MAX: usize = 16;
 
 const LAYOUT: TableOptions = TableOptions {
@@ -39,20 +39,20 @@ const LAYOUT: TableOptions = TableOptions {
     group_rows: GROUP_ROWS_MAX,
 };
 
-/// An event with its fingerprint; ordered by due time, session, sequence.
+/// An event with its fingerprint, ordered by due time, session, sequence.
 #[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct SortItem {
     pub(crate) event: Event,
     pub(crate) fingerprint: Option<Fingerprint>,
 }
 
-impl Item {
+impl SortItem {
     fn key(&self) -> Key {
         (self.event.due_us, self.event.session, self.event.sequence)
     }
 
-    /// About what it takes in memory. A shared text is counted with each event: too much rather
-    /// than too little.
+    /// Estimates the memory of the event. A shared text is counted with each event, which errs on the high
+    /// side.
     fn bytes(&self) -> usize {
         let texts = match &self.event.kind {
             EventKind::Execute {
@@ -71,71 +71,71 @@ impl Item {
             kind => kind.sql().map_or(0, |sql| sql.len() + 16),
         };
         let particulars = self.event.particulars.as_ref();
-        size_of::<Item>() + texts + particulars.map_or(0, |particulars| particulars.bytes())
+        size_of::<SortItem>() + texts + particulars.map_or(0, |particulars| particulars.bytes())
     }
 }
 
-impl PartialEq for Item {
+impl PartialEq for SortItem {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
-impl Eq for Item {}
-impl PartialOrd for Item {
+impl Eq for SortItem {}
+impl PartialOrd for SortItem {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Item {
+impl Ord for SortItem {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-/// Sorts events into the parts of one table. Times are wall time until [`TimeOrder::finish`].
-pub(crate) struct TimeOrder {
+/// Sorts events into the parts of one table. Times are wall time until [`EventSorter::finish`].
+pub(crate) struct EventSorter {
     directory: PathBuf,
     memory_bytes: usize,
     window: Window,
     main: Option<EventTable>,
-    /// Where time begins in the main parts; known when the first event leaves the window.
+    /// Base of the times in the main parts; known when the first event leaves the window.
     base_us: Option<i64>,
-    /// The first and last due time of each main part.
+    /// First and last due time of each main part.
     spans: Vec<(i64, i64)>,
     rows_in_part: u64,
     last_left: Option<Key>,
     earliest_late_us: Option<i64>,
-    late: Vec<Item>,
+    late: Vec<SortItem>,
     late_bytes: usize,
     late_runs: Vec<Run>,
     late_runs_made: u32,
     last_due_us: i64,
-    /// There are events with what only a capture from the wire knows: files have columns for it.
+    /// Whether an event has wire details. Files need columns for them.
     from_wire: bool,
-    /// Main parts that have no such columns, from before that was known.
+    /// Main parts without such columns, written before the first event with wire details.
     narrow: Vec<FileEntry>,
 }
 
-/// A sorted run of late events.
+/// A sorted run of events that came too late for the window.
 struct Run {
-    /// 0 as it came from memory; one more than those that were merged into it.
+    /// 0 for a run written from memory; otherwise one more than the level of the runs merged into it.
     level: u32,
     files: Vec<FileEntry>,
 }
 
 /// The sorted table.
-pub(crate) struct Sorted {
+pub(crate) struct SortedTable {
     pub(crate) files: Vec<FileEntry>,
-    /// The earliest event's wall time: what is subtracted from all.
+    /// Wall time of the earliest event, which is subtracted from all times.
     pub(crate) start_wall_us: i64,
-    /// The last event's time from the start.
+    /// Time of the last event, in microseconds from the start.
     pub(crate) span_us: i64,
 }
 
-impl TimeOrder {
-    /// Sorts within `directory`, with about `memory_bytes` of events in memory.
+impl EventSorter {
+    /// Creates a sorter in `directory`, with about `memory_bytes` of events in memory.
     pub(crate) fn new(directory: &Path, memory_bytes: usize) -> Self {
-        TimeOrder {
+        EventSorter {
             directory: directory.to_owned(),
             memory_bytes,
             window: Window::default(),
@@ -155,18 +155,18 @@ impl TimeOrder {
         }
     }
 
-    /// Where time begins in the main parts, once an event has left the window.
+    /// Returns the base of the times in the main parts, once an event has left the window.
     pub(crate) fn base_us(&self) -> Option<i64> {
         self.base_us
     }
 
-    /// Takes events; returns space that can be used again, if some is free.
+    /// Takes a batch of events. Returns batches that can be reused.
     pub(crate) fn push(
         &mut self,
         archive: &archive::ArchiveWriter,
         statements: &mut StatementWriter,
-        events: PackedEvents,
-    ) -> Result<Vec<PackedEvents>, ArchiveError> {
+        events: EventBatch,
+    ) -> Result<Vec<EventBatch>, ArchiveError> {
         if events.is_from_wire() && !self.from_wire {
             self.from_wire = true;
             self.end_narrow_parts()?;
@@ -176,21 +176,21 @@ impl TimeOrder {
             self.last_due_us = self.last_due_us.max(key.0);
             if self.last_left.is_some_and(|last| key < last) {
                 let event = events.get(index);
-                let fingerprint = statements.of(&event)?;
-                self.late(archive, event.to_event(), fingerprint)?;
+                let fingerprint = statements.event_fingerprint(&event)?;
+                self.add_late(archive, event.to_event(), fingerprint)?;
             } else {
                 self.window.note(key, index);
             }
         }
         self.window.add(events);
         while self.window.bytes() > self.memory_bytes / 4 * 3 && self.window.len() > 0 {
-            // A part of it, so that who sends does not wait long.
-            self.leave_window(archive, statements, self.window.len().div_ceil(8))?;
+            // A fraction of the window, so that the sender does not wait long.
+            self.write_earliest(archive, statements, self.window.len().div_ceil(8))?;
         }
         Ok(self.window.take_free())
     }
 
-    /// What was written so far stays as it is.
+    /// Ends the part that has no columns for wire details. It is not rewritten now.
     fn end_narrow_parts(&mut self) -> Result<(), ArchiveError> {
         if let Some(main) = self.main.take() {
             self.narrow = main.finish()?;
@@ -199,13 +199,13 @@ impl TimeOrder {
         Ok(())
     }
 
-    fn late(
+    fn add_late(
         &mut self,
         archive: &archive::ArchiveWriter,
         event: Event,
         fingerprint: Option<Fingerprint>,
     ) -> Result<(), ArchiveError> {
-        let item = Item { event, fingerprint };
+        let item = SortItem { event, fingerprint };
         let due_us = item.event.due_us;
         self.earliest_late_us = Some(
             self.earliest_late_us
@@ -213,15 +213,15 @@ impl TimeOrder {
         );
         self.late_bytes += item.bytes();
         self.late.push(item);
-        // A quarter: the window is the point, late events are few.
+        // A quarter of the memory: late events are few, and the window needs the rest.
         if self.late_bytes > self.memory_bytes / 4 {
             self.spill_late(archive)?;
         }
         Ok(())
     }
 
-    /// The earliest events leave the window.
-    fn leave_window(
+    /// Writes the earliest events of the window.
+    fn write_earliest(
         &mut self,
         archive: &archive::ArchiveWriter,
         statements: &mut StatementWriter,
@@ -235,8 +235,8 @@ impl TimeOrder {
         }
         for at in 0..count {
             let (key, event) = self.window.get(at);
-            // Only now, when its text is at hand.
-            let fingerprint = statements.of(&event)?;
+            // The fingerprint is computed here, since the text is in the cache.
+            let fingerprint = statements.event_fingerprint(&event)?;
             let due_us = key.0;
             let base_us = *self.base_us.get_or_insert(due_us);
             if self.rows_in_part == 0 {
@@ -248,11 +248,11 @@ impl TimeOrder {
             main.write(&event, due_us - base_us, fingerprint)?;
             self.last_left = Some(key);
         }
-        self.window.left(count);
+        self.window.remove_first(count);
         Ok(())
     }
 
-    /// Late runs keep wall time.
+    /// Writes the late events as a run. Late runs keep wall time.
     fn spill_late(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
         self.late.sort_unstable();
         let mut run = self.late_run(archive)?;
@@ -260,11 +260,11 @@ impl TimeOrder {
             run.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
         }
         self.late_bytes = 0;
-        self.keep_run(run, 0)?;
+        self.finish_run(run, 0)?;
         self.merge_runs(archive)
     }
 
-    /// Merges the runs of the last level, as long as there are too many of them.
+    /// Merges the runs of the last level while there are too many of them.
     fn merge_runs(&mut self, archive: &archive::ArchiveWriter) -> Result<(), ArchiveError> {
         while let Some(level) = self.late_runs.last().map(|run| run.level) {
             let of_level = self.late_runs.iter().rev();
@@ -274,11 +274,11 @@ impl TimeOrder {
             }
             let mut merged = self.late_run(archive)?;
             let old = self.late_runs.split_off(self.late_runs.len() - count);
-            let mut items = Merge::open(archive, &old, Vec::new())?;
+            let mut items = RunMerge::open(archive, &old, Vec::new())?;
             while let Some(item) = items.next()? {
                 merged.write(&item.event.borrowed(), item.event.due_us, item.fingerprint)?;
             }
-            self.keep_run(merged, level + 1)?;
+            self.finish_run(merged, level + 1)?;
             for file in old.iter().flat_map(|run| &run.files) {
                 self.remove(file)?;
             }
@@ -286,20 +286,20 @@ impl TimeOrder {
         Ok(())
     }
 
-    /// Writes down all that is due by then, so that it survives a kill of this process.
-    pub(crate) fn make_safe(
+    /// Writes all events that are due by `up_to_us`, so that they survive a kill of this process.
+    pub(crate) fn checkpoint(
         &mut self,
         archive: &archive::ArchiveWriter,
         statements: &mut StatementWriter,
         up_to_us: i64,
     ) -> Result<(), ArchiveError> {
         self.window.sort();
-        let count = self.window.due_by(up_to_us);
-        self.leave_window(archive, statements, count)?;
+        let count = self.window.count_due_by(up_to_us);
+        self.write_earliest(archive, statements, count)?;
         if count > 0
             && let Some(main) = &mut self.main
         {
-            // What comes next is in another part.
+            // The next event begins another part.
             if main.flush()? {
                 self.rows_in_part = 0;
             }
@@ -317,7 +317,7 @@ impl TimeOrder {
         ))
     }
 
-    fn keep_run(&mut self, run: EventTable, level: u32) -> Result<(), ArchiveError> {
+    fn finish_run(&mut self, run: EventTable, level: u32) -> Result<(), ArchiveError> {
         let files = run.finish()?;
         self.late_runs_made += files.len() as u32;
         self.late_runs.push(Run { level, files });
@@ -329,13 +329,13 @@ impl TimeOrder {
         std::fs::remove_file(&path).map_err(|error| ArchiveError::io("remove", &path, error))
     }
 
-    /// Ends the sorting: what is in the window leaves, late events are merged in.
+    /// Ends the sorting: empties the window and merges the late events.
     pub(crate) fn finish(
         mut self,
         archive: &archive::ArchiveWriter,
         statements: &mut StatementWriter,
-    ) -> Result<Sorted, ArchiveError> {
-        self.leave_window(archive, statements, self.window.len())?;
+    ) -> Result<SortedTable, ArchiveError> {
+        self.write_earliest(archive, statements, self.window.len())?;
         let mut main = std::mem::take(&mut self.narrow);
         match self.main.take() {
             Some(table) => main.extend(table.finish()?),
@@ -359,7 +359,7 @@ impl TimeOrder {
         } else {
             self.last_due_us - start_wall_us
         };
-        Ok(Sorted {
+        Ok(SortedTable {
             files,
             start_wall_us,
             span_us,
@@ -375,15 +375,15 @@ impl TimeOrder {
     ) -> Result<Vec<FileEntry>, ArchiveError> {
         self.late.sort_unstable();
         let in_memory = std::mem::take(&mut self.late);
-        let mut late = Merge::open(archive, &self.late_runs, in_memory)?;
+        let mut late = RunMerge::open(archive, &self.late_runs, in_memory)?;
         let mut files: Vec<FileEntry> = Vec::new();
         let mut merged_parts = 0;
-        // They stay until all is merged: a recovery reads them, whenever this is cut short.
+        // The late runs stay until all is merged. A recovery reads them if the merge is interrupted.
         let mut replaced: Vec<&FileEntry> = Vec::new();
-        for (place, part) in main.iter().enumerate() {
-            let (_, last_us) = self.spans[place];
-            // A late event belongs before the end of the part if it is due by then; one that is
-            // later belongs into the next part. None is later than the last part's end.
+        for (index, part) in main.iter().enumerate() {
+            let (_, last_us) = self.spans[index];
+            // A late event belongs before the end of the part if it is due by then. A later one belongs into
+            // the next part. None is later than the last part's end.
             let concerned = late.peek_us()?.is_some_and(|due_us| due_us <= last_us);
             if !concerned && start_us == base_us {
                 files.push(part.clone());
@@ -391,7 +391,7 @@ impl TimeOrder {
             }
             let table = archive.table("merged", event_columns(self.from_wire), LAYOUT)?;
             let mut table = EventTable::new(table.number_parts_from(merged_parts));
-            let mut rows = EventsOf::open(archive, std::slice::from_ref(part))?;
+            let mut rows = RunReader::open(archive, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {
                 item.event.due_us += base_us;
                 while late.peek_key()?.is_some_and(|key| key < item.key()) {
@@ -425,18 +425,18 @@ impl TimeOrder {
         self.rename_in_order(files)
     }
 
-    /// Names the files so that the order of their names is the order of time.
+    /// Names the files so that the order of their names is the time order.
     fn rename_in_order(&self, files: Vec<FileEntry>) -> Result<Vec<FileEntry>, ArchiveError> {
         let rename = |from: &str, to: &str| {
             std::fs::rename(self.directory.join(from), self.directory.join(to))
                 .map_err(|error| ArchiveError::io("rename", &self.directory.join(from), error))
         };
         let mut named = Vec::with_capacity(files.len());
-        // From the last to the first: kept parts only ever move up.
-        for (place, file) in files.into_iter().enumerate().rev() {
-            // With what encrypted files end in.
+        // From the last to the first, since kept parts only move to higher numbers.
+        for (index, file) in files.into_iter().enumerate().rev() {
+            // Keeps the extension of encrypted files.
             let (_, ending) = file.name.split_once('.').expect("a table's file");
-            let name = format!("events-{place:05}.{ending}");
+            let name = format!("events-{index:05}.{ending}");
             if file.name != name {
                 rename(&file.name, &name)?;
             }
@@ -451,17 +451,17 @@ impl TimeOrder {
     }
 }
 
-/// The events of some files, one after the other.
-struct EventsOf {
+/// Reads the events of several files, one after the other.
+struct RunReader {
     table: TableReader,
     rows: EventRows,
-    ready: std::vec::IntoIter<Item>,
+    ready: std::vec::IntoIter<SortItem>,
     path: PathBuf,
 }
 
-impl EventsOf {
+impl RunReader {
     fn open(archive: &archive::ArchiveWriter, files: &[FileEntry]) -> Result<Self, ArchiveError> {
-        Ok(EventsOf {
+        Ok(RunReader {
             table: archive.read(files, EVENT)?,
             rows: EventRows::default(),
             ready: Vec::new().into_iter(),
@@ -469,7 +469,7 @@ impl EventsOf {
         })
     }
 
-    fn next(&mut self) -> Result<Option<Item>, ArchiveError> {
+    fn next(&mut self) -> Result<Option<SortItem>, ArchiveError> {
         loop {
             if let Some(item) = self.ready.next() {
                 return Ok(Some(item));
@@ -486,57 +486,57 @@ impl EventsOf {
                             path: self.path.clone(),
                             reason,
                         })?;
-                items.push(Item { event, fingerprint });
+                items.push(SortItem { event, fingerprint });
             }
             self.ready = items.into_iter();
         }
     }
 }
 
-/// Sorted runs and what is sorted in memory, as one.
-struct Merge {
-    runs: Vec<EventsOf>,
-    in_memory: std::vec::IntoIter<Item>,
-    /// The next item of each run; the last place is that of what is in memory.
-    heads: BinaryHeap<Reverse<(Item, usize)>>,
+/// Merges sorted runs with sorted items in memory.
+struct RunMerge {
+    runs: Vec<RunReader>,
+    in_memory: std::vec::IntoIter<SortItem>,
+    /// Next item of each run, with the run's index. The last index is that of the items in memory.
+    heads: BinaryHeap<Reverse<(SortItem, usize)>>,
 }
 
-impl Merge {
+impl RunMerge {
     fn open(
         archive: &archive::ArchiveWriter,
         runs: &[Run],
-        in_memory: Vec<Item>,
+        in_memory: Vec<SortItem>,
     ) -> Result<Self, ArchiveError> {
-        let mut merge = Merge {
+        let mut merge = RunMerge {
             runs: runs
                 .iter()
-                .map(|run| EventsOf::open(archive, &run.files))
+                .map(|run| RunReader::open(archive, &run.files))
                 .collect::<Result<_, _>>()?,
             in_memory: in_memory.into_iter(),
             heads: BinaryHeap::new(),
         };
-        for place in 0..=merge.runs.len() {
-            merge.refill(place)?;
+        for index in 0..=merge.runs.len() {
+            merge.refill(index)?;
         }
         Ok(merge)
     }
 
-    fn refill(&mut self, place: usize) -> Result<(), ArchiveError> {
-        let item = match self.runs.get_mut(place) {
+    fn refill(&mut self, index: usize) -> Result<(), ArchiveError> {
+        let item = match self.runs.get_mut(index) {
             Some(run) => run.next()?,
             None => self.in_memory.next(),
         };
         if let Some(item) = item {
-            self.heads.push(Reverse((item, place)));
+            self.heads.push(Reverse((item, index)));
         }
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<Item>, ArchiveError> {
-        let Some(Reverse((item, place))) = self.heads.pop() else {
+    fn next(&mut self) -> Result<Option<SortItem>, ArchiveError> {
+        let Some(Reverse((item, index))) = self.heads.pop() else {
             return Ok(None);
         };
-        self.refill(place)?;
+        self.refill(index)?;
         Ok(Some(item))
     }
 

@@ -1,9 +1,9 @@
-//! A column of a row group whose rows all have the same: one value in a dictionary, and a page that says how often.
+//! Encodes a constant column of a row group: a dictionary of one value, and a page with the number of rows.
 //!
-//! Who drives: [`crate::row_group`], for columns that need no writer of their own. Making one, and what compresses,
-//! takes longer than these few bytes. The layout is that of a data page of the first version:
-//! <https://parquet.apache.org/docs/file-format/data-pages/>, its levels and its numbers in the hybrid of runs and
-//! packed bits: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
+//! [`crate::row_group`] uses it for columns that need no encoder of their own. Creating an encoder and a
+//! compressor takes longer than writing these few bytes. The layout is that of a data page of version 1:
+//! <https://parquet.apache.org/docs/file-format/data-pages/>. Its levels and indices are in the hybrid of
+//! run-length encoding and bit packing: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
@@ -15,16 +15,16 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::builder::Alike;
+use crate::builder::ConstantColumn;
 use crate::values::Values;
 
-/// The column's pages, and what is to be said of them.
+/// Returns the pages of the column, with their metadata.
 ///
 /// # Errors
-/// Where Parquet refuses.
-pub(crate) fn chunk(
+/// If Parquet rejects the metadata.
+pub(crate) fn encode(
     descriptor: &ColumnDescPtr,
-    alike: &Alike<'_>,
+    constant: &ConstantColumn<'_>,
 ) -> Result<(Bytes, ColumnCloseResult)> {
     let mut pages = TrackedWrite::new(Vec::new());
     let (mut bytes, mut encodings) = (0, vec![Encoding::PLAIN, Encoding::RLE]);
@@ -35,40 +35,40 @@ pub(crate) fn chunk(
         bytes += spec.bytes_written;
         Ok::<u64, parquet::errors::ParquetError>(spec.offset)
     };
-    let is_there = alike.value.len() > 0;
+    let is_there = constant.value.len() > 0;
     let mut page = Vec::new();
     if descriptor.max_rep_level() > 0 {
-        levels(0, alike.rows, &mut page);
+        push_levels(0, constant.rows, &mut page);
     }
     if descriptor.max_def_level() > 0 {
-        levels(u8::from(is_there), alike.rows, &mut page);
+        push_levels(u8::from(is_there), constant.rows, &mut page);
     }
     let mut dictionary_offset = None;
     let mut encoding = Encoding::PLAIN;
-    match alike.value {
-        Values::Flags(values) => {
+    match constant.value {
+        Values::Bool(values) => {
             if let Some(value) = values.first() {
-                flags(*value, alike.rows, &mut page);
+                push_bits(*value, constant.rows, &mut page);
             }
         }
         values if is_there => {
             encoding = Encoding::RLE_DICTIONARY;
             encodings.push(encoding);
             dictionary_offset = Some(write(Page::DictionaryPage {
-                buf: plain(values).into(),
+                buf: encode_plain(values).into(),
                 num_values: 1,
                 encoding: Encoding::PLAIN,
                 is_sorted: false,
             })?);
-            // The numbers' width in bits, and the first number.
+            // Bit width of the indices, and the first index.
             page.push(1);
-            run(0, alike.rows, &mut page);
+            push_run(0, constant.rows, &mut page);
         }
         _ => {}
     }
     let data_offset = write(Page::DataPage {
         buf: page.into(),
-        num_values: alike.rows as u32,
+        num_values: constant.rows as u32,
         encoding,
         def_level_encoding: Encoding::RLE,
         rep_level_encoding: Encoding::RLE,
@@ -79,15 +79,15 @@ pub(crate) fn chunk(
         .set_encodings(encodings)
         .set_total_compressed_size(bytes as i64)
         .set_total_uncompressed_size(bytes as i64)
-        .set_num_values(alike.rows as i64)
+        .set_num_values(constant.rows as i64)
         .set_data_page_offset(data_offset as i64)
         .set_dictionary_page_offset(dictionary_offset.map(|offset| offset as i64));
-    if let Some(statistics) = statistics(alike) {
+    if let Some(statistics) = statistics(constant) {
         metadata = metadata.set_statistics(statistics);
     }
     let close = ColumnCloseResult {
         bytes_written: bytes,
-        rows_written: alike.rows as u64,
+        rows_written: constant.rows as u64,
         metadata: metadata.build()?,
         bloom_filter: None,
         column_index: None,
@@ -96,8 +96,8 @@ pub(crate) fn chunk(
     Ok((pages.into_inner()?.into(), close))
 }
 
-/// A run of one small number, as long as that.
-fn run(number: u8, length: usize, page: &mut Vec<u8>) {
+/// Appends a run of `length` equal small numbers.
+fn push_run(number: u8, length: usize, page: &mut Vec<u8>) {
     let mut header = (length as u64) << 1;
     while header >= 0x80 {
         page.push(header as u8 | 0x80);
@@ -107,17 +107,17 @@ fn run(number: u8, length: usize, page: &mut Vec<u8>) {
     page.push(number);
 }
 
-/// One level for all rows, with its length before it.
-fn levels(level: u8, rows: usize, page: &mut Vec<u8>) {
+/// Appends one level for all rows, after its length.
+fn push_levels(level: u8, rows: usize, page: &mut Vec<u8>) {
     let at = page.len();
     page.extend([0; 4]);
-    run(level, rows, page);
+    push_run(level, rows, page);
     let length = (page.len() - at - 4) as u32;
     page[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// A bit for each row, the first lowest.
-fn flags(value: bool, rows: usize, page: &mut Vec<u8>) {
+/// Appends one bit for each row, the lowest bit first.
+fn push_bits(value: bool, rows: usize, page: &mut Vec<u8>) {
     let all = if value { u8::MAX } else { 0 };
     page.resize(page.len() + rows / 8, all);
     if !rows.is_multiple_of(8) {
@@ -125,13 +125,13 @@ fn flags(value: bool, rows: usize, page: &mut Vec<u8>) {
     }
 }
 
-/// One value as it is.
-fn plain(values: &Values) -> Vec<u8> {
+/// Returns one value in plain encoding.
+fn encode_plain(values: &Values) -> Vec<u8> {
     match values {
-        Values::Wide(values) => values[0].to_le_bytes().to_vec(),
-        Values::Narrow(values) => values[0].to_le_bytes().to_vec(),
-        Values::Fractions(values) => values[0].to_le_bytes().to_vec(),
-        Values::Flags(values) => vec![u8::from(values[0])],
+        Values::I64(values) => values[0].to_le_bytes().to_vec(),
+        Values::I32(values) => values[0].to_le_bytes().to_vec(),
+        Values::F64(values) => values[0].to_le_bytes().to_vec(),
+        Values::Bool(values) => vec![u8::from(values[0])],
         Values::Bytes(..) => {
             let bytes = values.first_bytes();
             [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat()
@@ -139,25 +139,26 @@ fn plain(values: &Values) -> Vec<u8> {
     }
 }
 
-/// Of numbers and flags; texts have none, and of fractions not all are in an order.
-fn statistics(alike: &Alike<'_>) -> Option<Statistics> {
-    let nulls = match alike.value.len() {
-        0 => alike.rows as u64,
+/// Returns statistics of numbers and booleans. Texts get none, and neither do floating-point numbers, since
+/// NaN has no order.
+fn statistics(constant: &ConstantColumn<'_>) -> Option<Statistics> {
+    let nulls = match constant.value.len() {
+        0 => constant.rows as u64,
         _ => 0,
     };
-    Some(match alike.value {
-        Values::Wide(values) => {
+    Some(match constant.value {
+        Values::I64(values) => {
             let value = values.first().copied();
             Statistics::int64(value, value, None, Some(nulls), false)
         }
-        Values::Narrow(values) => {
+        Values::I32(values) => {
             let value = values.first().copied();
             Statistics::int32(value, value, None, Some(nulls), false)
         }
-        Values::Flags(values) => {
+        Values::Bool(values) => {
             let value = values.first().copied();
             Statistics::boolean(value, value, None, Some(nulls), false)
         }
-        Values::Fractions(_) | Values::Bytes(..) => return None,
+        Values::F64(_) | Values::Bytes(..) => return None,
     })
 }

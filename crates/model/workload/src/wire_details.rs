@@ -1,4 +1,4 @@
-//! What a capture from the wire knows of an event, and a log does not.
+//! Details of an event that only a wire capture knows.
 
 use std::sync::Arc;
 
@@ -6,44 +6,44 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::parameter::Parameter;
 
-/// The setting by which a backslash in a plain literal is itself.
+/// Setting that makes a backslash in a plain literal an ordinary character.
 pub const STRINGS: &str = "standard_conforming_strings";
-/// Under this name stands what the server said of [`STRINGS`] when the session began, where it said that it is off. The
-/// client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
+/// Setting under which the server's report of [`STRINGS`] at the session's start is stored, if it was off.
+/// The client did not send it, and a replay does not: PostgreSQL 19 refuses to switch it off.
 pub const REPORTED_STRINGS: &str = "reported.standard_conforming_strings";
 
-/// What a capture from the wire knows of an event beyond what a log does. An event of a log has none
-/// of it ([`crate::Event::particulars`]); one that says no more than that it was sent in the usual way
-/// has [`Particulars::default`].
+/// Details of an event that a wire capture knows and a log does not. An event of a log has none
+/// ([`crate::Event::particulars`]). An event that was sent in the usual way, without further details, has the
+/// default value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Particulars {
-    /// The types that the client gave the first parameters when it prepared the statement, as OIDs;
-    /// 0, and what is missing at the end, were left to the server.
+    /// Parameter types that the client specified when it prepared the statement, as OIDs. 0, and types
+    /// missing at the end, leave the choice to the server.
     pub parameter_types: Vec<u32>,
-    /// In which form the client wanted the result's columns: none, all in text; one, all in this
-    /// form; otherwise one for each.
+    /// Formats that the client requested for the result's columns. None: all in text. One: all in this
+    /// format. Otherwise one for each column.
     pub result_formats: Vec<ResultFormat>,
-    /// How many rows an Execute or Fetch asked for at most; 0 is all. `None`: not known, or of
+    /// Maximum number of rows that an Execute or Fetch requested; 0 is all. `None`: not known, or an event of
     /// another kind.
     pub rows_max: Option<u32>,
-    /// What the client sent when the server asked it for the data of `COPY … FROM STDIN`, of the
-    /// first COPY where a text has several.
+    /// Data that the client sent for `COPY … FROM STDIN`. If a text has several COPYs, it is the data of the
+    /// first.
     pub copy: Option<CopyIn>,
-    /// The answer to the session's previous event was there when it was sent. If not, it is part of
-    /// a pipeline.
+    /// Whether the client had the reply to the session's previous event when it sent this one. If not, the
+    /// event is part of a pipeline.
     pub awaited: bool,
-    /// What stood behind its messages.
+    /// Message that followed its messages.
     pub boundary: Boundary,
-    /// The first row of its result.
+    /// First row of the result.
     pub first_row: Option<FirstRow>,
-    /// Equal for results with the same rows, in whatever order: the sum of [`RowDigest`] over them.
+    /// Checksum of the result, independent of the order of rows: the sum of [`RowDigest`] over them.
     pub result_digest: Option<u64>,
-    /// Of a `connect`: the settings that the client sent with its user and database, names and values
-    /// (`TimeZone`, `options` and the like); and [`REPORTED_STRINGS`].
+    /// Settings that the client sent at `connect` with its user and database, such as `TimeZone` and
+    /// `options`. Also [`REPORTED_STRINGS`].
     pub settings: Vec<Setting>,
 }
 
-/// A setting's name and its value.
+/// Name and value of a setting.
 pub type Setting = (Box<str>, Box<str>);
 
 impl Default for Particulars {
@@ -63,13 +63,13 @@ impl Default for Particulars {
 }
 
 impl Particulars {
-    /// The settings that the client sent: what its server reported is not among them.
+    /// Iterates over the settings that the client sent, without those that the server reported.
     pub fn sent_settings(&self) -> impl Iterator<Item = &Setting> {
         let settings = self.settings.iter();
         settings.filter(|(name, _)| **name != *REPORTED_STRINGS)
     }
 
-    /// About what they take in memory, in bytes.
+    /// Estimates the memory of the details, in bytes.
     pub fn bytes(&self) -> usize {
         let copy = self.copy.as_ref().map_or(0, |copy| {
             copy.data.len() + copy.failed.as_ref().map_or(0, |reason| reason.len())
@@ -89,33 +89,32 @@ impl Particulars {
     }
 }
 
-/// The form of a result's column.
+/// Format of a result's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResultFormat {
-    /// Text; 0 in the workload.
+    /// Text; stored as 0.
     Text,
-    /// The type's binary form; 1 in the workload.
+    /// Binary form of the type; stored as 1.
     Binary,
 }
 
-/// What stood behind an event's messages. A simple query ends by itself and has [`Boundary::Sync`].
+/// Message that followed an event's messages. A simple query ends its own group and has [`Boundary::Sync`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Boundary {
-    /// The end of the group: the server commits what no transaction block holds, and says that it is
-    /// ready.
+    /// Sync. The server commits, unless a transaction block is open, and sends ReadyForQuery.
     #[default]
     Sync,
-    /// The server was asked for the answers so far; the group goes on.
+    /// Flush. The server sends its replies so far; the group continues.
     Flush,
-    /// Nothing; the group goes on.
+    /// No message; the group continues.
     Nothing,
 }
 
 impl Boundary {
-    /// All of them.
+    /// All boundaries.
     pub const ALL: [Boundary; 3] = [Boundary::Sync, Boundary::Flush, Boundary::Nothing];
 
-    /// The name under which it is stored.
+    /// Returns the name under which the boundary is stored.
     pub fn name(self) -> &'static str {
         match self {
             Boundary::Sync => "sync",
@@ -124,7 +123,7 @@ impl Boundary {
         }
     }
 
-    /// The one stored under `name`.
+    /// Returns the boundary stored under `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -132,29 +131,29 @@ impl Boundary {
     }
 }
 
-/// What a client sent for `COPY … FROM STDIN`.
+/// Data that a client sent for `COPY … FROM STDIN`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyIn {
-    /// The data, whole: where a client cut it into messages has no meaning.
+    /// The whole data. The boundaries of messages in it have no meaning.
     pub data: Arc<[u8]>,
-    /// The client ended it with a failure, for this reason; `None`: it was done.
+    /// Reason of the client's CopyFail; `None` if it sent CopyDone.
     pub failed: Option<Box<str>>,
 }
 
 /// The first row of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstRow {
-    /// The columns' names.
+    /// Names of the columns.
     pub columns: Vec<Box<str>>,
-    /// A value for each; `None` for NULL.
+    /// A value for each column; `None` for NULL.
     pub values: Vec<Option<Parameter>>,
 }
 
-/// A checksum of one row of a result, from the row as the server sends it (the body of a DataRow: the
-/// number of columns, and each value behind its length; of COPY … TO STDOUT, that of a CopyData, which the
-/// server sends for each row): XXH3 of 64 bits. The digest of a result is the
-/// sum of its rows' checksums modulo 2^64, so that the order of rows does not matter, and how often a row
-/// comes does. It is no defence against somebody who wants two results to look alike.
+/// Checksum of one row of a result: 64-bit XXH3 over the row as the server sends it. That is the body of a
+/// DataRow (the number of columns, and each value after its length), or of a CopyData for COPY … TO STDOUT,
+/// which the server sends for each row. The digest of a result is the sum of its rows' checksums modulo 2^64.
+/// So the order of rows does not matter, and the number of equal rows does. It offers no protection against
+/// forged results.
 #[derive(Clone, Default)]
 pub struct RowDigest {
     bytes: usize,
@@ -172,12 +171,12 @@ impl std::fmt::Debug for RowDigest {
 }
 
 impl RowDigest {
-    /// The checksum of a row that is there whole.
+    /// Returns the checksum of a complete row.
     pub fn of(row: &[u8]) -> u64 {
         xxh3_64(row)
     }
 
-    /// A row of this length comes, in pieces.
+    /// Begins a row of this length, which arrives in pieces.
     pub fn begins(&mut self, bytes: usize) {
         (self.bytes, self.left) = (bytes, bytes);
         if let Some(pieces) = &mut self.pieces {
@@ -185,7 +184,7 @@ impl RowDigest {
         }
     }
 
-    /// Takes in the row's next bytes; its checksum, once it is all there.
+    /// Adds the row's next bytes. Returns the checksum when the row is complete.
     pub fn piece(&mut self, bytes: &[u8]) -> Option<u64> {
         self.left = self.left.saturating_sub(bytes.len());
         if bytes.len() == self.bytes {
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_in_pieces_has_the_checksum_of_the_whole() {
+    fn row_digest_in_pieces_equals_that_of_the_whole_row() {
         let mut digest = RowDigest::default();
         for cut in 0..4 {
             digest.begins(3);

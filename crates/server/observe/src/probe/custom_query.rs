@@ -1,39 +1,39 @@
-//! A question of the user's, asked each second or as often as it is wanted: how long the queue is, how far behind. Each number in the
-//! answer is a series; texts in it tell rows apart.
+//! Runs a query of the user periodically, for example the length or the delay of a job queue. Each number in
+//! the result is a series; texts in it identify the row.
 
 use std::time::Duration;
 
 use run::Counter;
 use serde_json::Value;
 
-use crate::asker::{Asker, MARK, Unable};
-use crate::ledger::Ledger;
-use crate::probe::{Moment, Probe, at};
+use crate::observation_log::ObservationLog;
+use crate::probe::{Probe, SampleContext, column_text};
+use crate::probe_connection::{MARK, ProbeConnection, ProbeError};
 
-/// The most rows that are taken of an answer.
+/// Maximum number of rows that are read from a result.
 const ROWS_MAX: usize = 100;
 
-/// Asks the user's question.
-pub(crate) struct QueueProbe {
-    /// As it was given.
+/// Runs the user's query.
+pub(crate) struct CustomQueryProbe {
+    /// Query as given.
     query: String,
     question: String,
     took_ns: i64,
-    /// As it was asked for.
+    /// Requested interval.
     wanted_ns: Option<i64>,
 }
 
-/// How often it is asked where nobody says.
+/// Default interval.
 const EVERY_NS: i64 = 1_000_000_000;
-/// Then it may take this share of the time at most.
+/// Fraction of the time that the query may take at the default interval: one over this.
 const SHARE: i64 = 20;
 
-impl QueueProbe {
-    /// Of a query, with a semicolon or without, and how often it is wanted.
+impl CustomQueryProbe {
+    /// Creates a probe of a query, with or without a semicolon, and a requested interval.
     pub(crate) fn new(query: &str, every: Option<Duration>) -> Self {
         let query = query.trim().trim_end_matches(';');
-        // As a part of ours it can only be a query, and the names of its columns come with it.
-        QueueProbe {
+        // As a subquery it can only be a SELECT, and the names of its columns are available.
+        CustomQueryProbe {
             query: query.to_owned(),
             question: format!(
                 "SELECT pg_catalog.row_to_json({MARK}) FROM (\n{query}\n) AS {MARK} LIMIT {ROWS_MAX}"
@@ -44,40 +44,45 @@ impl QueueProbe {
     }
 }
 
-impl Probe for QueueProbe {
+impl Probe for CustomQueryProbe {
     fn name(&self) -> &'static str {
         "queue"
     }
 
-    fn every_ns(&self) -> i64 {
-        // Who says how often knows what it takes.
+    fn interval_ns(&self) -> i64 {
+        // A user who sets the interval accepts the cost.
         self.wanted_ns
             .unwrap_or_else(|| (self.took_ns * SHARE).max(EVERY_NS))
     }
 
-    fn begin(&mut self, asker: &mut Asker<'_>, _: &Ledger) -> Result<(), Unable> {
-        let rows = match asker.ask_one(&self.question) {
-            Err(Unable::Failed(why)) => {
-                // The server's complaint may be of what stands around the query: of itself it says what is wrong.
-                // With options in brackets, what begins with ANALYZE is no option and is not carried out.
+    fn begin(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        _: &ObservationLog,
+    ) -> Result<(), ProbeError> {
+        let rows = match connection.query_one(&self.question) {
+            Err(ProbeError::Failed(why)) => {
+                // An error of the whole statement may concern the text around the query. EXPLAIN of the query
+                // alone gives the query's own error. With options in parentheses, an ANALYZE at its beginning
+                // is not an option and is not executed.
                 let own = format!("EXPLAIN (ANALYZE off) {}", self.query);
-                let why = match asker.ask_one(&own) {
-                    Err(Unable::Failed(own)) => own,
+                let why = match connection.query_one(&own) {
+                    Err(ProbeError::Failed(own)) => own,
                     _ => why,
                 };
-                return Err(Unable::never(
+                return Err(ProbeError::unsupported(
                     format!("the server does not take the query: {why}"),
                     "give --queue a single SELECT that this role may carry out",
                 ));
             }
             answer => answer?,
         };
-        // Where it has no rows now, it may have some later.
+        // A query without rows may return some later.
         if rows
             .first()
-            .is_some_and(|row| numbers(at(row, 0)).1.is_empty())
+            .is_some_and(|row| numbers(column_text(row, 0)).1.is_empty())
         {
-            return Err(Unable::never(
+            return Err(ProbeError::unsupported(
                 "the query has no column with a number",
                 "give --queue a SELECT such as SELECT count(*) AS waiting FROM jobs",
             ));
@@ -85,16 +90,21 @@ impl Probe for QueueProbe {
         Ok(())
     }
 
-    fn look(&mut self, asker: &mut Asker<'_>, ledger: &Ledger, _: Moment) -> Result<(), Unable> {
-        let asked_ns = ledger.clock_ns();
-        let answer = asker.ask_one(&self.question);
-        self.took_ns = ledger.clock_ns() - asked_ns;
+    fn sample(
+        &mut self,
+        connection: &mut ProbeConnection<'_>,
+        log: &ObservationLog,
+        _: SampleContext,
+    ) -> Result<(), ProbeError> {
+        let asked_ns = log.clock_ns();
+        let answer = connection.query_one(&self.question);
+        self.took_ns = log.clock_ns() - asked_ns;
         let rows = answer?;
-        let at_ns = ledger.now_ns();
+        let at_ns = log.now_ns();
         for row in &rows {
-            let (object, series) = numbers(at(row, 0));
+            let (object, series) = numbers(column_text(row, 0));
             for (name, value) in series {
-                ledger.counter(Counter {
+                log.add_counter(Counter {
                     at_ns,
                     source: self.name().to_owned(),
                     object: object.clone(),
@@ -108,7 +118,7 @@ impl Probe for QueueProbe {
     }
 }
 
-/// What a row is of, by its texts, and its numbers by name.
+/// Returns the texts of a row, joined, and its numbers by name.
 fn numbers(row: &str) -> (String, Vec<(String, f64)>) {
     let Ok(Value::Object(columns)) = serde_json::from_str(row) else {
         return (String::new(), Vec::new());
@@ -142,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_query_stands_inside_of_ours() {
-        let probe = QueueProbe::new("SELECT 1 AS n -- all of it\n; ", None);
+    fn custom_query_is_wrapped_in_a_subquery() {
+        let probe = CustomQueryProbe::new("SELECT 1 AS n -- all of it\n; ", None);
         assert!(
             probe
                 .question
@@ -152,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_is_asked_seldom_but_where_it_is_wanted_more_often() {
-        let mut probe = QueueProbe::new("SELECT 1 AS n", None);
-        assert_eq!(probe.every_ns(), EVERY_NS);
+    fn slow_custom_query_runs_less_often_unless_an_interval_is_set() {
+        let mut probe = CustomQueryProbe::new("SELECT 1 AS n", None);
+        assert_eq!(probe.interval_ns(), EVERY_NS);
         probe.took_ns = EVERY_NS / 10;
-        assert_eq!(probe.every_ns(), 2 * EVERY_NS);
-        let mut probe = QueueProbe::new("SELECT 1 AS n", Some(Duration::from_millis(100)));
+        assert_eq!(probe.interval_ns(), 2 * EVERY_NS);
+        let mut probe = CustomQueryProbe::new("SELECT 1 AS n", Some(Duration::from_millis(100)));
         probe.took_ns = EVERY_NS / 10;
-        assert_eq!(probe.every_ns(), EVERY_NS / 10);
+        assert_eq!(probe.interval_ns(), EVERY_NS / 10);
     }
 }

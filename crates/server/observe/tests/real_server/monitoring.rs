@@ -1,5 +1,4 @@
-//! What is seen of real servers while they work: that it is what was done there, and that what cannot be
-//! seen is said.
+//! Monitors real servers, and compares the observations with the load. Missing observations must be noted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +19,8 @@ const WITH_STATEMENTS: [(&str, &str); 2] = [
     ("pg_stat_statements.track_planning", "on"),
 ];
 
-/// What was seen, all of it.
-struct Seen {
+/// All observations of a monitored server.
+struct Observations {
     statuses: Vec<ProbeStatus>,
     notes: Vec<ProbeNote>,
     statements: Vec<SeenStatement>,
@@ -39,7 +38,7 @@ fn watched(
     user: &str,
     options: &WatchOptions,
     during: impl FnOnce(&Server),
-) -> Seen {
+) -> Observations {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.run");
     let info = RunInfo {
@@ -75,7 +74,7 @@ fn watched(
     fn all<R>(rows: Result<run::Stream<R>, run::ArchiveError>) -> Vec<R> {
         rows.unwrap().map(Result::unwrap).collect()
     }
-    Seen {
+    Observations {
         statuses,
         notes: reader.probes().unwrap(),
         statements: all(reader.seen_statements()),
@@ -88,7 +87,7 @@ fn watched(
     }
 }
 
-impl Seen {
+impl Observations {
     fn off(&self, probe: &str) -> Option<&str> {
         let status = self.statuses.iter().find(|one| one.probe == probe).unwrap();
         status.off.as_deref()
@@ -190,7 +189,7 @@ fn work(server: &Server, lock: Duration) -> Duration {
 }
 
 #[test]
-fn what_is_seen_is_what_was_done() {
+fn observations_match_the_load() {
     for major in [13, 18] {
         let server = Server::with(major, &WITH_STATEMENTS);
         server
@@ -317,7 +316,7 @@ fn statements_within_others_that_count_twice_are_said() {
 }
 
 #[test]
-fn what_a_role_may_not_see_is_said() {
+fn hidden_data_of_a_role_is_noted() {
     // track_planning is off where nobody turns it on.
     let server = Server::with(15, &WITH_STATEMENTS[..1]);
     server
@@ -333,7 +332,7 @@ fn what_a_role_may_not_see_is_said() {
         })
     };
     let plain = once("nobody");
-    let unseen = |seen: &Seen, probe: &str, remedy: &str| {
+    let unseen = |seen: &Observations, probe: &str, remedy: &str| {
         let notes = seen.noted(ProbeState::Unseen);
         let note = notes
             .iter()

@@ -1,4 +1,4 @@
-//! Questions of our own over a connection that is ready: simple ones, and with parameters.
+//! Queries over an open connection: simple ones, and with parameters.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use protocol::frontend::{Query, Sync, Terminate, bind, execute, parse};
 use protocol::{Format, backend};
 
 use super::start_up::{StartUp, refusal};
-use super::{Failure, Known, LoginError, NO_POSTGRESQL, Row, Value};
+use super::{Failure, LoginError, NO_POSTGRESQL, Row, ServerFacts, Value};
 use crate::Server;
 
-/// The longest row that is taken; a server that sends more says more than was asked.
+/// Maximum size of a row. No query of this program returns a larger one.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
 impl StartUp<'_> {
@@ -17,8 +17,8 @@ impl StartUp<'_> {
         &self.server
     }
 
-    pub(super) fn known(&self) -> &Known {
-        &self.known
+    pub(super) fn facts(&self) -> &ServerFacts {
+        &self.facts
     }
 
     pub(super) fn limit(&mut self, time: Duration) {
@@ -26,28 +26,28 @@ impl StartUp<'_> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.over
+        self.is_closed
     }
 
-    pub(super) fn say_goodbye(&mut self) {
-        if !self.over {
+    pub(super) fn terminate(&mut self) {
+        if !self.is_closed {
             let mut goodbye = Vec::new();
             Terminate.encode(&mut goodbye);
             self.channel.say_goodbye(&goodbye);
         }
     }
 
-    /// A simple query's rows.
-    pub(super) fn question(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
+    /// Returns the rows of a simple query.
+    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
         let query = Query {
             sql: sql.as_bytes(),
         };
-        query.encode(&mut self.out).map_err(unsendable)?;
-        self.answer()
+        query.encode(&mut self.out).map_err(encoding_error)?;
+        self.read_rows()
     }
 
-    /// The rows of a single statement with parameters.
-    pub(super) fn question_with(
+    /// Returns the rows of a single statement with parameters.
+    pub(super) fn query_with(
         &mut self,
         sql: &str,
         types: &[u32],
@@ -63,7 +63,7 @@ impl StartUp<'_> {
                 Value::Binary(bytes) => bytes,
             })
         });
-        // An encoder appends a whole message or nothing, so what is in front has to go.
+        // An encoder appends a whole message or nothing, so data from earlier failures must be cleared.
         let encode = || {
             parse::encode(b"", sql.as_bytes(), types.iter().copied(), &mut self.out)?;
             bind::encode(b"", b"", formats, bytes, [], &mut self.out)?;
@@ -75,22 +75,22 @@ impl StartUp<'_> {
         };
         if let Err(error) = encode() {
             self.out.clear();
-            return Err(unsendable(error).into());
+            return Err(encoding_error(error).into());
         }
         Sync.encode(&mut self.out);
-        self.answer()
+        self.read_rows()
     }
 
-    /// Sends what was encoded, and reads up to ReadyForQuery, whatever the server refuses.
-    fn answer(&mut self) -> Result<Vec<Row>, Failure> {
+    /// Sends the encoded messages, and reads up to ReadyForQuery, even after an error.
+    fn read_rows(&mut self) -> Result<Vec<Row>, Failure> {
         let mut refused = None;
         let mut rows = Vec::new();
         let result = self
             .send()
             .and_then(|()| self.read_answer(&mut rows, &mut refused));
         if let Err(failure) = result {
-            self.over = true;
-            // The server's last words say more than that it went.
+            self.is_closed = true;
+            // An error message of the server is more specific than a lost connection.
             return Err(refused.map_or(failure, Failure::from));
         }
         match refused {
@@ -117,7 +117,7 @@ impl StartUp<'_> {
                     rows.push(row.columns.iter().map(|value| value.map(text)).collect());
                 }
                 Ok(backend::Message::ParameterStatus(status)) => {
-                    self.known.parameter(status.name, status.value);
+                    self.facts.parameter(status.name, status.value);
                 }
                 _ => {}
             }
@@ -125,6 +125,6 @@ impl StartUp<'_> {
     }
 }
 
-fn unsendable(error: protocol::EncodeError) -> LoginError {
+fn encoding_error(error: protocol::EncodeError) -> LoginError {
     LoginError::new(NO_POSTGRESQL, error.to_string())
 }

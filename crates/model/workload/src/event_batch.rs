@@ -1,24 +1,23 @@
-//! Events on their way to the disk: many in a few large pieces of memory, none with pieces of its
-//! own.
+//! Batches of events in a few large allocations. No event has an allocation of its own.
 
 use std::sync::Arc;
 
 use crate::event::{Outcome, Sqlstate, Unreplayable};
-use crate::event_ref::{End, EventRef, KindRef, PackedValues, Parameters, push_binary};
+use crate::event_ref::{EventRef, KindRef, PackedValues, Parameters, ValueEnd, push_binary};
 use crate::parameter::Parameter;
-use crate::particulars::Particulars;
+use crate::wire_details::Particulars;
 
-/// What makes an event's place in time order: due time, session, sequence.
+/// Key of the time order: due time, session, sequence.
 pub(crate) type Key = (i64, u64, u64);
 
-/// Some events, in the order in which they came.
+/// A batch of events in the order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct PackedEvents {
-    heads: Vec<Head>,
+pub(crate) struct EventBatch {
+    heads: Vec<EventHead>,
     text: String,
     binary: Vec<u8>,
-    ends: Vec<Option<End>>,
-    /// A log has none.
+    ends: Vec<Option<ValueEnd>>,
+    /// Wire details; empty for events of a log.
     particulars: Vec<Arc<Particulars>>,
     particulars_bytes: usize,
 }
@@ -34,9 +33,10 @@ enum Kind {
     Disconnect,
 }
 
-/// All of an event but its texts, as small as it can be: there are millions, and memory is far away.
+/// All fields of an event except its texts. It is compact, since there are millions, and a cache miss is
+/// expensive.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct EventHead {
     session: u64,
     sequence: u64,
     due_us: i64,
@@ -45,55 +45,55 @@ struct Head {
     rows: u64,
     bytes: u64,
     source: u32,
-    /// Places, from the first event on: each begins within [`AT_MAX`].
+    /// Offsets of the event's data in the batch, each at most [`OFFSET_MAX`].
     text_at: u32,
     binary_at: u32,
     ends_at: u32,
-    /// Of the three texts that a kind has at most.
+    /// Lengths of the texts of the kind, at most three.
     lengths: [u32; 3],
     values_length: u32,
     binary_length: u32,
     ends_count: u32,
-    /// From 1; 0 for an event without.
+    /// Index of the wire details, from 1; 0 if there are none.
     particulars: u32,
     sqlstate: Option<Sqlstate>,
     unreplayable: Option<Unreplayable>,
     kind: Kind,
     prelude: bool,
-    /// Which of duration, rows and bytes are known.
+    /// Whether duration, rows and bytes are known.
     known: [bool; 3],
 }
 
-/// Beyond this nothing may begin.
-const AT_MAX: usize = u32::MAX as usize;
+/// Maximum offset at which an event's data may start.
+const OFFSET_MAX: usize = u32::MAX as usize;
 
-impl PackedEvents {
-    /// How many there are.
+impl EventBatch {
+    /// Number of events.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// What they take in memory, in bytes.
+    /// Bytes used.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.heads.len() * size_of::<Head>()
+        self.heads.len() * size_of::<EventHead>()
             + self.text.len()
             + self.binary.len()
-            + self.ends.len() * size_of::<Option<End>>()
+            + self.ends.len() * size_of::<Option<ValueEnd>>()
             + self.particulars_bytes
     }
 
-    /// What they and the space for more take in memory, in bytes.
+    /// Bytes allocated.
     pub(crate) fn capacity_bytes(&self) -> usize {
-        self.heads.capacity() * size_of::<Head>()
+        self.heads.capacity() * size_of::<EventHead>()
             + self.text.capacity()
             + self.binary.capacity()
-            + self.ends.capacity() * size_of::<Option<End>>()
+            + self.ends.capacity() * size_of::<Option<ValueEnd>>()
             + self.particulars.capacity() * size_of::<Arc<Particulars>>()
     }
 
-    /// Forgets all, and keeps the memory.
+    /// Removes all events and retains the allocations.
     pub(crate) fn clear(&mut self) {
         self.heads.clear();
         self.text.clear();
@@ -103,13 +103,13 @@ impl PackedEvents {
         self.particulars_bytes = 0;
     }
 
-    /// Whether there is something in them that only a capture from the wire knows.
+    /// Whether an event has details that only a wire capture records.
     #[inline]
     pub(crate) fn is_from_wire(&self) -> bool {
         !self.particulars.is_empty() || !self.binary.is_empty()
     }
 
-    /// Adds one.
+    /// Adds an event.
     pub(crate) fn push(&mut self, event: &EventRef<'_>) {
         let none = Parameters::NONE;
         let (kind, texts, values) = match event.kind {
@@ -137,7 +137,7 @@ impl PackedEvents {
         let length = |text: &str| u32::try_from(text.len()).expect("a text has 1 GiB at most");
         let (text_at, ends_at) = (self.text.len(), self.ends.len());
         let at = |at: usize| {
-            assert!(at <= AT_MAX, "who fills it sends it on long before");
+            assert!(at <= OFFSET_MAX, "who fills it sends it on long before");
             at as u32
         };
         for text in texts {
@@ -156,7 +156,7 @@ impl PackedEvents {
                     let end = value.as_ref().map(|value| match value {
                         Parameter::Text(text) => {
                             self.text.push_str(text);
-                            End::of_text(self.text.len() - values_at)
+                            ValueEnd::of_text(self.text.len() - values_at)
                         }
                         Parameter::Binary(bytes) => push_binary(&mut self.binary, bytes, binary_at),
                     });
@@ -165,7 +165,7 @@ impl PackedEvents {
             }
         }
         if let Some(particulars) = event.particulars
-            // Most share those of the event before.
+            // Most events share the details of the event before.
             && !(self.particulars.last()).is_some_and(|last| Arc::ptr_eq(last, particulars))
         {
             self.particulars_bytes += particulars.bytes();
@@ -177,7 +177,7 @@ impl PackedEvents {
             bytes,
             sqlstate,
         } = event.outcome;
-        self.heads.push(Head {
+        self.heads.push(EventHead {
             session: event.session,
             sequence: event.sequence,
             due_us: event.due_us,
@@ -205,33 +205,36 @@ impl PackedEvents {
         });
     }
 
-    /// Where the one at `index` belongs.
+    /// Returns the key of the event at `index`.
     #[inline]
     pub(crate) fn key(&self, index: usize) -> Key {
         let head = &self.heads[index];
         (head.due_us, head.session, head.sequence)
     }
 
-    /// Has the processor bring what [`Self::get`] reads first of one of these events.
+    /// Prefetches the head of an event, which [`Self::get`] reads first.
     #[inline]
-    pub(crate) fn ask_for_head(&self, index: usize) {
-        ask_for(&self.heads, index);
+    pub(crate) fn prefetch_head(&self, index: usize) {
+        prefetch(&self.heads, index);
     }
 
-    /// Has it bring what that leads to: the texts, and the ends of values.
+    /// Prefetches the texts and value ends that the head refers to.
     #[inline]
-    pub(crate) fn ask_for_texts(&self, index: usize) {
+    pub(crate) fn prefetch_texts(&self, index: usize) {
         let head = &self.heads[index];
         let length: u32 = head.lengths.iter().sum();
         let from = head.text_at as usize;
         let until = from + (length + head.values_length) as usize;
-        for at in (from..until).step_by(LINE_BYTES).take(LINES_MAX) {
-            ask_for(self.text.as_bytes(), at);
+        for at in (from..until)
+            .step_by(CACHE_LINE_BYTES)
+            .take(PREFETCH_LINES_MAX)
+        {
+            prefetch(self.text.as_bytes(), at);
         }
-        ask_for(&self.ends, head.ends_at as usize);
+        prefetch(&self.ends, head.ends_at as usize);
     }
 
-    /// The one at `index`.
+    /// Returns the event at `index`.
     pub(crate) fn get(&self, index: usize) -> EventRef<'_> {
         let head = &self.heads[index];
         let mut at = head.text_at as usize;
@@ -292,19 +295,19 @@ impl PackedEvents {
     }
 }
 
-/// What a processor brings at once.
-const LINE_BYTES: usize = 64;
-/// Of longer texts it finds the rest by itself, as it reads on.
-const LINES_MAX: usize = 6;
+/// Size of a cache line, in bytes.
+const CACHE_LINE_BYTES: usize = 64;
+/// Maximum number of lines to prefetch. The processor's own prefetcher continues with longer texts.
+const PREFETCH_LINES_MAX: usize = 6;
 
-/// Has the processor bring the lines of memory that one of these lies in, if it can; nothing waits for that.
+/// Prefetches the cache lines of a value, if the processor supports it. It does not wait.
 #[inline]
-fn ask_for<T>(all: &[T], index: usize) {
+fn prefetch<T>(all: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if index < all.len() {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        for at in (0..size_of::<T>()).step_by(LINE_BYTES) {
-            // SAFETY: within one of the values; and it reads nothing that a program could see.
+        for at in (0..size_of::<T>()).step_by(CACHE_LINE_BYTES) {
+            // SAFETY: the address is within one of the values, and a prefetch has no visible effect.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(all.as_ptr().add(index).byte_add(at).cast()) };
         }
     }
@@ -318,7 +321,7 @@ mod tests {
     use crate::event_ref::PackedParameters;
 
     #[test]
-    fn what_is_packed_is_what_comes_out() {
+    fn batched_events_are_read_back() {
         let mut packed_values = PackedParameters::default();
         packed_values.push_text("a");
         packed_values.end_value();
@@ -383,7 +386,7 @@ mod tests {
             prelude: true,
             particulars: matches!(kind, KindRef::Execute { .. }).then_some(&particulars),
         });
-        let mut packed = PackedEvents::default();
+        let mut packed = EventBatch::default();
         packed.push(&events[1]);
         assert!(!packed.is_from_wire());
         packed.clear();

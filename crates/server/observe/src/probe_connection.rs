@@ -1,5 +1,5 @@
-//! A connection of our own for the questions of probes: opened again when it is lost, limited in time,
-//! counted, and as quiet at the server as its role allows.
+//! A separate connection for the queries of probes. It reconnects when lost, limits and counts its queries,
+//! and disables logging and tracking of its session as far as its role allows.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,38 +8,38 @@ use std::time::Duration;
 use clock::Clock;
 use connect::login::{Dialer, Login, LoginError, Questions, Row};
 
-/// The server ends what takes longer; ours are done in milliseconds.
+/// Statement timeout at the server. Probe queries usually take milliseconds.
 const STATEMENT_TIMEOUT: &str = "2s";
 const LOCK_TIMEOUT: &str = "500ms";
-/// Beyond the server's own limit, for one that says nothing.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How long to wait before a lost connection is tried again.
+/// Timeout at the client, for a server that does not respond.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Minimum time between attempts to reconnect.
 const RETRY_NS: i64 = 1_000_000_000;
 
-/// What is in every text of ours, so that the server's statistics tell them from others.
+/// Mark in every query of this program, which distinguishes it in the server's statistics.
 pub(crate) const MARK: &str = "rehearse_probe";
 
-/// Why a probe saw nothing this time.
+/// Reason why a sample failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unable {
-    /// It cannot work here.
-    Never { why: String, remedy: Option<String> },
-    /// The server refused this question.
+pub(crate) enum ProbeError {
+    /// The probe cannot work on this server.
+    Unsupported { why: String, remedy: Option<String> },
+    /// The server refused this query.
     Failed(String),
     /// The connection was lost.
-    Gone(String),
+    ConnectionLost(String),
 }
 
-impl Unable {
-    pub(crate) fn never(why: impl Into<String>, remedy: &str) -> Self {
-        Unable::Never {
+impl ProbeError {
+    pub(crate) fn unsupported(why: impl Into<String>, remedy: &str) -> Self {
+        ProbeError::Unsupported {
             why: why.into(),
             remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
         }
     }
 }
 
-/// The server's processes at the other ends of our connections.
+/// Server processes of our connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OwnProcesses(Arc<Mutex<BTreeSet<i32>>>);
 
@@ -48,7 +48,7 @@ impl OwnProcesses {
         self.lock().contains(&pid)
     }
 
-    /// As a literal of an array.
+    /// Returns them as an array literal.
     pub(crate) fn literal(&self) -> String {
         let pids: Vec<String> = self.lock().iter().map(i32::to_string).collect();
         format!("'{{{}}}'", pids.join(","))
@@ -59,34 +59,34 @@ impl OwnProcesses {
     }
 }
 
-/// What is known of the server at the other end.
+/// Facts of the server that is connected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ServerInfo {
     /// `server_version_num`
     pub(crate) version: u32,
     pub(crate) pid: i32,
     pub(crate) user: String,
     pub(crate) database: String,
     pub(crate) is_superuser: bool,
-    /// The port of our end; `None` over a unix socket.
+    /// Port of our end of the connection; `None` over a unix socket.
     pub(crate) client_port: Option<u16>,
 }
 
-/// Asks.
-pub(crate) struct Asker<'a> {
+/// Connection that sends the queries of probes.
+pub(crate) struct ProbeConnection<'a> {
     dialer: &'a Dialer,
     login: Login,
     clock: Arc<dyn Clock>,
     own: OwnProcesses,
     questions: Option<Questions<'a>>,
     prepared: HashSet<String>,
-    known: Known,
+    server: ServerInfo,
     retry_at_ns: i64,
-    /// How many questions were asked, how long they took, and how many failed.
+    /// Number, total duration and failures of the queries.
     pub(crate) cost: Cost,
 }
 
-/// What questions cost.
+/// Cost of queries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) questions: u64,
@@ -94,8 +94,9 @@ pub(crate) struct Cost {
     pub(crate) failures: u64,
 }
 
-impl<'a> Asker<'a> {
-    /// Does not connect yet. `plain` leaves the search path to the role, for questions that are not ours.
+impl<'a> ProbeConnection<'a> {
+    /// Creates the connection without opening it. `plain` leaves the search path to the role, for queries of
+    /// the user.
     pub(crate) fn new(
         dialer: &'a Dialer,
         login: &Login,
@@ -114,7 +115,7 @@ impl<'a> Asker<'a> {
         let settings = settings
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()));
-        Asker {
+        ProbeConnection {
             dialer,
             login: Login {
                 application: "rehearse observe".into(),
@@ -125,17 +126,17 @@ impl<'a> Asker<'a> {
             own: own.clone(),
             questions: None,
             prepared: HashSet::new(),
-            known: Known::default(),
+            server: ServerInfo::default(),
             retry_at_ns: i64::MIN,
             cost: Cost::default(),
         }
     }
 
-    pub(crate) fn known(&self) -> &Known {
-        &self.known
+    pub(crate) fn server(&self) -> &ServerInfo {
+        &self.server
     }
 
-    pub(crate) fn own(&self) -> &OwnProcesses {
+    pub(crate) fn own_processes(&self) -> &OwnProcesses {
         &self.own
     }
 
@@ -143,33 +144,33 @@ impl<'a> Asker<'a> {
         self.questions.is_some()
     }
 
-    /// Opens the connection if it is not, and if the last attempt was some time ago.
+    /// Opens the connection if it is closed, unless the last attempt is too recent.
     ///
     /// # Errors
-    /// [`Unable::Never`] where another attempt would end the same.
-    pub(crate) fn open(&mut self) -> Result<(), Unable> {
+    /// [`ProbeError::Unsupported`] if another attempt would fail as well.
+    pub(crate) fn open(&mut self) -> Result<(), ProbeError> {
         if self.is_open() {
             return Ok(());
         }
         let now_ns = self.clock.now_ns();
         if now_ns < self.retry_at_ns {
-            return Err(Unable::Gone("it is not back yet".to_owned()));
+            return Err(ProbeError::ConnectionLost("it is not back yet".to_owned()));
         }
         self.retry_at_ns = now_ns.saturating_add(RETRY_NS);
         let questions = self
             .dialer
             .questions(&self.login)
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| convert_login_error(&error))?;
         self.questions = Some(questions);
         self.prepared.clear();
-        self.known = self.introduce()?;
-        self.own.lock().insert(self.known.pid);
-        self.be_quiet();
+        self.server = self.read_server_info()?;
+        self.own.lock().insert(self.server.pid);
+        self.disable_logging_and_tracking();
         Ok(())
     }
 
-    fn introduce(&mut self) -> Result<Known, Unable> {
-        let rows = self.ask(
+    fn read_server_info(&mut self) -> Result<ServerInfo, ProbeError> {
+        let rows = self.query(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('server_version_num'), \
              current_user, pg_catalog.current_database(), pg_catalog.current_setting('is_superuser'), \
              pg_catalog.inet_client_port(), pg_catalog.current_setting('statement_timeout')",
@@ -178,12 +179,12 @@ impl<'a> Asker<'a> {
         let at = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
         if at(6) != STATEMENT_TIMEOUT {
             self.close();
-            return Err(Unable::never(
+            return Err(ProbeError::unsupported(
                 "something between here and the server does not pass on the settings that keep a probe from doing harm",
                 "give the server's own address, not that of a pooler",
             ));
         }
-        Ok(Known {
+        Ok(ServerInfo {
             pid: at(0).parse().unwrap_or(0),
             version: at(1).parse().unwrap_or(0),
             user: at(2),
@@ -193,10 +194,10 @@ impl<'a> Asker<'a> {
         })
     }
 
-    /// Neither the server's log nor its statistics need to know of our questions, where we may say so.
-    fn be_quiet(&mut self) {
+    /// Disables logging and tracking of this session, as far as the role is allowed to.
+    fn disable_logging_and_tracking(&mut self) {
         let mut settings = vec!["jit = off", "max_parallel_workers_per_gather = 0"];
-        if self.known.is_superuser {
+        if self.server.is_superuser {
             settings.extend([
                 "log_statement = none",
                 "log_min_duration_statement = -1",
@@ -207,57 +208,59 @@ impl<'a> Asker<'a> {
             ]);
         }
         for setting in settings {
-            // A role that may not leaves it as it is.
-            let _ = self.ask(&format!("SET {setting}"));
+            // Without the permission the setting remains.
+            let _ = self.query(&format!("SET {setting}"));
         }
     }
 
-    /// Asks with a simple query.
+    /// Sends a simple query.
     ///
     /// # Errors
-    /// Where there is no answer.
-    pub(crate) fn ask(&mut self, question: &str) -> Result<Vec<Row>, Unable> {
-        let question = marked(question);
+    /// If there is no result.
+    pub(crate) fn query(&mut self, question: &str) -> Result<Vec<Row>, ProbeError> {
+        let question = with_mark(question);
         self.answer(|questions| questions.ask(&question))
     }
 
-    /// Asks with the extended protocol, which takes a single statement.
+    /// Sends a query with the extended protocol, which accepts a single statement.
     ///
     /// # Errors
-    /// Where there is no answer.
-    pub(crate) fn ask_one(&mut self, question: &str) -> Result<Vec<Row>, Unable> {
+    /// If there is no result.
+    pub(crate) fn query_one(&mut self, question: &str) -> Result<Vec<Row>, ProbeError> {
         self.answer(|questions| questions.ask_with(question, &[], &[]))
     }
 
-    /// Asks what is asked often: planned once. `arguments` are what stands between the parentheses of
-    /// `EXECUTE`, `types` between those of `PREPARE`; empty for none.
+    /// Sends a query that is prepared once. `arguments` is the text in the parentheses of `EXECUTE`, `types`
+    /// that in those of `PREPARE`; both may be empty.
     ///
     /// # Errors
-    /// Where there is no answer.
-    pub(crate) fn ask_again(
+    /// If there is no result.
+    pub(crate) fn query_prepared(
         &mut self,
         name: &str,
         types: &str,
         arguments: &str,
         question: &str,
-    ) -> Result<Vec<Row>, Unable> {
+    ) -> Result<Vec<Row>, ProbeError> {
         if !self.prepared.contains(name) {
             let types = parenthesised(types);
-            self.ask(&format!("PREPARE {MARK}_{name}{types} AS {question}"))?;
+            self.query(&format!("PREPARE {MARK}_{name}{types} AS {question}"))?;
             self.prepared.insert(name.to_owned());
         }
         let arguments = parenthesised(arguments);
-        self.ask(&format!("EXECUTE {MARK}_{name}{arguments}"))
+        self.query(&format!("EXECUTE {MARK}_{name}{arguments}"))
     }
 
     fn answer(
         &mut self,
         ask: impl FnOnce(&mut Questions<'a>) -> Result<Vec<Row>, LoginError>,
-    ) -> Result<Vec<Row>, Unable> {
+    ) -> Result<Vec<Row>, ProbeError> {
         let Some(questions) = &mut self.questions else {
-            return Err(Unable::Gone("there is no connection".to_owned()));
+            return Err(ProbeError::ConnectionLost(
+                "there is no connection".to_owned(),
+            ));
         };
-        questions.limit(ANSWER_TIME);
+        questions.limit(RESPONSE_TIMEOUT);
         let asked_ns = self.clock.now_ns();
         let answer = ask(questions);
         let is_over = questions.is_over();
@@ -268,25 +271,25 @@ impl<'a> Asker<'a> {
             self.close();
         }
         answer.map_err(|error| match is_over {
-            true => Unable::Gone(error.message),
-            false => Unable::Failed(error.message),
+            true => ProbeError::ConnectionLost(error.message),
+            false => ProbeError::Failed(error.message),
         })
     }
 
     fn close(&mut self) {
         self.questions = None;
-        self.own.lock().remove(&self.known.pid);
+        self.own.lock().remove(&self.server.pid);
     }
 }
 
-impl Drop for Asker<'_> {
+impl Drop for ProbeConnection<'_> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// With the mark behind its first word: what stands in front of that, the server's statistics may drop.
-fn marked(question: &str) -> String {
+/// Inserts the mark after the first word. The server's statistics may drop a comment before it.
+fn with_mark(question: &str) -> String {
     match question.split_once(' ') {
         Some((first, rest)) if !question.contains(MARK) => format!("{first} /* {MARK} */ {rest}"),
         _ => question.to_owned(),
@@ -300,19 +303,19 @@ fn parenthesised(list: &str) -> String {
     }
 }
 
-/// Whether a refused connection is refused for good.
-fn refused(error: &LoginError) -> Unable {
+/// Converts a refused connection. Some refusals are permanent.
+fn convert_login_error(error: &LoginError) -> ProbeError {
     let for_good = [&b"28"[..], b"3D", b"42", b"08P01", b"22023"];
     let why = error.message.clone();
     match for_good
         .iter()
         .any(|class| error.sqlstate.starts_with(class))
     {
-        false => Unable::Gone(why),
-        true if error.sqlstate == *b"08P01" => Unable::Never {
+        false => ProbeError::ConnectionLost(why),
+        true if error.sqlstate == *b"08P01" => ProbeError::Unsupported {
             why,
             remedy: Some("give the server's own address, not that of a pooler".to_owned()),
         },
-        true => Unable::Never { why, remedy: None },
+        true => ProbeError::Unsupported { why, remedy: None },
     }
 }

@@ -1,5 +1,5 @@
-//! Where the probes of all threads put what they see: one writer behind a lock that is held for a
-//! row, and the time that rows carry.
+//! Writes the rows of all probes through one writer, which is locked for each row. Converts the times of rows
+//! to the time of the run.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -10,20 +10,20 @@ use run::{
 };
 use sql::{Fingerprint, Fingerprinter, classify};
 
-/// The time since a replay's start, in nanoseconds; negative before it.
+/// Returns the time since a replay's start, in nanoseconds; negative before it.
 pub type RunTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// What was seen last, for whoever looks on.
+/// Most recent activity, for a live view.
 #[derive(Debug, Clone, Default)]
-pub struct Latest {
-    /// The last window that is over, if there was one.
+pub struct LatestActivity {
+    /// Last complete window, if any.
     pub window: Option<SampleWindow>,
-    /// What was met in its samples.
+    /// Activities in its samples.
     pub activity: Arc<[Activity]>,
 }
 
-/// Takes rows from any thread.
-pub(crate) struct Ledger {
+/// Accepts rows from any thread.
+pub(crate) struct ObservationLog {
     inner: Mutex<Inner>,
     clock: Arc<dyn Clock>,
     time: OnceLock<RunTime>,
@@ -31,48 +31,48 @@ pub(crate) struct Ledger {
 
 struct Inner {
     writer: Option<ObservedWriter>,
-    /// The first refusal of the disk; nothing is written any more.
+    /// First write error. Nothing is written after it.
     error: Option<ArchiveError>,
     fingerprinter: Fingerprinter,
-    /// What came before it was known when the replay starts, by the clock's time.
-    early: Vec<Early>,
-    latest: Latest,
+    /// Rows from before the replay's start, with times of the clock.
+    pending: Vec<PendingRow>,
+    latest: LatestActivity,
 }
 
-enum Early {
+enum PendingRow {
     Note(ProbeNote),
     Counter(Counter),
 }
 
-impl Ledger {
+impl ObservationLog {
     pub(crate) fn new(writer: ObservedWriter, clock: Arc<dyn Clock>) -> Self {
-        Ledger {
+        ObservationLog {
             inner: Mutex::new(Inner {
                 writer: Some(writer),
                 error: None,
                 fingerprinter: Fingerprinter::new(),
-                early: Vec::new(),
-                latest: Latest::default(),
+                pending: Vec::new(),
+                latest: LatestActivity::default(),
             }),
             clock,
             time: OnceLock::new(),
         }
     }
 
-    /// From now on rows have the replay's time; what came before gets it as well.
+    /// Sets the run's time for all rows, including those that came before.
     pub(crate) fn start(&self, time: RunTime) {
         let mut inner = self.lock();
         let behind_ns = self.clock.now_ns() - time();
         if self.time.set(time).is_err() {
             return;
         }
-        for early in std::mem::take(&mut inner.early) {
-            match early {
-                Early::Note(mut note) => {
+        for pending in std::mem::take(&mut inner.pending) {
+            match pending {
+                PendingRow::Note(mut note) => {
                     note.at_ns -= behind_ns;
                     inner.write(|writer| writer.note(&note));
                 }
-                Early::Counter(mut counter) => {
+                PendingRow::Counter(mut counter) => {
                     counter.at_ns -= behind_ns;
                     inner.write(|writer| writer.counter(&counter));
                 }
@@ -80,30 +80,30 @@ impl Ledger {
         }
     }
 
-    /// Now, as rows have it.
+    /// Returns the current time as stored in rows.
     pub(crate) fn now_ns(&self) -> i64 {
         self.time
             .get()
             .map_or_else(|| self.clock.now_ns(), |time| time())
     }
 
-    /// What rows have for a moment of the clock's.
-    pub(crate) fn moment_of(&self, clock_ns: i64) -> i64 {
+    /// Converts a time of the clock to that of rows.
+    pub(crate) fn run_time_of(&self, clock_ns: i64) -> i64 {
         self.now_ns() - (self.clock.now_ns() - clock_ns)
     }
 
-    /// The clock's time, by which probes keep their turns.
+    /// Returns the clock's time, by which probes are scheduled.
     pub(crate) fn clock_ns(&self) -> i64 {
         self.clock.now_ns()
     }
 
-    /// Whether nothing can be written any more.
+    /// Whether a write error has stopped all writing.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().error.is_some()
     }
 
     pub(crate) fn note(&self, probe: &str, state: ProbeState, text: impl Into<String>) {
-        self.full_note(ProbeNote {
+        self.add_note(ProbeNote {
             probe: probe.to_owned(),
             state,
             text: text.into(),
@@ -111,8 +111,8 @@ impl Ledger {
         });
     }
 
-    /// Takes a note; its time is now.
-    pub(crate) fn full_note(&self, note: ProbeNote) {
+    /// Adds a note with the current time.
+    pub(crate) fn add_note(&self, note: ProbeNote) {
         let note = ProbeNote {
             at_ns: self.now_ns(),
             ..note
@@ -120,47 +120,47 @@ impl Ledger {
         let mut inner = self.lock();
         match self.time.get() {
             Some(_) => inner.write(|writer| writer.note(&note)),
-            None => inner.early.push(Early::Note(note)),
+            None => inner.pending.push(PendingRow::Note(note)),
         }
     }
 
-    pub(crate) fn counter(&self, counter: Counter) {
+    pub(crate) fn add_counter(&self, counter: Counter) {
         let mut inner = self.lock();
         match self.time.get() {
             Some(_) => inner.write(|writer| writer.counter(&counter)),
-            None => inner.early.push(Early::Counter(counter)),
+            None => inner.pending.push(PendingRow::Counter(counter)),
         }
     }
 
-    pub(crate) fn statistics(&self, rows: &[StatementStatistics]) {
+    pub(crate) fn add_statistics(&self, rows: &[StatementStatistics]) {
         let mut inner = self.lock();
         inner.write(|writer| rows.iter().try_for_each(|row| writer.statistics(row)));
     }
 
-    pub(crate) fn locks(&self, rows: &[LockCount]) {
+    pub(crate) fn add_locks(&self, rows: &[LockCount]) {
         let mut inner = self.lock();
         inner.write(|writer| rows.iter().try_for_each(|row| writer.locks(row)));
     }
 
-    pub(crate) fn blocking(&self, rows: &[Blocking]) {
+    pub(crate) fn add_blocking(&self, rows: &[Blocking]) {
         let mut inner = self.lock();
         inner.write(|writer| rows.iter().try_for_each(|row| writer.blocking(row)));
     }
 
-    pub(crate) fn window(&self, window: SampleWindow, activity: Vec<Activity>) {
+    pub(crate) fn add_window(&self, window: SampleWindow, activity: Vec<Activity>) {
         let mut inner = self.lock();
         inner.write(|writer| writer.window(&window, &activity));
-        inner.latest = Latest {
+        inner.latest = LatestActivity {
             window: Some(window),
             activity: activity.into(),
         };
     }
 
-    pub(crate) fn latest(&self) -> Latest {
+    pub(crate) fn latest(&self) -> LatestActivity {
         self.lock().latest.clone()
     }
 
-    /// The fingerprint of a statement's text, which is kept at its first time.
+    /// Returns the fingerprint of a statement's text, and records the text at its first appearance.
     pub(crate) fn fingerprint(&self, sql: &str, cut: bool) -> Fingerprint {
         let mut inner = self.lock();
         let fingerprint = inner.fingerprinter.fingerprint(sql);
@@ -180,19 +180,19 @@ impl Ledger {
         fingerprint
     }
 
-    /// Makes what was seen so far safe from a kill.
+    /// Writes the rows so far, so that they survive a kill.
     pub(crate) fn flush(&self) {
-        // What is early is lost with a kill before the start, as is the replay.
+        // Rows from before the start are lost with a kill before the start, as is the replay.
         self.lock().write(ObservedWriter::flush);
     }
 
-    /// Gives the writer back.
+    /// Returns the writer.
     ///
     /// # Errors
-    /// Where the disk refused something meanwhile.
+    /// If an earlier write failed.
     pub(crate) fn finish(&self) -> Result<Option<ObservedWriter>, ArchiveError> {
         if self.time.get().is_none() {
-            // It never started: times from now.
+            // The replay never started, so times count from now.
             let end_ns = self.clock.now_ns();
             let clock = self.clock.clone();
             self.start(Arc::new(move || clock.now_ns() - end_ns));
@@ -217,7 +217,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A probe that panics leaves whole rows behind.
+        // A probe that panics has written complete rows only.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,34 +1,34 @@
-//! The two folders that outlive a run: fetched servers, and the sandboxes themselves.
+//! Directories that outlive a run: fetched servers, and sandboxes.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::privileges;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where fetched servers and sandboxes are kept.
+/// Directories of fetched servers and of sandboxes.
 ///
-/// Root does not use its home: PostgreSQL refuses to run as root, and the user that it runs as
-/// instead could neither execute a server below `/root` nor enter a data directory there.
+/// Root does not use its home directory. PostgreSQL refuses to run as root, and the user that it runs as
+/// instead can neither execute a server below `/root` nor enter a data directory there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Fetched servers, in `postgresql/VERSION`: `$REHEARSE_CACHE_DIR`, else
-    /// `/var/cache/rehearse` for root, else `rehearse` in `$XDG_CACHE_HOME` or `~/.cache`.
+    /// Fetched servers, in `postgresql/VERSION`: `$REHEARSE_CACHE_DIR`, otherwise `/var/cache/rehearse` for
+    /// root, otherwise `rehearse` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
-    /// Sandboxes, each in its own directory of `sandboxes`: `$REHEARSE_STATE_DIR`, else
-    /// `/var/lib/rehearse` for root, else `rehearse` in `$XDG_STATE_HOME` or `~/.local/state`.
+    /// Sandboxes, each in its own directory of `sandboxes`: `$REHEARSE_STATE_DIR`, otherwise
+    /// `/var/lib/rehearse` for root, otherwise `rehearse` in `$XDG_STATE_HOME` or `~/.local/state`.
     pub state: PathBuf,
 }
 
 impl Places {
-    /// The places that the environment names.
+    /// Returns the directories that the environment specifies.
     pub fn from_environment() -> Result<Self> {
         Self::decide(privileges::is_root(), |name| std::env::var_os(name))
     }
 
     fn decide(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
-        // The XDG specification has relative paths ignored, and empty counts as unset.
+        // The XDG specification ignores relative paths, and an empty value counts as unset.
         let path = |name: &str| {
             variable(name)
                 .map(PathBuf::from)
@@ -76,7 +76,8 @@ impl Places {
     }
 }
 
-/// Makes a directory and those above it; what root makes, everybody may enter, whatever the umask.
+/// Creates a directory with its parents. Directories that root creates are accessible to all users,
+/// regardless of the umask.
 pub(crate) fn make(dir: &Path) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -88,11 +89,11 @@ pub(crate) fn make(dir: &Path) -> Result<()> {
         Ok(()) => {
             let mode = if privileges::is_root() { 0o755 } else { 0o700 };
             fs::set_permissions(dir, fs::Permissions::from_mode(mode))
-                .doing("set the permissions of", dir)
+                .context("set the permissions of", dir)
         }
-        // Another process was faster.
+        // Another process created it first.
         Err(_) if dir.is_dir() => Ok(()),
-        refused => refused.doing("make the directory", dir),
+        refused => refused.context("make the directory", dir),
     }
 }
 
