@@ -1,4 +1,4 @@
-//! Which sessions and which statements a slice is of.
+//! Selects the sessions and statements of a slice.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use sql::{Fingerprinter, Pattern, StatementClass, classify};
 use workload::LeftOut;
 
-/// Names or patterns that are wanted, and those that are not. Nothing wanted is all wanted.
+/// Name patterns to include and to exclude. Without patterns to include, all names are included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// One of these must match, if there are any.
+    /// Patterns to include: one of them must match, if there are any.
     pub wanted: Vec<Pattern>,
-    /// None of these may match.
+    /// Patterns to exclude: none of them may match.
     pub unwanted: Vec<Pattern>,
 }
 
@@ -22,25 +22,25 @@ impl Choice {
         self.wanted.is_empty() && self.unwanted.is_empty()
     }
 
-    fn takes(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+    fn matches(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
         (self.wanted.is_empty() || self.wanted.iter().any(&matches))
             && !self.unwanted.iter().any(&matches)
     }
 }
 
-/// A sort of statement.
+/// Kind of statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
-    /// Those of one class.
+    /// Statements of one class.
     Class(StatementClass),
-    /// Those that cannot write, as far as their first words tell ([`StatementClass::may_write`]).
+    /// Statements that cannot write, judged by their first words ([`StatementClass::may_write`]).
     Read,
-    /// Those that may write.
+    /// Statements that may write.
     Write,
 }
 
 impl StatementKind {
-    /// All names that can be given.
+    /// Lists all valid names.
     pub fn names() -> Vec<&'static str> {
         let classes = StatementClass::ALL.into_iter().map(StatementClass::name);
         ["read", "write"].into_iter().chain(classes).collect()
@@ -55,7 +55,7 @@ impl StatementKind {
         }
     }
 
-    fn is_of(self, class: StatementClass) -> bool {
+    fn matches(self, class: StatementClass) -> bool {
         match self {
             StatementKind::Class(this) => this == class,
             StatementKind::Read => !class.may_write(),
@@ -83,30 +83,30 @@ impl FromStr for StatementKind {
     }
 }
 
-/// What a slice is of. The default takes everything.
+/// Selection of sessions and statements. The default selects everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Sessions by database.
     pub databases: Choice,
     /// Sessions by role.
     pub users: Choice,
-    /// Sessions by `application_name`, as it was when they began.
+    /// Sessions by `application_name` at their start.
     pub applications: Choice,
     /// Statements by their normalised text.
     pub statements: Choice,
-    /// Statements by kind: one of these, if there are any…
+    /// Kinds of statements to include: one of them must match, if there are any.
     pub kinds: Vec<StatementKind>,
-    /// … and none of these.
+    /// Kinds of statements to exclude.
     pub kinds_unwanted: Vec<StatementKind>,
 }
 
 impl Filter {
-    /// It takes every statement of a session that it takes.
+    /// Returns whether every statement of a selected session is selected.
     pub fn takes_all_statements(&self) -> bool {
         self.statements.is_all() && self.kinds.is_empty() && self.kinds_unwanted.is_empty()
     }
 
-    pub(super) fn session(
+    pub(super) fn check_session(
         &self,
         database: &str,
         user: &str,
@@ -117,17 +117,17 @@ impl Filter {
             (&self.users, user, LeftOut::User),
             (&self.applications, application, LeftOut::Application),
         ] {
-            if !choice.takes(|pattern| pattern.matches_name(name)) {
+            if !choice.matches(|pattern| pattern.matches_name(name)) {
                 return Err(by);
             }
         }
         Ok(())
     }
 
-    fn statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOut> {
+    fn check_statement(&self, sql: &str, fingerprinter: &mut Fingerprinter) -> Result<(), LeftOut> {
         let by_kind = !self.kinds.is_empty() || !self.kinds_unwanted.is_empty();
         let class = by_kind.then(|| classify(sql));
-        let of = |kind: &StatementKind| class.is_some_and(|class| kind.is_of(class));
+        let of = |kind: &StatementKind| class.is_some_and(|class| kind.matches(class));
         if !self.kinds.is_empty() && !self.kinds.iter().any(of)
             || self.kinds_unwanted.iter().any(of)
         {
@@ -139,7 +139,7 @@ impl Filter {
         let normal = fingerprinter.normalise(sql);
         if !self
             .statements
-            .takes(|pattern| pattern.matches_statement(normal))
+            .matches(|pattern| pattern.matches_statement(normal))
         {
             return Err(LeftOut::Statement);
         }
@@ -147,25 +147,25 @@ impl Filter {
     }
 }
 
-/// Judgements of texts seen lately are remembered, up to this many.
-const JUDGEMENTS_REMEMBERED_MAX: usize = 1 << 16;
+/// Maximum number of cached decisions about statement texts.
+const CACHED_DECISIONS_MAX: usize = 1 << 16;
 
-/// Judges statements, and remembers what it judged.
+/// Decides about statements, with a cache.
 #[derive(Debug)]
-pub(super) struct StatementJudge {
+pub(super) struct StatementFilter {
     fingerprinter: Fingerprinter,
     known: HashMap<u64, Result<(), LeftOut>>,
 }
 
-impl StatementJudge {
+impl StatementFilter {
     pub(super) fn new() -> Self {
-        StatementJudge {
+        StatementFilter {
             fingerprinter: Fingerprinter::new(),
             known: HashMap::new(),
         }
     }
 
-    pub(super) fn judge(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOut> {
+    pub(super) fn check(&mut self, filter: &Filter, sql: &str) -> Result<(), LeftOut> {
         if filter.takes_all_statements() {
             return Ok(());
         }
@@ -173,8 +173,8 @@ impl StatementJudge {
         if let Some(&known) = self.known.get(&text_hash) {
             return known;
         }
-        let judged = filter.statement(sql, &mut self.fingerprinter);
-        if self.known.len() >= JUDGEMENTS_REMEMBERED_MAX {
+        let judged = filter.check_statement(sql, &mut self.fingerprinter);
+        if self.known.len() >= CACHED_DECISIONS_MAX {
             self.known.clear();
         }
         self.known.insert(text_hash, judged);
@@ -199,22 +199,25 @@ mod tests {
             },
             ..Filter::default()
         };
-        assert_eq!(filter.session("shop", "app", "x"), Ok(()));
-        assert_eq!(filter.session("bank", "app", ""), Ok(()));
+        assert_eq!(filter.check_session("shop", "app", "x"), Ok(()));
+        assert_eq!(filter.check_session("bank", "app", ""), Ok(()));
         assert_eq!(
-            filter.session("shop_test", "app", ""),
+            filter.check_session("shop_test", "app", ""),
             Err(LeftOut::Database)
         );
         assert_eq!(
-            filter.session("other", "monitor", ""),
+            filter.check_session("other", "monitor", ""),
             Err(LeftOut::Database)
         );
-        assert_eq!(filter.session("shop", "monitor", ""), Err(LeftOut::User));
+        assert_eq!(
+            filter.check_session("shop", "monitor", ""),
+            Err(LeftOut::User)
+        );
     }
 
     #[test]
     fn kinds_and_statements() {
-        let mut judge = StatementJudge::new();
+        let mut judge = StatementFilter::new();
         let filter = Filter {
             kinds: vec![StatementKind::Read, "delete".parse().unwrap()],
             kinds_unwanted: vec!["utility".parse().unwrap()],
@@ -233,7 +236,7 @@ mod tests {
                 ("SELECT 1 FROM items", Err(LeftOut::Statement)),
                 ("SELECT 1 FROM orders WHERE id = 7", Err(LeftOut::Statement)),
             ] {
-                assert_eq!(judge.judge(&filter, sql), judged, "{sql}");
+                assert_eq!(judge.check(&filter, sql), judged, "{sql}");
             }
         }
         let said = "selects".parse::<StatementKind>().unwrap_err();

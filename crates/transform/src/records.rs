@@ -1,11 +1,11 @@
-//! The records of sessions, found while their events are read.
+//! Finds the records of sessions while their events are read.
 
 use std::collections::HashMap;
 
 use workload::Session;
 
-/// The records of a workload's sessions, which come about in the order in which sessions ended,
-/// read as far as they are needed and held as long as their session goes on.
+/// Records of a workload's sessions, which are stored in the order in which sessions ended. They
+/// are read as far as needed and held until their session ends.
 pub struct SessionRecords<I> {
     records: I,
     ahead: HashMap<u64, Session>,
@@ -15,7 +15,7 @@ impl<I, E> SessionRecords<I>
 where
     I: Iterator<Item = Result<Session, E>>,
 {
-    /// Of these records, in the order in which a workload has them.
+    /// Creates it from the records in the workload's order.
     pub fn new(records: I) -> Self {
         SessionRecords {
             records,
@@ -23,11 +23,11 @@ where
         }
     }
 
-    /// The record of a session that has ended at `now_us`. `goes_on` says which sessions may have
-    /// more events; the records of others that began before now are not asked for any more.
+    /// Returns the record of a session that has ended at `now_us`. `goes_on` returns which sessions
+    /// may have more events; records of other sessions that began before now are dropped.
     ///
     /// # Errors
-    /// Where the records cannot be read on.
+    /// If the records cannot be read.
     pub fn take(
         &mut self,
         id: u64,
@@ -73,7 +73,7 @@ mod tests {
         let all = [record(1, 0), record(2, 5), record(0, 0), record(3, 90)];
         let mut records = SessionRecords::new(all.into_iter());
         assert_eq!(records.take(0, 10, |id| id == 0).unwrap().unwrap().id, 0);
-        // 1 and 2 began before and do not go on.
+        // 1 and 2 began before and do not continue.
         assert!(records.ahead.is_empty());
         assert_eq!(records.take(3, 95, |_| false).unwrap().unwrap().id, 3);
         assert_eq!(records.take(9, 99, |_| false), Ok(None));

@@ -11,8 +11,8 @@ use workload::{
     Unreplayable,
 };
 
-/// Redacts the secrets of everything that a workload writer is given. A statement that would do something else without
-/// its secrets is marked as not replayable.
+/// Redacts the secrets of everything that a workload writer receives. A statement that would have
+/// another effect without its secrets is marked as not replayable.
 #[derive(Debug, Default)]
 pub struct SecretRedactor {
     cache: RedactionCache,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::filter::{Filter, StatementJudge};
-use super::moment::Moment;
+use super::filter::{Filter, StatementFilter};
+use super::time_bound::Moment;
 use sql::Effect;
 use workload::session_state::{
     AnalyzedStatement, SessionStateTracker, analyze_statements, join_statements, with_statement,
@@ -12,78 +12,89 @@ use workload::{Event, EventKind, LeftOut, Session, SliceAccount};
 
 mod error;
 
-use error::Met;
 pub use error::SliceError;
+use error::SourceSummary;
 
-/// What to cut out.
+/// Definition of a slice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// What is due from here on; all if not given.
+    /// Start: events due from here on; all if absent.
     pub from: Option<Moment>,
-    /// What is due before here; all if not given.
+    /// End: events due before here; all if absent.
     pub to: Option<Moment>,
-    /// Of which sessions and statements.
+    /// Sessions and statements to select.
     pub filter: Filter,
 }
 
 impl Slice {
-    /// It cuts nothing away.
+    /// Returns whether the slice selects everything.
     pub fn is_everything(&self) -> bool {
         *self == Slice::default()
     }
 }
 
-/// Cuts a slice. Times are wall time, in microseconds since 1970-01-01 UTC.
+/// Cuts a slice. All times are wall times, in microseconds since 1970-01-01 UTC.
 #[derive(Debug)]
 pub struct Slicer {
     slice: Slice,
-    /// From and to, once the start is known that offsets count from.
+    /// Start and end, once the start of the source is known that offsets are relative to.
     window: Option<(i64, i64)>,
-    judge: StatementJudge,
-    sessions: HashMap<u64, Live>,
+    statement_filter: StatementFilter,
+    sessions: HashMap<u64, SliceSession>,
     account: SliceAccount,
-    met: Met,
+    summary: SourceSummary,
 }
 
-/// A session that may go on.
+/// State of a session that may continue.
 #[derive(Debug, Default)]
-struct Live {
+struct SliceSession {
     excluded: Option<LeftOut>,
-    /// Something of it is in the slice.
+    /// Some of its events are in the slice.
     kept: bool,
     connect: Option<Event>,
     state: SessionStateTracker,
-    /// What was taken into the state: events from before the slice, and from within.
+    /// Numbers of events that were absorbed into the session state: from before the slice, and from
+    /// within it.
     absorbed_before: u64,
     absorbed_within: u64,
     sequence: u64,
     statements: u64,
     last_us: i64,
     prelude_cut: bool,
-    end_seen: bool,
-    /// The slice's end has come.
-    over: bool,
+    end: SessionEnd,
+}
+
+/// End of a session, as far as a slice is concerned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum SessionEnd {
+    /// The session may have more events in the slice.
+    #[default]
+    Open,
+    /// The session has ended within the slice.
+    Disconnected,
+    /// The slice's end has passed.
+    SliceEnded,
 }
 
 impl Slicer {
-    /// A slicer of a source that starts at `start_wall_us`, which offsets count from. Where it is
-    /// not given, they count from the first event that comes.
+    /// Creates a slicer for a source that starts at `start_wall_us`, which offsets are relative to.
+    /// If absent, they are relative to the first event.
     pub fn new(slice: Slice, start_wall_us: Option<i64>) -> Self {
         let mut slicer = Slicer {
             slice,
             window: None,
-            judge: StatementJudge::new(),
+            statement_filter: StatementFilter::new(),
             sessions: HashMap::new(),
             account: SliceAccount::default(),
-            met: Met::default(),
+            summary: SourceSummary::default(),
         };
         if let Some(start_us) = start_wall_us {
-            slicer.starts(start_us);
+            slicer.set_window(start_us);
         }
         slicer
     }
 
-    fn starts(&mut self, start_us: i64) -> (i64, i64) {
+    fn set_window(&mut self, start_us: i64) -> (i64, i64) {
         self.account.from_us = self.slice.from.map(|moment| moment.wall_us(start_us));
         self.account.to_us = self.slice.to.map(|moment| moment.wall_us(start_us));
         let window = (
@@ -94,21 +105,21 @@ impl Slicer {
         window
     }
 
-    /// What became of the events so far. Those that are held are in no count yet.
+    /// Account of the events so far. Held events are not counted yet.
     pub fn account(&self) -> &SliceAccount {
         &self.account
     }
 
-    /// Whether more of the source's session may come: it began and has not ended.
+    /// Returns whether the source's session may have more events: it began and has not ended.
     pub fn is_live(&self, session: u64) -> bool {
         self.sessions.contains_key(&session)
     }
 
-    /// Takes the next event; `keep` gets what is in the slice: sessions with the
-    /// numbers that they have, the events of each numbered anew.
+    /// Handles the next event; `keep` receives the events of the slice. Sessions keep their
+    /// numbers, and the events of each are renumbered.
     ///
     /// # Errors
-    /// Those of `keep`.
+    /// If `keep` fails.
     pub fn event<E>(
         &mut self,
         event: Event,
@@ -116,16 +127,16 @@ impl Slicer {
     ) -> Result<(), E> {
         let (from_us, to_us) = match self.window {
             Some(window) => window,
-            None => self.starts(event.due_us),
+            None => self.set_window(event.due_us),
         };
         self.account.events += 1;
-        self.met.time(event.due_us);
+        self.summary.add_time(event.due_us);
         let Slicer {
             slice,
-            judge,
+            statement_filter,
             sessions,
             account,
-            met,
+            summary,
             ..
         } = self;
         let live = sessions.entry(event.session).or_default();
@@ -136,8 +147,11 @@ impl Slicer {
         } = &event.kind
         {
             account.sessions += 1;
-            live.excluded = slice.filter.session(database, user, application).err();
-            met.session(database, user, application, live.excluded.is_none());
+            live.excluded = slice
+                .filter
+                .check_session(database, user, application)
+                .err();
+            summary.add_session(database, user, application, live.excluded.is_none());
         }
         if let Some(reason) = live.excluded {
             account.leave_out(reason, 1);
@@ -145,11 +159,11 @@ impl Slicer {
         }
         live.last_us = live.last_us.max(event.due_us);
         if event.due_us >= to_us {
-            live.leave(account);
+            live.end_slice(account);
             account.leave_out(LeftOut::After, 1);
             return Ok(());
         }
-        let mut cut = Cut {
+        let mut cut = EventCut {
             live,
             account,
             from_us,
@@ -157,18 +171,18 @@ impl Slicer {
         };
         match event.kind.sql().cloned() {
             Some(sql) => {
-                met.statements += u64::from(event.due_us >= from_us);
-                let judged = judge.judge(&slice.filter, &sql);
-                cut.statement(event, &sql, judged)
+                summary.statements += u64::from(event.due_us >= from_us);
+                let decision = statement_filter.check(&slice.filter, &sql);
+                cut.handle_statement(event, &sql, decision)
             }
-            None => cut.other(event, slice.filter.takes_all_statements()),
+            None => cut.handle_other(event, slice.filter.takes_all_statements()),
         }
     }
 
-    /// Whether something that the server did belongs to the slice: what it did of its own by its
-    /// time, what a session of it says also by that session. It is counted.
+    /// Returns whether a server event belongs to the slice, and counts it: by its time, and for an
+    /// event of a session also by that session.
     pub fn takes_server_event(&mut self, at_us: i64, session: Option<u64>) -> bool {
-        // Offsets count from the first event; what the server did before is before the slice.
+        // Offsets are relative to the first event; server events before it are before the slice.
         let (from_us, to_us) = match (self.window, self.slice.from, self.slice.to) {
             (Some(window), ..) => window,
             (None, None, None) => (i64::MIN, i64::MAX),
@@ -183,58 +197,59 @@ impl Slicer {
         takes
     }
 
-    /// Takes the record of a session whose events have all come; hands out that of the slice, if
-    /// something of it was kept.
+    /// Handles the record of a session without further events. Returns its record in the slice, if
+    /// any of its events was kept.
     pub fn session(&mut self, session: Session) -> Option<Session> {
         let mut live = self.sessions.remove(&session.id)?;
-        let ends_in_transaction = live.state.in_taken_transaction() && !live.end_seen && !live.over;
+        let ends_in_transaction = live.state.in_taken_transaction() && live.end == SessionEnd::Open;
+        let end_seen = live.end == SessionEnd::Disconnected;
         if ends_in_transaction {
             self.account.transactions_open += 1;
         }
-        live.settle(&mut self.account);
+        live.finish(&mut self.account);
         if !live.kept {
             return None;
         }
         let (from_us, to_us) = self.window.unwrap_or((i64::MIN, i64::MAX));
         Some(Session {
             start_us: session.start_us.max(from_us),
-            end_us: match live.end_seen {
+            end_us: match end_seen {
                 true => session.end_us,
                 false => session.end_us.min(to_us),
             },
             start_seen: session.start_seen && !live.prelude_cut,
-            end_seen: session.end_seen && live.end_seen,
+            end_seen: session.end_seen && end_seen,
             statements: live.statements,
             ..session
         })
     }
 
-    /// The sessions that are left, whose record is still to be given to [`Self::session`].
+    /// Lists the remaining sessions, whose records are still to be passed to [`Self::session`].
     pub fn left(&self) -> Vec<u64> {
         let mut left: Vec<u64> = self.sessions.keys().copied().collect();
         left.sort_unstable();
         left
     }
 
-    /// Ends the slicing: what became of every event.
+    /// Finishes the slice; returns the account of every event.
     ///
     /// # Errors
-    /// Where nothing is in the slice, with what there would have been.
+    /// If the slice is empty; the error describes the available events.
     pub fn finish(mut self) -> Result<SliceAccount, SliceError> {
         for (_, mut live) in std::mem::take(&mut self.sessions) {
-            live.settle(&mut self.account);
+            live.finish(&mut self.account);
         }
         debug_assert!(self.account.adds_up(), "{:?}", self.account);
         if self.account.kept > 0 {
             return Ok(self.account);
         }
-        Err(self.met.nothing(&self.slice, &self.account))
+        Err(self.summary.empty_slice_error(&self.slice, &self.account))
     }
 }
 
-impl Live {
-    /// The session's part of the slice is over; what is held is not needed any more.
-    fn settle(&mut self, account: &mut SliceAccount) {
+impl SliceSession {
+    /// Ends the session's part of the slice; held events are no longer needed.
+    fn finish(&mut self, account: &mut SliceAccount) {
         if self.kept {
             let empty = self.state.take_transaction().len() as u64;
             account.leave_out(LeftOut::EmptyTransaction, empty);
@@ -245,46 +260,54 @@ impl Live {
         }
     }
 
-    /// The slice's end has come.
-    fn leave(&mut self, account: &mut SliceAccount) {
-        if self.over {
-            return;
+    /// Handles the slice's end.
+    fn end_slice(&mut self, account: &mut SliceAccount) {
+        match self.end {
+            SessionEnd::SliceEnded => return,
+            SessionEnd::Disconnected => {}
+            SessionEnd::Open => {
+                self.end = SessionEnd::SliceEnded;
+                if self.state.in_taken_transaction() {
+                    account.transactions_open += 1;
+                }
+            }
         }
-        self.over = true;
-        if self.state.in_taken_transaction() && !self.end_seen {
-            account.transactions_open += 1;
-        }
-        self.settle(account);
+        self.finish(account);
         self.state = SessionStateTracker::default();
     }
 }
 
-/// One event's way through the slicer.
-struct Cut<'a, K> {
-    live: &'a mut Live,
+/// Handles one event of one session.
+struct EventCut<'a, K> {
+    live: &'a mut SliceSession,
     account: &'a mut SliceAccount,
     from_us: i64,
     keep: &'a mut K,
 }
 
-impl<K, E> Cut<'_, K>
+impl<K, E> EventCut<'_, K>
 where
     K: FnMut(Event) -> Result<(), E>,
 {
-    fn statement(&mut self, event: Event, sql: &str, judged: Result<(), LeftOut>) -> Result<(), E> {
+    fn handle_statement(
+        &mut self,
+        event: Event,
+        sql: &str,
+        decision: Result<(), LeftOut>,
+    ) -> Result<(), E> {
         let within = event.due_us >= self.from_us;
         let statements = analyze_statements(&event.kind, sql);
         if let EventKind::Execute { statement, .. } = &event.kind {
             self.live.state.forget_message_prepared(statement);
         }
-        if judged.is_ok() && within {
-            self.begin()?;
+        if decision.is_ok() && within {
+            self.begin_session()?;
             self.keep_transaction()?;
             self.live.state.record(&event, &statements, |_| false);
             self.live.state.take_transaction();
-            return self.kept(event, false);
+            return self.keep_event(event, false);
         }
-        let wanted = judged.is_ok();
+        let wanted = decision.is_ok();
         let state = &self.live.state;
         let changing: Vec<bool> = statements
             .iter()
@@ -295,36 +318,36 @@ where
             self.live
                 .state
                 .record(&event, &statements, |place| wanted || changing[place]);
-            match judged {
+            match decision {
                 Err(reason) if within && !changes => self.account.leave_out(reason, 1),
                 _ if within => self.live.absorbed_within += 1,
                 _ => self.live.absorbed_before += 1,
             }
             return Ok(());
         }
-        let (Err(reason), true) = (judged, changes) else {
-            // What does nothing to the session can still fail its transaction: without it the
-            // COMMIT behind would commit what was rolled back.
+        let (Err(reason), true) = (decision, changes) else {
+            // A statement without effect on the session can still fail its transaction: without
+            // it the COMMIT that follows would commit work that was rolled back.
             if self.live.state.fails_transaction(&event) {
                 let kept = self.live.state.in_taken_transaction();
                 self.live.state.record(&event, &statements, |_| !kept);
                 return match kept {
-                    true => self.kept(event, true),
+                    true => self.keep_event(event, true),
                     false => Ok(()),
                 };
             }
             self.live.state.record(&event, &statements, |_| false);
-            if let Err(reason) = judged {
+            if let Err(reason) = decision {
                 self.account.leave_out(reason, 1);
             }
             return Ok(());
         };
         debug_assert!(within, "{reason:?}");
-        self.state_of_kept(event, &statements, &changing)
+        self.handle_state_change(event, &statements, &changing)
     }
 
-    /// A statement that no filter asks for does something that a kept session holds.
-    fn state_of_kept(
+    /// Handles a statement outside of the filter that changes the state of a kept session.
+    fn handle_state_change(
         &mut self,
         event: Event,
         statements: &[AnalyzedStatement<'_>],
@@ -356,7 +379,7 @@ where
                 [Effect::Commit { chain: false } | Effect::Rollback { chain: false }]
             );
             if ends {
-                // Nothing that was asked for, and nothing that lasts, stood in it.
+                // The transaction contained neither selected statements nor lasting changes.
                 let empty = self.live.state.take_transaction().len() as u64 + 1;
                 self.account.leave_out(LeftOut::EmptyTransaction, empty);
                 self.live.state.record(&event, statements, |_| false);
@@ -379,28 +402,28 @@ where
         self.keep_transaction()?;
         self.live.state.record(&event, statements, |_| false);
         self.live.state.take_transaction();
-        self.kept(cut, true)
+        self.keep_event(cut, true)
     }
 
-    /// Connects, disconnects and cancels.
-    fn other(&mut self, event: Event, takes_all_statements: bool) -> Result<(), E> {
+    /// Handles connects, disconnects and cancels.
+    fn handle_other(&mut self, event: Event, takes_all_statements: bool) -> Result<(), E> {
         let within = event.due_us >= self.from_us;
         match event.kind {
             EventKind::Connect { .. } => {
                 if within && takes_all_statements {
                     self.live.kept = true;
                     self.account.sessions_kept += 1;
-                    return self.kept(event, false);
+                    return self.keep_event(event, false);
                 }
                 self.live.connect = Some(event);
             }
             EventKind::Disconnect | EventKind::Cancel if self.live.kept => {
                 if event.kind == EventKind::Disconnect {
-                    self.live.end_seen = true;
+                    self.live.end = SessionEnd::Disconnected;
                     let empty = self.live.state.take_transaction().len() as u64;
                     self.account.leave_out(LeftOut::EmptyTransaction, empty);
                 }
-                return self.kept(event, false);
+                return self.keep_event(event, false);
             }
             _ => {}
         }
@@ -411,8 +434,8 @@ where
         Ok(())
     }
 
-    /// The session is in the slice from here on.
-    fn begin(&mut self) -> Result<(), E> {
+    /// Begins the session in the slice.
+    fn begin_session(&mut self) -> Result<(), E> {
         if self.live.kept {
             return Ok(());
         }
@@ -441,7 +464,7 @@ where
                     before += 1;
                     self.account.prelude += 1;
                     let due_us = self.from_us;
-                    self.give(Event {
+                    self.emit(Event {
                         due_us,
                         prelude: true,
                         ..event
@@ -450,7 +473,7 @@ where
                 false => {
                     within += 1;
                     let for_state = event.kind.is_statement();
-                    self.kept(event, for_state)?;
+                    self.keep_event(event, for_state)?;
                 }
             }
         }
@@ -465,21 +488,21 @@ where
         Ok(())
     }
 
-    /// What was held of the open transaction is kept.
+    /// Keeps the held events of the open transaction.
     fn keep_transaction(&mut self) -> Result<(), E> {
         for event in self.live.state.take_transaction() {
-            self.kept(event, true)?;
+            self.keep_event(event, true)?;
         }
         Ok(())
     }
 
-    fn kept(&mut self, event: Event, for_state: bool) -> Result<(), E> {
+    fn keep_event(&mut self, event: Event, for_state: bool) -> Result<(), E> {
         self.account.kept += 1;
         self.account.kept_for_state += u64::from(for_state);
-        self.give(event)
+        self.emit(event)
     }
 
-    fn give(&mut self, event: Event) -> Result<(), E> {
+    fn emit(&mut self, event: Event) -> Result<(), E> {
         let live = &mut *self.live;
         live.statements += u64::from(event.kind.is_statement());
         let event = Event {

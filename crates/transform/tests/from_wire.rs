@@ -1,5 +1,5 @@
-//! What only a capture from the wire knows comes back as it went in: through the window, through late
-//! runs, through slices; and workloads of format 2 are read as they were.
+//! Checks that wire details are read as they were written: through the window, through late runs,
+//! through slices; and that workloads of format 2 are still readable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ proptest! {
         memory_bytes in 2_000usize..60_000,
     ) {
         let mut events = events;
-        // Up to here it may be a log's: its first files have no columns for more.
+        // Up to here the events may be a log's: its first files have no columns for more.
         for event in events.iter_mut().take(plain_first) {
             event.particulars = None;
             if let EventKind::Execute { parameters, .. } = &mut event.kind {
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// An event with everything that a capture from the wire may know.
+/// Builds an event with all wire details.
 fn full(sequence: u64, kind: EventKind) -> Event {
     Event {
         session: 1,
@@ -257,7 +257,7 @@ fn a_workload_of_format_2_says_nothing_of_it() {
     assert!(values.iter().any(|value| value.is_none()));
     let is_text = |value: &&&Option<Parameter>| matches!(value, Some(Parameter::Text(_)));
     assert!(values.iter().filter(is_text).count() > 5, "{values:?}");
-    // Written anew it is what it was, and has no more columns than it needs.
+    // A copy has the same content, and no more columns than it needs.
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy.workload");
     write(&copy, &events, 1 << 20);

@@ -1,4 +1,4 @@
-//! A workload writer writes no secret: neither in an event nor in what the server reports.
+//! Checks that a workload writer writes no secret: neither in an event nor in a server event.
 
 use std::path::Path;
 
@@ -51,7 +51,8 @@ fn workload_writer_with_a_secret_redactor_writes_no_password() {
     assert_eq!(texts, [Some("alter role app password '********'".into())]);
 }
 
-/// Files that may write a workload without redaction: of generated events, or of events that were redacted before.
+/// Files that may write a workload without redaction: of generated events, or of events that were
+/// redacted before.
 const UNREDACTED_FILES: [&str; 4] = [
     "model/workload/src/lib.rs",
     "model/workload/src/recovery.rs",

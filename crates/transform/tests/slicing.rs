@@ -1,4 +1,4 @@
-//! Slices: what is in them, what leads to them, and that nothing gets lost.
+//! Tests slices: their events, their preludes, and that nothing is lost.
 
 mod session_model;
 
@@ -42,7 +42,8 @@ fn connect(user: &str) -> EventKind {
     }
 }
 
-/// A session's events, a step apart from `start_us`, with the failures that the model knows of.
+/// Builds a session's events, a step apart from `start_us`, with the failures that the model
+/// predicts.
 fn session(id: u64, user: &str, start_us: i64, texts: &[String], ends: bool) -> Vec<Event> {
     let mut model = Model::default();
     let mut events = vec![event(id, 0, start_us, connect(user))];
@@ -115,7 +116,7 @@ fn sql(event: &Event) -> &str {
     event.kind.sql().map_or("", |sql| sql)
 }
 
-/// The texts of the prelude of one session cut behind these.
+/// Returns the texts of the prelude of one session that is cut after these texts.
 fn prelude_of(texts: &[&str]) -> Vec<String> {
     let mut texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
     texts.push("select 'end'".to_owned());
@@ -237,7 +238,7 @@ fn what_a_slice_says_of_its_sessions() {
         .map(str::to_owned)
         .to_vec();
     let mut events = session(0, "app", 0, &texts, true);
-    // Idle within, then there; and one that comes within.
+    // Idle within, and then another session that begins within.
     events.extend(session(1, "app", 5, &[], false));
     events.extend(session(2, "app", 35, &["select 1".to_owned()], true));
     let found = cut(stretch(31, 49), &events).unwrap();
@@ -403,7 +404,7 @@ fn a_failure_that_rolled_a_transaction_back_is_kept() {
 
 #[test]
 fn calls_within_calls_are_looked_at_in_good_time() {
-    // It took minutes once.
+    // A regression test: it took minutes.
     let text = format!("select {}1", "set_config(".repeat(20_000));
     let events = session(0, "app", 0, &[text, "select 1".to_owned()], true);
     let found = cut(stretch(0, i64::MAX), &events).unwrap();
@@ -421,7 +422,7 @@ fn a_long_open_transaction_is_cut_and_said_to_be() {
     let found = cut(stretch(texts.len() as i64 * STEP_US, i64::MAX), &events).unwrap();
     assert!(found.account.adds_up());
     assert_eq!(found.account.preludes_cut, 1);
-    // With the session's beginning, its BEGIN and its SET.
+    // Including the session's beginning, its BEGIN and its SET.
     assert_eq!(found.account.prelude, 10_000 + 2);
     let texts: Vec<&str> = found.events.iter().rev().take(2).map(sql).collect();
     assert_eq!(texts, ["insert z", "set a = 1"]);
@@ -484,7 +485,7 @@ fn an_empty_slice_says_what_there_is() {
     assert_eq!(nothing, SliceError::NoEvents);
 }
 
-/// A statement of the model's.
+/// A statement of the model.
 fn statement() -> impl Strategy<Value = String> {
     let name = prop_oneof![Just("x"), Just("y")];
     let settings = prop_oneof![Just("search_path"), Just("a"), Just("b")];
@@ -533,8 +534,8 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Without texts of which another statement fails than a log lets one think: the last that does not
-/// end a transaction.
+/// Removes texts of which another statement fails than a log suggests: the last that does not end a
+/// transaction.
 fn plausible(texts: Vec<String>) -> Vec<String> {
     let mut model = Model::default();
     let mut plausible = Vec::new();
@@ -574,7 +575,7 @@ fn traffic() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// What is in a slice apart from the prelude, by where it was read.
+/// Source positions of a slice's events, without the prelude.
 fn places(events: &[Event]) -> Vec<(u32, u64)> {
     let within = events.iter().filter(|event| !event.prelude);
     within.map(|event| (event.source, event.line)).collect()
@@ -593,8 +594,8 @@ fn numbers_count_up(events: &[Event]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// A prelude leads to where all that was before leads to, and writes nothing again but what
-    /// the open transaction wrote.
+    /// Checks that a prelude restores the state before the slice, and repeats only the writes of
+    /// the open transaction.
     #[test]
     fn a_prelude_leads_to_the_same_state(texts in prop::collection::vec(text(), 0..30)) {
         let texts = plausible(texts);
@@ -616,13 +617,14 @@ proptest! {
         prop_assert_eq!(sliced, whole);
     }
 
-    /// Two slices that follow each other are the slice of both, apart from the second's prelude.
+    /// Checks that two consecutive slices are the slice of both, apart from the second's prelude.
     #[test]
     fn slices_that_follow_each_other_are_one(events in traffic(), mut at in [0_i64..400, 0_i64..400, 0_i64..400]) {
         at.sort_unstable();
         let [a, b, c] = at;
         let cut_places = |from, to| cut(stretch(from, to), &events).map_or(Vec::new(), |cut| places(&cut.events));
-        // What an idle session does at its end is in the whole only if it did something before.
+        // The end of an idle session is in the whole slice only if the session did something
+        // before.
         let mut parts = [cut_places(a, b), cut_places(b, c)].concat();
         let mut whole = cut_places(a, c);
         parts.sort_unstable();
@@ -635,7 +637,7 @@ proptest! {
         prop_assert_eq!(parts, whole);
     }
 
-    /// Every event is accounted for, and what is kept is numbered without gaps.
+    /// Checks that every event is accounted for, and that kept events are numbered without gaps.
     #[test]
     fn nothing_gets_lost(
         events in traffic(),
@@ -669,7 +671,7 @@ proptest! {
         numbers_count_up(&found.events);
         let statements: u64 = found.sessions.iter().map(|session| session.statements).sum();
         prop_assert_eq!(statements, found.events.iter().filter(|event| event.kind.is_statement()).count() as u64);
-        // Of a kind that was asked for, everything within is there.
+        // All events of a selected kind within the slice are there.
         let wanted = |event: &Event| kind == Some("insert") && pattern.is_none() && user.is_none()
             && from_us.is_none() && length_us.is_none() && sql(event).starts_with("insert");
         let there = places(&found.events);

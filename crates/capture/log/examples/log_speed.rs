@@ -1,7 +1,8 @@
-//! How fast a log is read: `cargo run --release --example log_speed -- FILE… [--write DIRECTORY]`.
+//! Measures how fast a log is read: `cargo run --release --example log_speed -- FILE… [--write
+//! DIRECTORY]`.
 //!
-//! Prints MB of log a second, once with events only counted, or with the workload written where a
-//! directory is given. Compare with `wc -l` and `grep -c LOG` on the same file, in the same minute.
+//! Prints MB of log a second, with events only counted, or with the workload written if a directory
+//! is given. Compare with `wc -l` and `grep -c LOG` on the same file, in the same minute.
 
 use std::path::Path;
 use std::time::Instant;

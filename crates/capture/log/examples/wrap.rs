@@ -1,5 +1,5 @@
-//! Wraps a stderr log, and a csvlog, as services do: `cargo run --example wrap -- LOG CSV DIRECTORY`.
-//! The fuzzers' corpora and by-hand trials are made with it.
+//! Wraps a stderr log, and a csvlog, as services do: `cargo run --example wrap -- LOG CSV
+//! DIRECTORY`. It makes the fuzzers' corpora and inputs for manual trials.
 
 use std::path::Path;
 

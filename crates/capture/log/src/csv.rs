@@ -1,28 +1,32 @@
-//! csvlog: 23 columns up to version 12, 24 in 13 (`backend_type`), 26 from 14 on (`leader_pid`,
-//! `query_id`); columns were only ever added behind the others, so any number from 22 (8.4, without
-//! `application_name`) is read, and what is behind the 26th is passed over. Values hold raw newlines
-//! within quotes, and doubled quotes.
+//! Reads csvlog: 23 columns up to version 12, 24 in 13 (`backend_type`), 26 from 14 on
+//! (`leader_pid`, `query_id`). New versions only append columns, so any number from 22 (8.4,
+//! without `application_name`) is accepted, and columns after the 26th are ignored. Quoted values
+//! contain raw newlines and doubled quotes.
 //!
-//! A record starts at a line that starts with a timestamp and a comma. Where one does not parse,
-//! only its first line is given up, and the next line is tried.
+//! A record starts at a line that starts with a timestamp and a comma. If it does not parse, only
+//! its first line is dropped, and the next line is tried.
 
 use workload::Sqlstate;
 
 use super::UnreadableReason;
 use super::entry::{
-    Backend, Entry, Found, Names, Place, Reader, Who, host_and_port, line_end, session_id, trimmed,
+    Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, line_end,
+    split_host_and_port, trim_line_end,
 };
 use super::scan::find;
+use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
-use super::timestamp::Timestamps;
+use super::timestamp::TimestampParser;
+use crate::reconcile::Location;
 
-/// Columns that every version has.
+/// Number of columns that every version has.
 const COLUMNS_MIN: usize = 22;
-/// Columns that are known.
+/// Number of known columns.
 const COLUMNS_MAX: usize = 26;
-/// More than a version to come will have: what is no record may hold any number of commas.
-const COLUMNS_BELIEVED: usize = 40;
+/// Maximum number of columns, with room for future versions. Text that is no record may contain any
+/// number of commas.
+const COLUMNS_PLAUSIBLE_MAX: usize = 40;
 
 mod column {
     pub const USER: usize = 1;
@@ -46,8 +50,8 @@ mod column {
 /// Reads csvlog.
 #[derive(Debug, Default)]
 pub(super) struct CsvReader {
-    times: Timestamps,
-    /// Values with doubled quotes, made single.
+    times: TimestampParser,
+    /// Values whose doubled quotes were replaced by single ones.
     unquoted: String,
 }
 
@@ -64,11 +68,16 @@ enum Failure {
 }
 
 impl Reader for CsvReader {
-    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        complete: bool,
+        place: Location,
+    ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
         let mut values = [Value::default(); COLUMNS_MAX];
-        let parsed = self.start(bytes, complete).and_then(|wall_us| {
-            let (count, end) = split(bytes, complete, &mut values)?;
+        let parsed = self.parse_start(bytes, complete).and_then(|wall_us| {
+            let (count, end) = split_values(bytes, complete, &mut values)?;
             if count < COLUMNS_MIN {
                 return Err(Failure::Reason(UnreadableReason::Columns));
             }
@@ -76,25 +85,25 @@ impl Reader for CsvReader {
         });
         let (wall_us, end) = match parsed {
             Ok(found) => found,
-            Err(Failure::More) => return (Found::More, 0),
+            Err(Failure::More) => return (ReadResult::More, 0),
             Err(Failure::Reason(reason)) => return first_line(bytes, complete, reason),
         };
-        let Some(text) = text.first(end) else {
+        let Some(text) = text.first_as_str(end) else {
             let lines = memchr::memchr_iter(b'\n', &bytes[..end]).count() as u64;
             let reason = UnreadableReason::Encoding;
-            return (Found::Unreadable { lines, reason }, end);
+            return (ReadResult::Unreadable { lines, reason }, end);
         };
         let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
         match self.entry(text, &values, wall_us, lines, place) {
-            Ok(entry) => (Found::Entry(entry), end),
-            Err(reason) => (Found::Unreadable { lines, reason }, end),
+            Ok(entry) => (ReadResult::Entry(entry), end),
+            Err(reason) => (ReadResult::Unreadable { lines, reason }, end),
         }
     }
 }
 
 impl CsvReader {
-    /// The timestamp and comma that a record starts with.
-    fn start(&mut self, bytes: &[u8], complete: bool) -> Result<i64, Failure> {
+    /// Parses the timestamp and comma at the start of a record.
+    fn parse_start(&mut self, bytes: &[u8], complete: bool) -> Result<i64, Failure> {
         match self.times.read(bytes) {
             Some(stamp) if bytes.get(stamp.length) == Some(&b',') => Ok(stamp.wall_us),
             _ if !complete && line_end(bytes, 0).is_none() => Err(Failure::More),
@@ -108,7 +117,7 @@ impl CsvReader {
         values: &[Value; COLUMNS_MAX],
         wall_us: i64,
         lines: u64,
-        place: Place,
+        place: Location,
     ) -> Result<Entry<'a>, UnreadableReason> {
         let mut singled = [(0u32, 0u32); COLUMNS_MAX];
         if values.iter().any(|value| value.doubled) {
@@ -117,7 +126,7 @@ impl CsvReader {
                 if value.doubled {
                     let start = self.unquoted.len();
                     single_quotes(&text[value.start..value.end], &mut self.unquoted);
-                    // A message of the server's has 1 GiB at most.
+                    // The server's messages are smaller than 1 GiB.
                     *place = (start as u32, self.unquoted.len() as u32);
                 }
             }
@@ -140,7 +149,7 @@ impl CsvReader {
                 false => UnreadableReason::NoRecord,
             }
         })?;
-        let (started, session_pid) = session_id(value(column::SESSION).as_bytes())
+        let (started, session_pid) = parse_session_id(value(column::SESSION).as_bytes())
             .map_or((0, 0), |(start, pid, _)| (start, pid));
         let backend = match value(column::LEADER_PID) {
             "" => Backend::parse(value(column::BACKEND_TYPE)),
@@ -152,11 +161,11 @@ impl CsvReader {
             started,
             line_number: value(column::LINE_NUMBER).parse().unwrap_or(0),
             backend,
-            who: Who::Named(Names {
+            who: SessionIdentity::Named(SessionNames {
                 user: value(column::USER),
                 database: value(column::DATABASE),
                 application: value(column::APPLICATION),
-                client: host_and_port(value(column::CLIENT)),
+                client: split_host_and_port(value(column::CLIENT)),
             }),
             severity,
             sqlstate: Sqlstate::parse(value(column::SQLSTATE)),
@@ -171,23 +180,28 @@ impl CsvReader {
     }
 }
 
-fn first_line(bytes: &[u8], complete: bool, reason: UnreadableReason) -> (Found<'static>, usize) {
+fn first_line(
+    bytes: &[u8],
+    complete: bool,
+    reason: UnreadableReason,
+) -> (ReadResult<'static>, usize) {
     let Some(end) = line_end(bytes, 0).or(complete.then_some(bytes.len())) else {
-        return (Found::More, 0);
+        return (ReadResult::More, 0);
     };
-    if trimmed(&bytes[..end]).is_empty() {
+    if trim_line_end(&bytes[..end]).is_empty() {
         let reason = super::SkipReason::Blank;
-        return (Found::Skipped { lines: 1, reason }, end);
+        return (ReadResult::Skipped { lines: 1, reason }, end);
     }
     let reason = match std::str::from_utf8(&bytes[..end]) {
         Err(_) => UnreadableReason::Encoding,
         Ok(_) => reason,
     };
-    (Found::Unreadable { lines: 1, reason }, end)
+    (ReadResult::Unreadable { lines: 1, reason }, end)
 }
 
-/// Finds the values of the record at the start of `bytes`: how many, and where it ends.
-fn split(
+/// Finds the values of the record at the start of `bytes`; returns their number and the record's
+/// end.
+fn split_values(
     bytes: &[u8],
     complete: bool,
     values: &mut [Value; COLUMNS_MAX],
@@ -233,7 +247,7 @@ fn split(
         }
         match values.get_mut(count) {
             Some(slot) => *slot = value,
-            None if count < COLUMNS_BELIEVED => (),
+            None if count < COLUMNS_PLAUSIBLE_MAX => (),
             None => return Err(Failure::Reason(UnreadableReason::Columns)),
         }
         count += 1;
@@ -262,15 +276,15 @@ mod tests {
 
     fn read(text: &str) -> (String, usize) {
         let mut reader = CsvReader::default();
-        let (found, length) = reader.next(text.as_bytes().into(), true, Place::default());
+        let (found, length) = reader.next(text.as_bytes().into(), true, Location::default());
         (format!("{found:?}"), length)
     }
 
     #[test]
     fn fact_13_a_record_keeps_raw_newlines_and_doubled_quotes() {
         let mut reader = CsvReader::default();
-        let (Found::Entry(entry), length) =
-            reader.next(RECORD.as_bytes().into(), false, Place::default())
+        let (ReadResult::Entry(entry), length) =
+            reader.next(RECORD.as_bytes().into(), false, Location::default())
         else {
             panic!("no entry");
         };
@@ -321,13 +335,13 @@ mod tests {
         for cut in 1..RECORD.len() {
             let part = &RECORD.as_bytes()[..cut];
             assert_eq!(
-                reader.next(part.into(), false, Place::default()).0,
-                Found::More,
+                reader.next(part.into(), false, Location::default()).0,
+                ReadResult::More,
                 "{cut}"
             );
-            let found = reader.next(part.into(), true, Place::default()).0;
+            let found = reader.next(part.into(), true, Location::default()).0;
             assert!(
-                matches!(found, Found::Unreadable { .. }),
+                matches!(found, ReadResult::Unreadable { .. }),
                 "{cut}: {found:?}"
             );
         }

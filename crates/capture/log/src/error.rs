@@ -1,79 +1,79 @@
-//! Why a log could not be captured at all. Single lines that cannot be read are no reason; they
-//! are in the account.
+//! Errors that prevent the capture of a log. Unreadable lines are no errors; they are in the
+//! account.
 
 use capture_sink::SinkError;
-use capture_sink::compression::Foreign;
+use capture_sink::compression::UnsupportedFormat;
 
-/// Why a log could not be captured.
+/// An error that prevents the capture of a log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Nothing was given.
+    /// No input was given.
     #[error("no log was given; name one or more files, or - for standard input")]
     NoInput,
-    /// It cannot be opened or read.
+    /// An input cannot be opened or read.
     #[error("cannot read {name}: {error}{}", next_step(.error))]
     Read {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },
-    /// It has no bytes.
+    /// An input has no bytes.
     #[error("{name} is empty: there is nothing to capture; give a server log that has lines")]
     Empty {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
     },
-    /// An archive, or compressed in a way that is not read.
+    /// An input is an archive, or compressed in an unsupported format.
     #[error(
         "{name} is {what}; UTF-8, plain or in gzip, zstd, bzip2 or xz, is read here; unpack or convert it first, or pipe it in: {command} {} | rehearse capture log - -o NAME.workload",
-        in_a_command(.name)
+        command_argument(.name)
     )]
     Foreign {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What it is: "a zip archive".
+        /// Kind of the file: "a zip archive".
         what: &'static str,
-        /// What prints its text to standard output.
+        /// Command that prints its text to standard output.
         command: &'static str,
     },
-    /// A compressed file is not being written.
+    /// An input to follow is compressed, so it is not being written.
     #[error(
         "{name} is compressed as {compression}: nothing is being written to it; follow the file that the server writes, or capture this one without --follow"
     )]
     FollowCompressed {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// The compression's name.
+        /// Name of the compression.
         compression: &'static str,
     },
-    /// Nothing of it could be decompressed.
+    /// Nothing of an input could be decompressed.
     #[error("nothing of {name} can be read: {damage}; fetch the file again")]
     Damaged {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         damage: String,
     },
-    /// A pattern that matches no file, or is none.
+    /// A pattern matches no file or is invalid.
     #[error(
         "{pattern} {reason}; name the files, a directory, or quote a pattern such as 'log/*.gz'"
     )]
     Pattern {
-        /// As the user gave it.
+        /// Pattern as the user gave it.
         pattern: String,
-        /// What is wrong with it.
+        /// Reason for the refusal.
         reason: String,
     },
-    /// A directory without a log.
+    /// A directory has no log.
     #[error("no log was found in {name}{left_out}; {advice}")]
     NoLogThere {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What else there was.
+        /// Description of the files in it.
         left_out: String,
-        /// What to give instead.
+        /// Suggested argument.
         advice: String,
     },
     /// No format was recognised.
@@ -81,107 +81,107 @@ pub enum LogError {
         "{name} is no PostgreSQL log that can be recognised: no line of its beginning is one of a stderr log, a csvlog, a jsonlog, a syslog or a cloud's export; if it is a stderr log, give its log_line_prefix (SHOW log_line_prefix)"
     )]
     NotALog {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
     },
-    /// It has severities, but no prefix that fits.
+    /// The log has severities, but no prefix that fits.
     #[error(
         "no one log_line_prefix fits the lines at the beginning of {name}, though they have severities such as 'LOG:  '; if it was changed there, cut the file where it changes and capture the parts apart; else give it with --prefix (SHOW log_line_prefix)"
     )]
     NoOnePrefix {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
     },
-    /// It is no text.
+    /// An input is binary.
     #[error(
         "{name} is no PostgreSQL log: its beginning is binary data; give a server log as text, or compressed with gzip, zstd, bzip2 or xz"
     )]
     Binary {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
     },
-    /// It is not of the format that was given.
+    /// An input does not have the given format.
     #[error(
         "the beginning of {name} has no server's message that --format {format} could take out; {advice}"
     )]
     NotThatFormat {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// The format's name.
+        /// Name of the format.
         format: &'static str,
-        /// What to give instead.
+        /// Suggested option.
         advice: String,
     },
-    /// It goes back in time.
+    /// A log goes back in time.
     #[error(
         "{name} begins with its newest message and goes back in time, in which order sessions cannot be followed; {turn}"
     )]
     NewestFirst {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What to do.
+        /// Command that reverses it.
         turn: &'static str,
     },
-    /// The prefix that was given matches no line.
+    /// The given prefix matches no line.
     #[error(
         "no line at the beginning of {name} starts with the prefix '{prefix}' and a severity such as 'LOG:  '; the first line is '{line}'; {advice}"
     )]
     PrefixMatchesNothing {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// As the user gave it.
+        /// Prefix as the user gave it.
         prefix: String,
         /// The first line, or its beginning.
         line: String,
-        /// What to give instead.
+        /// Suggested option.
         advice: String,
     },
-    /// The prefix lacks what is needed.
+    /// The prefix lacks a needed escape.
     #[error(
         "the log_line_prefix '{prefix}' has no {what}, without which {why}; a log written with log_line_prefix = '%m [%p] %c %l %e %q%u@%d %r %a ' can be captured (`rehearse capture settings` has it)"
     )]
     PrefixLacks {
-        /// As given or recognised.
+        /// Prefix as given or recognised.
         prefix: String,
-        /// The escapes, one of which is needed.
+        /// Escapes, one of which is needed.
         what: &'static str,
-        /// What cannot be done without.
+        /// Reason why it is needed.
         why: &'static str,
     },
-    /// Its times are in a zone that is not known.
+    /// The times have an unknown time zone.
     #[error(
         "the times in {name} are in the time zone '{zone}', which is not known here; log_timezone = 'UTC' on the server avoids it"
     )]
     Zone {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// As the log prints it.
+        /// Time zone as the log prints it.
         zone: String,
     },
-    /// It was written with another `lc_messages`.
+    /// A log was written with another `lc_messages`.
     #[error(
         "{name} is written in another language than English (it says '{word}'), in which statements cannot be told from other messages; set lc_messages = 'C' on the server (it needs no restart) and capture a log written after that"
     )]
     Translated {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
         /// A word of that language in the log.
         word: String,
     },
-    /// The events could not be kept.
+    /// The sink failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
 }
 
-/// How an input stands in a command: standard input has no name there.
-fn in_a_command(name: &str) -> &str {
+/// Name of an input in a command line: standard input has none there.
+fn command_argument(name: &str) -> &str {
     match name {
         "standard input" => "FILE",
         name => name,
     }
 }
 
-/// What to do where a file cannot be read.
+/// Suggests what to do about a file that cannot be read.
 fn next_step(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -195,7 +195,7 @@ fn next_step(error: &std::io::Error) -> &'static str {
 }
 
 impl LogError {
-    pub(super) fn foreign(name: &str, foreign: Foreign) -> Self {
+    pub(super) fn foreign(name: &str, foreign: UnsupportedFormat) -> Self {
         LogError::Foreign {
             name: name.to_owned(),
             what: foreign.what,

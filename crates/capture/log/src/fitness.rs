@@ -1,10 +1,10 @@
-//! What a log is good for: can it be replayed, are latencies known, are its sessions whole, and
-//! which settings would have told more. Pure: judged from the account alone, so also from the
-//! account that a workload keeps.
+//! Judges the quality of a log: whether it can be replayed, whether latencies are known, whether
+//! sessions are whole, and which settings would improve it.
 //!
-//! Who drives: the program, once the account is complete. Words for people are the report's.
-//! Deliberately absent: any guess at settings from what servers usually have. What is inferred from
-//! many statements (a threshold, sampling) has a limit below which nothing is claimed.
+//! It is a pure function of the account, so it also works on the account stored in a workload. The
+//! caller runs it once the account is complete; the sentences for people are in the report. It does
+//! not guess settings from typical servers. An inference from many statements (a threshold,
+//! sampling) requires a minimum number of them.
 
 mod finding;
 
@@ -14,12 +14,12 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::prefix::Prefix;
+use super::quality_counters::QualityCounters;
 use super::reconcile::{Reconciliation, SkipReason, UnreadableReason};
-use super::tallies::Tallies;
 
 pub use finding::{Advice, Finding};
 
-/// What a log can be used for.
+/// A purpose for which a log can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -27,73 +27,74 @@ pub enum Use {
     Replay,
     /// Comparing a replay's latencies with those of the capture.
     Latencies,
-    /// Sending them when they were sent.
+    /// Sending statements with the original timing.
     Pacing,
-    /// Connecting as the clients did, when they did.
+    /// Connecting as the clients did, at the same times.
     Sessions,
-    /// Telling whether a replay fails where the capture failed.
+    /// Comparing the failures of a replay with those of the capture.
     Failures,
 }
 
-/// How far it is good for that.
+/// Extent to which a log is suitable for a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
     /// Wholly.
     Yes,
-    /// In part; a finding says what is missing.
+    /// Partly; a finding states what is missing.
     Partly,
     /// Not at all.
     No,
 }
 
-/// An extent for each use.
+/// Extent for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Uses {
-    /// For sending the same statements again.
+    /// Sending the same statements again.
     pub replay: Extent,
-    /// For comparing a replay's latencies with those of the capture.
+    /// Comparing a replay's latencies with those of the capture.
     pub latencies: Extent,
-    /// For sending statements when they were sent.
+    /// Sending statements with the original timing.
     pub pacing: Extent,
-    /// For connecting as the clients did, when they did.
+    /// Connecting as the clients did, at the same times.
     pub sessions: Extent,
-    /// For telling whether a replay fails where the capture failed.
+    /// Comparing the failures of a replay with those of the capture.
     pub failures: Extent,
 }
 
-/// So many statements, none shorter than so many microseconds, are no accident: a session's BEGIN,
-/// SET or COMMIT and a look-up by a key take well under a millisecond, and of ten statements one is
-/// such a thing.
+/// Pairs of a minimum number of statements and a minimum duration in microseconds: if none of that
+/// number is shorter, a threshold is inferred. A session's BEGIN, SET or COMMIT and a look-up by
+/// key take well under a millisecond, and one in ten statements is such a statement.
 const SLOW_ONLY: [(u64, u64); 2] = [(100, 1_000), (10, 50_000)];
 
-/// So many statements logged at their start without one read are no accident.
+/// Minimum number of statements logged at their start, none of which reads, from which
+/// `log_statement = mod` is inferred.
 const WRITES_ONLY_MIN: u64 = 20;
 
-/// So many beginnings and ends of transactions are needed before any gap is claimed, and of a
-/// hundred so many must not match: what a client may do oddly (a COMMIT too many, several
-/// statements in one message) stays below.
+/// Minimum number of transaction beginnings and ends, and percentage of them that must not match,
+/// from which a gap is inferred. Unusual client behaviour (an extra COMMIT, several statements in
+/// one message) stays below both.
 const BOUNDARIES_MIN: u64 = 20;
 const UNMATCHED_PERCENT: u64 = 10;
 
-/// Of a hundred statements so many durations must be known, so that the 99th percentile is not
-/// decided by those that are missing.
+/// Percentage of statements whose duration must be known, so that missing durations do not decide
+/// the 99th percentile.
 const TIMED_PERCENT: u64 = 99;
 
-/// What a log is good for.
+/// Suitability of a log for a replay and other uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fitness {
-    /// How far, for each use.
+    /// Extent for each use.
     pub uses: Uses,
     /// Statements that can be replayed as they were.
     pub replayable: u64,
-    /// What is missing, what matters most first.
-    #[serde(serialize_with = "with_settings")]
+    /// Deficiencies of the log, the most important first.
+    #[serde(serialize_with = "serialize_with_settings")]
     #[schemars(with = "Vec<FindingWithSettings<'static>>")]
     pub findings: Vec<Finding>,
-    /// Counts that it was judged by.
+    /// Counts on which the judgement is based.
     #[serde(skip)]
-    pub tallies: Tallies,
+    pub tallies: QualityCounters,
 }
 
 /// A finding as it is serialised.
@@ -102,13 +103,13 @@ pub struct Fitness {
 struct FindingWithSettings<'a> {
     #[serde(flatten)]
     finding: &'a Finding,
-    /// The use that suffers.
+    /// The affected use.
     affects: Use,
-    /// Settings that make the next log show it, by name.
+    /// Settings, by name, with which the next log shows it.
     settings: BTreeMap<&'static str, &'static str>,
 }
 
-fn with_settings<S: Serializer>(findings: &[Finding], out: S) -> Result<S::Ok, S::Error> {
+fn serialize_with_settings<S: Serializer>(findings: &[Finding], out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(findings.iter().map(|finding| FindingWithSettings {
         finding,
         affects: finding.about(),
@@ -121,12 +122,12 @@ impl Fitness {
     pub fn judge(account: &Reconciliation) -> Self {
         let tallies = account.tallies.clone();
         let mut findings = Vec::new();
-        completeness(account, &mut findings);
-        values(account, &mut findings);
-        lost_lines(account, &mut findings);
-        latencies(&tallies, &mut findings);
-        sessions(&tallies, &mut findings);
-        let uses = uses(&tallies, &findings);
+        check_completeness(account, &mut findings);
+        check_values(account, &mut findings);
+        check_lines(account, &mut findings);
+        check_times(&tallies, &mut findings);
+        check_sessions(&tallies, &mut findings);
+        let uses = rate_uses(&tallies, &findings);
         Fitness {
             uses,
             replayable: tallies.replayable(),
@@ -148,12 +149,12 @@ fn unreadable(account: &Reconciliation, reason: UnreadableReason) -> u64 {
     reasons.get(&reason).copied().unwrap_or(0)
 }
 
-/// Are all statements there?
-fn completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
+/// Checks whether all statements are in the log.
+fn check_completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
     let tallies = &account.tallies;
     let (statements, succeeded, timed) = (tallies.statements, tallies.succeeded(), tallies.timed);
     let bare = skipped(account, SkipReason::DurationWithoutStatement);
-    // With log_statement = all, a duration alone is of a statement that is there.
+    // With log_statement = all, a bare duration belongs to a statement that is in the log.
     if bare > 0 && !tallies.reads_at_start {
         findings.push(Finding::DurationsWithoutStatement { lines: bare });
     } else if statements == 0 {
@@ -193,8 +194,8 @@ fn completeness(account: &Reconciliation, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Are they whole?
-fn values(account: &Reconciliation, findings: &mut Vec<Finding>) {
+/// Checks whether the statements have all their values.
+fn check_values(account: &Reconciliation, findings: &mut Vec<Finding>) {
     let tallies = &account.tallies;
     if tallies.valueless > 0 {
         findings.push(Finding::ValuesMissing {
@@ -236,8 +237,8 @@ fn values(account: &Reconciliation, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Is every line there, and in order?
-fn lost_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
+/// Checks whether every line is present and in order.
+fn check_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
     use UnreadableReason as Why;
     let dropped = account.unreadable.rate_limited;
     let torn = skipped(account, SkipReason::Detached) + unreadable(account, Why::LooseContinuation);
@@ -270,8 +271,8 @@ fn lost_lines(account: &Reconciliation, findings: &mut Vec<Finding>) {
     }
 }
 
-/// When, and how long?
-fn latencies(tallies: &Tallies, findings: &mut Vec<Finding>) {
+/// Checks times and durations.
+fn check_times(tallies: &QualityCounters, findings: &mut Vec<Finding>) {
     let (timed, of) = (tallies.timed, tallies.succeeded());
     if timed < of {
         findings.push(Finding::DurationsUnknown {
@@ -290,7 +291,7 @@ fn latencies(tallies: &Tallies, findings: &mut Vec<Finding>) {
     }
 }
 
-fn sessions(tallies: &Tallies, findings: &mut Vec<Finding>) {
+fn check_sessions(tallies: &QualityCounters, findings: &mut Vec<Finding>) {
     let of = tallies.sessions;
     if of == 0 {
         return;
@@ -321,17 +322,17 @@ fn sessions(tallies: &Tallies, findings: &mut Vec<Finding>) {
             of,
         });
     }
-    // Where every session's beginning is there, a number that comes back is seen.
+    // If every session's beginning is logged, reuse of a process number is visible.
     if unbegun > 0 && prefixes(tallies).any(|prefix| !prefix.tells_sessions_apart()) {
         findings.push(Finding::SessionsByProcess);
     }
 }
 
-fn prefixes(tallies: &Tallies) -> impl Iterator<Item = Prefix> {
+fn prefixes(tallies: &QualityCounters) -> impl Iterator<Item = Prefix> {
     tallies.prefixes.iter().map(|text| Prefix::compile(text))
 }
 
-fn uses(tallies: &Tallies, findings: &[Finding]) -> Uses {
+fn rate_uses(tallies: &QualityCounters, findings: &[Finding]) -> Uses {
     let missing = |about: Use| {
         let mut missing = findings.iter().filter(|finding| !finding.is_harmless());
         missing.any(|finding| finding.about() == about)

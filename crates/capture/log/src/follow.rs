@@ -1,10 +1,9 @@
-//! A log that is still being written: read on until told to stop, through every kind of rotation.
+//! Follows a log that is still being written, through every kind of rotation, until it is stopped.
 //!
-//! Who drives: the capture asks [`Following::next`] for one file after the other, and reads each to
-//! what [`tail::Tail`] says is its end: another file took its place, or the user stopped. Nothing is
-//! asked of the file system but four times a second, and only where there was nothing to read.
-//!
-//! Deliberately absent: inotify (there is none on a network's disk), and two logs at once.
+//! The capture calls [`Following::next`] for one file after the other and reads each up to the end
+//! that [`tail::Tail`] reports: another file replaced it, or the user stopped. The file system is
+//! polled four times a second, and only while there is nothing to read. inotify is not used, since
+//! network file systems lack it. Two logs cannot be followed at once.
 
 mod rotation;
 mod stream;
@@ -19,61 +18,61 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::input::{Input, Window};
-use super::recognise::{Recognised, recognise};
-use super::selection::{entries, is_pattern, matches, nothing_in};
+use super::recognise::{RecognisedFormat, recognise};
+use super::selection::{empty_directory_error, expand_pattern, is_pattern, list_directory};
 use super::sources::Source;
 use super::{LogError, LogFormat};
-use capture_sink::compression::{Told, tell};
-use rotation::{FileId, id};
-use stream::Stream;
-use tail::{Log, Shared, Tail};
+use capture_sink::compression::{FileFormat, detect};
+use rotation::{FileId, file_id};
+use stream::StdinStream;
+use tail::{FollowState, FollowedFile, Tail};
 
-/// Between two looks at a log that had nothing new: four a second.
+/// Interval between two polls of an idle log.
 const WAIT: Duration = Duration::from_millis(250);
 
-/// As much of a log's end shows what it is.
+/// Number of bytes at a log's end by which its format is recognised.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Lines of a new file that are waited for, so that its prefix is recognised well.
+/// Number of lines of a new file to wait for, so that its prefix is recognised reliably.
 const LINES_ENOUGH: usize = 10;
 
-/// Files that were written last within so much of each other are being written at once.
+/// Files last written within this duration of each other are considered to be written concurrently.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
-/// What to follow, from where, and until when.
+/// The log to follow, the position to start from, and the stop condition.
 pub struct Follow {
-    /// A file, a directory, a pattern, or `-` for standard input. Of a directory or pattern the
-    /// file written last is followed, and then each that takes its place.
+    /// A file, a directory, a pattern, or `-` for standard input. With a directory or pattern the
+    /// most recently written file is followed, and then each file that replaces it.
     pub what: PathBuf,
-    /// From the beginning of the file, not from its end.
+    /// Starts at the beginning of the file instead of at its end.
     pub from_start: bool,
-    /// Asked four times a second and more often: whether it is enough. What was written until then
-    /// is still read, and the rest of a line that is being written.
+    /// Returns true to stop; polled at least four times a second. Data written until then is still
+    /// read, including the rest of a line that is being written.
     pub stop: Box<dyn FnMut() -> bool>,
 }
 
-/// Where new files of a log come from.
+/// The source of a log's new files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Where {
-    /// The same name, and its neighbours: what was written under it may have another name soon.
+enum LogLocation {
+    /// A file name and its siblings, since rotation may rename the file.
     File(PathBuf),
     Directory(PathBuf),
     Pattern(PathBuf),
 }
 
-impl Where {
-    /// The files there are now.
-    fn files(&self) -> Result<Vec<PathBuf>, LogError> {
+impl LogLocation {
+    /// Lists the existing files.
+    fn list_files(&self) -> Result<Vec<PathBuf>, LogError> {
         let mut files = match self {
-            Where::File(path) => match path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => entries(parent)?,
-                _ => entries(Path::new("."))?
+            LogLocation::File(path) => match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => list_directory(parent)?,
+                _ => list_directory(Path::new("."))?
                     .iter()
                     .filter_map(|path| path.file_name().map(PathBuf::from))
                     .collect(),
             },
-            Where::Directory(directory) => entries(directory)?,
-            Where::Pattern(pattern) => matches(pattern)?,
+            LogLocation::Directory(directory) => list_directory(directory)?,
+            LogLocation::Pattern(pattern) => expand_pattern(pattern)?,
         };
         let hidden = |path: &Path| {
             let name = path.file_name();
@@ -85,56 +84,56 @@ impl Where {
 }
 
 /// A log that is being followed.
-pub(super) struct Following {
-    kind: Kind,
+pub(super) struct LogFollower {
+    kind: FollowedInput,
     format: Option<LogFormat>,
     prefix: Option<String>,
-    /// What the last file was: the next is most likely the same.
-    last: Option<Recognised>,
+    /// Format of the last file; the next file most likely has the same.
+    last: Option<RecognisedFormat>,
     number: usize,
 }
 
-enum Kind {
-    Files(Rc<RefCell<Shared>>),
-    /// Until it was handed out.
-    Stream(Option<Stream>),
+enum FollowedInput {
+    Files(Rc<RefCell<FollowState>>),
+    /// Taken when it is handed out.
+    Stream(Option<StdinStream>),
 }
 
 impl Follow {
-    /// Finds what is to be followed.
+    /// Finds the log to follow.
     pub(super) fn begin(
         self,
         format: Option<LogFormat>,
         prefix: Option<&str>,
-    ) -> Result<Following, LogError> {
-        let mut following = Following {
-            kind: Kind::Stream(None),
+    ) -> Result<LogFollower, LogError> {
+        let mut following = LogFollower {
+            kind: FollowedInput::Stream(None),
             format,
             prefix: prefix.map(str::to_owned),
             last: None,
             number: 0,
         };
         if self.what == Path::new("-") {
-            following.kind = Kind::Stream(Some(Stream::begin(self.stop)));
+            following.kind = FollowedInput::Stream(Some(StdinStream::start(self.stop)));
             return Ok(following);
         }
         let place = match std::fs::metadata(&self.what) {
-            Ok(found) if found.is_dir() => Where::Directory(self.what.clone()),
-            _ if is_pattern(&self.what) => Where::Pattern(self.what.clone()),
-            _ => Where::File(self.what.clone()),
+            Ok(found) if found.is_dir() => LogLocation::Directory(self.what.clone()),
+            _ if is_pattern(&self.what) => LogLocation::Pattern(self.what.clone()),
+            _ => LogLocation::File(self.what.clone()),
         };
-        let (mut log, recognised) = newest(&place, format, prefix)?;
+        let (mut log, recognised) = find_newest(&place, format, prefix)?;
         if self.from_start {
             log.position = 0;
         }
         let mut seen: HashMap<FileId, u64> = HashMap::new();
-        for path in place.files()? {
+        for path in place.list_files()? {
             if let Ok(found) = std::fs::metadata(&path) {
-                seen.insert(id(&found), found.len());
+                seen.insert(file_id(&found), found.len());
             }
         }
         following.last = recognised;
-        following.kind = Kind::Files(Rc::new(RefCell::new(Shared::new(
+        following.kind = FollowedInput::Files(Rc::new(RefCell::new(FollowState::new(
             place, self.stop, seen, log,
         ))));
         Ok(following)
@@ -149,17 +148,17 @@ fn read_error(path: &Path) -> impl Fn(std::io::Error) -> LogError {
     }
 }
 
-/// The log that was written last, at its end, and what it is, where it has lines that tell. Of two
-/// that are being written at once, csvlog before jsonlog before stderr.
-fn newest(
-    place: &Where,
+/// Finds the most recently written log that has recognisable lines, positioned at its end, and its
+/// format. Among logs written concurrently, csvlog is preferred to jsonlog, and jsonlog to stderr.
+fn find_newest(
+    place: &LogLocation,
     format: Option<LogFormat>,
     prefix: Option<&str>,
-) -> Result<(Log, Option<Recognised>), LogError> {
+) -> Result<(FollowedFile, Option<RecognisedFormat>), LogError> {
     let mut files = Vec::new();
     let candidates = match place {
-        Where::File(path) => vec![path.clone()],
-        place => place.files()?,
+        LogLocation::File(path) => vec![path.clone()],
+        place => place.list_files()?,
     };
     for path in candidates {
         let found = std::fs::metadata(&path).map_err(read_error(&path))?;
@@ -167,16 +166,16 @@ fn newest(
         files.push((written, path));
     }
     files.sort();
-    let mut best: Option<(u8, Log, Option<Recognised>)> = None;
+    let mut best: Option<(u8, FollowedFile, Option<RecognisedFormat>)> = None;
     let (mut refused, mut last) = (None, None);
     for (written, path) in files.into_iter().rev() {
         if last.is_some_and(|last| written + AT_ONCE < last) {
             break;
         }
-        match at_end(&path, format, prefix) {
+        match open_at_end(&path, format, prefix) {
             Ok((log, recognised)) => {
                 last.get_or_insert(written);
-                let rank = says_less(&path, recognised.as_ref());
+                let rank = format_rank(&path, recognised.as_ref());
                 if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
                     best = Some((rank, log, recognised));
                 }
@@ -196,14 +195,16 @@ fn newest(
     }
     match (best, refused, place) {
         (Some((_, log, recognised)), ..) => Ok((log, recognised)),
-        (None, Some(refused), Where::File(_) | Where::Pattern(_)) => Err(refused),
-        (None, _, Where::Directory(path) | Where::File(path) | Where::Pattern(path)) => {
-            Err(nothing_in(path, &[]))
-        }
+        (None, Some(refused), LogLocation::File(_) | LogLocation::Pattern(_)) => Err(refused),
+        (
+            None,
+            _,
+            LogLocation::Directory(path) | LogLocation::File(path) | LogLocation::Pattern(path),
+        ) => Err(empty_directory_error(path, &[])),
     }
 }
 
-fn says_less(path: &Path, recognised: Option<&Recognised>) -> u8 {
+fn format_rank(path: &Path, recognised: Option<&RecognisedFormat>) -> u8 {
     let extension = path.extension().and_then(|extension| extension.to_str());
     match (recognised.map(|recognised| recognised.format), extension) {
         (Some(LogFormat::Csv), _) | (None, Some("csv")) => 0,
@@ -212,12 +213,12 @@ fn says_less(path: &Path, recognised: Option<&Recognised>) -> u8 {
     }
 }
 
-/// Opens a log at the beginning of its last line that is not whole, and looks what it is.
-fn at_end(
+/// Opens a log at the start of its last incomplete line and recognises its format.
+fn open_at_end(
     path: &Path,
     format: Option<LogFormat>,
     prefix: Option<&str>,
-) -> Result<(Log, Option<Recognised>), LogError> {
+) -> Result<(FollowedFile, Option<RecognisedFormat>), LogError> {
     let failed = read_error(path);
     let mut file = File::open(path).map_err(&failed)?;
     let length = file.metadata().map_err(&failed)?.len();
@@ -227,15 +228,15 @@ fn at_end(
         .take(8)
         .read_to_end(&mut head)
         .map_err(&failed)?;
-    match tell(&head[..head.len().min(capture_sink::compression::MAGIC_BYTES)]) {
-        Told::Plain => (),
-        Told::Compressed(compression) => {
+    match detect(&head[..head.len().min(capture_sink::compression::MAGIC_BYTES)]) {
+        FileFormat::Plain => (),
+        FileFormat::Compressed(compression) => {
             return Err(LogError::FollowCompressed {
                 name,
                 compression: compression.name(),
             });
         }
-        Told::Foreign(foreign) => return Err(LogError::foreign(&name, foreign)),
+        FileFormat::Foreign(foreign) => return Err(LogError::foreign(&name, foreign)),
     }
     let start = length.saturating_sub(SAMPLE_BYTES);
     file.seek(SeekFrom::Start(start)).map_err(&failed)?;
@@ -249,43 +250,51 @@ fn at_end(
         [] => None,
         lines => Some(recognise(&name, lines, format, prefix)?),
     };
-    // A line longer than the sample is read from where its end begins.
+    // A line longer than the sample is read from the start of the sample.
     let position = match whole {
         0 if start > 0 => length,
         whole => start + whole as u64,
     };
-    Ok((Log::new(path, file, position).map_err(&failed)?, recognised))
+    Ok((
+        FollowedFile::new(path, file, position).map_err(&failed)?,
+        recognised,
+    ))
 }
 
-impl Following {
-    /// Waits for the next file that has something to read; none where it is to stop. `waits` is
-    /// called about four times a second, `begins` with the file's name.
+impl LogFollower {
+    /// Waits for the next file that has data; returns `None` after a stop. `waits` is called about
+    /// four times a second, `begins` with each file's name.
     pub(super) fn next(
         &mut self,
         waits: &mut dyn FnMut(),
         begins: &mut dyn FnMut(&str),
     ) -> Result<Option<Source>, LogError> {
         let (name, notes, mut window) = match &mut self.kind {
-            Kind::Stream(stream) => match stream.take() {
-                Some(stream) => ("-".into(), Vec::new(), Window::following(Box::new(stream))),
+            FollowedInput::Stream(stream) => match stream.take() {
+                Some(stream) => (
+                    "-".into(),
+                    Vec::new(),
+                    Window::new_following(Box::new(stream)),
+                ),
                 None => return Ok(None),
             },
-            Kind::Files(shared) => {
-                let Some((path, notes)) = shared.borrow_mut().turn_over() else {
+            FollowedInput::Files(shared) => {
+                let Some((path, notes)) = shared.borrow_mut().next_file() else {
                     return Ok(None);
                 };
                 let tail = Box::new(Tail::new(shared.clone()));
-                (path, notes, Window::following(tail))
+                (path, notes, Window::new_following(tail))
             }
         };
         begins(&name.display().to_string());
         let recognised = match (&self.last, self.number) {
-            // What is there already has told; the first new line may be long in coming.
-            (Some(last), 0) => Some(Recognised {
+            // The existing lines have shown the format; the first new line may take long to
+            // come.
+            (Some(last), 0) => Some(RecognisedFormat {
                 first_us: i64::MAX,
                 ..last.clone()
             }),
-            _ => self.recognised(&name, &mut window, waits)?,
+            _ => self.wait_until_recognised(&name, &mut window, waits)?,
         };
         self.last = recognised.clone().or(self.last.take());
         self.number += 1;
@@ -303,13 +312,13 @@ impl Following {
         }))
     }
 
-    /// Waits for lines that tell what a log is.
-    fn recognised(
+    /// Waits for enough lines to recognise a log's format.
+    fn wait_until_recognised(
         &self,
         path: &Path,
         window: &mut Window,
         waits: &mut dyn FnMut(),
-    ) -> Result<Option<Recognised>, LogError> {
+    ) -> Result<Option<RecognisedFormat>, LogError> {
         let name = path.display().to_string();
         let last = self.last.as_ref();
         let (last_format, last_prefix) = match last {
@@ -320,17 +329,17 @@ impl Following {
             None => (None, None),
         };
         loop {
-            window.more().map_err(read_error(path))?;
+            window.fill().map_err(read_error(path))?;
             waits();
             let bytes = window.bytes();
             let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
             let lines = &bytes[..whole];
-            let enough = window.ended()
-                || window.settled()
+            let enough = window.is_at_end()
+                || window.is_idle()
                 || bytes.len() as u64 >= SAMPLE_BYTES
                 || memchr::memchr_iter(b'\n', lines).take(LINES_ENOUGH).count() == LINES_ENOUGH;
             if lines.is_empty() {
-                match (window.ended(), last) {
+                match (window.is_at_end(), last) {
                     (true, _) if bytes.is_empty() => return Ok(None),
                     (true, last) => return Ok(last.cloned()),
                     _ => continue,
@@ -349,10 +358,10 @@ impl Following {
                 last,
             ) {
                 (Ok(found), _) => return Ok(Some(found)),
-                // What was read before is not given up for lines that are not understood: they
-                // are unreadable, as they would be within a file.
+                // The known format is kept if new lines do not match it; they are unreadable, as
+                // within a file.
                 (Err(_), Some(last)) => return Ok(Some(last.clone())),
-                (Err(error), None) if window.ended() || bytes.len() as u64 >= SAMPLE_BYTES => {
+                (Err(error), None) if window.is_at_end() || bytes.len() as u64 >= SAMPLE_BYTES => {
                     return Err(error);
                 }
                 (Err(error @ LogError::Translated { .. }), None) => return Err(error),

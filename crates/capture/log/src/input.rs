@@ -1,8 +1,8 @@
-//! Where a log's bytes come from: a file or standard input, compressed or not, through one window
-//! of memory.
+//! Reads a log's bytes from a file or standard input, compressed or not, through one window of
+//! memory.
 //!
-//! A compressed file that is cut or damaged is read as far as it goes; [`Window::damage`] says what
-//! was wrong with it then. A disk that refuses is an error: it may be asked again.
+//! A truncated or damaged compressed file is read up to the damage; [`Window::damage`] then
+//! describes it. An I/O error is returned, since a retry may succeed.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -13,23 +13,23 @@ use std::sync::atomic::Ordering;
 use super::LogError;
 use super::read_ahead::{CHUNK_BYTES, Chunk, HEADROOM_BYTES, ReadAhead};
 use super::text::{Buffer, Text};
-use capture_sink::Raw;
-use capture_sink::Watched;
-use capture_sink::compression::{Compression, MAGIC_BYTES, Told, tell};
+use capture_sink::CountingReader;
+use capture_sink::StreamState;
+use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
 
-/// One thing to read.
+/// One input of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A file.
     Path(PathBuf),
-    /// A file that was not named but found in a directory. It is left out where it is no log.
+    /// A file found in a directory. It is left out if it is no log.
     Found(PathBuf),
     /// Standard input.
     Stdin,
 }
 
 impl Input {
-    /// As the user names it.
+    /// The name as the user gave it.
     pub fn name(&self) -> String {
         match self {
             Input::Path(path) | Input::Found(path) => path.display().to_string(),
@@ -37,7 +37,7 @@ impl Input {
         }
     }
 
-    /// Bytes to be read, before decompression, where that is known.
+    /// Number of bytes to read, before decompression, if known.
     pub(super) fn size(&self) -> Option<u64> {
         match self {
             Input::Path(path) | Input::Found(path) => {
@@ -47,8 +47,8 @@ impl Input {
         }
     }
 
-    /// When it was last changed, in microseconds since 1970-01-01 UTC, where the system knows: of
-    /// a pipe, about when it was last written to.
+    /// Time of the last modification, in microseconds since 1970-01-01 UTC, if the system knows it.
+    /// For a pipe, this is about the time of the last write.
     pub(super) fn modified_us(&self) -> Option<i64> {
         let path = match self {
             Input::Path(path) | Input::Found(path) => path,
@@ -59,7 +59,7 @@ impl Input {
         i64::try_from(since.as_micros()).ok()
     }
 
-    /// Opens it and recognises its compression by its first bytes.
+    /// Opens the input and detects its compression by its first bytes.
     pub(super) fn open(&self) -> Result<Window, LogError> {
         let failed = |error| LogError::Read {
             name: self.name(),
@@ -79,42 +79,43 @@ impl Input {
     }
 }
 
-/// The size of the window at first: what an input is told by.
+/// Initial size of the window, and size of the sample by which a format is recognised.
 const SAMPLE_BYTES: usize = 1 << 20;
 
-/// From this size on the window grows by quarters, for an entry that does not fit: what is not needed
-/// of so much memory is much.
+/// Size from which the window grows by a quarter instead of doubling. This limits the unused part
+/// of a large window.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// The least size of the window behind that: it stays in a core's own cache.
+/// Minimum size of the window after the sample; it fits into a core's own cache.
 const WINDOW_BYTES: usize = 128 << 10;
 
-/// A log that is being written counts as silent after so many waits for more of it in a row: a
-/// second, at four a second.
+/// Number of consecutive waits without data after which a followed log counts as idle: one second,
+/// at four waits a second.
 const SILENT_WAITS: u32 = 4;
 
-/// A window on a stream of bytes: what was read and not yet taken. It grows where one entry does
+/// A window on a stream of bytes: the bytes read and not yet consumed. It grows if one entry does
 /// not fit, and shrinks again.
 pub(super) struct Window {
-    origin: Origin,
-    raw: Arc<Raw>,
+    origin: ByteSource,
+    raw: Arc<StreamState>,
     compression: Option<Compression>,
     damage: Option<String>,
     buffer: Buffer,
-    ended: bool,
-    /// No other thread is to read what is not compressed.
-    alone: bool,
-    /// Waits in a row that brought nothing.
+    at_end: bool,
+    /// Disables reading uncompressed input ahead in another thread.
+    no_read_ahead: bool,
+    /// Consecutive waits without data.
     waits: u32,
-    /// Bytes taken, after decompression.
-    taken: u64,
+    /// Bytes consumed, after decompression.
+    consumed: u64,
 }
 
-/// Who reads.
-enum Origin {
-    /// The window itself.
+/// The reader of the bytes.
+enum ByteSource {
+    /// The window reads in its own thread.
     Own(Box<dyn Read>),
-    /// The window itself for the sample; then another thread, if there is a core for it.
+    /// The window reads the sample itself; then another thread reads, if the process has a core for
+    /// it.
     Sample(Box<dyn Read + Send>),
     Ahead(ReadAhead),
 }
@@ -125,8 +126,8 @@ impl Window {
             name: name.to_owned(),
             error,
         };
-        let raw = Arc::new(Raw::default());
-        let mut watched = Watched {
+        let raw = Arc::new(StreamState::default());
+        let mut watched = CountingReader {
             reader,
             raw: raw.clone(),
         };
@@ -135,207 +136,212 @@ impl Window {
             .take(MAGIC_BYTES as u64)
             .read_to_end(&mut magic)
             .map_err(failed)?;
-        let told = tell(&magic);
-        // What some editors write before UTF-8.
+        let file_format = detect(&magic);
+        // UTF-8's byte order mark, which some editors write.
         if magic.starts_with(b"\xef\xbb\xbf") {
             magic.drain(..3);
         }
         let whole = Cursor::new(magic).chain(watched);
-        Ok(match told {
-            Told::Plain => Self::new(Origin::Sample(Box::new(whole)), raw),
-            Told::Compressed(compression) => {
+        Ok(match file_format {
+            FileFormat::Plain => Self::new(ByteSource::Sample(Box::new(whole)), raw),
+            FileFormat::Compressed(compression) => {
                 let decoder = compression.decoder(whole).map_err(failed)?;
                 Window {
                     compression: Some(compression),
-                    ..Self::new(Origin::Sample(decoder), raw)
+                    ..Self::new(ByteSource::Sample(decoder), raw)
                 }
             }
-            Told::Foreign(foreign) => return Err(LogError::foreign(name, foreign)),
+            FileFormat::Foreign(foreign) => return Err(LogError::foreign(name, foreign)),
         })
     }
 
-    /// A window on a log that is still being written, which is never compressed. Its reader says
-    /// [`io::ErrorKind::WouldBlock`] after having waited for more in vain.
-    pub(super) fn following(reader: Box<dyn Read>) -> Self {
-        let raw = Arc::new(Raw::default());
-        let watched = Watched {
+    /// Creates a window on a log that is still being written, which is never compressed. Its reader
+    /// returns [`io::ErrorKind::WouldBlock`] after a wait without data.
+    pub(super) fn new_following(reader: Box<dyn Read>) -> Self {
+        let raw = Arc::new(StreamState::default());
+        let watched = CountingReader {
             reader,
             raw: raw.clone(),
         };
-        Self::new(Origin::Own(Box::new(watched)), raw)
+        Self::new(ByteSource::Own(Box::new(watched)), raw)
     }
 
-    fn new(origin: Origin, raw: Arc<Raw>) -> Self {
+    fn new(origin: ByteSource, raw: Arc<StreamState>) -> Self {
         Window {
             origin,
             raw,
             compression: None,
             damage: None,
-            alone: false,
+            no_read_ahead: false,
             waits: 0,
             buffer: Buffer::new(SAMPLE_BYTES),
-            ended: false,
-            taken: 0,
+            at_end: false,
+            consumed: 0,
         }
     }
 
-    /// Reading is all that is done: handing plain bytes from one core to another would cost more
-    /// than reading them does.
-    pub(super) fn read_alone(&mut self) {
-        self.alone = true;
+    /// Reads in the caller's thread only. If reading is all that is done, passing plain bytes
+    /// between cores would cost more than reading them.
+    pub(super) fn disable_read_ahead(&mut self) {
+        self.no_read_ahead = true;
     }
 
-    /// A window on bytes in memory.
-    pub(super) fn on(bytes: impl AsRef<[u8]> + 'static) -> Self {
-        Self::new(Origin::Own(Box::new(Cursor::new(bytes))), Arc::default())
+    /// Creates a window on bytes in memory.
+    pub(super) fn from_bytes(bytes: impl AsRef<[u8]> + 'static) -> Self {
+        Self::new(
+            ByteSource::Own(Box::new(Cursor::new(bytes))),
+            Arc::default(),
+        )
     }
 
-    /// What was read and not yet taken.
+    /// The bytes read and not yet consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }
 
-    /// The same, with what is known of it.
+    /// The same bytes with their line ends and UTF-8 validity.
     #[inline]
     pub(super) fn text(&self) -> Text<'_> {
         self.buffer.text()
     }
 
-    /// Nothing comes behind [`Self::bytes`].
+    /// Returns whether nothing follows [`Self::bytes`].
     #[inline]
-    pub(super) fn ended(&self) -> bool {
-        self.ended
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at_end
     }
 
-    /// Bytes read so far, before decompression.
+    /// Number of bytes read so far, before decompression.
     pub(super) fn raw_bytes(&self) -> u64 {
         self.raw.bytes.load(Ordering::Relaxed)
     }
 
-    /// What was wrong with the compressed file, where it ended before its end.
+    /// Damage at which a compressed file ended early.
     pub(super) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// What is there is whole for now: a log that is being written has been silent for a while
-    /// behind a whole line.
-    pub(super) fn settled(&self) -> bool {
+    /// Returns whether the bytes are complete for now: a followed log has been idle since a whole
+    /// line.
+    pub(super) fn is_idle(&self) -> bool {
         self.waits >= SILENT_WAITS && self.bytes().last() == Some(&b'\n')
     }
 
-    /// Bytes taken so far, after decompression.
-    pub(super) fn taken_bytes(&self) -> u64 {
-        self.taken
+    /// Number of bytes consumed so far, after decompression.
+    pub(super) fn consumed_bytes(&self) -> u64 {
+        self.consumed
     }
 
-    /// Done with the first bytes.
+    /// Consumes the first bytes.
     #[inline]
-    pub(super) fn take(&mut self, length: usize) {
-        self.take_lines(length, 0);
+    pub(super) fn consume(&mut self, length: usize) {
+        self.consume_lines(length, 0);
     }
 
-    /// As [`Self::take`]; they are so many lines, as far as the caller knows.
+    /// Consumes the first bytes, which are `lines` lines as far as the caller knows.
     #[inline]
-    pub(super) fn take_lines(&mut self, length: usize, lines: u64) {
-        self.buffer.take(length, lines as usize);
-        self.taken += length as u64;
+    pub(super) fn consume_lines(&mut self, length: usize, lines: u64) {
+        self.buffer.consume(length, lines as usize);
+        self.consumed += length as u64;
     }
 
-    /// Reads on: until the window is full, or what another thread has read. It is made larger where
-    /// much of it is in use, so that what is looked at again and again is looked at few times.
-    pub(super) fn more(&mut self) -> io::Result<()> {
+    /// Reads more bytes: until the window is full, or one chunk of the other thread. Enlarges the
+    /// window if most of it is in use, so that unfinished entries are rarely scanned again.
+    pub(super) fn fill(&mut self) -> io::Result<()> {
         let read = self.read();
-        self.buffer.look();
+        self.buffer.scan();
         read
     }
 
     fn read(&mut self) -> io::Result<()> {
-        self.read_ahead()?;
-        if let Origin::Ahead(ahead) = &self.origin
+        self.start_read_ahead()?;
+        if let ByteSource::Ahead(ahead) = &self.origin
             && self.bytes().len() <= HEADROOM_BYTES
         {
-            match ahead.next() {
-                None => self.ended = true,
-                Some(Ok(chunk)) => self.change_to(chunk),
-                Some(Err(error)) => return self.failed(error),
+            match ahead.next_chunk() {
+                None => self.at_end = true,
+                Some(Ok(chunk)) => self.adopt_chunk(chunk),
+                Some(Err(error)) => return self.handle_error(error),
             }
             return Ok(());
         }
-        self.make_room();
+        self.grow();
         loop {
             let space = self.buffer.space();
             if space.is_empty() {
                 break;
             }
             let read = match &mut self.origin {
-                Origin::Own(reader) => reader.read(space),
-                Origin::Sample(reader) => reader.read(space),
-                Origin::Ahead(_) if space.len() < CHUNK_BYTES => break,
-                Origin::Ahead(ahead) => match ahead.next() {
+                ByteSource::Own(reader) => reader.read(space),
+                ByteSource::Sample(reader) => reader.read(space),
+                ByteSource::Ahead(_) if space.len() < CHUNK_BYTES => break,
+                ByteSource::Ahead(ahead) => match ahead.next_chunk() {
                     None => Ok(0),
                     Some(Err(error)) => Err(error),
                     Some(Ok(Chunk { bytes, length })) => {
                         let new = &bytes[HEADROOM_BYTES..HEADROOM_BYTES + length];
                         space[..length].copy_from_slice(new);
-                        ahead.give_back(bytes);
+                        ahead.recycle(bytes);
                         Ok(length)
                     }
                 },
             };
             match read {
                 Ok(0) => {
-                    self.ended = true;
+                    self.at_end = true;
                     break;
                 }
                 Ok(length) => {
                     self.waits = 0;
-                    self.buffer.filled(length);
+                    self.buffer.commit(length);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.waits += 1;
                     break;
                 }
-                Err(error) => return self.failed(error),
+                Err(error) => return self.handle_error(error),
             }
         }
         Ok(())
     }
 
-    /// From the second look on another thread reads, where there is a core for it.
-    fn read_ahead(&mut self) -> io::Result<()> {
-        if self.taken == 0 && self.bytes().is_empty() || !matches!(self.origin, Origin::Sample(_)) {
+    /// Starts reading in another thread from the second read on, if there is a core for it.
+    fn start_read_ahead(&mut self) -> io::Result<()> {
+        if self.consumed == 0 && self.bytes().is_empty()
+            || !matches!(self.origin, ByteSource::Sample(_))
+        {
             return Ok(());
         }
-        let own = Origin::Own(Box::new(io::empty()));
-        let Origin::Sample(reader) = std::mem::replace(&mut self.origin, own) else {
+        let own = ByteSource::Own(Box::new(io::empty()));
+        let ByteSource::Sample(reader) = std::mem::replace(&mut self.origin, own) else {
             unreachable!("it is the sample's");
         };
-        let alone = self.alone && self.compression.is_none()
+        let alone = self.no_read_ahead && self.compression.is_none()
             || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
         self.origin = match alone {
-            true => Origin::Own(reader),
-            false => Origin::Ahead(ReadAhead::start(reader)?),
+            true => ByteSource::Own(reader),
+            false => ByteSource::Ahead(ReadAhead::start(reader)?),
         };
         Ok(())
     }
 
-    /// What is left stands before the chunk's bytes, and the chunk's memory is the window's.
-    fn change_to(&mut self, chunk: Chunk) {
+    /// Makes the chunk's memory the window, with the unconsumed bytes copied before the chunk's.
+    fn adopt_chunk(&mut self, chunk: Chunk) {
         let Chunk { bytes, length } = chunk;
-        let old = self.buffer.change_to(bytes, HEADROOM_BYTES, length);
-        if let Origin::Ahead(ahead) = &self.origin {
-            ahead.give_back(old);
+        let old = self.buffer.replace_memory(bytes, HEADROOM_BYTES, length);
+        if let ByteSource::Ahead(ahead) = &self.origin {
+            ahead.recycle(old);
         }
     }
 
-    fn make_room(&mut self) {
+    fn grow(&mut self) {
         let (used, size) = (self.bytes().len(), self.buffer.size());
         self.buffer.compact();
         let spare = size - used;
-        // What another thread has read comes in one piece.
-        let is_short = matches!(self.origin, Origin::Ahead(_)) && spare < CHUNK_BYTES;
+        // The other thread's data comes in whole chunks.
+        let is_short = matches!(self.origin, ByteSource::Ahead(_)) && spare < CHUNK_BYTES;
         let grows = match size < LARGE_BYTES {
             true => used > size / 2 || is_short,
             false => spare < size / 8,
@@ -343,17 +349,17 @@ impl Window {
         if grows {
             self.buffer
                 .resize(size + size.min((size / 4).max(LARGE_BYTES)));
-        } else if size > 4 * WINDOW_BYTES && self.taken > 0 && used < WINDOW_BYTES {
+        } else if size > 4 * WINDOW_BYTES && self.consumed > 0 && used < WINDOW_BYTES {
             self.buffer.resize(WINDOW_BYTES);
         }
     }
 
-    /// A compressed file that is cut or damaged ends there; any other error is handed on.
-    fn failed(&mut self, error: io::Error) -> io::Result<()> {
+    /// Ends a truncated or damaged compressed file at the damage; returns any other error.
+    fn handle_error(&mut self, error: io::Error) -> io::Result<()> {
         match self.compression {
             Some(compression) if !self.raw.failed.load(Ordering::Relaxed) => {
                 self.damage = Some(compression.damage(&error));
-                self.ended = true;
+                self.at_end = true;
                 Ok(())
             }
             _ => Err(error),
@@ -368,10 +374,10 @@ mod tests {
 
     fn read_all(mut window: Window) -> Vec<u8> {
         let mut all = Vec::new();
-        while !window.ended() {
-            window.more().unwrap();
+        while !window.is_at_end() {
+            window.fill().unwrap();
             all.extend_from_slice(window.bytes());
-            window.take(window.bytes().len());
+            window.consume(window.bytes().len());
         }
         all
     }
@@ -437,25 +443,25 @@ mod tests {
         for (name, packed) in packed(&text) {
             let mut window = open(packed[..packed.len() * 3 / 4].to_vec());
             let mut read = Vec::new();
-            while !window.ended() {
-                window.more().unwrap();
+            while !window.is_at_end() {
+                window.fill().unwrap();
                 read.extend_from_slice(window.bytes());
-                window.take(window.bytes().len());
+                window.consume(window.bytes().len());
             }
             assert!(window.damage().unwrap().contains(name), "{name}");
             assert!(text.starts_with(&read), "{name}");
             assert!(read.len() > text.len() / 3, "{name}: {}", read.len());
-            // The checksum at the end is wrong: everything is there, and it is told.
+            // The checksum at the end is wrong: all data is read and the damage is reported.
             if name == "gzip" {
                 let mut altered = packed.clone();
                 let at = altered.len() - 6;
                 altered[at] ^= 1;
                 let mut window = open(altered);
-                while !window.ended() {
-                    window.more().unwrap();
-                    window.take(window.bytes().len());
+                while !window.is_at_end() {
+                    window.fill().unwrap();
+                    window.consume(window.bytes().len());
                 }
-                assert_eq!(window.taken_bytes(), text.len() as u64);
+                assert_eq!(window.consumed_bytes(), text.len() as u64);
                 assert!(window.damage().unwrap().contains("damaged"));
             }
         }
@@ -474,18 +480,18 @@ mod tests {
         let (_, packed) = &packed(&[b'x'; 1_000])[0];
         let half = Cursor::new(packed[..packed.len() / 2].to_vec());
         let mut window = Window::open(Box::new(half.chain(Refusing)), "x.gz").unwrap();
-        assert!(window.more().unwrap_err().to_string().contains("broken"));
+        assert!(window.fill().unwrap_err().to_string().contains("broken"));
     }
 
     #[test]
     fn the_window_grows_for_one_entry_and_shrinks_again() {
-        let mut window = Window::on(vec![b'x'; 20 << 20]);
+        let mut window = Window::from_bytes(vec![b'x'; 20 << 20]);
         while window.bytes().len() < 10 << 20 {
-            window.more().unwrap();
+            window.fill().unwrap();
         }
         assert!(window.buffer.size() >= 10 << 20);
-        window.take(window.bytes().len());
-        window.more().unwrap();
+        window.consume(window.bytes().len());
+        window.fill().unwrap();
         assert_eq!(window.buffer.size(), WINDOW_BYTES);
     }
 
@@ -502,19 +508,19 @@ mod tests {
         ] {
             let reader = Box::new(Cursor::new(text.clone()));
             let mut window = Window {
-                origin: Origin::Ahead(ReadAhead::start(reader).unwrap()),
-                ..Window::on([])
+                origin: ByteSource::Ahead(ReadAhead::start(reader).unwrap()),
+                ..Window::from_bytes([])
             };
             let mut read = Vec::new();
-            // As a reader does that needs so many bytes for its next entry.
-            while !(window.ended() && window.bytes().is_empty()) {
-                if window.bytes().len() < least && !window.ended() {
-                    window.more().unwrap();
+            // As a reader does that needs this number of bytes for its next entry.
+            while !(window.is_at_end() && window.bytes().is_empty()) {
+                if window.bytes().len() < least && !window.is_at_end() {
+                    window.fill().unwrap();
                     continue;
                 }
                 let length = window.bytes().len().min(bite);
                 read.extend_from_slice(&window.bytes()[..length]);
-                window.take(length);
+                window.consume(length);
                 assert!(window.buffer.size() <= 4 * least.max(SAMPLE_BYTES));
             }
             assert!(read == text, "{bite}");
@@ -526,13 +532,13 @@ mod tests {
         let text = Cursor::new(vec![b'x'; 3 << 20]).chain(Refusing);
         let mut window = Window::open(Box::new(text), "x.log").unwrap();
         let error = loop {
-            match window.more() {
-                Ok(()) => assert!(!window.ended()),
+            match window.fill() {
+                Ok(()) => assert!(!window.is_at_end()),
                 Err(error) => break error,
             }
-            window.take(window.bytes().len());
+            window.consume(window.bytes().len());
         };
         assert!(error.to_string().contains("broken"));
-        assert_eq!(window.taken_bytes(), 3 << 20);
+        assert_eq!(window.consumed_bytes(), 3 << 20);
     }
 }

@@ -1,7 +1,7 @@
-//! jsonlog: one object a line, from version 15 on. Unset keys are left out; unknown ones are
-//! passed over.
+//! Reads jsonlog: one object a line, from version 15 on. Unset keys are absent; unknown ones are
+//! ignored.
 
-mod quick;
+mod fast_path;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,11 +9,15 @@ use std::fmt::Write;
 use serde::Deserialize;
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Names, Place, Reader, Who, session_id, trimmed};
+use super::entry::{
+    Backend, Entry, ReadResult, Reader, SessionIdentity, SessionNames, trim_line_end,
+};
+use super::session_id::parse_session_id;
 use super::severity::{Severity, is_foreign_label};
 use super::text::Text;
-use super::timestamp::Timestamps;
+use super::timestamp::TimestampParser;
 use super::{SkipReason, UnreadableReason};
+use crate::reconcile::Location;
 
 /// The keys that are used.
 #[derive(Debug, Default, Deserialize)]
@@ -58,37 +62,42 @@ pub(super) struct Row<'a> {
 /// Reads jsonlog.
 #[derive(Debug, Default)]
 pub(super) struct JsonReader {
-    times: Timestamps,
-    /// Values that had escapes, without them.
+    times: TimestampParser,
+    /// Values that had escapes, decoded.
     unescaped: String,
 }
 
 impl Reader for JsonReader {
-    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        complete: bool,
+        place: Location,
+    ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
         let end = match text.line_end(0, 0) {
             Some(end) => end,
             None if complete => {
                 let reason = UnreadableReason::CutAtEnd;
-                return (Found::Unreadable { lines: 1, reason }, bytes.len());
+                return (ReadResult::Unreadable { lines: 1, reason }, bytes.len());
             }
-            None => return (Found::More, 0),
+            None => return (ReadResult::More, 0),
         };
-        let line = trimmed(&bytes[..end]);
+        let line = trim_line_end(&bytes[..end]);
         if line.is_empty() {
             return (
-                Found::Skipped {
+                ReadResult::Skipped {
                     lines: 1,
                     reason: SkipReason::Blank,
                 },
                 end,
             );
         }
-        let unreadable = |reason| Found::Unreadable { lines: 1, reason };
-        let Some(text) = text.first(line.len()) else {
+        let unreadable = |reason| ReadResult::Unreadable { lines: 1, reason };
+        let Some(text) = text.first_as_str(line.len()) else {
             return (unreadable(UnreadableReason::Encoding), end);
         };
-        let row = match quick::row(text) {
+        let row = match fast_path::parse_row(text) {
             Some(row) => row,
             None => match serde_json::from_str(text) {
                 Ok(row) => row,
@@ -96,18 +105,18 @@ impl Reader for JsonReader {
             },
         };
         match self.entry(row, place) {
-            Ok(entry) => (Found::Entry(entry), end),
+            Ok(entry) => (ReadResult::Entry(entry), end),
             Err(reason) => (unreadable(reason), end),
         }
     }
 }
 
 impl JsonReader {
-    /// Makes an entry of a row.
+    /// Converts a row to an entry.
     pub(super) fn entry<'a>(
         &'a mut self,
         row: Row<'a>,
-        place: Place,
+        place: Location,
     ) -> Result<Entry<'a>, UnreadableReason> {
         let stamp = self
             .times
@@ -120,7 +129,8 @@ impl JsonReader {
                     false => UnreadableReason::NoRecord,
                 }
             })?;
-        let started = session_id(row.session_id.as_bytes()).map_or(0, |(started, _, _)| started);
+        let started =
+            parse_session_id(row.session_id.as_bytes()).map_or(0, |(started, _, _)| started);
         let sqlstate = Sqlstate::parse(&row.state_code);
         let backend = match row.leader_pid {
             Some(_) => Backend::ParallelWorker,
@@ -175,7 +185,7 @@ impl JsonReader {
             started,
             line_number: row.line_num,
             backend,
-            who: Who::Named(Names {
+            who: SessionIdentity::Named(SessionNames {
                 user,
                 database,
                 application,
@@ -202,8 +212,8 @@ mod tests {
     fn fact_18_unset_keys_are_left_out_and_new_ones_passed_over() {
         let line = "{\"timestamp\":\"2026-03-01 09:30:05.123 UTC\",\"pid\":77,\"session_id\":\"68b1a2c3.4d\",\"line_num\":3,\"error_severity\":\"LOG\",\"message\":\"statement: select \\\"a\\\"\\n from t\",\"new_in_30\":[1]}\n";
         let mut reader = JsonReader::default();
-        let (Found::Entry(entry), length) =
-            reader.next(line.as_bytes().into(), false, Place::default())
+        let (ReadResult::Entry(entry), length) =
+            reader.next(line.as_bytes().into(), false, Location::default())
         else {
             panic!("no entry");
         };
@@ -220,12 +230,12 @@ mod tests {
         for cut in 1..line.len() {
             let part = &line.as_bytes()[..cut];
             assert_eq!(
-                reader.next(part.into(), false, Place::default()).0,
-                Found::More
+                reader.next(part.into(), false, Location::default()).0,
+                ReadResult::More
             );
             assert!(matches!(
-                reader.next(part.into(), true, Place::default()).0,
-                Found::Unreadable { .. }
+                reader.next(part.into(), true, Location::default()).0,
+                ReadResult::Unreadable { .. }
             ));
         }
     }

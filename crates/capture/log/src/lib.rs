@@ -1,28 +1,28 @@
-//! Server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, as files or in what syslog,
-//! clouds and operators wrap them in, plain or compressed.
+//! Captures server logs: stderr with any `log_line_prefix`, csvlog and jsonlog, as files or in the
+//! envelopes of syslog, clouds and operators, plain or compressed.
 //!
 //! ```text
-//! input ─► window of bytes ─► reader (stderr, csv, json, wrapped) ─► entry ─► assembler ─► sink
+//! input ─► window of bytes ─► reader (stderr, csv, json, envelopes) ─► entry ─► assembler ─► sink
 //!              recognise ───────┘ prefix, timestamp        message, statement,      events,
 //!                                                          parameters               sessions
 //! ```
 //!
-//! Who drives: [`capture`] pulls bytes, has the format's reader find one entry at a time in them,
-//! and hands it to the assembler, which pushes events into the sink. Every physical line ends in the
-//! [`Reconciliation`]: in an event, skipped with a reason, or unreadable. Memory is one window (it
-//! grows for an entry that does not fit) and the sessions that may still go on.
+//! [`capture`] pulls bytes and calls the format's reader, which finds one entry at a time. It
+//! passes each entry to the assembler, which pushes events into the sink. Every physical line ends
+//! in the [`Reconciliation`]: in an event, skipped with a reason, or unreadable. Memory holds one
+//! window, which grows for an entry that does not fit, and the sessions that may continue.
 //!
-//! Several files are read one after the other, in the order of their first times; sessions go on
-//! from one to the next, whatever their formats ([`series`] says what happens where they overlap).
-//! A log that is still being written is read by [`follow`], until it is told to stop.
+//! Several files are read one after the other, in the order of their first times. Sessions continue
+//! from one file to the next, whatever their formats; [`series`] handles overlaps. A log that is
+//! still being written is read by [`follow`] until it is stopped.
 //!
-//! Deliberately absent: sorting events by time (the writer does), and any guess of what a log does
-//! not say. Wrappers of clouds and syslog are further readers ([`wrapped`]), not further cases in
-//! these.
+//! Events are not sorted by time here; the workload writer does that. Nothing that a log does not
+//! contain is guessed.
 
 mod assemble;
 mod csv;
 mod entry;
+mod envelopes;
 mod error;
 mod fitness;
 mod follow;
@@ -31,24 +31,24 @@ mod json;
 mod message;
 mod parameters;
 mod prefix;
+mod quality_counters;
 mod read_ahead;
-mod reading;
+mod read_loop;
 mod recognise;
 mod reconcile;
+mod rotation_name;
 mod scan;
 mod selection;
 mod series;
 mod server_event;
+mod session_id;
 pub mod settings;
 mod severity;
 mod sources;
 mod statement;
 mod stderr;
-mod stem;
-mod tallies;
 mod text;
 mod timestamp;
-mod wrapped;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,25 +57,25 @@ use workload::SourceFile;
 use assemble::Assembler;
 use capture_sink::EventSink;
 use input::Window;
-use reading::{Reading, read};
-use recognise::recognise;
-use series::{Series, Turn};
-use sources::order;
+use read_loop::{ReadTask, read};
+use recognise::{RecognisedFormat, recognise};
+use series::{Series, SourceTurn};
+use sources::{Source, order_sources};
 
 pub use error::LogError;
 pub use fitness::{Advice, Extent, Finding, Fitness, Use, Uses};
 pub use follow::Follow;
 pub use input::Input;
 pub use parameters::{ParametersError, parse_parameters};
+pub use quality_counters::QualityCounters;
 pub use reconcile::{
     Location, Reconciliation, SkipReason, Skipped, UNREADABLE_KEPT_MAX, Unreadable, UnreadableLine,
     UnreadableReason,
 };
-pub use selection::{LeftOut, Selection, select};
+pub use selection::{ExcludedFile, Selection, select};
 pub use series::{Gap, Overlap, SeriesReport};
-pub use tallies::Tallies;
 
-/// A format of logs.
+/// Format of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -87,7 +87,7 @@ pub enum LogFormat {
     /// One JSON object a line.
     #[serde(rename = "jsonlog")]
     Json,
-    /// stderr's lines in syslog's, or as `journalctl` prints them.
+    /// stderr lines in syslog's format, or in the output of `journalctl`.
     Syslog,
     /// Amazon CloudWatch Logs, as RDS and Aurora write to it.
     CloudWatch,
@@ -112,7 +112,7 @@ impl LogFormat {
         LogFormat::Cnpg,
     ];
 
-    /// The name that `log_destination` has for it, or that of the wrapper.
+    /// Name in `log_destination`, or that of the envelope.
     pub fn name(self) -> &'static str {
         match self {
             LogFormat::Stderr => "stderr",
@@ -126,82 +126,82 @@ impl LogFormat {
         }
     }
 
-    /// The format of that name.
+    /// Finds the format with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
-/// How far the reading is.
+/// Progress of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read, before decompression.
     pub read_bytes: u64,
-    /// Of how many, where all inputs are files.
+    /// Total number of bytes, if all inputs are files.
     pub total_bytes: Option<u64>,
-    /// Events so far.
+    /// Number of events so far.
     pub events: u64,
 }
 
-/// Told how far the reading is, about once a MiB.
+/// Receives the progress, about once a MiB.
 pub type OnProgress<'a> = Box<dyn FnMut(Progress) + 'a>;
 
-/// Told a name.
+/// Receives the name of a source.
 pub type OnSource<'a> = Box<dyn FnMut(&str) + 'a>;
 
-/// What to read, and how.
+/// Options of a capture.
 #[derive(Default)]
 pub struct LogOptions<'a> {
-    /// In any order: they are read in the order of their first times.
+    /// Inputs in any order; they are read in the order of their first times.
     pub inputs: Vec<Input>,
-    /// The server's `log_line_prefix`; recognised where it is not given. It means stderr, in
-    /// whatever wrapper.
+    /// The server's `log_line_prefix`; recognised if not given. It implies stderr, in any envelope.
     pub prefix: Option<String>,
-    /// The format; recognised where it is not given.
+    /// The format; recognised if not given.
     pub format: Option<LogFormat>,
-    /// Told how far the reading is.
+    /// Receives the progress.
     pub on_progress: Option<OnProgress<'a>>,
-    /// Told each file that is followed.
+    /// Receives the name of each file that is followed.
     pub on_source: Option<OnSource<'a>>,
-    /// Read on in a log that is still being written. `inputs` is not used then.
+    /// Follows a log that is still being written. `inputs` is ignored then.
     pub follow: Option<Follow>,
 }
 
-/// One input, as it was read.
+/// Facts about one input that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SourceReport {
-    /// Name, format and size, as the workload keeps them.
+    /// Name, format and size, as in the workload.
     #[serde(flatten)]
     pub file: SourceFile,
     /// The `log_line_prefix`, for a stderr log.
     pub prefix: Option<String>,
-    /// The prefix was recognised, not given.
+    /// Whether the prefix was recognised rather than given.
     pub prefix_recognised: bool,
-    /// What could not be told apart or is odd, each a sentence.
+    /// Ambiguities and anomalies, each a sentence.
     pub notes: Vec<String>,
-    /// Physical lines read of it.
+    /// Number of physical lines read.
     pub lines: u64,
-    /// The first and the last time in it, in microseconds since 1970-01-01 UTC.
+    /// The first and the last time in the log, in microseconds since 1970-01-01 UTC.
     pub times_us: Option<(i64, i64)>,
-    /// What was wrong with the compressed file. What stands behind that place is not read.
+    /// Damage of the compressed file. Data after it is not read.
     pub damage: Option<String>,
 }
 
-/// What a capture read.
+/// Result of a capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LogReport {
-    /// The inputs, in the order in which they were read. Events name their source by its place here, from 0.
+    /// The inputs, in the order in which they were read. Events refer to their source by its index
+    /// here, from 0.
     pub sources: Vec<SourceReport>,
-    /// Where every line went.
+    /// Account of all lines.
     #[serde(flatten)]
     pub reconciliation: Reconciliation,
-    /// Sessions met.
+    /// Number of sessions.
     #[serde(skip)]
     pub sessions: u64,
-    /// How the files fit together.
+    /// Gaps, overlaps and missing files.
     pub series: SeriesReport,
     /// Files that were found and are no logs.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedFile>,
     /// Suitability of the log for a replay.
     pub fitness: Fitness,
 }
@@ -209,54 +209,92 @@ pub struct LogReport {
 /// Captures logs: reads them to their end, and pushes all events and sessions into `sink`.
 ///
 /// # Errors
-/// Where an input cannot be read or is no log, or where the sink refuses. Lines that cannot be
-/// read are no error; they are in the report.
+/// If an input cannot be read or is no log, or if the sink fails. Unreadable lines are no error;
+/// they are in the report.
 pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogReport, LogError> {
-    let (mut on_progress, mut on_source) = (options.on_progress, options.on_source);
     let (format, prefix) = (options.format, options.prefix.as_deref());
-    let mut following = None;
+    let mut on_source = options.on_source;
+    let mut follower = None;
     let (mut queue, left_out) = match options.follow {
-        None => order(&options.inputs, format, prefix)?,
+        None => order_sources(&options.inputs, format, prefix)?,
         Some(follow) => {
-            following = Some(follow.begin(format, prefix)?);
+            follower = Some(follow.begin(format, prefix)?);
             Default::default()
         }
     };
-    let total_bytes = match following {
+    let total_bytes = match follower {
         None => options.inputs.iter().map(Input::size).sum(),
         Some(_) => None,
     };
-    let only_counts = sink.only_counts();
-    let mut series = Series::new(&queue);
-    let mut assembler = Assembler::new(sink);
-    let mut reports: Vec<SourceReport> = Vec::new();
-    let mut raw_bytes = 0;
+    let mut capture = LogCapture {
+        prefix_given: prefix.is_some(),
+        only_counts: sink.only_counts(),
+        progress: ProgressReporter {
+            on_progress: options.on_progress,
+            total_bytes,
+            read_bytes: 0,
+        },
+        series: Series::new(&queue),
+        assembler: Assembler::new(sink),
+        reports: Vec::new(),
+    };
     loop {
-        let next = match &mut following {
-            None => series.next(&mut queue),
-            Some(following) => {
-                let mut told = |events| {
-                    if let Some(on_progress) = &mut on_progress {
-                        on_progress(Progress {
-                            read_bytes: raw_bytes,
-                            total_bytes,
-                            events,
-                        });
-                    }
-                };
-                let events = assembler.account().events;
+        let next = match &mut follower {
+            None => capture.series.next(&mut queue),
+            Some(follower) => {
+                let events = capture.assembler.account().events;
                 let mut begins = |name: &str| {
                     if let Some(on_source) = &mut on_source {
                         on_source(name);
                     }
                 };
-                let next = following.next(&mut || told(events), &mut begins)?;
-                next.map(|source| (source, Turn::alone()))
+                let next =
+                    follower.next(&mut || capture.progress.report(0, events), &mut begins)?;
+                next.map(|source| (source, SourceTurn::single()))
             }
         };
-        let Some((source, mut turn)) = next else {
+        let Some((source, turn)) = next else {
             break;
         };
+        capture.read_source(source, turn)?;
+    }
+    capture.finish(left_out)
+}
+
+/// Reports the progress of a capture.
+struct ProgressReporter<'a> {
+    on_progress: Option<OnProgress<'a>>,
+    total_bytes: Option<u64>,
+    /// Number of bytes of the finished sources, before decompression.
+    read_bytes: u64,
+}
+
+impl ProgressReporter<'_> {
+    /// Reports `source_bytes` of the current source in addition to the finished ones.
+    fn report(&mut self, source_bytes: u64, events: u64) {
+        if let Some(on_progress) = &mut self.on_progress {
+            on_progress(Progress {
+                read_bytes: self.read_bytes + source_bytes,
+                total_bytes: self.total_bytes,
+                events,
+            });
+        }
+    }
+}
+
+/// State of a capture of several sources.
+struct LogCapture<'a, 's> {
+    prefix_given: bool,
+    only_counts: bool,
+    progress: ProgressReporter<'a>,
+    series: Series,
+    assembler: Assembler<'s>,
+    reports: Vec<SourceReport>,
+}
+
+impl LogCapture<'_, '_> {
+    /// Reads one source to its end, and adds its report.
+    fn read_source(&mut self, source: Source, mut turn: SourceTurn) -> Result<(), LogError> {
         let mut report = SourceReport {
             file: SourceFile {
                 name: source.input.name(),
@@ -267,78 +305,82 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
             ..SourceReport::default()
         };
         let Some(recognised) = source.recognised else {
-            reports.push(report);
-            continue;
+            self.reports.push(report);
+            return Ok(());
         };
-        report.file.format = recognised.format.name().to_owned();
-        if let Some(prefix) = &recognised.prefix {
-            report.prefix = Some(prefix.text().to_owned());
-            report.prefix_recognised = options.prefix.is_none();
-            let known = reports.iter().any(|other| other.prefix == report.prefix);
-            if !known {
-                report.notes.extend(prefix.doubts());
-            }
-        }
+        self.describe_format(&recognised, &mut report);
         let mut window = match source.window {
             Some(window) => window,
             None => source.input.open()?,
         };
-        if only_counts {
-            window.read_alone();
+        if self.only_counts {
+            window.disable_read_ahead();
         }
-        let index = u32::try_from(reports.len()).expect("fewer files than that");
-        let mut told = |window: &Window, events: u64| {
-            if let Some(on_progress) = &mut on_progress {
-                on_progress(Progress {
-                    read_bytes: raw_bytes + window.raw_bytes(),
-                    total_bytes,
-                    events,
-                });
-            }
-        };
+        let index = u32::try_from(self.reports.len()).expect("fewer files than that");
         let first_us = recognised.first_us;
-        let failed = |error| LogError::Read {
-            name: source.input.name(),
-            error,
-        };
-        let lines_before = assembler.account().lines;
-        assembler.turn_to(turn.lane);
-        let reading = Reading {
+        let lines_before = self.assembler.account().lines;
+        self.assembler.activate_stream(turn.stream);
+        let progress = &mut self.progress;
+        let task = ReadTask {
             window: &mut window,
             source: index,
-            assembler: &mut assembler,
+            assembler: &mut self.assembler,
             turn: &mut turn,
-            told: &mut told,
-            failed: &failed,
+            on_progress: &mut |window, events| progress.report(window.raw_bytes(), events),
+            to_error: &|error| LogError::Read {
+                name: source.input.name(),
+                error,
+            },
             notes: &mut report.notes,
         };
-        let last_us = read(recognised, reading)?;
-        series.end(turn, last_us);
-        raw_bytes += window.raw_bytes();
-        report.file.bytes = window.taken_bytes();
-        report.lines = assembler.account().lines - lines_before;
+        let last_us = read(recognised, task)?;
+        self.series.end(turn, last_us);
+        self.progress.read_bytes += window.raw_bytes();
+        report.file.bytes = window.consumed_bytes();
+        report.lines = self.assembler.account().lines - lines_before;
         report.times_us = (last_us >= first_us).then_some((first_us, last_us));
         report.damage = window.damage().map(str::to_owned);
-        reports.push(report);
+        self.reports.push(report);
+        Ok(())
     }
-    series.release(&mut assembler)?;
-    let sessions = assembler.sessions();
-    let mut reconciliation = assembler.finish()?;
-    let prefixes = reports.iter().filter_map(|report| report.prefix.clone());
-    reconciliation.tallies.prefixes = prefixes.collect();
-    debug_assert!(reconciliation.adds_up());
-    for line in &mut reconciliation.unreadable.first {
-        line.file
-            .clone_from(&reports[line.at.source as usize].file.name);
+
+    /// Describes the format of a source, with notes about a prefix that no earlier source has.
+    fn describe_format(&self, recognised: &RecognisedFormat, report: &mut SourceReport) {
+        report.file.format = recognised.format.name().to_owned();
+        if let Some(prefix) = &recognised.prefix {
+            report.prefix = Some(prefix.text().to_owned());
+            report.prefix_recognised = !self.prefix_given;
+            let mut earlier = self.reports.iter();
+            if !earlier.any(|other| other.prefix == report.prefix) {
+                report.notes.extend(prefix.doubts());
+            }
+        }
     }
-    Ok(LogReport {
-        sources: reports,
-        fitness: Fitness::judge(&reconciliation),
-        reconciliation,
-        sessions,
-        series: series.finish(),
-        left_out,
-    })
+
+    /// Settles all sessions, and returns the report of the capture.
+    fn finish(mut self, left_out: Vec<ExcludedFile>) -> Result<LogReport, LogError> {
+        self.series.release(&mut self.assembler)?;
+        let sessions = self.assembler.sessions();
+        let mut reconciliation = self.assembler.finish()?;
+        let prefixes = self
+            .reports
+            .iter()
+            .filter_map(|report| report.prefix.clone());
+        reconciliation.tallies.prefixes = prefixes.collect();
+        debug_assert!(reconciliation.adds_up());
+        for line in &mut reconciliation.unreadable.first {
+            line.file
+                .clone_from(&self.reports[line.at.source as usize].file.name);
+        }
+        Ok(LogReport {
+            sources: self.reports,
+            fitness: Fitness::judge(&reconciliation),
+            reconciliation,
+            sessions,
+            series: self.series.finish(),
+            left_out,
+        })
+    }
 }
 
 /// Captures bytes in memory: for tests, fuzzing and benchmarks.
@@ -366,20 +408,19 @@ pub fn capture_bytes(
         ..SourceReport::default()
     };
     let mut assembler = Assembler::new(sink);
-    let failed = |error| LogError::Read {
-        name: "-".to_owned(),
-        error,
-    };
-    let reading = Reading {
-        window: &mut Window::on(bytes),
+    let task = ReadTask {
+        window: &mut Window::from_bytes(bytes),
         source: 0,
         assembler: &mut assembler,
-        turn: &mut Turn::alone(),
-        told: &mut |_, _| (),
-        failed: &failed,
+        turn: &mut SourceTurn::single(),
+        on_progress: &mut |_, _| (),
+        to_error: &|error| LogError::Read {
+            name: "-".to_owned(),
+            error,
+        },
         notes: &mut report.notes,
     };
-    read(recognised, reading)?;
+    read(recognised, task)?;
     let sessions = assembler.sessions();
     let mut reconciliation = assembler.finish()?;
     reconciliation.tallies.prefixes = report.prefix.iter().cloned().collect();

@@ -1,7 +1,7 @@
-//! What an entry of severity LOG says, from its text.
+//! Classifies the text of a LOG entry.
 
 use super::SkipReason;
-use super::scan::number;
+use super::scan::parse_number;
 
 /// A step of the extended protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum Step {
     Fetch,
 }
 
-/// What a message says. Borrows its text.
+/// The content of a message. Borrows its text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Message<'a> {
     /// `statement: …`, or `duration: … ms  statement: …`
@@ -20,8 +20,8 @@ pub(super) enum Message<'a> {
         sql: &'a str,
         duration_us: Option<u64>,
     },
-    /// `execute NAME: …`, or with a duration, where parse and bind stand too. `named` is the text
-    /// from the name on.
+    /// `execute NAME: …`, or with a duration, which parse and bind can have too. `named` is the
+    /// text from the name on.
     Extended {
         step: Step,
         named: &'a str,
@@ -32,7 +32,7 @@ pub(super) enum Message<'a> {
     /// A connection came in.
     Received { host: &'a str, port: &'a str },
     /// `connection authenticated`, and `connection ready` from 18 on.
-    Arriving,
+    ConnectionProgress,
     /// The session begins.
     Authorized {
         user: &'a str,
@@ -43,17 +43,17 @@ pub(super) enum Message<'a> {
     Replication,
     /// The session ended.
     Disconnected { user: &'a str, database: &'a str },
-    /// The server starts, or lost all its processes: no session goes on.
+    /// The server starts, or lost all its processes; all sessions end.
     ServerStarts,
-    /// Nothing a client did.
+    /// A message that no client's action caused.
     Other(SkipReason),
 }
 
-/// Tells what a message is.
+/// Classifies a message.
 #[inline]
 pub(super) fn classify(text: &str) -> Message<'_> {
     if let Some(rest) = text.strip_prefix("duration: ") {
-        return timed(rest).unwrap_or(Message::Other(SkipReason::ServerMessage));
+        return classify_timed(rest).unwrap_or(Message::Other(SkipReason::ServerMessage));
     }
     if let Some(sql) = text.strip_prefix("statement: ") {
         return Message::Simple {
@@ -62,23 +62,23 @@ pub(super) fn classify(text: &str) -> Message<'_> {
         };
     }
     if let Some(rest) = text.strip_prefix("execute ") {
-        return extended(rest, None);
+        return classify_extended(rest, None);
     }
     if let Some(rest) = text.strip_prefix("connection ") {
-        return connection(rest);
+        return classify_connection(rest);
     }
     if let Some(rest) = text.strip_prefix("disconnection: ") {
         return Message::Disconnected {
-            user: between(rest, " user=", &[" database="]),
-            database: between(rest, " database=", &[" host="]),
+            user: text_between(rest, " user=", &[" database="]),
+            database: text_between(rest, " database=", &[" host="]),
         };
     }
-    other(text)
+    classify_other(text)
 }
 
-fn extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
+fn classify_extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
     let (step, named) = match rest.strip_prefix("fetch from ") {
-        // A statement may be called `fetch from x`, but then its SQL follows all the same.
+        // A statement's name may be `fetch from x`, but then its SQL follows.
         Some(named) => (Step::Fetch, named),
         None => (Step::Execute, rest),
     };
@@ -89,9 +89,9 @@ fn extended(rest: &str, duration_us: Option<u64>) -> Message<'_> {
     }
 }
 
-/// What follows `duration: `.
-fn timed(rest: &str) -> Option<Message<'_>> {
-    let (duration_us, length) = microseconds(rest.as_bytes())?;
+/// Classifies the text after `duration: `.
+fn classify_timed(rest: &str) -> Option<Message<'_>> {
+    let (duration_us, length) = parse_milliseconds(rest.as_bytes())?;
     let rest = &rest[length..];
     let Some(what) = rest.strip_prefix(" ms  ") else {
         return (rest == " ms").then_some(Message::Duration { duration_us });
@@ -112,7 +112,7 @@ fn timed(rest: &str) -> Option<Message<'_>> {
             duration_us,
         }
     } else if let Some(rest) = what.strip_prefix("execute ") {
-        extended(rest, duration_us)
+        classify_extended(rest, duration_us)
     } else if what.starts_with("plan:") {
         Message::Other(SkipReason::Plan)
     } else if what.starts_with("fastpath function call: ") {
@@ -122,14 +122,15 @@ fn timed(rest: &str) -> Option<Message<'_>> {
     })
 }
 
-/// A hundred years, in microseconds.
+/// 100 years, in microseconds.
 const DURATION_US_MAX: u64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
-/// Milliseconds with up to three decimals, as microseconds; and how many bytes they are.
+/// Parses milliseconds with up to three decimals as microseconds; also returns their length in
+/// bytes.
 #[inline]
-fn microseconds(text: &[u8]) -> Option<(u64, usize)> {
-    let (whole, length) = number(text)?;
-    // No statement takes a hundred years; sums of what does not stay far from a number's end.
+fn parse_milliseconds(text: &[u8]) -> Option<(u64, usize)> {
+    let (whole, length) = parse_number(text)?;
+    // Longer durations are no durations. This bound also keeps sums from overflowing.
     let whole_us = whole
         .checked_mul(1_000)
         .filter(|us| *us < DURATION_US_MAX)?;
@@ -137,7 +138,7 @@ fn microseconds(text: &[u8]) -> Option<(u64, usize)> {
         return Some((whole_us, length));
     }
     let at = length + 1;
-    let (decimals, length) = number(text.get(at..)?)?;
+    let (decimals, length) = parse_number(text.get(at..)?)?;
     let scale = match length {
         1 => 100,
         2 => 10,
@@ -147,29 +148,29 @@ fn microseconds(text: &[u8]) -> Option<(u64, usize)> {
     Some((whole_us.checked_add(decimals * scale)?, at + length))
 }
 
-fn connection(rest: &str) -> Message<'_> {
+fn classify_connection(rest: &str) -> Message<'_> {
     if let Some(rest) = rest.strip_prefix("received: host=") {
         let (host, port) = rest.rsplit_once(" port=").unwrap_or((rest, ""));
         return Message::Received { host, port };
     }
     if let Some(rest) = rest.strip_prefix("authorized: user=") {
-        // Names may hold blanks, but hardly the next key.
+        // Names may contain blanks, but hardly the next key.
         const NEXT: [&str; 3] = [" application_name=", " SSL enabled (", " GSS ("];
         let (user, _) = rest.split_once(" database=").unwrap_or((rest, ""));
         return Message::Authorized {
             user,
-            database: between(rest, " database=", &NEXT),
-            application: between(rest, " application_name=", &NEXT[1..]),
+            database: text_between(rest, " database=", &NEXT),
+            application: text_between(rest, " application_name=", &NEXT[1..]),
         };
     }
     match rest.starts_with("authenticated: ") || rest.starts_with("ready: ") {
-        true => Message::Arriving,
+        true => Message::ConnectionProgress,
         false => Message::Other(SkipReason::ServerMessage),
     }
 }
 
-/// What stands behind `key`, up to the first of the `ends`.
-fn between<'a>(text: &'a str, key: &str, ends: &[&str]) -> &'a str {
+/// Returns the text after `key`, up to the first of the `ends`.
+fn text_between<'a>(text: &'a str, key: &str, ends: &[&str]) -> &'a str {
     let Some((_, rest)) = text.split_once(key) else {
         return "";
     };
@@ -177,7 +178,7 @@ fn between<'a>(text: &'a str, key: &str, ends: &[&str]) -> &'a str {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-fn other(text: &str) -> Message<'_> {
+fn classify_other(text: &str) -> Message<'_> {
     let starts = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
     if starts(&[
         "replication connection authorized: ",
@@ -341,11 +342,11 @@ mod tests {
             ),
             (
                 "connection authenticated: identity=\"app\" method=md5 (/x/pg_hba.conf:1)",
-                Message::Arriving,
+                Message::ConnectionProgress,
             ),
             (
                 "connection ready: setup total=1.2 ms, fork=0.1 ms, authentication=0.2 ms",
-                Message::Arriving,
+                Message::ConnectionProgress,
             ),
             (
                 "replication connection authorized: user=r",

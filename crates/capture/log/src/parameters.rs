@@ -1,24 +1,24 @@
-//! The list of a statement's parameters, as it stands in a DETAIL or CONTEXT:
-//! `$1 = 'it''s', $2 = NULL`. Values bound in binary are printed as text; types are never said.
+//! Parses the list of a statement's parameters in a DETAIL or CONTEXT: `$1 = 'it''s', $2 = NULL`.
+//! Values bound in binary are printed as text; types are not printed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use workload::{PackedParameters, ParameterRef};
 
-use super::scan::{find, number};
+use super::scan::{find, parse_number};
 
-/// Why a list does not parse: where, in bytes.
+/// Syntax error in a list, with its position in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParametersError {
-    /// Bytes that were read before it.
+    /// Number of bytes before the error.
     pub at: usize,
 }
 
-/// Reads a list into `values`, which is cleared first. Values may hold anything, also newlines and text such as `', $2 = '`: quotes in
-/// them are doubled.
+/// Parses a list into `values`, which is cleared first. Values may contain any text, also newlines
+/// and text such as `', $2 = '`: quotes in them are doubled.
 ///
 /// # Errors
-/// Where it is no such list, as a whole.
+/// If `list` as a whole is no such list.
 pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(), ParametersError> {
     values.clear();
     let bytes = list.as_bytes();
@@ -28,7 +28,7 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
         if bytes.get(at) != Some(&b'$') {
             return Err(fail);
         }
-        let (number, digits) = number(&bytes[at + 1..]).ok_or(fail)?;
+        let (number, digits) = parse_number(&bytes[at + 1..]).ok_or(fail)?;
         if number != values.len() as u64 + 1
             || bytes[at + 1] == b'0'
             || !bytes[at + 1 + digits..].starts_with(b" = ")
@@ -37,7 +37,7 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
         }
         at += 1 + digits + 3;
         if bytes.get(at) == Some(&b'\'') {
-            at = quoted(list, at, values).ok_or(ParametersError { at })?;
+            at = parse_quoted(list, at, values).ok_or(ParametersError { at })?;
         } else if bytes[at..].starts_with(b"NULL") {
             values.push_null();
             at += 4;
@@ -54,9 +54,9 @@ pub fn parse_parameters(list: &str, values: &mut PackedParameters) -> Result<(),
     }
 }
 
-/// Takes the quoted value that starts at `at`; returns where it ends.
+/// Parses the quoted value that starts at `at`; returns its end.
 #[inline]
-fn quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize> {
+fn parse_quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize> {
     let bytes = list.as_bytes();
     let mut from = at + 1;
     let mut end = find(bytes, from, b'\'')?;
@@ -70,16 +70,16 @@ fn quoted(list: &str, at: usize, values: &mut PackedParameters) -> Option<usize>
     Some(end + 1)
 }
 
-/// The list within a DETAIL: `parameters: ` up to version 16, `Parameters: ` from 17 on.
+/// Returns the list within a DETAIL: `parameters: ` up to version 16, `Parameters: ` from 17 on.
 pub(super) fn list_in_detail(detail: &str) -> Option<&str> {
     detail
         .strip_prefix("parameters: ")
         .or_else(|| detail.strip_prefix("Parameters: "))
 }
 
-/// The list within an error's CONTEXT (`log_parameter_max_length_on_error`):
-/// `unnamed portal with parameters: …`, `portal "p" with parameters: …`, and in version 13
-/// `extended query with parameters: …`. Returns the portal with it.
+/// Returns the list within an error's CONTEXT (`log_parameter_max_length_on_error`): `unnamed
+/// portal with parameters: …`, `portal "p" with parameters: …`, and in version 13 `extended query
+/// with parameters: …`. Also returns the portal.
 pub(super) fn list_in_context(context: &str) -> Option<(&str, &str)> {
     context.lines().find_map(|line| {
         let (before, _) = line.split_once(" with parameters: ")?;
@@ -87,13 +87,14 @@ pub(super) fn list_in_context(context: &str) -> Option<(&str, &str)> {
             "unnamed portal" | "extended query" => "",
             named => named.strip_prefix("portal \"")?.strip_suffix('"')?,
         };
-        // Values may hold newlines: the list goes on to the end.
+        // Values may contain newlines: the list extends to the end.
         let start = line.as_ptr() as usize - context.as_ptr() as usize + before.len();
         Some((portal, &context[start + " with parameters: ".len()..]))
     })
 }
 
-/// Whether an error's CONTEXT shows the extended protocol: a portal's name, or a parameter's.
+/// Returns whether an error's CONTEXT shows the extended protocol: a portal's name, or a
+/// parameter's.
 pub(super) fn is_extended(context: &str) -> bool {
     context.lines().any(|line| {
         line.starts_with("unnamed portal ")
@@ -102,65 +103,67 @@ pub(super) fn is_extended(context: &str) -> bool {
     })
 }
 
-/// Tells values that `log_parameter_max_length` cut from those that really end in `...`.
+/// Distinguishes values that `log_parameter_max_length` truncated from those that really end in
+/// `...`.
 ///
-/// A cut value is the first N bytes (less up to three where a character would be split) and
-/// `...`; a whole one has at most N bytes. So `V...` can be a cut one only if no value so far was
-/// longer than `V`. What remains is flagged: a long value that really ends in `...` and is the
-/// longest so far is taken for a cut one, which loses a replayed statement but never sends a
-/// wrong one.
+/// A truncated value is the first N bytes (up to three fewer if a character would be split) and
+/// `...`; a whole one has at most N bytes. So `V...` can be truncated only if no value so far was
+/// longer than `V`. The rest is flagged: a long value that really ends in `...` and is the longest
+/// so far is taken for a truncated one. That loses a replayed statement but never sends a wrong
+/// one.
 ///
-/// The limit may be lowered while the log is written, or be another for some roles: where values
-/// that end so have the same length again and again, and none was longer meanwhile, that is the limit.
+/// The limit may be lowered while the log is written, or differ between roles. If values that end
+/// in `...` have the same length again and again, and none was longer meanwhile, that is the limit.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct CutValues {
-    /// The limit, if there is one, is at least this.
-    least_limit: usize,
-    /// The length below it that came again, how often, and the hash of the value that had it last:
-    /// the same text again is no sign.
-    again: usize,
+pub(super) struct TruncationDetector {
+    /// Lower bound of the limit, if there is one.
+    limit_min: usize,
+    /// A repeated length below it, its number of repetitions, and the hash of the last value: a
+    /// repetition of the same text proves nothing.
+    repeated: usize,
     times: u32,
     last: u64,
 }
 
-/// So many different values of the same length that end in `...` are no accident.
-const TIMES_ENOUGH: u32 = 4;
+/// Number of different values of the same length that end in `...` from which a limit is inferred.
+const REPETITIONS_MIN: u32 = 4;
 
-/// A character has up to four bytes; a cut falls before one that does not fit.
+/// Maximum difference of a truncated length from the limit, since a character has up to four bytes
+/// and is not split.
 const CHARACTER_SLACK_BYTES: usize = 3;
 
-impl CutValues {
-    /// Whether a statement's values hold one that was cut.
-    pub(super) fn any(&mut self, values: &PackedParameters) -> bool {
+impl TruncationDetector {
+    /// Returns whether a statement's values contain a truncated one.
+    pub(super) fn has_truncated(&mut self, values: &PackedParameters) -> bool {
         let mut suspect = None;
         for value in values.iter().flatten().filter_map(ParameterRef::text) {
             let kept = value.strip_suffix("...").map(str::len);
-            self.look_again(kept, value);
-            self.least_limit = self.least_limit.max(kept.unwrap_or(value.len()));
+            self.update_limit(kept, value);
+            self.limit_min = self.limit_min.max(kept.unwrap_or(value.len()));
             suspect = suspect.max(kept);
         }
-        if self.times >= TIMES_ENOUGH {
-            self.least_limit = self.again;
+        if self.times >= REPETITIONS_MIN {
+            self.limit_min = self.repeated;
             self.times = 0;
         }
-        // An empty rest is no sign: log_parameter_max_length = 0 leaves no list at all.
-        suspect.is_some_and(|kept| kept > 0 && kept + CHARACTER_SLACK_BYTES >= self.least_limit)
+        // An empty rest proves nothing: log_parameter_max_length = 0 leaves no list at all.
+        suspect.is_some_and(|kept| kept > 0 && kept + CHARACTER_SLACK_BYTES >= self.limit_min)
     }
 }
 
-impl CutValues {
-    /// Whether there is a limit that is lower than what was known.
+impl TruncationDetector {
+    /// Checks whether there is a limit that is lower than assumed.
     #[inline]
-    fn look_again(&mut self, kept: Option<usize>, value: &str) {
+    fn update_limit(&mut self, kept: Option<usize>, value: &str) {
         match kept {
-            Some(kept) => self.look_again_at(kept, value),
-            None if value.len() > self.again => self.times = 0,
+            Some(kept) => self.update_limit_from(kept, value),
+            None if value.len() > self.repeated => self.times = 0,
             None => (),
         }
     }
 
     #[cold]
-    fn look_again_at(&mut self, kept: usize, value: &str) {
+    fn update_limit_from(&mut self, kept: usize, value: &str) {
         let mut hasher = DefaultHasher::new();
         value.hash(&mut hasher);
         let hash = hasher.finish();
@@ -168,11 +171,11 @@ impl CutValues {
             return;
         }
         self.last = hash;
-        if self.times > 0 && kept.abs_diff(self.again) <= CHARACTER_SLACK_BYTES {
-            self.again = self.again.max(kept);
+        if self.times > 0 && kept.abs_diff(self.repeated) <= CHARACTER_SLACK_BYTES {
+            self.repeated = self.repeated.max(kept);
             self.times += 1;
-        } else if kept > self.again || self.times == 0 {
-            (self.again, self.times) = (kept, u32::from(kept > 0));
+        } else if kept > self.repeated || self.times == 0 {
+            (self.repeated, self.times) = (kept, u32::from(kept > 0));
         }
     }
 }
@@ -239,7 +242,7 @@ mod tests {
             let whole = list(&values);
             let cut = cut % whole.len();
             if let Ok(fewer) = parsed(&whole[..cut]) {
-                // A cut behind a whole value, or where a doubled quote looks like the last one.
+                // A cut after a whole value, or where a doubled quote looks like the last one.
                 prop_assert!(fewer.len() <= values.len());
             }
         }
@@ -293,27 +296,27 @@ mod tests {
 
     #[test]
     fn fact_09_a_cut_value_is_told_from_one_that_ends_in_dots() {
-        let mut cuts = CutValues::default();
-        assert!(!cuts.any(&packed(&["short", "..."])));
+        let mut cuts = TruncationDetector::default();
+        assert!(!cuts.has_truncated(&packed(&["short", "..."])));
         assert!(
-            cuts.any(&packed(&["longlong..."])),
+            cuts.has_truncated(&packed(&["longlong..."])),
             "eight bytes are the longest so far"
         );
         assert!(
-            cuts.any(&packed(&["longlon...", "12345678"])),
+            cuts.has_truncated(&packed(&["longlon...", "12345678"])),
             "a character of two bytes was split"
         );
         assert!(
-            !cuts.any(&packed(&["and so on and on..", "wait..."])),
+            !cuts.has_truncated(&packed(&["and so on and on..", "wait..."])),
             "longer values were whole"
         );
-        assert!(!cuts.any(&packed(&["longlong..."])));
+        assert!(!cuts.has_truncated(&packed(&["longlong..."])));
     }
 
     #[test]
     fn fact_09_a_limit_that_was_lowered_shows_after_a_while() {
-        let mut cuts = CutValues::default();
-        assert!(!cuts.any(&packed(&["a value of more than thirty bytes"])));
+        let mut cuts = TruncationDetector::default();
+        assert!(!cuts.has_truncated(&packed(&["a value of more than thirty bytes"])));
         let found: Vec<bool> = [
             "longlong...",
             "short",
@@ -323,17 +326,17 @@ mod tests {
             "moreofit...",
         ]
         .iter()
-        .map(|value| cuts.any(&packed(&[value])))
+        .map(|value| cuts.has_truncated(&packed(&[value])))
         .collect();
         assert_eq!(found, [false, false, false, false, false, true]);
         // Between longer values they are what people write.
-        let mut cuts = CutValues::default();
+        let mut cuts = TruncationDetector::default();
         for value in ["and so on...", "more than eight bytes"]
             .iter()
             .cycle()
             .take(20)
         {
-            assert!(!cuts.any(&packed(&["a value of more than thirty bytes", value])));
+            assert!(!cuts.has_truncated(&packed(&["a value of more than thirty bytes", value])));
         }
     }
 }

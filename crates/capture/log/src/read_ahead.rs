@@ -1,22 +1,22 @@
-//! A thread that reads, and decompresses, while the bytes before are looked at.
+//! Reads and decompresses in a thread while earlier bytes are parsed.
 //!
-//! Who drives: [`super::input::Window`], from its second look at an input on, where the process has
-//! more than one core. The thread ends with the input, with an error, or when nobody takes what it
-//! read; nobody waits for its end, since standard input may be silent for ever.
+//! [`super::input::Window`] starts it at its second read of an input, if the process has more than
+//! one core. The thread ends with the input, with an error, or when its receiver is dropped. Nobody
+//! joins it, since standard input may block for ever.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-/// Bytes of a chunk. Each costs both threads a wake.
+/// Size of a chunk in bytes. Each chunk costs both threads a wake-up.
 pub(super) const CHUNK_BYTES: usize = 512 << 10;
 
-/// Space before a chunk's bytes, for what is left of those before.
+/// Space before a chunk's bytes, for the unconsumed bytes before them.
 pub(super) const HEADROOM_BYTES: usize = 16 << 10;
 
-/// Chunks that wait to be taken.
+/// Maximum number of chunks waiting to be consumed.
 const CHUNKS_AHEAD: usize = 4;
 
-/// Bytes that were read: those from [`HEADROOM_BYTES`] on, as many as `length`.
+/// Bytes that were read: `length` bytes from [`HEADROOM_BYTES`] on.
 pub(super) struct Chunk {
     pub bytes: Vec<u8>,
     pub length: usize,
@@ -32,7 +32,7 @@ impl ReadAhead {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Where the system gives no thread.
+    /// If the system cannot create a thread.
     pub(super) fn start(reader: Box<dyn Read + Send>) -> io::Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         let (free, freed) = channel();
@@ -42,15 +42,15 @@ impl ReadAhead {
         Ok(ReadAhead { chunks, free })
     }
 
-    /// The next chunk, which has at least one byte; `None` at the end of the input.
-    pub(super) fn next(&self) -> Option<io::Result<Chunk>> {
+    /// Receives the next chunk, which has at least one byte; `None` at the end of the input.
+    pub(super) fn next_chunk(&self) -> Option<io::Result<Chunk>> {
         self.chunks.recv().ok()
     }
 
-    /// Gives a chunk's memory back.
-    pub(super) fn give_back(&self, bytes: Vec<u8>) {
+    /// Returns a chunk's memory for reuse.
+    pub(super) fn recycle(&self, bytes: Vec<u8>) {
         if bytes.len() == HEADROOM_BYTES + CHUNK_BYTES {
-            // After its end the thread wants no more.
+            // After its end the thread needs no more chunks.
             let _ = self.free.send(bytes);
         }
     }
@@ -66,7 +66,8 @@ fn read(
             .try_recv()
             .unwrap_or_else(|_| vec![0; HEADROOM_BYTES + CHUNK_BYTES]);
         let (mut length, mut failed) = (0, None);
-        // A pipe gives little at a time, and is not waited for: what is there is handed on.
+        // A pipe delivers little at a time: available data is passed on without waiting for
+        // more.
         while length == 0 && failed.is_none() {
             match reader.read(&mut bytes[HEADROOM_BYTES..]) {
                 Ok(0) => return,

@@ -1,173 +1,237 @@
-//! What a log is, by looking at its beginning. Lines are judged one by one, so that a beginning
+//! Recognises the format of a log from its beginning. Lines are judged individually, so a beginning
 //! within an entry, or an entry larger than the sample, does not matter.
 
-use super::entry::trimmed;
+use super::entry::trim_line_end;
+use super::envelopes;
+use super::envelopes::Envelope;
 use super::prefix;
 use super::prefix::{Prefix, find_label};
 use super::severity::{Severity, foreign_word, is_foreign_label, is_foreign_message};
-use super::timestamp::Timestamps;
-use super::wrapped;
-use super::wrapped::Wrapper;
+use super::timestamp::TimestampParser;
 use super::{LogError, LogFormat};
 
-/// How many lines are looked at.
+/// Maximum number of lines examined.
 const LINES_MAX: usize = 2_000;
 
-/// How much of the first line an error shows.
+/// Maximum length of the first line in an error, in bytes.
 const LINE_SHOWN_MAX: usize = 120;
 
-/// What was recognised.
+/// The recognised format of a log.
 #[derive(Debug, Clone)]
-pub(super) struct Recognised {
+pub(super) struct RecognisedFormat {
     pub format: LogFormat,
-    /// For stderr, in whatever wrapper.
+    /// Set for stderr, in any envelope.
     pub prefix: Option<Prefix>,
-    /// The first time in it, in microseconds since 1970-01-01 UTC.
+    /// The first time in the log, in microseconds since 1970-01-01 UTC.
     pub first_us: i64,
-    /// What else is known of the wrapper, where the format is one.
-    pub wrapper: Wrapper,
+    /// Properties of the envelope, if the format is one.
+    pub envelope: Envelope,
 }
 
-impl Recognised {
+impl RecognisedFormat {
     fn plain(format: LogFormat, prefix: Option<Prefix>, first_us: i64) -> Self {
-        Recognised {
+        RecognisedFormat {
             format,
             prefix,
             first_us,
-            wrapper: Wrapper::default(),
+            envelope: Envelope::default(),
         }
     }
 
-    /// Says when the file was last changed, in microseconds since 1970-01-01 UTC: some wrappers
-    /// write no year.
-    pub(super) fn dated(mut self, modified_us: Option<i64>) -> Self {
-        if let Some(first_us) = self.wrapper.dated(modified_us) {
+    /// Sets the time of the file's last modification, in microseconds since 1970-01-01 UTC. Some
+    /// envelopes have times without a year.
+    pub(super) fn with_modification_time(mut self, modified_us: Option<i64>) -> Self {
+        if let Some(first_us) = self.envelope.set_modification_time(modified_us) {
             self.first_us = first_us;
         }
         self
     }
 }
 
-/// A zero byte among the first ones is no text's.
+/// A zero byte among this number of first bytes means that the file is binary.
 const BINARY_BYTES: usize = 512;
 
-/// Looks at a log's first bytes.
+/// Recognises a log by its first bytes.
 pub(super) fn recognise(
     name: &str,
     sample: &[u8],
     format: Option<LogFormat>,
     prefix: Option<&str>,
-) -> Result<Recognised, LogError> {
-    if let Some(found) = wrapped::recognise(name, sample, format, prefix)? {
+) -> Result<RecognisedFormat, LogError> {
+    if let Some(found) = envelopes::recognise(name, sample, format, prefix)? {
         return Ok(found);
     }
-    let what = name;
-    let name = || name.to_owned();
-    let lines = || {
-        sample
-            .split_inclusive(|byte| *byte == b'\n')
-            .map(trimmed)
-            .take(LINES_MAX)
+    let sample = Sample {
+        name,
+        bytes: sample,
     };
-    let mut times = Timestamps::default();
-    let translated = |word: String| LogError::Translated { name: name(), word };
+    match prefix {
+        Some(prefix) => recognise_with_prefix(sample, prefix),
+        None => recognise_by_lines(sample, format),
+    }
+}
 
-    if let Some(prefix) = prefix {
-        let prefix = usable(Prefix::compile(prefix), false, false)?;
-        let first = lines().find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
-        return match first {
-            // A severity may be the same in both languages.
-            Some(_) if let Some(word) = foreign(lines()) => Err(translated(word)),
-            Some(first_us) => {
-                let format = LogFormat::Stderr;
-                Ok(Recognised::plain(format, Some(prefix), first_us))
-            }
-            None => Err(match (foreign(lines()), unknown_zone(sample, &times)) {
-                (Some(word), _) => translated(word),
-                (None, Some(zone)) => LogError::Zone {
-                    name: name(),
-                    zone: zone.to_owned(),
-                },
-                (None, None) => LogError::PrefixMatchesNothing {
-                    name: name(),
-                    prefix: prefix.text().to_owned(),
-                    line: shown(lines().next().unwrap_or_default()),
-                    advice: prefix_advice(lines()),
-                },
-            }),
-        };
+/// The beginning of a log.
+#[derive(Clone, Copy)]
+struct Sample<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+}
+
+impl<'a> Sample<'a> {
+    fn lines(self) -> impl Iterator<Item = &'a [u8]> {
+        self.bytes
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(trim_line_end)
+            .take(LINES_MAX)
     }
 
-    let (mut json, mut csv) = ((0, None), (0, None));
-    let (mut word, mut foreign_records) = (None, 0);
-    for line in lines() {
-        if let Some(found) = json_line(line, &mut times) {
-            json.0 += 1;
-            json.1 = json.1.or(Some(found.0));
-            foreign_records += usize::from(found.1.is_some());
-            word = word.or(found.1);
-        } else if let Some(found) = csv_line(line, &mut times) {
-            csv.0 += 1;
-            csv.1 = csv.1.or(Some(found.0));
-            foreign_records += usize::from(found.1.is_some());
-            word = word.or(found.1);
+    fn translated_error(self, word: String) -> LogError {
+        LogError::Translated {
+            name: self.name.to_owned(),
+            word,
         }
     }
-    // What a RAISE writes may be in any language.
-    let word = word.filter(|_| is_most_foreign(foreign_records, json.0 + csv.0));
-    let allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
-    let guessed = match allowed(LogFormat::Stderr) {
-        true => prefix::guess(lines()),
+
+    /// Returns the error of a log that is translated or has an unknown time zone; `None` for any
+    /// other log.
+    fn language_or_zone_error(self, times: &TimestampParser) -> Option<LogError> {
+        match (
+            translated_word(self.lines()),
+            unknown_zone(self.bytes, times),
+        ) {
+            (Some(word), _) => Some(self.translated_error(word)),
+            (None, Some(zone)) => Some(LogError::Zone {
+                name: self.name.to_owned(),
+                zone: zone.to_owned(),
+            }),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the error of a log whose format was not recognised.
+    fn unrecognised_error(self, format: Option<LogFormat>) -> LogError {
+        let name = self.name.to_owned();
+        if self.bytes[..self.bytes.len().min(BINARY_BYTES)].contains(&0) {
+            return LogError::Binary { name };
+        }
+        if let Some(format) = format {
+            return LogError::NotThatFormat {
+                name,
+                format: format.name(),
+                advice: format_advice(self.name, self.bytes),
+            };
+        }
+        let severities = self.lines().filter(|line| find_label(line).is_some());
+        match severities.count() * 2 > self.lines().count() {
+            true => LogError::NoOnePrefix { name },
+            false => LogError::NotALog { name },
+        }
+    }
+}
+
+/// Recognises a stderr log whose prefix is given.
+fn recognise_with_prefix(sample: Sample<'_>, prefix: &str) -> Result<RecognisedFormat, LogError> {
+    let mut times = TimestampParser::default();
+    let prefix = check_prefix(Prefix::compile(prefix), false, false)?;
+    let first = sample
+        .lines()
+        .find_map(|line| prefix.matches(line, &mut times)?.fields.wall_us);
+    let Some(first_us) = first else {
+        return Err(sample.language_or_zone_error(&times).unwrap_or_else(|| {
+            LogError::PrefixMatchesNothing {
+                name: sample.name.to_owned(),
+                prefix: prefix.text().to_owned(),
+                line: shown_line(sample.lines().next().unwrap_or_default()),
+                advice: prefix_advice(sample.lines()),
+            }
+        }));
+    };
+    // A severity may be the same word in both languages.
+    match translated_word(sample.lines()) {
+        Some(word) => Err(sample.translated_error(word)),
+        None => {
+            let format = LogFormat::Stderr;
+            Ok(RecognisedFormat::plain(format, Some(prefix), first_us))
+        }
+    }
+}
+
+/// Number of a sample's records in one format, and the time of the first.
+#[derive(Default)]
+struct RecordCount {
+    records: usize,
+    first_us: Option<i64>,
+}
+
+impl RecordCount {
+    fn add(&mut self, wall_us: i64) {
+        self.records += 1;
+        self.first_us = self.first_us.or(Some(wall_us));
+    }
+}
+
+/// Recognises a log whose prefix is not given.
+fn recognise_by_lines(
+    sample: Sample<'_>,
+    format: Option<LogFormat>,
+) -> Result<RecognisedFormat, LogError> {
+    let mut times = TimestampParser::default();
+    let (mut json, mut csv) = (RecordCount::default(), RecordCount::default());
+    let (mut word, mut foreign_records) = (None, 0);
+    for line in sample.lines() {
+        let (count, record) = if let Some(record) = parse_json_line(line, &mut times) {
+            (&mut json, record)
+        } else if let Some(record) = parse_csv_line(line, &mut times) {
+            (&mut csv, record)
+        } else {
+            continue;
+        };
+        let (wall_us, translated) = record;
+        count.add(wall_us);
+        foreign_records += usize::from(translated.is_some());
+        word = word.or(translated);
+    }
+    // RAISE may write text in any language.
+    let word = word.filter(|_| is_most_foreign(foreign_records, json.records + csv.records));
+    let is_allowed = |one: LogFormat| format.is_none_or(|wanted| wanted == one);
+    let inferred = match is_allowed(LogFormat::Stderr) {
+        true => prefix::infer(sample.lines()),
         false => None,
     };
-    let stderr_lines = guessed.as_ref().map_or(0, |guessed| guessed.lines);
-    for (found, (count, first_us)) in [(LogFormat::Json, json), (LogFormat::Csv, csv)] {
-        if let Some(first_us) = first_us
-            && allowed(found)
-            && count >= stderr_lines
+    let stderr_lines = inferred.as_ref().map_or(0, |inferred| inferred.lines);
+    for (found, count) in [(LogFormat::Json, json), (LogFormat::Csv, csv)] {
+        if let Some(first_us) = count.first_us
+            && is_allowed(found)
+            && count.records >= stderr_lines
         {
             return match word {
-                Some(word) => Err(translated(word)),
-                None => Ok(Recognised::plain(found, None, first_us)),
+                Some(word) => Err(sample.translated_error(word)),
+                None => Ok(RecognisedFormat::plain(found, None, first_us)),
             };
         }
     }
-    if let Some(guessed) = guessed {
-        // A foreign log has some severities that are the same in both languages.
-        if let Some(word) = foreign(lines()) {
-            return Err(translated(word));
+    if let Some(inferred) = inferred {
+        // Some severities of a foreign log are the same in both languages.
+        if let Some(word) = translated_word(sample.lines()) {
+            return Err(sample.translated_error(word));
         }
-        let prefix = usable(guessed.prefix, false, false)?;
+        let prefix = check_prefix(inferred.prefix, false, false)?;
         let format = LogFormat::Stderr;
-        return Ok(Recognised::plain(format, Some(prefix), guessed.first_us));
+        return Ok(RecognisedFormat::plain(
+            format,
+            Some(prefix),
+            inferred.first_us,
+        ));
     }
-    Err(match (foreign(lines()), unknown_zone(sample, &times)) {
-        (Some(word), _) => translated(word),
-        (None, Some(zone)) => LogError::Zone {
-            name: name(),
-            zone: zone.to_owned(),
-        },
-        (None, None) if sample[..sample.len().min(BINARY_BYTES)].contains(&0) => {
-            LogError::Binary { name: name() }
-        }
-        (None, None) if let Some(format) = format => LogError::NotThatFormat {
-            name: name(),
-            format: format.name(),
-            advice: format_advice(what, sample),
-        },
-        (None, None) => {
-            let severities = lines().filter(|line| find_label(line).is_some()).count();
-            match severities * 2 > lines().count() {
-                true => LogError::NoOnePrefix { name: name() },
-                false => LogError::NotALog { name: name() },
-            }
-        }
-    })
+    Err(sample
+        .language_or_zone_error(&times)
+        .unwrap_or_else(|| sample.unrecognised_error(format)))
 }
 
-/// What to give instead of a prefix that fits nothing.
+/// Suggests a replacement for a prefix that matches nothing.
 pub(super) fn prefix_advice<'a>(lines: impl Iterator<Item = &'a [u8]>) -> String {
-    match prefix::guess(lines) {
+    match prefix::infer(lines) {
         Some(guess) => format!(
             "its lines look as if '{}' had written them; give that, or none to have it recognised",
             guess.prefix.text()
@@ -176,7 +240,7 @@ pub(super) fn prefix_advice<'a>(lines: impl Iterator<Item = &'a [u8]>) -> String
     }
 }
 
-/// What to give instead of a format that fits nothing.
+/// Suggests a replacement for a format that matches nothing.
 pub(super) fn format_advice(name: &str, sample: &[u8]) -> String {
     match recognise(name, sample, None, None) {
         Ok(found) => format!(
@@ -187,8 +251,8 @@ pub(super) fn format_advice(name: &str, sample: &[u8]) -> String {
     }
 }
 
-/// A time zone that is not known; but not what a cut at the sample's end leaves of one.
-pub(super) fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&'t str> {
+/// Returns an unknown time zone, unless the sample's end truncates it.
+pub(super) fn unknown_zone<'t>(sample: &[u8], times: &'t TimestampParser) -> Option<&'t str> {
     let last = sample
         .rsplit(|byte| *byte == b'\n')
         .next()
@@ -198,8 +262,8 @@ pub(super) fn unknown_zone<'t>(sample: &[u8], times: &'t Timestamps) -> Option<&
         .filter(|zone| !last.ends_with(zone.as_bytes()))
 }
 
-/// Refuses a prefix that lacks what is needed and not known from elsewhere.
-pub(super) fn usable(
+/// Refuses a prefix that lacks a needed escape whose value is not known otherwise.
+pub(super) fn check_prefix(
     prefix: Prefix,
     knows_time: bool,
     knows_process: bool,
@@ -224,8 +288,9 @@ pub(super) fn usable(
     Ok(prefix)
 }
 
-/// A translated word, unless English ones are more: a statement may hold anything.
-pub(super) fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
+/// Returns a translated word, unless English ones are more frequent: a statement may contain
+/// anything.
+pub(super) fn translated_word<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<String> {
     let (mut first, mut foreign, mut all) = (None, 0usize, 0usize);
     for line in lines.filter(|line| !line.starts_with(b"\t")) {
         let Ok(line) = std::str::from_utf8(line) else {
@@ -240,30 +305,31 @@ pub(super) fn foreign<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Strin
     first.filter(|_| is_most_foreign(foreign, all))
 }
 
-/// A translated log has some lines that look the same in both languages.
+/// Returns whether most lines are foreign. Some lines of a translated log look the same in both
+/// languages.
 fn is_most_foreign(foreign: usize, all: usize) -> bool {
     foreign * 4 >= all
 }
 
-/// The beginning of a translated message, up to its colon.
+/// Returns the beginning of a translated message, up to its colon.
 fn foreign_start(message: &str) -> Option<String> {
     let start = || message.split([':', '"']).next().unwrap_or(message);
     is_foreign_message(message).then(|| start().trim_end().to_owned())
 }
 
-fn shown(line: &[u8]) -> String {
+fn shown_line(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(LINE_SHOWN_MAX)]).into_owned()
 }
 
-/// The time of a csvlog line, and its severity or message where it is translated.
-fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
+/// Returns the time of a csvlog line, and its severity or message if it is translated.
+fn parse_csv_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Option<String>)> {
     let stamp = times.read(line).filter(|stamp| stamp.milliseconds)?;
     let rest = line.get(stamp.length..)?;
     if rest.first() != Some(&b',') {
         return None;
     }
-    // Eleven columns stand before the severity, and only quoted ones hold commas. A column that nothing
-    // ends may be a part of one: 'ERRO' is Portuguese, and the beginning of 'ERROR'.
+    // Eleven columns precede the severity, and only quoted ones contain commas. A column without
+    // an end may be truncated: 'ERRO' is Portuguese, and the beginning of 'ERROR'.
     let rest = String::from_utf8_lossy(rest);
     let (ended, _) = rest.rsplit_once(',')?;
     ended.split(',').skip(10).take(30).find_map(|column| {
@@ -276,8 +342,8 @@ fn csv_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)
     })
 }
 
-/// The time of a jsonlog line, and its severity or message where it is translated.
-fn json_line(line: &[u8], times: &mut Timestamps) -> Option<(i64, Option<String>)> {
+/// Returns the time of a jsonlog line, and its severity or message if it is translated.
+fn parse_json_line(line: &[u8], times: &mut TimestampParser) -> Option<(i64, Option<String>)> {
     let rest = line.strip_prefix(b"{\"timestamp\":\"")?;
     let stamp = times.read(rest)?;
     let rest = String::from_utf8_lossy(rest);

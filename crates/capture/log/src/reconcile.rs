@@ -1,13 +1,12 @@
-//! The account: every physical line that was read is in an event, skipped with a reason, or
-//! unreadable. The three add up to the whole.
+//! Accounts for every physical line that was read: it is in an event, skipped with a reason, or
+//! unreadable. The three add up to the total.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Place;
-use super::tallies::Tallies;
+use super::quality_counters::QualityCounters;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $words:literal,)* }) => {
@@ -17,10 +16,10 @@ macro_rules! reasons {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// The reason in words, with what to change next time where that helps.
+            /// Describes the reason, and the change that avoids it next time if there is one.
             pub fn explanation(self) -> &'static str {
                 match self { $($name::$variant => $words,)* }
             }
@@ -29,11 +28,11 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a line that was understood is no part of an event.
+    /// Reason why a valid line is no part of an event.
     SkipReason {
         /// An empty line.
         Blank = "empty lines",
-        /// LOG messages that are about no client's statement.
+        /// LOG messages without a client's statement.
         ServerMessage = "other messages of the server",
         /// Warnings, notices and debug messages.
         Notice = "warnings and notices to clients",
@@ -61,48 +60,48 @@ reasons! {
         DurationWithoutStatement = "durations without a statement; set log_min_duration_statement = 0",
         /// Texts that look like the server's but came from a statement.
         Forged = "messages that statements wrote with RAISE and that look like the server's own",
-        /// Fast-path calls.
+        /// Calls by the fast-path protocol.
         FastPath = "fast-path function calls; their arguments are not in a log",
-        /// Failures of no statement.
+        /// Errors without a statement.
         ErrorOutsideStatement = "errors without their statement; set log_min_error_statement = error",
         /// Messages in another language, which may be statements.
         Translated = "messages in another language; set lc_messages = 'C'",
-        /// DETAIL, CONTEXT or STATEMENT without the line that they belong to.
+        /// DETAIL, CONTEXT or STATEMENT without the message that they belong to.
         Detached = "lines that belong to a message which does not stand before them",
-        /// What another file has, too.
+        /// Lines that another file has, too.
         Duplicate = "lines that another of the files has as well; they count once",
-        /// Brackets around records, a command's own lines.
+        /// Brackets around records, other lines of a command.
         Wrapping = "lines of the file's own format around the server's messages",
         /// Lines of other programs, such as cron's in a syslog.
         OtherProgram = "lines of other programs than the server",
         /// Lines of another host, instance or pod.
-        OtherServer = "lines of another server than the one with the most messages at the beginning; capture each server's log by itself",
+        OtherServer = "lines of another server than the one with the most messages at the beginning; capture each server's log separately",
     }
 }
 
 reasons! {
-    /// Why a line could not be read.
+    /// Reason why a line could not be read.
     UnreadableReason {
         /// It does not match the prefix.
         NoPrefix = "it does not start with the log_line_prefix",
-        /// A wrapper cut it into parts, and one of them is not there.
+        /// An envelope split it into parts, and one of them is missing.
         PartMissing = "a part of the message is missing between its other parts",
-        /// It continues an entry that is not there.
+        /// It continues an entry that is missing.
         LooseContinuation = "it continues an entry whose beginning is not there",
-        /// No record of the format.
+        /// It is no record of the format.
         NoRecord = "it is no record of this format",
-        /// Not a known count of columns.
+        /// It has an unknown number of columns.
         Columns = "it has another number of columns than any csvlog",
-        /// Not UTF-8.
+        /// It is not UTF-8.
         Encoding = "it is not in UTF-8; databases of other encodings cannot be replayed yet",
-        /// Another language.
+        /// It is in another language.
         Translated = "it is in another language; set lc_messages = 'C'",
         /// The input ends within it.
         CutAtEnd = "the input ends within it",
     }
 }
 
-/// Where something was met.
+/// A position in the inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Location {
     /// Index into the sources.
@@ -111,98 +110,90 @@ pub struct Location {
     pub line: u64,
 }
 
-impl From<Place> for Location {
-    fn from(place: Place) -> Self {
-        Location {
-            source: place.source,
-            line: place.line,
-        }
-    }
-}
-
-/// How much was skipped for one reason.
+/// Lines that were skipped for one reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
-    /// Physical lines.
+    /// Number of physical lines.
     pub lines: u64,
-    /// Where it was met first.
+    /// Position of the first one.
     pub first: Location,
 }
 
-/// Place of a line that could not be read. Its text may hold values of the user's data, and is not kept.
+/// Position of an unreadable line. Its text may contain the user's data, and is not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnreadableLine {
-    /// The input's name, as the user gave it.
+    /// Name of the input, as the user gave it.
     pub file: String,
-    /// Where it stands; where several lines belong together, the first.
+    /// Position of the line; of several lines that belong together, the first.
     #[serde(flatten)]
     pub at: Location,
-    /// How many lines belong together.
+    /// Number of lines that belong together.
     pub lines: u64,
-    /// Why.
+    /// Reason.
     pub reason: UnreadableReason,
 }
 
-/// What could not be read.
+/// Unreadable lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreadable {
-    /// Physical lines.
+    /// Number of physical lines.
     pub lines: u64,
     /// Lines by reason.
     pub reasons: BTreeMap<UnreadableReason, u64>,
-    /// Lines in which a log daemon reports that it dropped messages.
+    /// Number of lines in which a log daemon reports that it dropped messages.
     #[serde(default)]
     pub rate_limited: u64,
-    /// Places of the first of them, at most 100.
+    /// Positions of the first ones, at most 100.
     pub first: Vec<UnreadableLine>,
 }
 
-/// Number of unreadable lines whose places are kept; the rest is only counted.
+/// Number of unreadable lines whose positions are kept; the rest is only counted.
 pub const UNREADABLE_KEPT_MAX: usize = 100;
 
 /// Words by which rsyslog and systemd-journald report dropped lines.
-const DROPPED: [&[u8]; 2] = [b"rate-limit", b"Suppressed "];
+const RATE_LIMIT_WORDS: [&[u8]; 2] = [b"rate-limit", b"Suppressed "];
 
-/// Leading bytes of an unreadable line that are searched for [`DROPPED`].
+/// Leading bytes of an unreadable line that are searched for [`RATE_LIMIT_WORDS`].
 const SEARCHED_BYTES_MAX: usize = 200;
 
 /// The account of a capture. `lines` = `lines_in_events` + all skipped + unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reconciliation {
-    /// Physical lines read.
+    /// Number of physical lines read.
     pub lines: u64,
-    /// Those that became events, of clients or of the server, or a session's coming and going.
+    /// Number of lines that became events, of clients or of the server, or a session's begin or
+    /// end.
     pub lines_in_events: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Things that the server did. An error of a client's that also tells of the server, such as
-    /// a deadlock, is one of these besides an event.
+    /// Number of server events. An error of a client that is also a server event, such as a
+    /// deadlock, counts here and as an event.
     #[serde(default)]
     pub server_events: u64,
     /// Lines left out, by reason.
     pub skipped: BTreeMap<SkipReason, Skipped>,
     /// Lines that could not be read.
     pub unreadable: Unreadable,
-    /// Counts that the suitability is judged by.
+    /// Counts for judging the log's quality.
     #[serde(default)]
-    pub tallies: Tallies,
+    pub tallies: QualityCounters,
 }
 
 impl Reconciliation {
-    /// Lines that were skipped, for all reasons.
+    /// Number of lines skipped, for all reasons.
     pub fn lines_skipped(&self) -> u64 {
         self.skipped.values().map(|skipped| skipped.lines).sum()
     }
 
-    /// Whether every line is accounted for. It must be; the caller may assert it.
+    /// Returns whether every line is accounted for, which must hold.
     pub fn adds_up(&self) -> bool {
         self.lines == self.lines_in_events + self.lines_skipped() + self.unreadable.lines
     }
 
-    pub(super) fn skip(&mut self, reason: SkipReason, lines: u64, place: Place) {
+    pub(super) fn skip(&mut self, reason: SkipReason, lines: u64, place: Location) {
         let skipped = self.skipped.entry(reason).or_insert(Skipped {
             lines: 0,
-            first: place.into(),
+            first: place,
         });
         skipped.lines += lines;
     }
@@ -211,19 +202,19 @@ impl Reconciliation {
         &mut self,
         reason: UnreadableReason,
         lines: u64,
-        place: Place,
+        place: Location,
         bytes: &[u8],
     ) {
         self.unreadable.lines += lines;
         *self.unreadable.reasons.entry(reason).or_default() += lines;
         let start = &bytes[..bytes.len().min(SEARCHED_BYTES_MAX)];
         let is_drop = |words: &&[u8]| memchr::memmem::find(start, words).is_some();
-        self.unreadable.rate_limited += u64::from(DROPPED.iter().any(is_drop));
+        self.unreadable.rate_limited += u64::from(RATE_LIMIT_WORDS.iter().any(is_drop));
         if self.unreadable.first.len() < UNREADABLE_KEPT_MAX {
             self.unreadable.first.push(UnreadableLine {
-                // Known to the caller, and filled in at the end.
+                // The caller knows the file, and fills it in at the end.
                 file: String::new(),
-                at: place.into(),
+                at: place,
                 lines,
                 reason,
             });
@@ -242,11 +233,11 @@ mod tests {
             lines_in_events: 5,
             ..Reconciliation::default()
         };
-        account.skip(SkipReason::Checkpoint, 2, Place { source: 1, line: 7 });
+        account.skip(SkipReason::Checkpoint, 2, Location { source: 1, line: 7 });
         account.unreadable(
             UnreadableReason::NoPrefix,
             1,
-            Place::default(),
+            Location::default(),
             b"imuxsock lost 17 messages of Jane's due to rate-limiting",
         );
         assert!(account.adds_up());

@@ -1,28 +1,27 @@
-//! Looking for bytes and reading numbers eight at a time: what is looked for in a log's line is
-//! near, and a call costs more than it does.
+//! Searches bytes and parses numbers eight bytes at a time: matches in a log's line are near, so a
+//! call of `memchr` costs more than the search.
 //!
-//! The tricks are old: S. E. Anderson, "Bit Twiddling Hacks" (a zero byte in a word), and D.
-//! Lemire, "Quickly parsing eight digits" (2018). All words are little-endian, so the first byte is the
-//! lowest.
+//! Sources: S. E. Anderson, "Bit Twiddling Hacks" (a zero byte in a word), and D. Lemire, "Quickly
+//! parsing eight digits" (2018). All words are little-endian, so the first byte is the lowest.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// The eight bytes at `at`, if there are as many.
+/// Returns the eight bytes at `at`, if there are as many.
 #[inline(always)]
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes
         .get(at..)?
         .first_chunk()
         .map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-/// Where `wanted` stands first, from `from` on.
+/// Returns the first position of `wanted` from `from` on, which is expected near.
 #[inline(always)]
 pub(super) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     let pattern = u64::from(wanted) * ONES;
     let mut at = from;
-    while let Some(word) = word(bytes, at) {
+    while let Some(word) = word_at(bytes, at) {
         let differs = word ^ pattern;
         let zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
         if zeros != 0 {
@@ -37,12 +36,12 @@ pub(super) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
         .map(|found| at + found)
 }
 
-/// Where a JSON string that goes on at `from` has its first quote, backslash or control character: its end,
-/// or what has to be looked at more closely.
+/// Returns the first quote, backslash or control character of a JSON string from `from` on: its
+/// end, or a byte that needs decoding.
 #[inline]
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    while let Some(word) = word(bytes, at) {
+    while let Some(word) = word_at(bytes, at) {
         let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
         let quote = zeros(word ^ (u64::from(b'"') * ONES));
         let escape = zeros(word ^ (u64::from(b'\\') * ONES));
@@ -60,7 +59,7 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
         .map(|found| at + found)
 }
 
-/// Where `wanted` stands first, from `from` on: near, or far.
+/// Returns the first position of `wanted` from `from` on, near or far.
 #[inline]
 pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     let near = bytes.len().min(from + 32);
@@ -72,13 +71,13 @@ pub(super) fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     }
 }
 
-/// The decimal number at the start of `text`, and how many digits it has. `None` where there is
-/// none, or it has more than 19 digits, which nothing of the server's has.
+/// Parses the decimal number at the start of `text`; also returns its number of digits. `None` if
+/// there is none, or it has more than 19 digits, which no number of the server's has.
 #[inline(always)]
-pub(super) fn number(text: &[u8]) -> Option<(u64, usize)> {
-    if let Some(word) = word(text, 0) {
+pub(super) fn parse_number(text: &[u8]) -> Option<(u64, usize)> {
+    if let Some(word) = word_at(text, 0) {
         let digits = word ^ (0x30 * ONES);
-        // Of the bytes behind the first that is no digit this says nothing, and nothing is asked.
+        // Bits of bytes after the first non-digit are undefined, and unused.
         let others = (digits.wrapping_add(0x76 * ONES) | digits) & HIGHS;
         if others != 0 {
             let length = others.trailing_zeros() as usize / 8;
@@ -92,11 +91,11 @@ pub(super) fn number(text: &[u8]) -> Option<(u64, usize)> {
             return Some((value, length));
         }
     }
-    long_number(text)
+    parse_long_number(text)
 }
 
 #[inline(never)]
-fn long_number(text: &[u8]) -> Option<(u64, usize)> {
+fn parse_long_number(text: &[u8]) -> Option<(u64, usize)> {
     let (mut value, mut length) = (0u64, 0);
     for byte in text {
         let digit = byte.wrapping_sub(b'0');
@@ -125,8 +124,8 @@ mod tests {
             let digits = (value >> shift).to_string();
             let text = format!("{digits}{rest}");
             let expected = (digits.len() < 20).then(|| (value >> shift, digits.len()));
-            prop_assert_eq!(number(text.as_bytes()), expected);
-            prop_assert_eq!(number(rest.as_bytes()), None);
+            prop_assert_eq!(parse_number(text.as_bytes()), expected);
+            prop_assert_eq!(parse_number(rest.as_bytes()), None);
         }
 
         #[test]

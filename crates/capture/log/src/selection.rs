@@ -1,8 +1,8 @@
-//! What the user named becomes inputs: files, directories, patterns that the shell left alone, and
-//! `-`. What is left out is said with its reason.
+//! Resolves the user's arguments to inputs: files, directories, patterns that the shell left alone,
+//! and `-`. Files that are left out are listed with the reason.
 //!
-//! Who drives: the program, before a capture. Whether a file found in a directory is a log at all
-//! is told when it is opened; here only names and kinds of files are looked at.
+//! The program runs it before a capture. It looks at names and kinds of files only; whether a found
+//! file is a log is decided when it is opened.
 
 use std::collections::HashMap;
 use std::fs::{FileType, Metadata};
@@ -15,41 +15,42 @@ use serde::Serialize;
 
 use super::{Input, LogError};
 
-/// Something that was named or found and is not read.
+/// A named or found file that is not read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct LeftOut {
-    /// Its name.
+pub struct ExcludedFile {
+    /// Name of the file.
     pub name: String,
-    /// Why, as a clause: "it is a directory".
+    /// Reason as a clause: "it is a directory".
     pub reason: String,
 }
 
-/// What a capture is to read.
+/// The inputs of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Each once, in the order of the arguments; within a directory or pattern, of the names.
+    /// Inputs without duplicates, in the order of the arguments; within a directory or pattern, of
+    /// the names.
     pub inputs: Vec<Input>,
-    /// What was named or found besides.
-    pub left_out: Vec<LeftOut>,
+    /// Files that were named or found and are not read.
+    pub left_out: Vec<ExcludedFile>,
 }
 
-/// Turns arguments into inputs. Of a directory all files in it are taken, but not its directories
-/// nor names that begin with a dot; symbolic links are followed. A name with `*`, `?` or `[` that
-/// no file has is a pattern, in which `**` stands for directories. The same file under several
+/// Resolves arguments to inputs. A directory stands for all files in it, but not for its
+/// directories or names that begin with a dot; symbolic links are followed. A name with `*`, `?` or
+/// `[` that no file has is a pattern, in which `**` stands for directories. A file under several
 /// names is taken once.
 ///
 /// # Errors
-/// Where a pattern matches nothing, a directory holds no file, or either cannot be read.
+/// If a pattern matches nothing, a directory has no file, or either cannot be read.
 pub fn select(arguments: &[PathBuf]) -> Result<Selection, LogError> {
-    let mut chosen = Chosen::default();
+    let mut chosen = SelectionBuilder::default();
     for argument in arguments {
         let before = chosen.selection.inputs.len();
         if argument == Path::new("-") {
             chosen.selection.inputs.push(Input::Stdin);
         } else if is_pattern(argument) {
-            for path in matches(argument)? {
+            for path in expand_pattern(argument)? {
                 match metadata(&path)? {
-                    found if found.is_dir() => chosen.leave_out(&path, "it is a directory"),
+                    found if found.is_dir() => chosen.exclude(&path, "it is a directory"),
                     found => chosen.take(&path, &found, Input::Path),
                 }
             }
@@ -57,12 +58,12 @@ pub fn select(arguments: &[PathBuf]) -> Result<Selection, LogError> {
             match std::fs::metadata(argument) {
                 Ok(found) if found.is_dir() => {
                     chosen.take_directory(argument)?;
-                    if chosen.selection.inputs.len() == before && chosen.same == 0 {
-                        return Err(nothing_in(argument, &chosen.selection.left_out));
+                    if chosen.selection.inputs.len() == before && chosen.duplicates == 0 {
+                        return Err(empty_directory_error(argument, &chosen.selection.left_out));
                     }
                 }
                 Ok(found) => chosen.take(argument, &found, Input::Path),
-                // Opening it says why it cannot be read.
+                // Opening it returns the reason why it cannot be read.
                 Err(_) => chosen.selection.inputs.push(Input::Path(argument.clone())),
             }
         }
@@ -71,17 +72,17 @@ pub fn select(arguments: &[PathBuf]) -> Result<Selection, LogError> {
 }
 
 #[derive(Default)]
-struct Chosen {
+struct SelectionBuilder {
     selection: Selection,
-    /// Device and number of the file, and the name under which it was taken.
+    /// Device and inode of the file, and the name under which it was taken.
     taken: HashMap<(u64, u64), String>,
-    /// How many were there under another name.
-    same: usize,
+    /// Number of files that were found again under another name.
+    duplicates: usize,
 }
 
-impl Chosen {
-    fn leave_out(&mut self, path: &Path, reason: impl Into<String>) {
-        self.selection.left_out.push(LeftOut {
+impl SelectionBuilder {
+    fn exclude(&mut self, path: &Path, reason: impl Into<String>) {
+        self.selection.left_out.push(ExcludedFile {
             name: path.display().to_string(),
             reason: reason.into(),
         });
@@ -96,8 +97,8 @@ impl Chosen {
                     true => "it was given twice; it is read once".to_owned(),
                     false => format!("it is the same file as {other}, which is read"),
                 };
-                self.same += 1;
-                return self.leave_out(path, reason);
+                self.duplicates += 1;
+                return self.exclude(path, reason);
             }
             self.taken.insert((found.dev(), found.ino()), name);
         }
@@ -105,16 +106,16 @@ impl Chosen {
     }
 
     fn take_directory(&mut self, directory: &Path) -> Result<(), LogError> {
-        for path in entries(directory)? {
+        for path in list_directory(directory)? {
             let hidden = path
                 .file_name()
                 .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             match std::fs::metadata(&path) {
-                _ if hidden => self.leave_out(&path, "its name begins with a dot"),
+                _ if hidden => self.exclude(&path, "its name begins with a dot"),
                 Ok(found) if found.is_file() => self.take(&path, &found, Input::Found),
-                Ok(found) => self.leave_out(&path, odd(found.file_type())),
+                Ok(found) => self.exclude(&path, file_type_name(found.file_type())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.leave_out(&path, "it is a symbolic link to nothing");
+                    self.exclude(&path, "it is a symbolic link to nothing");
                 }
                 Err(error) => return Err(unreadable(&path, error)),
             }
@@ -123,7 +124,7 @@ impl Chosen {
     }
 }
 
-fn odd(kind: FileType) -> &'static str {
+fn file_type_name(kind: FileType) -> &'static str {
     if kind.is_dir() {
         "it is a directory; name it to read the files in it"
     } else if kind.is_fifo() {
@@ -146,8 +147,8 @@ fn metadata(path: &Path) -> Result<Metadata, LogError> {
     std::fs::metadata(path).map_err(|error| unreadable(path, error))
 }
 
-/// The entries of a directory, by name.
-pub(super) fn entries(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+/// Lists a directory, sorted by name.
+pub(super) fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     let failed = |error| unreadable(directory, error);
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
@@ -157,21 +158,21 @@ pub(super) fn entries(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(entries)
 }
 
-/// Whether the shell would have expanded it, had it not been quoted.
+/// Returns whether the shell would have expanded the argument, had it not been quoted.
 pub(super) fn is_pattern(argument: &Path) -> bool {
     let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
     argument.as_os_str().as_encoded_bytes().iter().any(special)
         && std::fs::symlink_metadata(argument).is_err()
 }
 
-/// The files that a pattern names, by name; at least one.
-pub(super) fn matches(pattern: &Path) -> Result<Vec<PathBuf>, LogError> {
+/// Lists the files that match a pattern, sorted by name; at least one.
+pub(super) fn expand_pattern(pattern: &Path) -> Result<Vec<PathBuf>, LogError> {
     let shown = pattern.display().to_string();
     let wrong = |reason: String| LogError::Pattern {
         pattern: shown.clone(),
         reason,
     };
-    // As a shell does it: a star does not match a leading dot.
+    // As in a shell, a star does not match a leading dot.
     let options = glob::MatchOptions {
         require_literal_separator: true,
         require_literal_leading_dot: true,
@@ -193,9 +194,9 @@ pub(super) fn matches(pattern: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(paths)
 }
 
-/// Why a directory gave nothing to read, and what to give instead.
-pub(super) fn nothing_in(directory: &Path, left_out: &[LeftOut]) -> LogError {
-    let inside: Vec<&LeftOut> = left_out
+/// Explains why a directory has nothing to read, and suggests an argument.
+pub(super) fn empty_directory_error(directory: &Path, left_out: &[ExcludedFile]) -> LogError {
+    let inside: Vec<&ExcludedFile> = left_out
         .iter()
         .filter(|left_out| Path::new(&left_out.name).parent() == Some(directory))
         .collect();

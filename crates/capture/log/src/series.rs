@@ -1,23 +1,23 @@
-//! Several files as one series in time: which continues which, where something is missing between
-//! them, and which say the same again.
+//! Orders several files as series in time: which file continues which, where lines are missing, and
+//! which files repeat lines.
 //!
-//! Who drives: the capture, for every source: [`Series::next`] picks it, [`Turn::sees`] is asked
-//! about the few entries that may stand in two files, [`Series::end`] takes what was read.
+//! The capture calls [`Series::next`] to pick each source, [`SourceTurn::is_duplicate`] for the few entries that
+//! may be in two files, and [`Series::end`] after a source was read.
 //!
-//! A *lane* is one server's log. A file that begins where a lane has ended continues it, and its
-//! sessions go on. A file that begins before that is one of two things. It has the messages that
-//! the lane has (a copy, an overlapping piece, the other format of `log_destination = 'stderr,
-//! csvlog'`): then what the lane covers counts once. Or it has others: then it is another server's,
-//! and gets a lane of its own, since process numbers mean nothing between servers.
+//! A *stream* is the log of one server. A file that begins where a stream ended continues it, and
+//! so do its sessions. A file that begins earlier is one of two things. If it has the messages of
+//! the stream (a copy, an overlapping piece, the other format of `log_destination = 'stderr,
+//! csvlog'`), the range that the stream covers counts once. Otherwise it is the log of another
+//! server and gets its own stream, since process numbers mean nothing between servers.
 //!
-//! What an earlier file of the same format has near its ends is compared message by message
-//! ([`ends`]); what lies between by time alone.
+//! Near the ends of an earlier file of the same format, messages are compared one by one
+//! ([`boundary_messages`]); between the ends only their times are.
 //!
-//! Messages are compared by time, process and text, of the first entries of the later file. What
-//! an earlier file has from that time on is remembered while it is read, so nothing is read twice,
-//! and files that do not overlap cost one comparison an entry.
+//! Messages are compared by time, process and text, using the first entries of the later file. The
+//! messages of an earlier file from that time on are remembered while it is read. So nothing is
+//! read twice, and files that do not overlap cost one comparison an entry.
 
-mod ends;
+mod boundary_messages;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,85 +28,86 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::assemble::Assembler;
 use super::entry::Entry;
 use super::prefix::Prefix;
+use super::rotation_name::{rotation_number, stem};
 use super::sources::Source;
-use super::stem::{rotation_number, stem};
 use super::{LogError, LogFormat};
-use ends::{DISORDER_US, Ends, Held};
+use boundary_messages::{BoundaryMessages, DISORDER_US, HeldEntry};
 
-/// Two files of one series may overlap by so much: lines are written a little out of order.
+/// Tolerated overlap of two files of one series, since lines are slightly out of time order.
 const SLACK_US: i64 = 2_000_000;
 
-/// A gap is no gap below this.
-const GAP_LEAST_US: i64 = 60_000_000;
+/// Minimum duration of a reported gap.
+const GAP_MIN_US: i64 = 60_000_000;
 
-/// Entries of a file's beginning that are compared.
+/// Number of entries of a file's beginning that are compared.
 pub(super) const SAMPLE_ENTRIES: usize = 256;
 
-/// With fewer entries to compare, all must be the same; with more, half of them.
+/// With fewer entries than this, all must match; with more, half of them.
 const FEW_ENTRIES: usize = 8;
 
-/// Messages remembered for one later file, and files for which some are remembered at once.
+/// Maximum number of messages remembered for one later file, and of files watched at once.
 const KEYS_MAX: usize = 1 << 14;
 const WATCHES_MAX: usize = 64;
 
-/// No line between two files of a series, for longer than files that follow each other show.
+/// A time without lines between two consecutive files of a series, longer than is usual for
+/// consecutive files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gap {
-    /// The file before it.
+    /// Name of the file before the gap.
     pub before: String,
-    /// The file behind it.
+    /// Name of the file after the gap.
     pub after: String,
-    /// The last time before it, in microseconds since 1970-01-01 UTC.
+    /// The last time before the gap, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// The first time behind it.
+    /// The first time after the gap.
     pub to_us: i64,
 }
 
-/// A file that begins before the end of one that was read before it.
+/// A file that begins before the end of a file that was read earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overlap {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// How many files of its series do so; `file` is the first of them.
+    /// Number of files of its series that overlap; `file` is the first of them.
     pub files: u64,
-    /// The one that it overlaps with.
+    /// Name of the file that it overlaps with.
     pub other: String,
-    /// From when both have lines, in microseconds since 1970-01-01 UTC.
+    /// Start of the overlap, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// Until when.
+    /// End of the overlap.
     pub to_us: i64,
-    /// Both have the same messages. If not, they are taken for different servers' logs.
+    /// Both files have the same messages. Otherwise they are treated as logs of different servers.
     pub same: bool,
-    /// Lines that were left out of `file` since `other` has them.
+    /// Number of lines of `file` left out because `other` has them.
     pub lines: u64,
 }
 
-/// How the files of a capture fit together.
+/// Gaps, overlaps and missing files of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SeriesReport {
-    /// Silences between files.
+    /// Times without lines between files.
     pub gaps: Vec<Gap>,
     /// Files that overlap.
     pub overlaps: Vec<Overlap>,
-    /// Names that a numbered series should have and that were not read.
+    /// Names of a numbered series that were expected and not read.
     pub missing: Vec<String>,
 }
 
-/// What one entry is compared by.
+/// Identity of an entry for comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct EntryKey {
     wall_us: i64,
     pid: u32,
     text: u64,
-    /// Of the text's first line.
+    /// Hash of the text's first line.
     start: u64,
 }
 
-impl Mark {
+impl EntryKey {
     pub(super) fn of(entry: &Entry<'_>) -> Self {
         let message = entry.message.as_bytes();
         let text = xxh3_64_with_seed(message, 0);
-        Mark {
+        EntryKey {
             wall_us: entry.wall_us,
             pid: entry.pid,
             text,
@@ -121,17 +122,17 @@ impl Mark {
         self.wall_us
     }
 
-    /// With times cut to `unit_us`.
+    /// Hashes the mark with its time truncated to `unit_us`.
     fn key(self, unit_us: i64) -> u64 {
         self.with(self.text, unit_us)
     }
 
-    /// By the text's first line: the others may be cut.
+    /// Hashes the mark by the first line of its text, since later lines may be truncated.
     fn start_key(self, unit_us: i64) -> u64 {
         self.with(self.start, unit_us)
     }
 
-    fn when_and_who(self, unit_us: i64) -> u64 {
+    fn time_and_process(self, unit_us: i64) -> u64 {
         self.with(0, unit_us)
     }
 
@@ -142,18 +143,18 @@ impl Mark {
 }
 
 #[derive(Debug)]
-struct Lane {
+struct ServerStream {
     stem: String,
-    /// The file read last, and its format.
+    /// Name and format of the file read last.
     name: String,
     format: Option<LogFormat>,
     first_us: i64,
     last_us: i64,
-    ends: Ends,
-    held: Option<Held>,
+    ends: BoundaryMessages,
+    held: Option<HeldEntry>,
 }
 
-/// What was read of the time at which a later file begins: messages, and whose lane has them.
+/// Messages read since the time at which a later file begins, each with its stream.
 #[derive(Debug)]
 struct Watch {
     source: usize,
@@ -162,15 +163,15 @@ struct Watch {
     keys: HashMap<u64, usize>,
 }
 
-/// See the module's text.
+/// Several sources in time order; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    lanes: Vec<Lane>,
-    /// By the time from which they watch.
+    streams: Vec<ServerStream>,
+    /// Ordered by the time from which they watch.
     watches: Vec<Watch>,
-    /// How finely times are compared.
+    /// Resolution at which times are compared.
     unit_us: i64,
-    /// Series that were found to have what a lane has.
+    /// Series whose messages were found to be those of a stream.
     same: HashMap<String, usize>,
     joints: Vec<Gap>,
     spans_us: Vec<i64>,
@@ -178,28 +179,28 @@ pub(super) struct Series {
     report: SeriesReport,
 }
 
-/// The reading of one source.
+/// The state of reading one source within its series.
 #[derive(Debug)]
-pub(super) struct Turn {
-    /// Which sessions it continues.
-    pub lane: usize,
-    /// Entries of these times are in another file, too, of another format.
+pub(super) struct SourceTurn {
+    /// Number of the stream whose sessions it continues.
+    pub stream: usize,
+    /// Time range that another file of another format covers.
     covered: Option<(i64, i64)>,
-    /// What the lane has.
-    ends: Ends,
-    /// Its messages are compared with those of this file.
+    /// Messages of the stream.
+    boundary: BoundaryMessages,
+    /// Whether the stream's messages are compared with those of this file.
     compared: bool,
-    /// No entry of it was seen so far.
+    /// No entry of the file has been seen so far.
     at_start: bool,
-    /// The last entry of the file before.
-    held: Option<Held>,
-    /// Of a file whose last entry may be cut.
+    /// The last entry of the previous file.
+    held: Option<HeldEntry>,
+    /// Set if the last entry of the file may be truncated.
     prefix: Option<Prefix>,
     unit_us: i64,
     watches: Vec<Watch>,
-    /// From this time on, entries are looked at.
+    /// Entries from this time on are examined.
     watch_us: i64,
-    /// Up to this time, entries are looked at.
+    /// Entries up to this time are examined.
     until_us: i64,
     duplicates: u64,
     begins_us: i64,
@@ -209,13 +210,13 @@ pub(super) struct Turn {
     overlap: Option<Overlap>,
 }
 
-impl Turn {
-    /// For a source that is alone.
-    pub(super) fn alone() -> Self {
-        Turn {
-            lane: 0,
+impl SourceTurn {
+    /// Creates the turn of a single source.
+    pub(super) fn single() -> Self {
+        SourceTurn {
+            stream: 0,
             covered: None,
-            ends: Ends::default(),
+            boundary: BoundaryMessages::default(),
             compared: false,
             at_start: true,
             held: None,
@@ -233,42 +234,43 @@ impl Turn {
         }
     }
 
-    /// Looks at an entry, which may be the last of its file. Whether it is to be left out, since it
-    /// was read before.
+    /// Examines an entry, which may be the `last` of its file. Returns whether it is to be left out
+    /// because it was read before.
     #[inline]
-    pub(super) fn sees(&mut self, entry: &Entry<'_>, last: bool) -> bool {
+    pub(super) fn is_duplicate(&mut self, entry: &Entry<'_>, last: bool) -> bool {
         if entry.wall_us < self.watch_us && entry.wall_us > self.until_us {
             return false;
         }
-        self.looks_at(entry, last)
+        self.compare(entry, last)
     }
 
-    /// Others follow: the file's last entry may be cut, and be whole in one of them.
-    pub(super) fn may_be_cut(&mut self, prefix: &Prefix) {
+    /// Declares that other files follow: the file's last entry may be truncated here and whole in
+    /// one of them.
+    pub(super) fn expect_truncation(&mut self, prefix: &Prefix) {
         if !self.watches.is_empty() {
             self.prefix = Some(prefix.clone());
         }
     }
 
-    /// Holds an entry that is the last of its file, if others follow that may have it whole.
+    /// Holds an entry that is the last of its file, if a following file may have it whole.
     #[cold]
-    pub(super) fn holds(&mut self, entry: &Entry<'_>, bytes: &[u8]) -> bool {
+    pub(super) fn hold_last(&mut self, entry: &Entry<'_>, bytes: &[u8]) -> bool {
         let Some(prefix) = self.prefix.take() else {
             return false;
         };
-        self.ends.forget_last(Mark::of(entry), self.unit_us);
-        self.held = Some(Held::of(self.lane, entry, bytes, prefix));
+        self.boundary.forget_last(EntryKey::of(entry), self.unit_us);
+        self.held = Some(HeldEntry::new(self.stream, entry, bytes, prefix));
         true
     }
 
-    /// Whether there is a last entry of the file before, which goes first.
+    /// Returns whether the last entry of the previous file is held; it goes first.
     #[inline]
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Hands on the last entry of the file before, or leaves it out where `next` is it, whole.
-    /// Whether `next` is to be left out, since it is what is held.
+    /// Passes on the held last entry of the previous file, or drops it if `next` is the whole of
+    /// it. Returns whether `next` is to be left out because it repeats the held entry.
     #[cold]
     pub(super) fn release(
         &mut self,
@@ -278,45 +280,45 @@ impl Turn {
         let Some(held) = self.held.take() else {
             return Ok(false);
         };
-        if held.begins(next, self.unit_us) {
-            held.drop_from(assembler);
+        if held.is_beginning_of(next, self.unit_us) {
+            held.discard(assembler);
         } else if held.is_begun_by(next, self.unit_us) {
             self.held = Some(held);
             self.duplicates += next.lines;
             return Ok(true);
         } else {
-            self.ends.remember(held.mark, self.unit_us);
+            self.boundary.remember(held.mark, self.unit_us);
             held.release(assembler)?;
         }
         Ok(false)
     }
 
-    /// Whether a line without its entry belongs to one that the file before has, and this one's
-    /// beginning cuts.
-    pub(super) fn cuts(&mut self, lines: u64) -> bool {
+    /// Returns whether a line without its entry belongs to an entry of the previous file that the
+    /// start of this file cuts.
+    pub(super) fn is_cut_continuation(&mut self, lines: u64) -> bool {
         let cuts = self.compared && self.at_start;
         self.duplicates += if cuts { lines } else { 0 };
         cuts
     }
 
-    /// Whether lines that cannot be read were read before.
-    pub(super) fn sees_unreadable(&mut self, bytes: &[u8], lines: u64) -> bool {
+    /// Returns whether unreadable lines were read before.
+    pub(super) fn is_duplicate_unreadable(&mut self, bytes: &[u8], lines: u64) -> bool {
         if !self.compared && self.watches.is_empty() {
             return false;
         }
-        let again = self.ends.has_unreadable(bytes);
+        let again = self.boundary.is_duplicate_unreadable(bytes);
         self.duplicates += if again { lines } else { 0 };
         again
     }
 
     #[cold]
-    fn looks_at(&mut self, entry: &Entry<'_>, last: bool) -> bool {
+    fn compare(&mut self, entry: &Entry<'_>, last: bool) -> bool {
         self.at_start = false;
-        let mark = Mark::of(entry);
+        let mark = EntryKey::of(entry);
         let covered = self
             .covered
             .is_some_and(|(from_us, to_us)| (from_us..=to_us).contains(&entry.wall_us));
-        if covered || self.compared && self.ends.has(mark, self.unit_us, last) {
+        if covered || self.compared && self.boundary.take_duplicate(mark, self.unit_us, last) {
             self.duplicates += entry.lines;
             return true;
         }
@@ -325,30 +327,30 @@ impl Turn {
             .first()
             .is_some_and(|watch| entry.wall_us >= watch.from_us - DISORDER_US)
         {
-            self.ends.remember(mark, self.unit_us);
+            self.boundary.remember(mark, self.unit_us);
         }
-        let lane = self.lane;
+        let stream = self.stream;
         for watch in self.watches.iter_mut().take(WATCHES_MAX) {
             if watch.from_us > entry.wall_us {
                 break;
             }
             if watch.keys.len() < KEYS_MAX {
-                watch.keys.insert(mark.start_key(watch.unit_us), lane);
+                watch.keys.insert(mark.start_key(watch.unit_us), stream);
             }
         }
         false
     }
 
     fn set_watch(&mut self) {
-        // The first of them is the first file that may overlap with this one.
+        // The first watch belongs to the first file that may overlap with this one.
         let first = self.watches.first();
         self.watch_us = first.map_or(i64::MAX, |watch| watch.from_us - DISORDER_US);
     }
 }
 
-/// How finely the times of two files can be compared.
-fn unit_us(one: &[Mark], other: &[Mark]) -> i64 {
-    let whole = |marks: &[Mark]| marks.iter().all(|mark| mark.wall_us % 1_000_000 == 0);
+/// Resolution at which the times of two files can be compared.
+fn unit_us(one: &[EntryKey], other: &[EntryKey]) -> i64 {
+    let whole = |marks: &[EntryKey]| marks.iter().all(|mark| mark.wall_us % 1_000_000 == 0);
     match whole(one) || whole(other) {
         true => 1_000_000,
         false => 1_000,
@@ -356,17 +358,18 @@ fn unit_us(one: &[Mark], other: &[Mark]) -> i64 {
 }
 
 impl Series {
-    /// A series of these sources.
+    /// Creates the series of the given sources.
     pub(super) fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
         let sources: Vec<&Source> = sources.into_iter().collect();
         let mut series = Series::default();
         if sources.len() < 2 {
             return series;
         }
-        // One source in whole seconds makes all comparisons so: it is one of a pair in most.
+        // One source in whole seconds makes all comparisons coarse, since it is part of most
+        // pairs.
         let units = sources
             .iter()
-            .map(|source| unit_us(&source.sample, &[Mark::NEVER]));
+            .map(|source| unit_us(&source.sample, &[EntryKey::NEVER]));
         let coarsest = units.max().unwrap_or(1_000);
         for source in &sources {
             let name = source.input.name();
@@ -386,30 +389,31 @@ impl Series {
         series
     }
 
-    /// Which source is read next, and how. Empty ones have no turn.
-    pub(super) fn next(&mut self, queue: &mut VecDeque<Source>) -> Option<(Source, Turn)> {
+    /// Picks the next source to read and its turn. Empty sources get none.
+    pub(super) fn next(&mut self, queue: &mut VecDeque<Source>) -> Option<(Source, SourceTurn)> {
         loop {
             let source = queue.pop_front()?;
             let Some(recognised) = &source.recognised else {
-                return Some((source, Turn::alone()));
+                return Some((source, SourceTurn::single()));
             };
             let first_us = recognised.first_us;
             let name = source.input.name();
             let stem = stem(&name);
-            let same = self.same_as(&source, &stem, first_us);
-            if let Some(lane) = same
-                && self.lanes[lane].stem != stem
+            let same = self.find_same_stream(&source, &stem, first_us);
+            if let Some(stream) = same
+                && self.streams[stream].stem != stem
             {
-                self.same.insert(stem.clone(), lane);
-                let of_lane = |other: &Source| other.stem() == self.lanes[lane].stem;
-                if queue.iter().any(of_lane) {
-                    // All of the other comes first, so that it is known what it covers.
+                self.same.insert(stem.clone(), stream);
+                let of_stream = |other: &Source| other.stem() == self.streams[stream].stem;
+                if queue.iter().any(of_stream) {
+                    // The other source is read completely first, so that its time range is
+                    // known.
                     let (mine, mut rest): (Vec<Source>, Vec<Source>) = std::iter::once(source)
                         .chain(queue.drain(..))
                         .partition(|other| other.stem() == stem);
                     let last = rest
                         .iter()
-                        .rposition(|other| other.stem() == self.lanes[lane].stem);
+                        .rposition(|other| other.stem() == self.streams[stream].stem);
                     let behind = rest.split_off(last.map_or(0, |last| last + 1));
                     queue.extend(rest.into_iter().chain(mine).chain(behind));
                     continue;
@@ -417,34 +421,34 @@ impl Series {
             }
             self.watches.retain(|watch| watch.source != source.number);
             let format = Some(recognised.format);
-            let turn = self.turn(name, stem, format, first_us, same);
+            let turn = self.create_turn(name, stem, format, first_us, same);
             return Some((source, turn));
         }
     }
 
-    fn turn(
+    fn create_turn(
         &mut self,
         name: String,
         stem: String,
         format: Option<LogFormat>,
         first_us: i64,
         same: Option<usize>,
-    ) -> Turn {
-        let mut turn = Turn {
+    ) -> SourceTurn {
+        let mut turn = SourceTurn {
             begins_us: first_us,
             format,
-            ..Turn::alone()
+            ..SourceTurn::single()
         };
-        if let Some(lane) = same {
-            let Lane {
+        if let Some(stream) = same {
+            let ServerStream {
                 first_us: from_us,
                 last_us,
                 ..
-            } = self.lanes[lane];
-            if self.lanes[lane].format == format {
+            } = self.streams[stream];
+            if self.streams[stream].format == format {
                 turn.compared = true;
             } else {
-                // The other's times may be in whole seconds.
+                // The times of the other source may be in whole seconds.
                 let from_us = from_us.div_euclid(1_000_000) * 1_000_000;
                 turn.covered = Some((from_us, last_us));
             }
@@ -452,38 +456,41 @@ impl Series {
             turn.overlap = Some(Overlap {
                 file: name.clone(),
                 files: 1,
-                other: self.lanes[lane].name.clone(),
+                other: self.streams[stream].name.clone(),
                 from_us: first_us.max(from_us),
                 to_us: last_us,
                 same: true,
                 lines: 0,
             });
-            // What another format has besides (a server's start, before csvlog began) would end
-            // sessions that go on.
-            turn.lane = match self.lanes[lane].format == format {
-                true => lane,
-                false => self.lanes.len(),
+            // Extra lines of another format, such as a server start before csvlog began, would
+            // end sessions that continue.
+            turn.stream = match self.streams[stream].format == format {
+                true => stream,
+                false => self.streams.len(),
             };
         } else {
-            let ended = |lane: &Lane| lane.last_us <= first_us + SLACK_US;
+            let ended = |stream: &ServerStream| stream.last_us <= first_us + SLACK_US;
             let mut own = self
-                .lanes
+                .streams
                 .iter()
                 .enumerate()
-                .filter(|(_, lane)| lane.stem == stem);
-            turn.lane = match (own.find(|(_, lane)| ended(lane)), self.lanes.as_slice()) {
-                (Some((lane, _)), _) => lane,
+                .filter(|(_, stream)| stream.stem == stem);
+            turn.stream = match (
+                own.find(|(_, stream)| ended(stream)),
+                self.streams.as_slice(),
+            ) {
+                (Some((stream, _)), _) => stream,
                 (None, [only]) if ended(only) => 0,
-                (None, lanes) => lanes.len(),
+                (None, streams) => streams.len(),
             };
-            if let Some(lane) = self.lanes.get(turn.lane) {
+            if let Some(stream) = self.streams.get(turn.stream) {
                 self.joints.push(Gap {
-                    before: lane.name.clone(),
+                    before: stream.name.clone(),
                     after: name.clone(),
-                    from_us: lane.last_us,
+                    from_us: stream.last_us,
                     to_us: first_us,
                 });
-            } else if let Some(other) = self.lanes.iter().max_by_key(|lane| lane.last_us)
+            } else if let Some(other) = self.streams.iter().max_by_key(|stream| stream.last_us)
                 && !ended(other)
             {
                 turn.overlap = Some(Overlap {
@@ -498,11 +505,11 @@ impl Series {
             }
         }
         turn.unit_us = self.unit_us;
-        if let Some(lane) = self.lanes.get_mut(turn.lane) {
-            turn.ends = std::mem::take(&mut lane.ends);
-            turn.held = lane.held.take();
+        if let Some(stream) = self.streams.get_mut(turn.stream) {
+            turn.boundary = std::mem::take(&mut stream.ends);
+            turn.held = stream.held.take();
             if turn.compared {
-                turn.ends.compare();
+                turn.boundary.start_comparison();
             }
         }
         turn.watches = std::mem::take(&mut self.watches);
@@ -511,12 +518,12 @@ impl Series {
         turn
     }
 
-    /// The lane that has this source's messages.
-    fn same_as(&self, source: &Source, stem: &str, first_us: i64) -> Option<usize> {
-        if let Some(&lane) = self.same.get(stem)
-            && self.lanes[lane].last_us >= first_us
+    /// Finds the stream that has this source's messages.
+    fn find_same_stream(&self, source: &Source, stem: &str, first_us: i64) -> Option<usize> {
+        if let Some(&stream) = self.same.get(stem)
+            && self.streams[stream].last_us >= first_us
         {
-            return Some(lane);
+            return Some(stream);
         }
         let watch = self
             .watches
@@ -524,14 +531,14 @@ impl Series {
             .find(|watch| watch.source == source.number)?;
         let mut shared: HashMap<usize, usize> = HashMap::new();
         for mark in &source.sample {
-            if let Some(lane) = watch.keys.get(&mark.start_key(watch.unit_us)) {
-                *shared.entry(*lane).or_default() += 1;
+            if let Some(stream) = watch.keys.get(&mark.start_key(watch.unit_us)) {
+                *shared.entry(*stream).or_default() += 1;
             }
         }
-        let (lane, shared) = shared.into_iter().max_by_key(|(_, shared)| *shared)?;
-        let Lane {
+        let (stream, shared) = shared.into_iter().max_by_key(|(_, shared)| *shared)?;
+        let ServerStream {
             first_us, last_us, ..
-        } = self.lanes[lane];
+        } = self.streams[stream];
         let first_us = first_us.div_euclid(watch.unit_us) * watch.unit_us;
         let compared = source
             .sample
@@ -542,14 +549,14 @@ impl Series {
             0..=FEW_ENTRIES => compared,
             _ => compared / 2,
         };
-        // All that the lane has may be the first of those of one millisecond.
-        let there = watch.keys.values().filter(|of| **of == lane).count();
+        // All messages of the stream may be the first ones of the same millisecond.
+        let there = watch.keys.values().filter(|of| **of == stream).count();
         let needed = needed.min(there);
-        (shared > 0 && shared >= needed).then_some(lane)
+        (shared > 0 && shared >= needed).then_some(stream)
     }
 
-    /// A source was read, up to this time.
-    pub(super) fn end(&mut self, turn: Turn, last_us: i64) {
+    /// Finishes a source that was read up to `last_us`.
+    pub(super) fn end(&mut self, turn: SourceTurn, last_us: i64) {
         self.watches = turn.watches;
         let last_us = last_us.max(turn.begins_us);
         if turn.name.is_empty() {
@@ -573,41 +580,41 @@ impl Series {
                 None => self.report.overlaps.push(overlap),
             }
         }
-        match self.lanes.get_mut(turn.lane) {
-            Some(lane) => {
-                lane.last_us = lane.last_us.max(last_us);
-                lane.name = turn.name;
-                lane.format = turn.format;
-                (lane.ends, lane.held) = (turn.ends, turn.held);
+        match self.streams.get_mut(turn.stream) {
+            Some(stream) => {
+                stream.last_us = stream.last_us.max(last_us);
+                stream.name = turn.name;
+                stream.format = turn.format;
+                (stream.ends, stream.held) = (turn.boundary, turn.held);
             }
-            None => self.lanes.push(Lane {
+            None => self.streams.push(ServerStream {
                 stem: turn.stem,
                 name: turn.name,
                 format: turn.format,
                 first_us: turn.begins_us,
                 last_us,
-                ends: turn.ends,
+                ends: turn.boundary,
                 held: turn.held,
             }),
         }
     }
 
-    /// Hands on the last entries of the last files.
+    /// Passes on the last entries of the last files.
     pub(super) fn release(&mut self, assembler: &mut Assembler<'_>) -> Result<(), LogError> {
-        for lane in &mut self.lanes {
-            if let Some(held) = lane.held.take() {
-                assembler.turn_to(held.lane);
+        for stream in &mut self.streams {
+            if let Some(held) = stream.held.take() {
+                assembler.activate_stream(held.stream);
                 held.release(assembler)?;
             }
         }
         Ok(())
     }
 
-    /// How the files fit together.
+    /// Returns how the files fit together.
     pub(super) fn finish(mut self) -> SeriesReport {
         self.spans_us.sort_unstable();
         let typical_us = self.spans_us.get(self.spans_us.len() / 2).copied();
-        let least_us = GAP_LEAST_US.max(typical_us.unwrap_or(0) / 2);
+        let least_us = GAP_MIN_US.max(typical_us.unwrap_or(0) / 2);
         let joints = self.joints.into_iter();
         self.report.gaps = joints
             .filter(|joint| joint.to_us - joint.from_us > least_us)
@@ -627,12 +634,12 @@ impl Series {
     }
 }
 
-/// As many names are listed as missing of one series.
+/// Maximum number of missing names listed for one series.
 const MISSING_MAX: usize = 100;
 
-impl Mark {
-    /// Stands for a file in milliseconds.
-    const NEVER: Mark = Mark {
+impl EntryKey {
+    /// A placeholder for a file with millisecond times.
+    const NEVER: EntryKey = EntryKey {
         wall_us: 1_000,
         pid: 0,
         text: 0,

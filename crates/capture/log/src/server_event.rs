@@ -1,10 +1,11 @@
-//! What the server did: its own lines, in the words of PostgreSQL 10 to 18.
+//! Parses the server's own log lines into [`ServerEvent`]s, for the messages of PostgreSQL 10 to
+//! 18.
 //!
-//! Asked only for entries that are nothing else, so it may take its time. Sources of the words, in
-//! PostgreSQL's tree: `fd.c` (temporary files), `proc.c` (lock waits; named `storage/lmgr`),
-//! `deadlock.c`, `xlog.c` and `checkpointer.c` (checkpoints), `vacuumlazy.c` and `analyze.c`
-//! (autovacuum), `standby.c` and `postgres.c` (recovery conflicts), `postmaster.c` (crashes,
-//! starting and stopping), `pgarch.c` (archiving).
+//! It runs only for entries that are no client statement, so it need not be fast. Sources of the
+//! message texts in PostgreSQL's tree: `fd.c` (temporary files), `proc.c` (lock waits; named
+//! `storage/lmgr`), `deadlock.c`, `xlog.c` and `checkpointer.c` (checkpoints), `vacuumlazy.c` and
+//! `analyze.c` (autovacuum), `standby.c` and `postgres.c` (recovery conflicts), `postmaster.c`
+//! (crashes, startup and shutdown), `pgarch.c` (archiving).
 
 use workload::{ServerEvent, ServerEventKind};
 
@@ -13,8 +14,8 @@ use super::severity::Severity;
 
 use ServerEventKind as Kind;
 
-/// What the entry says that the server did, if it does.
-pub(super) fn read(entry: &Entry<'_>) -> Option<ServerEvent> {
+/// Parses an entry as a server event; `None` if it is none.
+pub(super) fn parse(entry: &Entry<'_>) -> Option<ServerEvent> {
     let mut event = ServerEvent {
         at_us: entry.wall_us,
         pid: Some(entry.pid).filter(|pid| *pid != 0),
@@ -23,9 +24,11 @@ pub(super) fn read(entry: &Entry<'_>) -> Option<ServerEvent> {
         ..ServerEvent::default()
     };
     let known = match entry.severity {
-        Severity::Log => in_a_session(&mut event, entry) || of_the_server(&mut event, entry),
-        Severity::Notice => archiving(&mut event, entry.message),
-        Severity::Error | Severity::Fatal | Severity::Panic => failure(&mut event, entry),
+        Severity::Log => {
+            parse_session_message(&mut event, entry) || parse_server_message(&mut event, entry)
+        }
+        Severity::Notice => parse_archiving(&mut event, entry.message),
+        Severity::Error | Severity::Fatal | Severity::Panic => parse_failure(&mut event, entry),
     };
     if known && !entry.statement.is_empty() {
         event.sql = Some(entry.statement.into());
@@ -33,8 +36,9 @@ pub(super) fn read(entry: &Entry<'_>) -> Option<ServerEvent> {
     known.then_some(event)
 }
 
-/// What a client's process says, with the statement that it runs, and possibly the place in it.
-fn in_a_session(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+/// Parses a message of a client's backend, which has the running statement and possibly a position
+/// in it.
+fn parse_session_message(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
     let message = without_position(entry.message);
     if let Some(rest) = message.strip_prefix("temporary file: path \"") {
         let Some((path, size)) = rest.rsplit_once("\", size ") else {
@@ -46,21 +50,21 @@ fn in_a_session(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
         return event.bytes.is_some();
     }
     if let Some(rest) = message.strip_prefix("process ") {
-        return lock(event, rest, entry.detail).is_some();
+        return parse_lock_wait(event, rest, entry.detail).is_some();
     }
     // From 14 on, with log_recovery_conflict_waits.
     if let Some(rest) = message.strip_prefix("recovery still waiting after ") {
         event.kind = Kind::RecoveryConflict;
-        return waited_first(event, rest).is_some();
+        return parse_recovery_conflict(event, rest).is_some();
     }
     if let Some(rest) = message.strip_prefix("recovery finished waiting after ") {
         event.kind = Kind::RecoveryConflict;
-        return waited_first(event, rest).is_some();
+        return parse_recovery_conflict(event, rest).is_some();
     }
     false
 }
 
-/// stderr writes the place in the statement behind the message: ` at character 22`.
+/// Removes the position that stderr appends to a message: ` at character 22`.
 fn without_position(message: &str) -> &str {
     match message.rsplit_once(" at character ") {
         Some((before, place)) if place.bytes().all(|byte| byte.is_ascii_digit()) => before,
@@ -68,8 +72,8 @@ fn without_position(message: &str) -> &str {
     }
 }
 
-/// `NUMBER still waiting for MODE on OBJECT after NUMBER ms`, and the like.
-fn lock(event: &mut ServerEvent, rest: &str, detail: &str) -> Option<()> {
+/// Parses `NUMBER still waiting for MODE on OBJECT after NUMBER ms` and the other lock messages.
+fn parse_lock_wait(event: &mut ServerEvent, rest: &str, detail: &str) -> Option<()> {
     const WORDS: [(&str, Kind); 5] = [
         (" still waiting for ", Kind::LockWait),
         (" acquired ", Kind::LockAcquired),
@@ -98,8 +102,8 @@ fn lock(event: &mut ServerEvent, rest: &str, detail: &str) -> Option<()> {
     event.duration_us.map(|_| ())
 }
 
-/// `NUMBER ms: recovery conflict on lock`.
-fn waited_first(event: &mut ServerEvent, rest: &str) -> Option<()> {
+/// Parses `NUMBER ms: recovery conflict on lock`.
+fn parse_recovery_conflict(event: &mut ServerEvent, rest: &str) -> Option<()> {
     let (waited, what) = rest.split_once(" ms: ")?;
     event.duration_us = microseconds(waited, 1_000.0);
     event.subject = Some(
@@ -110,24 +114,24 @@ fn waited_first(event: &mut ServerEvent, rest: &str) -> Option<()> {
     event.duration_us.map(|_| ())
 }
 
-/// What the server's own processes say. A statement can write such a line with RAISE LOG; then it
-/// has a statement or a context, or comes from a user's session.
-fn of_the_server(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+/// Parses messages of the server's own processes. RAISE LOG in a statement can write the same text;
+/// such a line has a statement or a context, or comes from a user's session.
+fn parse_server_message(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
     let own = matches!(entry.backend, Backend::Background | Backend::Client)
         && entry.statement.is_empty()
         && entry.context.is_empty()
         && matches!(entry.who.names().user, "" | "[unknown]");
-    own && (checkpoint(event, entry.message)
-        || autovacuum(event, entry.message).is_some()
-        || archiving(event, entry.message)
-        || coming_and_going(event, entry.message))
+    own && (parse_checkpoint(event, entry.message)
+        || parse_autovacuum(event, entry.message).is_some()
+        || parse_archiving(event, entry.message)
+        || parse_start_or_stop(event, entry.message))
 }
 
-fn checkpoint(event: &mut ServerEvent, message: &str) -> bool {
+fn parse_checkpoint(event: &mut ServerEvent, message: &str) -> bool {
     if let Some(rest) = message.strip_prefix("checkpoints are occurring too frequently (") {
         event.kind = Kind::CheckpointsTooFrequent;
         // `(1 second apart)`, `(16 seconds apart)`
-        event.duration_us = leading(rest).map(|seconds| (seconds * 1e6) as u64);
+        event.duration_us = leading_number(rest).map(|seconds| (seconds * 1e6) as u64);
         return true;
     }
     for (what, restart) in [("checkpoint ", false), ("restartpoint ", true)] {
@@ -148,18 +152,18 @@ fn checkpoint(event: &mut ServerEvent, message: &str) -> bool {
         if let Some(numbers) = rest.strip_prefix("complete: wrote ") {
             event.kind = Kind::Checkpoint;
             event.subject = restart.then(|| "restartpoint".into());
-            event.buffers = leading(numbers).map(|number| number as u64);
-            event.write_us = after(numbers, "; write=").map(seconds);
-            event.sync_us = after(numbers, " sync=").map(seconds);
-            event.duration_us = after(numbers, " total=").map(seconds);
-            event.bytes = after(numbers, "; distance=").map(|kib| (kib * 1024.0) as u64);
+            event.buffers = leading_number(numbers).map(|number| number as u64);
+            event.write_us = number_after(numbers, "; write=").map(seconds);
+            event.sync_us = number_after(numbers, " sync=").map(seconds);
+            event.duration_us = number_after(numbers, " total=").map(seconds);
+            event.bytes = number_after(numbers, "; distance=").map(|kib| (kib * 1024.0) as u64);
             return true;
         }
     }
     false
 }
 
-fn autovacuum(event: &mut ServerEvent, message: &str) -> Option<()> {
+fn parse_autovacuum(event: &mut ServerEvent, message: &str) -> Option<()> {
     if let Some(rest) = message.strip_prefix("skipping ") {
         let rest = rest
             .strip_prefix("vacuum of \"")
@@ -171,7 +175,7 @@ fn autovacuum(event: &mut ServerEvent, message: &str) -> Option<()> {
     }
     let rest = message.strip_prefix("automatic ")?;
     let (what, rest) = rest.split_once(" of table \"")?;
-    // The names are not quoted, so they may hold anything; what follows is known.
+    // The names are not quoted and may contain anything; the text after them is fixed.
     let (table, numbers) = rest
         .split_once("\": index scans: ")
         .or_else(|| rest.split_once("\" system usage: "))
@@ -186,22 +190,22 @@ fn autovacuum(event: &mut ServerEvent, message: &str) -> Option<()> {
         _ => return None,
     };
     event.subject = Some(table.into());
-    event.duration_us = after(numbers, "elapsed: ").map(seconds);
+    event.duration_us = number_after(numbers, "elapsed: ").map(seconds);
     if event.kind == Kind::Autovacuum {
         let whole = |number: f64| number as u64;
-        event.index_scans = leading(numbers).map(whole);
+        event.index_scans = leading_number(numbers).map(whole);
         if let Some((_, tuples)) = numbers.split_once("tuples: ") {
             let line = tuples.lines().next().unwrap_or_default();
             let mut parts = line.split(", ");
-            event.tuples_removed = parts.next().and_then(leading).map(whole);
-            event.tuples_remain = parts.next().and_then(leading).map(whole);
-            event.tuples_dead = parts.next().and_then(leading).map(whole);
+            event.tuples_removed = parts.next().and_then(leading_number).map(whole);
+            event.tuples_remain = parts.next().and_then(leading_number).map(whole);
+            event.tuples_dead = parts.next().and_then(leading_number).map(whole);
         }
     }
     Some(())
 }
 
-fn archiving(event: &mut ServerEvent, message: &str) -> bool {
+fn parse_archiving(event: &mut ServerEvent, message: &str) -> bool {
     let failed = message.starts_with("archive command ")
         || (message.starts_with("archiving write-ahead log file ")
             && message.contains(" failed too many times"));
@@ -212,7 +216,7 @@ fn archiving(event: &mut ServerEvent, message: &str) -> bool {
     failed
 }
 
-fn coming_and_going(event: &mut ServerEvent, message: &str) -> bool {
+fn parse_start_or_stop(event: &mut ServerEvent, message: &str) -> bool {
     let is = |words: &[&str]| words.iter().any(|word| message.starts_with(word));
     event.kind = if message.contains(" was terminated by signal ")
         || (message.contains(" exited with exit code ")
@@ -246,9 +250,9 @@ fn coming_and_going(event: &mut ServerEvent, message: &str) -> bool {
     true
 }
 
-/// Errors that tell of the server's state. They are told by their SQLSTATE, and by their words
-/// where the log does not show it.
-fn failure(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
+/// Parses errors that report the server's state. They are recognised by SQLSTATE, or by their text
+/// if the log does not show it.
+fn parse_failure(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
     let message = entry.message;
     let is = |words: &[&str]| words.iter().any(|word| message.starts_with(word));
     if message == "canceling autovacuum task" {
@@ -278,7 +282,7 @@ fn failure(event: &mut ServerEvent, entry: &Entry<'_>) -> bool {
         _ if message == "deadlock detected" => Kind::Deadlock,
         _ if message == "out of memory" || message == "out of shared memory" => Kind::OutOfMemory,
         _ if message.ends_with(": No space left on device") => Kind::DiskFull,
-        // "remaining connection slots are reserved for …" has had three ends.
+        // "remaining connection slots are reserved for …" has had three endings.
         _ if is(&[
             "sorry, too many clients already",
             "remaining connection slots are reserved for ",
@@ -299,22 +303,23 @@ fn seconds(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
 }
 
-/// A number as microseconds; `unit_us` is what one is.
+/// Parses a number as microseconds; `unit_us` is the length of its unit.
 fn microseconds(text: &str, unit_us: f64) -> Option<u64> {
     let number: f64 = text.parse().ok()?;
     (number.is_finite() && number >= 0.0).then(|| (number * unit_us).round() as u64)
 }
 
-/// The number that a text begins with.
-fn leading(text: &str) -> Option<f64> {
+/// Parses the number at the start of a text.
+fn leading_number(text: &str) -> Option<f64> {
     let text = text.trim_start();
     let number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     text[..text.bytes().take_while(number).count()].parse().ok()
 }
 
-/// The number behind a key.
-fn after(text: &str, key: &str) -> Option<f64> {
-    text.split_once(key).and_then(|(_, rest)| leading(rest))
+/// Parses the number after a key.
+fn number_after(text: &str, key: &str) -> Option<f64> {
+    text.split_once(key)
+        .and_then(|(_, rest)| leading_number(rest))
 }
 
 #[cfg(test)]

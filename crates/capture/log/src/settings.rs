@@ -1,26 +1,26 @@
-//! The settings with which a server writes the best of logs for a replay, and what each provider
-//! lets one set.
+//! Recommends the settings with which a server writes the best logs for a replay, as far as each
+//! provider allows them.
 //!
-//! One line a statement, written when it ends (`log_min_duration_statement = 0`): its duration and,
-//! beneath it, its parameters. `log_statement = all` beside it would write every statement twice.
-//! What is set here beside that is what a server may have been set away from.
+//! One line a statement, written when it ends (`log_min_duration_statement = 0`), has its duration
+//! and, below it, its parameters. `log_statement = all` in addition would write every statement
+//! twice. The other settings restore defaults that a server may have changed.
 //!
-//! Sources: PostgreSQL's documentation (`runtime-config-logging`), and it was tried on 13, 15, 17
-//! and 18. RDS and Aurora: Amazon's user guides and what `describe-db-cluster-parameters` lists.
-//! Azure: Microsoft's list of server parameters of flexible servers. Cloud SQL and AlloyDB: the
-//! flags that Google's and the CIS benchmark's pages name; the others are marked to be checked.
+//! Sources: PostgreSQL's documentation (`runtime-config-logging`), and trials on 13, 15, 17 and 18.
+//! RDS and Aurora: Amazon's user guides and the output of `describe-db-cluster-parameters`. Azure:
+//! Microsoft's list of server parameters of flexible servers. Cloud SQL and AlloyDB: the flags in
+//! Google's documentation and the CIS benchmark; the others are marked as unverified.
 
 use serde::{Deserialize, Serialize};
 
-/// Times in milliseconds, session, line number and error code first, since their forms are fixed;
-/// then what may hold anything, the freest last.
+/// Time in milliseconds, process, session, line number and error code first, since their forms are
+/// fixed; then values that may contain any text, the most variable last.
 pub const LINE_PREFIX: &str = "%m [%p] %c %l %e %q%u@%d %r %a ";
 
-/// Where the server runs.
+/// Provider of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
-    /// One's own.
+    /// Self-hosted.
     #[serde(rename = "self")]
     Own,
     /// Amazon RDS.
@@ -38,46 +38,47 @@ pub enum Provider {
 /// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its name.
+    /// Name of the setting.
     pub name: &'static str,
-    /// The value, not quoted.
+    /// Value, not quoted.
     pub value: &'static str,
-    /// Why, in some words.
+    /// Short reason for the value.
     pub why: &'static str,
-    /// It is not known for certain that the provider lets one set it.
+    /// It is unverified whether the provider allows the setting.
     pub check: bool,
 }
 
-/// Why a plan cannot be made.
+/// A version for which no plan exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "PostgreSQL {0} is not one of the versions that can be captured; give --version 10 to 18, or none for 13 and newer"
 )]
 pub struct UnknownVersion(pub u16);
 
-/// What to set.
+/// Settings to apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Where.
+    /// Provider of the server.
     pub provider: Provider,
-    /// The settings, the weightiest first.
+    /// Settings, the most important first.
     pub settings: Vec<Setting>,
-    /// What cannot be set there, or not in this version, and what that means; each a sentence.
+    /// Settings that the provider or the version does not allow, and the consequences; each a
+    /// sentence.
     pub impossible: Vec<&'static str>,
-    /// What to know before and after; each a sentence.
+    /// Notes about the time before and after; each a sentence.
     pub notes: Vec<&'static str>,
 }
 
-/// From this version on parameters are logged by length.
+/// First version that limits logged parameters by length.
 const VERSION_OF_LENGTHS: u16 = 13;
 
-/// From this version on `log_connections` is a list of what to log.
+/// First version in which `log_connections` is a list.
 const VERSION_OF_CONNECTION_LIST: u16 = 18;
 
-/// The settings for a replay of all traffic. Without a version: those of 13 and newer.
+/// Recommends the settings for a replay of all traffic. Without a version, those of 13 and newer.
 ///
 /// # Errors
-/// Where it is a version that is not read.
+/// If the version is not supported.
 pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, UnknownVersion> {
     if let Some(version) = version
         && !(10..=18).contains(&version)
@@ -86,19 +87,43 @@ pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, Unkn
     }
     let lengths = version.is_none_or(|version| version >= VERSION_OF_LENGTHS);
     let amazon = matches!(provider, Provider::Rds | Provider::Aurora);
-    let google = matches!(provider, Provider::CloudSql | Provider::AlloyDb);
-    let (on, yes) = match amazon {
-        true => ("1", true),
-        false => ("on", false),
-    };
-    let alloy = provider == Provider::AlloyDb;
-    let set = |name, value, why| Setting {
+    let mut settings = statement_and_session_settings(provider, amazon);
+    if lengths {
+        settings.extend(parameter_settings(provider));
+    }
+    settings.push(format_setting(provider, amazon));
+    settings.extend(error_settings(provider, amazon));
+    Ok(Plan {
+        provider,
+        settings,
+        impossible: impossible(provider, lengths),
+        notes: notes(provider, version, amazon),
+    })
+}
+
+/// Creates a setting. Those of AlloyDB are unverified.
+fn setting(
+    provider: Provider,
+    name: &'static str,
+    value: &'static str,
+    why: &'static str,
+) -> Setting {
+    Setting {
         name,
         value,
         why,
-        check: alloy,
+        check: provider == Provider::AlloyDb,
+    }
+}
+
+/// Returns the settings for logging statements, and the beginnings and ends of sessions.
+fn statement_and_session_settings(provider: Provider, amazon: bool) -> Vec<Setting> {
+    let on = match amazon {
+        true => "1",
+        false => "on",
     };
-    let mut settings = vec![
+    let set = |name, value, why| setting(provider, name, value, why);
+    vec![
         Setting {
             check: false,
             ..set(
@@ -118,53 +143,66 @@ pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, Unkn
             "where sessions begin, as whom, from where",
         ),
         set("log_disconnections", on, "where sessions end"),
-    ];
-    if lengths {
-        let check = google;
-        settings.push(Setting {
-            check,
-            ..set("log_parameter_max_length", "-1", "parameters in full")
-        });
-        settings.push(Setting {
-            check,
-            ..set(
-                "log_parameter_max_length_on_error",
-                "-1",
-                "also those of statements that fail",
-            )
-        });
-    }
+    ]
+}
+
+/// Returns the settings for logging parameters in full.
+fn parameter_settings(provider: Provider) -> [Setting; 2] {
+    let check = is_google(provider);
+    let set = |name, why| Setting {
+        check,
+        ..setting(provider, name, "-1", why)
+    };
+    [
+        set("log_parameter_max_length", "parameters in full"),
+        set(
+            "log_parameter_max_length_on_error",
+            "also those of statements that fail",
+        ),
+    ]
+}
+
+/// Returns the setting for the details in each line.
+fn format_setting(provider: Provider, amazon: bool) -> Setting {
     if amazon {
-        settings.push(set(
+        return setting(
+            provider,
             "log_destination",
             "csvlog",
             "milliseconds, error codes and sessions, which the default log_line_prefix lacks",
-        ));
-    } else {
-        settings.push(Setting {
-            check: google,
-            ..set(
-                "log_line_prefix",
-                LINE_PREFIX,
-                "milliseconds, session, error code, who and from where; csvlog and jsonlog have it all anyway",
-            )
-        });
+        );
     }
-    settings.push(set(
-        "log_error_verbosity",
-        "default",
-        "terse leaves the parameters out",
-    ));
-    settings.push(set(
-        "log_min_error_statement",
-        "error",
-        "the statements that fail are logged only so",
-    ));
-    settings.push(set(
-        "log_min_messages",
-        "warning",
-        "a higher level hides the errors",
-    ));
+    Setting {
+        check: is_google(provider),
+        ..setting(
+            provider,
+            "log_line_prefix",
+            LINE_PREFIX,
+            "milliseconds, session, error code, who and from where; csvlog and jsonlog have it all anyway",
+        )
+    }
+}
+
+/// Returns the settings for logging errors, the language and the time zone.
+fn error_settings(provider: Provider, amazon: bool) -> Vec<Setting> {
+    let set = |name, value, why| setting(provider, name, value, why);
+    let mut settings = vec![
+        set(
+            "log_error_verbosity",
+            "default",
+            "terse leaves the parameters out",
+        ),
+        set(
+            "log_min_error_statement",
+            "error",
+            "the statements that fail are logged only so",
+        ),
+        set(
+            "log_min_messages",
+            "warning",
+            "a higher level hides the errors",
+        ),
+    ];
     if provider == Provider::Own || amazon {
         settings.push(set(
             "lc_messages",
@@ -175,12 +213,11 @@ pub fn for_replay(provider: Provider, version: Option<u16>) -> Result<Plan, Unkn
     if provider == Provider::Own {
         settings.push(set("log_timezone", "UTC", "no hour that comes twice"));
     }
-    Ok(Plan {
-        provider,
-        settings,
-        impossible: impossible(provider, lengths),
-        notes: notes(provider, version, yes),
-    })
+    settings
+}
+
+fn is_google(provider: Provider) -> bool {
+    matches!(provider, Provider::CloudSql | Provider::AlloyDb)
 }
 
 fn impossible(provider: Provider, lengths: bool) -> Vec<&'static str> {
@@ -207,7 +244,7 @@ fn impossible(provider: Provider, lengths: bool) -> Vec<&'static str> {
 
 fn notes(provider: Provider, version: Option<u16>, amazon: bool) -> Vec<&'static str> {
     let mut notes = vec![
-        "Every statement goes to the log with its values: whoever may read the log may read the data.",
+        "Every statement goes to the log with its values: a user that may read the log may read the data.",
         "Watch the disk, and log for an hour rather than for ever. Measured with pgbench's short statements on PostgreSQL 15: 196 bytes a simple statement, 606 a prepared and 819 an unnamed one (parse, bind and execute have a line each), and 20 to 35 µs of the server's processor time; log_statement = all alone takes 176 to 290 bytes and 10 to 15 µs, but has no durations.",
         "Roles and databases may have settings of their own, which win: SELECT * FROM pg_db_role_setting;",
     ];

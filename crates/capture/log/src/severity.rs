@@ -1,19 +1,20 @@
-//! The word before the message: a severity that begins an entry, or the label of a line that
-//! belongs to the entry before it. Also the words of other languages, to refuse them by name.
+//! Parses the word before the message: a severity that begins an entry, or the label of a line that
+//! belongs to the entry before it. Also recognises the words of other languages, to refuse such
+//! logs.
 
-/// How bad an entry is.
+/// Severity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
     Log,
     Error,
     Fatal,
     Panic,
-    /// DEBUG1 to DEBUG5, INFO, NOTICE, WARNING: told to the client, not done by it.
+    /// DEBUG1 to DEBUG5, INFO, NOTICE, WARNING: sent to the client, not caused by it.
     Notice,
 }
 
 impl Severity {
-    /// Reads a severity as the server writes it in English.
+    /// Parses a severity as the server writes it in English.
     pub(super) fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "LOG" => Severity::Log,
@@ -27,7 +28,7 @@ impl Severity {
     }
 }
 
-/// What a stderr line is, from the word before its text.
+/// Kind of a stderr line, by the word before its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Label {
     Head(Severity),
@@ -35,15 +36,15 @@ pub(super) enum Label {
     Context,
     Statement,
     Location,
-    /// HINT, QUERY, BACKTRACE: of no use here.
+    /// HINT, QUERY, BACKTRACE: ignored.
     #[default]
     Aside,
 }
 
-/// The longest label with its colon and two blanks.
+/// Length of the longest label with its colon and two blanks.
 const LABEL_BYTES_MAX: usize = "BACKTRACE:  ".len();
 
-/// Reads `WORD:  ` at the start of `line`; returns the label and the length of it all.
+/// Parses `WORD:  ` at the start of `line`; returns the label and its total length.
 #[inline]
 pub(super) fn label(line: &[u8]) -> Option<(Label, usize)> {
     // The hot case first.
@@ -58,7 +59,7 @@ pub(super) fn label(line: &[u8]) -> Option<(Label, usize)> {
     }
     let window = &line[..line.len().min(LABEL_BYTES_MAX)];
     let colon = memchr::memchr(b':', window)?;
-    // An empty message loses its blanks in some editors' hands; the server always writes two.
+    // Some editors remove the blanks of an empty message; the server always writes two.
     if window.get(colon + 1..colon + 3)? != b"  " {
         return None;
     }
@@ -146,7 +147,7 @@ const FOREIGN_LABELS: &[&str] = &[
     "상세정보", // Korean
 ];
 
-/// How the messages that matter begin in other languages, where the severity stays `LOG`.
+/// Beginnings of the relevant messages in other languages, for which the severity stays `LOG`.
 const FOREIGN_MESSAGES: &[&str] = &[
     "Dauer: ",
     "Anweisung: ",
@@ -196,20 +197,20 @@ const FOREIGN_MESSAGES: &[&str] = &[
     "명령 구문: ",
 ];
 
-/// Whether a severity or label column is a translated one.
+/// Returns whether a severity or label column is translated.
 pub(super) fn is_foreign_label(word: &str) -> bool {
     FOREIGN_LABELS.contains(&word)
 }
 
-/// Whether a message begins as a translated one of those that matter here.
+/// Returns whether a message begins as a translation of a relevant one.
 pub(super) fn is_foreign_message(message: &str) -> bool {
     FOREIGN_MESSAGES
         .iter()
         .any(|start| message.starts_with(start))
 }
 
-/// The translated word of a stderr line, if it has one: `FEHLER:  `, `ERREUR:  ` or, after `LOG:  `,
-/// a translated message.
+/// Returns the translated word of a stderr line, if it has one: `FEHLER:  `, `ERREUR:  ` or, after
+/// `LOG:  `, a translated message.
 pub(super) fn foreign_word(line: &str) -> Option<&str> {
     let mut from = 0;
     while let Some(colon) = line[from..].find(":  ").map(|at| at + from) {

@@ -1,36 +1,37 @@
-//! The inputs of a capture, looked at and put in order before any is read.
+//! Examines the inputs of a capture and orders them before any is read.
 
 use std::collections::VecDeque;
 
 use super::csv::CsvReader;
-use super::entry::{Found, Place, Reader};
+use super::entry::{ReadResult, Reader};
+use super::envelopes::{CnpgReader, EnvelopeReader};
 use super::input::{Input, Window};
 use super::json::JsonReader;
-use super::recognise::{Recognised, recognise};
-use super::selection::{LeftOut, nothing_in};
-use super::series::{Mark, SAMPLE_ENTRIES};
+use super::recognise::{RecognisedFormat, recognise};
+use super::rotation_name::stem;
+use super::selection::{ExcludedFile, empty_directory_error};
+use super::series::{EntryKey, SAMPLE_ENTRIES};
 use super::stderr::StderrReader;
-use super::stem::stem;
-use super::wrapped::{CnpgReader, WrappedReader};
 use super::{LogError, LogFormat};
+use crate::reconcile::Location;
 use capture_sink::compression::{TAR, is_tar};
 
-/// Files that begin within so much of each other begin together: then the format that says more is
-/// read first.
-const TOGETHER_US: i64 = 10_000_000;
+/// Files that begin within this time of each other are considered to begin together; then the more
+/// complete format is read first.
+const SAME_START_US: i64 = 10_000_000;
 
 /// One input before it is read.
 pub(super) struct Source {
-    /// Tells it from the others.
+    /// Number that identifies it among the sources.
     pub number: usize,
     pub input: Input,
-    /// `None` where it is empty.
-    pub recognised: Option<Recognised>,
-    /// Its first entries, where there are other sources to compare it with.
-    pub sample: Vec<Mark>,
-    /// Standard input cannot be opened again, and a followed log goes on.
+    /// `None` if the source is empty.
+    pub recognised: Option<RecognisedFormat>,
+    /// Its first entries, if there are other sources to compare it with.
+    pub sample: Vec<EntryKey>,
+    /// Set for standard input, which cannot be opened again, and for a followed log.
     pub window: Option<Window>,
-    /// What there is to say of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -40,18 +41,18 @@ impl Source {
     }
 }
 
-/// Looks at all inputs, and puts them in the order of their first times. Found files that are no
-/// logs are left out.
-pub(super) fn order(
+/// Examines all inputs and orders them by their first times. Found files that are no logs are left
+/// out.
+pub(super) fn order_sources(
     inputs: &[Input],
     format: Option<LogFormat>,
     prefix: Option<&str>,
-) -> Result<(VecDeque<Source>, Vec<LeftOut>), LogError> {
+) -> Result<(VecDeque<Source>, Vec<ExcludedFile>), LogError> {
     let mut sources = Vec::new();
     let mut left_out = Vec::new();
     let mut damaged = None;
     for (number, input) in inputs.iter().enumerate() {
-        let looked = look(number, input, format, prefix, inputs.len() > 1);
+        let looked = examine(number, input, format, prefix, inputs.len() > 1);
         match looked {
             Ok((source, damage)) => {
                 if let (None, Some(damage)) = (&source.recognised, damage) {
@@ -62,8 +63,8 @@ pub(super) fn order(
                 }
                 sources.push(source);
             }
-            Err(error) => match (input, reason(&error)) {
-                (Input::Found(_), Some(reason)) => left_out.push(LeftOut {
+            Err(error) => match (input, exclusion_reason(&error)) {
+                (Input::Found(_), Some(reason)) => left_out.push(ExcludedFile {
                     name: input.name(),
                     reason,
                 }),
@@ -78,13 +79,13 @@ pub(super) fn order(
                 name: first.input.name(),
             },
             (None, Some(Input::Found(path)), None) => {
-                nothing_in(path.parent().unwrap_or(path), &left_out)
+                empty_directory_error(path.parent().unwrap_or(path), &left_out)
             }
             (None, ..) => LogError::NoInput,
         });
     }
     sources.sort_by_key(first_us);
-    // Of pieces of one log that begin within a moment, the times do not say which begins first.
+    // The times of pieces of one log that begin together do not say which begins first.
     for at in 1..sources.len() {
         let mut place = at;
         while place > 0 && begins_within(&sources[place - 1], &sources[place]) {
@@ -97,11 +98,13 @@ pub(super) fn order(
             continue;
         };
         let together =
-            |source: &Source| first_us(source).is_some_and(|us| us <= from_us + TOGETHER_US);
+            |source: &Source| first_us(source).is_some_and(|us| us <= from_us + SAME_START_US);
         let near = sources[at..].iter().take_while(|source| together(source));
-        let richest = near.enumerate().min_by_key(|(_, source)| says_less(source));
+        let richest = near
+            .enumerate()
+            .min_by_key(|(_, source)| format_rank(source));
         if let Some((ahead, richest)) = richest
-            && says_less(richest) < says_less(&sources[at])
+            && format_rank(richest) < format_rank(&sources[at])
         {
             sources[at..=at + ahead].rotate_right(1);
         }
@@ -114,19 +117,20 @@ fn first_us(source: &Source) -> Option<i64> {
     Some(recognised.first_us)
 }
 
-/// Whether `one` begins with a message that `other` has behind its own beginning, which `one` lacks.
+/// Returns whether `one` begins with a message that `other` has after its own beginning, and `one`
+/// lacks that beginning.
 fn begins_within(one: &Source, other: &Source) -> bool {
     let (Some(first), Some(others)) = (one.sample.first(), other.sample.first()) else {
         return false;
     };
     let near = first_us(one).zip(first_us(other));
-    near.is_some_and(|(one_us, other_us)| other_us - one_us < TOGETHER_US)
+    near.is_some_and(|(one_us, other_us)| other_us - one_us < SAME_START_US)
         && other.sample[1..].contains(first)
         && !one.sample.contains(others)
 }
 
-/// The order in which one is taken of two formats with the same messages.
-fn says_less(source: &Source) -> u8 {
+/// Rank of a source's format; of two formats with the same messages the lower one is read.
+fn format_rank(source: &Source) -> u8 {
     match source.recognised.as_ref().map(|found| found.format) {
         Some(LogFormat::Csv) => 0,
         Some(LogFormat::Json) => 1,
@@ -134,9 +138,9 @@ fn says_less(source: &Source) -> u8 {
     }
 }
 
-/// Why a file that was only found may be left out: because it is no log. A log that cannot be read
-/// is another matter.
-fn reason(error: &LogError) -> Option<String> {
+/// Returns why a found file may be left out, which is because it is no log. A log that cannot be
+/// read is not left out.
+fn exclusion_reason(error: &LogError) -> Option<String> {
     match error {
         LogError::NotALog { .. } | LogError::NotThatFormat { .. } => {
             Some("it is no PostgreSQL log that can be recognised".to_owned())
@@ -152,9 +156,8 @@ fn reason(error: &LogError) -> Option<String> {
     }
 }
 
-/// Opens an input and looks at its beginning. Also says what is wrong with it, where that came
-/// before the end of the first window.
-fn look(
+/// Opens an input and examines its beginning. Also returns damage within the first window.
+fn examine(
     number: usize,
     input: &Input,
     format: Option<LogFormat>,
@@ -163,7 +166,7 @@ fn look(
 ) -> Result<(Source, Option<String>), LogError> {
     let name = input.name();
     let mut window = input.open()?;
-    window.more().map_err(|error| LogError::Read {
+    window.fill().map_err(|error| LogError::Read {
         name: name.clone(),
         error,
     })?;
@@ -172,14 +175,16 @@ fn look(
     }
     let recognised = match window.bytes() {
         [] => None,
-        sample => Some(recognise(&name, sample, format, prefix)?.dated(input.modified_us())),
+        sample => Some(
+            recognise(&name, sample, format, prefix)?.with_modification_time(input.modified_us()),
+        ),
     };
     if let Some(recognised) = &recognised {
         let plain = matches!(
             recognised.format,
             LogFormat::Stderr | LogFormat::Csv | LogFormat::Json
         );
-        if plain && is_newest_first(&sample(recognised, &window)) {
+        if plain && is_newest_first(&read_sample(recognised, &window)) {
             return Err(LogError::NewestFirst {
                 name,
                 turn: "turn it round with tac, where each message is one line, or capture the server's own file",
@@ -187,7 +192,7 @@ fn look(
         }
     }
     let sample = match &recognised {
-        Some(recognised) if compared => sample(recognised, &window),
+        Some(recognised) if compared => read_sample(recognised, &window),
         _ => Vec::new(),
     };
     let damage = window.damage().map(str::to_owned);
@@ -201,49 +206,49 @@ fn look(
         input: input.clone(),
         recognised,
         sample,
-        // Others are opened again at their turn, so that a thousand files do not hold a thousand
-        // windows.
+        // Other inputs are opened again at their turn, so that a thousand files do not hold a
+        // thousand windows.
         window: (*input == Input::Stdin).then_some(window),
         notes,
     };
     Ok((source, damage))
 }
 
-/// So many steps back are seen before a log is said to go back in time.
-const STEPS_BACK: usize = 9;
+/// Number of backward steps in time that are needed to declare that a log goes back in time.
+const STEPS_BACK_MIN: usize = 9;
 
-/// Whether times mostly go back from one entry to the next: a few lines of any log do.
-fn is_newest_first(marks: &[Mark]) -> bool {
-    let steps = |back: fn(&[Mark]) -> bool| marks.windows(2).filter(|pair| back(pair)).count();
+/// Returns whether times mostly decrease from one entry to the next; a few lines of any log do.
+fn is_newest_first(marks: &[EntryKey]) -> bool {
+    let steps = |back: fn(&[EntryKey]) -> bool| marks.windows(2).filter(|pair| back(pair)).count();
     let back = steps(|pair| pair[1].wall_us() < pair[0].wall_us());
     let on = steps(|pair| pair[1].wall_us() > pair[0].wall_us());
-    back >= STEPS_BACK && back > 4 * on
+    back >= STEPS_BACK_MIN && back > 4 * on
 }
 
-fn reader(recognised: Recognised) -> Box<dyn Reader> {
+fn create_reader(recognised: RecognisedFormat) -> Box<dyn Reader> {
     match (recognised.format, recognised.prefix) {
         (LogFormat::Csv, _) => Box::new(CsvReader::default()),
         (LogFormat::Json, _) => Box::new(JsonReader::default()),
-        (LogFormat::Cnpg, _) => Box::new(CnpgReader::of(recognised.wrapper.server)),
+        (LogFormat::Cnpg, _) => Box::new(CnpgReader::of(recognised.envelope.server)),
         (LogFormat::Stderr, prefix) => Box::new(StderrReader::new(
             prefix.expect("a stderr log is recognised by its prefix"),
         )),
-        (_, prefix) => Box::new(WrappedReader::new(
-            recognised.wrapper,
+        (_, prefix) => Box::new(EnvelopeReader::new(
+            recognised.envelope,
             prefix.expect("what wraps a stderr log is recognised by its prefix"),
         )),
     }
 }
 
-/// The first entries, as far as the window shows them.
-fn sample(recognised: &Recognised, window: &Window) -> Vec<Mark> {
-    let mut reader = reader(recognised.clone());
+/// Returns the first entries, as far as the window shows them.
+fn read_sample(recognised: &RecognisedFormat, window: &Window) -> Vec<EntryKey> {
+    let mut reader = create_reader(recognised.clone());
     let (mut bytes, mut marks) = (window.bytes(), Vec::new());
     while marks.len() < SAMPLE_ENTRIES && !bytes.is_empty() {
-        let (found, length) = reader.next(bytes.into(), window.ended(), Place::default());
+        let (found, length) = reader.next(bytes.into(), window.is_at_end(), Location::default());
         match found {
-            Found::More => break,
-            Found::Entry(entry) => marks.push(Mark::of(&entry)),
+            ReadResult::More => break,
+            ReadResult::Entry(entry) => marks.push(EntryKey::of(&entry)),
             _ => (),
         }
         bytes = &bytes[length..];

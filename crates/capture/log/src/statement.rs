@@ -1,9 +1,9 @@
-//! The little that must be known of a statement's text: where its name ends, whether it needs
-//! parameters, and whether it copies from its client.
+//! Parses the little of a statement's text that is needed: its name, its number of parameters, and
+//! whether it copies from its client.
 
 /// The names of a step of the extended protocol, and its SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct NamedStatement<'a> {
     /// Empty for the unnamed statement.
     pub statement: &'a str,
     /// Empty for the unnamed portal.
@@ -11,23 +11,23 @@ pub(super) struct Named<'a> {
     pub sql: &'a str,
 }
 
-/// How many places where a name could end are tried, and how many in each where a portal's could
-/// start.
+/// Maximum number of possible ends of a name that are tried, and of possible starts of a portal for
+/// each.
 const CANDIDATES_MAX: usize = 64;
 
-/// A longer name is nobody's. A text may hold as many `: ` and `/` as it likes.
+/// Maximum length of a name, in bytes. A text may contain any number of `: ` and `/`.
 const NAME_BYTES_MAX: usize = 1 << 10;
 
-/// Cuts `NAME: SQL` or `NAME/PORTAL: SQL`. Names may hold `: ` and `/`; `known` says the SQL that
-/// the session has under a name. Without such help a name ends at the first `: ` behind which an
-/// SQL command starts, and else at the first; a portal starts behind the first `/`.
+/// Splits `NAME: SQL` or `NAME/PORTAL: SQL`. Names may contain `: ` and `/`; `known` returns the
+/// SQL that the session has under a name. Without that, a name ends at the first `: ` that an SQL
+/// command follows, or else at the first one; a portal starts after the first `/`.
 pub(super) fn split_name<'a, 'k>(
     text: &'a str,
     has_portal: bool,
     known: impl Fn(&str) -> Option<&'k str>,
-) -> Option<Named<'a>> {
+) -> Option<NamedStatement<'a>> {
     if let Some(sql) = text.strip_prefix("<unnamed>: ") {
-        return Some(Named {
+        return Some(NamedStatement {
             statement: "",
             portal: "",
             sql,
@@ -38,7 +38,7 @@ pub(super) fn split_name<'a, 'k>(
         .and_then(|colon| Some((&text[..colon], text[colon + 1..].strip_prefix(' ')?)))
         && known(name) == Some(sql)
     {
-        return Some(Named {
+        return Some(NamedStatement {
             statement: name,
             portal: "",
             sql,
@@ -64,7 +64,7 @@ pub(super) fn split_name<'a, 'k>(
                 statement
             };
             if known(statement) == Some(sql) {
-                return Some(Named {
+                return Some(NamedStatement {
                     statement,
                     portal,
                     sql,
@@ -86,7 +86,7 @@ pub(super) fn split_name<'a, 'k>(
     } else {
         statement
     };
-    Some(Named {
+    Some(NamedStatement {
         statement,
         portal,
         sql,
@@ -166,8 +166,8 @@ fn starts_command(sql: &str) -> bool {
         .any(|command| command.eq_ignore_ascii_case(word))
 }
 
-/// The highest `$n` outside of quotes and comments: how many parameters it needs.
-pub(super) fn placeholders(sql: &str) -> usize {
+/// Returns the highest `$n` outside of quotes and comments, which is the number of parameters.
+pub(super) fn count_placeholders(sql: &str) -> usize {
     let bytes = sql.as_bytes();
     if memchr::memchr(b'$', bytes).is_none() {
         return 0;
@@ -177,7 +177,7 @@ pub(super) fn placeholders(sql: &str) -> usize {
         let after_name = at > 0 && is_name(bytes[at - 1]);
         match bytes[at] {
             quote @ (b'\'' | b'"') => {
-                // `E'…'` takes backslashes.
+                // `E'…'` has backslash escapes.
                 let escapes = quote == b'\''
                     && at > 0
                     && matches!(bytes[at - 1], b'e' | b'E')
@@ -215,7 +215,7 @@ fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
     while at < bytes.len() {
         match bytes[at] {
             b'\\' if escapes => at += 2,
-            // A doubled quote closes and opens again.
+            // A doubled quote closes and reopens.
             byte if byte == quote => return at + 1,
             _ => at += 1,
         }
@@ -242,7 +242,7 @@ fn comment_end(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-/// The end of `$tag$ … $tag$`, or behind a single dollar.
+/// Returns the end of `$tag$ … $tag$`, or the position after a single dollar.
 fn dollar_end(sql: &str, from: usize) -> usize {
     let tag_length = sql.as_bytes()[from + 1..]
         .iter()
@@ -259,13 +259,13 @@ fn dollar_end(sql: &str, from: usize) -> usize {
     }
 }
 
-/// Whether it is `COPY … FROM STDIN`, alone or among others.
+/// Returns whether it is `COPY … FROM STDIN`, alone or among other statements.
 #[inline]
 pub(super) fn copies_from_client(sql: &str) -> bool {
     (may_copy(sql) || !is_alone(sql)) && any_copies_from_client(sql)
 }
 
-/// A quick look: a statement that begins with a letter other than C is no COPY.
+/// Prefilter: a statement that begins with a letter other than C is no COPY.
 #[inline]
 pub(super) fn may_copy(sql: &str) -> bool {
     sql.as_bytes()
@@ -273,7 +273,7 @@ pub(super) fn may_copy(sql: &str) -> bool {
         .is_some_and(|first| matches!(first, b'c' | b'C') || !first.is_ascii_alphabetic())
 }
 
-/// No semicolon stands in it, but perhaps at its end.
+/// Returns whether it has no semicolon except at its end.
 #[inline]
 fn is_alone(sql: &str) -> bool {
     memchr::memchr(b';', sql.as_bytes()).is_none_or(|at| at + 1 == sql.len())
@@ -335,7 +335,7 @@ mod tests {
         ] {
             assert_eq!(
                 split_name(text, true, known),
-                Some(Named {
+                Some(NamedStatement {
                     statement,
                     portal,
                     sql
@@ -362,7 +362,7 @@ mod tests {
             ("select $", 0),
             ("select 'ü$1' = $1", 1),
         ] {
-            assert_eq!(placeholders(sql), count, "{sql}");
+            assert_eq!(count_placeholders(sql), count, "{sql}");
         }
     }
 

@@ -1,51 +1,53 @@
-//! The plain server log: a prefix, a severity, a text; more text behind a tab; then lines such as
-//! DETAIL, CONTEXT and STATEMENT, each with a prefix of its own.
+//! Reads the plain server log: a prefix, a severity, a text; further lines of text after a tab;
+//! then lines such as DETAIL, CONTEXT and STATEMENT, each with its own prefix.
 //!
-//! The server writes all lines of one report at once, so an entry is what starts with a severity,
-//! up to the next line that does. One that comes alone is [`Found::Detached`].
+//! The server writes all lines of one report at once. So an entry starts at a line with a severity
+//! and ends before the next such line. A DETAIL or similar line without its entry is
+//! [`Found::Detached`].
 
 use workload::Sqlstate;
 
-use super::entry::{Backend, Entry, Found, Place, Reader, Who};
-use super::prefix::{Matched, Prefix, Seen};
+use super::entry::{Backend, Entry, ReadResult, Reader, SessionIdentity};
+use super::prefix::{LineMatch, MatchCache, Prefix};
+use super::reconcile::Location;
 use super::severity::{Label, Severity, foreign_word, label};
 use super::text::Text;
-use super::timestamp::Timestamps;
+use super::timestamp::TimestampParser;
 use super::{SkipReason, UnreadableReason};
 
 /// Reads stderr logs with one prefix.
 #[derive(Debug)]
 pub(super) struct StderrReader {
     prefix: Prefix,
-    times: Timestamps,
-    /// The line behind the last entry was matched to find the entry's end; not to be done twice.
-    ahead: Option<Ahead>,
-    seen: Seen,
-    /// The first line's, and that of the line behind the entry; they change places.
-    matched: [Matched; 2],
-    /// Texts of several lines, without the tabs.
+    times: TimestampParser,
+    /// The line after the last entry was already matched to find the entry's end.
+    next_match: Option<NextLineMatch>,
+    seen: MatchCache,
+    /// Match of the first line, and of the line after the entry; the two are swapped.
+    matched: [LineMatch; 2],
+    /// Texts of several lines, with the tabs removed.
     unfolded: String,
 }
 
-/// What is known of the line behind the last entry.
+/// The match of the line after the last entry.
 #[derive(Debug, Clone, Copy)]
-struct Ahead {
-    /// Its place in `matched`; `None` where it did not match.
-    place: Option<usize>,
+struct NextLineMatch {
+    /// Its index in `matched`; `None` if it did not match.
+    index: Option<usize>,
 }
 
-/// Where the texts of an entry's lines are, in its bytes; by [`slot`].
+/// Byte ranges of the texts of an entry's lines, by [`slot`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Texts {
     starts: [usize; SLOTS],
     ends: [usize; SLOTS],
-    /// Bit by bit: lines behind a tab go on with it.
+    /// Bit set of the texts that continue on lines after a tab.
     folded: u32,
 }
 
 /// The message, DETAIL, CONTEXT, STATEMENT, and all that is not needed.
 const SLOTS: usize = 5;
-const ASIDE: usize = 4;
+const UNUSED: usize = 4;
 
 #[inline]
 fn slot(label: Label) -> usize {
@@ -54,12 +56,12 @@ fn slot(label: Label) -> usize {
         Label::Detail => 1,
         Label::Context => 2,
         Label::Statement => 3,
-        Label::Location | Label::Aside => ASIDE,
+        Label::Location | Label::Aside => UNUSED,
     }
 }
 
 impl Texts {
-    /// A line's text. It may be empty, where the line ends before its text begins.
+    /// Sets a line's text. It may be empty, if the line ends before its text begins.
     #[inline]
     fn set(&mut self, slot: usize, start: usize, end: usize) {
         self.starts[slot] = start;
@@ -73,11 +75,11 @@ impl Texts {
         self.folded |= 1 << slot;
     }
 
-    /// Takes the tabs from the texts that need it; returns where they are then.
+    /// Removes the tabs from the texts that have them; returns the resulting ranges.
     #[cold]
     fn unfold(&self, text: &str, into: &mut String) -> [(usize, usize); SLOTS] {
         let mut places = [(0, 0); SLOTS];
-        for (slot, place) in places.iter_mut().enumerate().take(ASIDE) {
+        for (slot, place) in places.iter_mut().enumerate().take(UNUSED) {
             if self.folded >> slot & 1 == 1 {
                 let start = into.len();
                 unfold(&text[self.starts[slot]..self.ends[slot]], into);
@@ -92,15 +94,15 @@ impl StderrReader {
     pub(super) fn new(prefix: Prefix) -> Self {
         StderrReader {
             prefix,
-            times: Timestamps::default(),
-            ahead: None,
-            seen: Seen::default(),
-            matched: [Matched::default(); 2],
+            times: TimestampParser::default(),
+            next_match: None,
+            seen: MatchCache::default(),
+            matched: [LineMatch::default(); 2],
             unfolded: String::new(),
         }
     }
 
-    fn unmatched(line: &[u8]) -> UnreadableReason {
+    fn unmatched_reason(line: &[u8]) -> UnreadableReason {
         if line.starts_with(b"\t") {
             return UnreadableReason::LooseContinuation;
         }
@@ -112,20 +114,20 @@ impl StderrReader {
     }
 }
 
-/// The lines of an entry, as far as they were told apart.
-struct Lines<'a> {
-    head: &'a Matched,
+/// The parsed lines of an entry.
+struct EntryLines<'a> {
+    head: &'a LineMatch,
     texts: Texts,
-    /// All of them.
+    /// The text of all lines.
     text: &'a str,
-    place: Place,
+    place: Location,
     count: u64,
-    /// One is a LOCATION.
+    /// One of them is a LOCATION.
     located: bool,
 }
 
-impl<'a> Lines<'a> {
-    /// Takes the tabs from texts of several lines; returns where they are in `into` then.
+impl<'a> EntryLines<'a> {
+    /// Removes the tabs from texts of several lines; returns their ranges in `into`.
     #[cold]
     fn unfold(&self, into: &mut String) -> [(usize, usize); SLOTS] {
         into.clear();
@@ -145,15 +147,15 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// What they are. A function of its own, so that what is large is written once, to where it is
-    /// read.
+    /// Builds the find. It is a separate function so that the large value is written once, at its
+    /// destination.
     #[inline(never)]
-    fn found(&self, unfolded: &'a mut String) -> (Found<'a>, usize) {
+    fn to_result(&self, unfolded: &'a mut String) -> (ReadResult<'a>, usize) {
         let (text, lines) = (self.text, self.count);
         let fields = &self.head.fields;
         let Label::Head(severity) = self.head.label else {
             let betrays = matches!(self.head.label, Label::Context | Label::Statement);
-            let found = Found::Detached {
+            let found = ReadResult::Detached {
                 pid: fields.pid.unwrap_or(0),
                 betrays,
                 lines,
@@ -165,8 +167,8 @@ impl<'a> Lines<'a> {
             places = self.unfold(unfolded);
         }
         let part = |slot| self.part(slot, unfolded, &places);
-        // Spans end at ASCII literals or at the line's parts, but a name may be cut inside a
-        // character by a literal that is none.
+        // Spans end at ASCII literals or at the line's parts, but a non-ASCII literal may cut a
+        // name inside a character.
         let mut message = part(0);
         let mut sqlstate = fields.sqlstate.map(Sqlstate);
         if (self.located || message.starts_with("00000: "))
@@ -193,7 +195,7 @@ impl<'a> Lines<'a> {
             started: fields.started,
             line_number: fields.line_number,
             backend,
-            who: Who::InLine { text, fields },
+            who: SessionIdentity::InLine { text, fields },
             severity,
             sqlstate,
             message,
@@ -204,15 +206,15 @@ impl<'a> Lines<'a> {
             place: self.place,
             lines,
         };
-        (Found::Entry(entry), text.len())
+        (ReadResult::Entry(entry), text.len())
     }
 }
 
 impl StderrReader {
-    /// Matches the first line of what follows; returns its place in `matched`. It may be `known`
-    /// not to match as things are.
+    /// Matches the first line; returns its index in `matched`. The line may be `known` not to match
+    /// under the current prefix.
     #[inline(never)]
-    fn begin(&mut self, first: &[u8], known: bool) -> Option<usize> {
+    fn match_first(&mut self, first: &[u8], known: bool) -> Option<usize> {
         let [found, _] = &mut self.matched;
         let (times, seen) = (&mut self.times, &mut self.seen);
         let matches = !known && self.prefix.matches_into(first, times, seen, found)
@@ -221,22 +223,22 @@ impl StderrReader {
         matches.then_some(0)
     }
 
-    /// What a line is that does not begin an entry.
+    /// Classifies a line that does not begin an entry.
     #[cold]
-    fn other(first: &[u8]) -> Found<'static> {
+    fn classify_other(first: &[u8]) -> ReadResult<'static> {
         let lines = 1;
         if first.is_empty() {
             let reason = SkipReason::Blank;
-            return Found::Skipped { lines, reason };
+            return ReadResult::Skipped { lines, reason };
         }
-        let reason = Self::unmatched(first);
-        Found::Unreadable { lines, reason }
+        let reason = Self::unmatched_reason(first);
+        ReadResult::Unreadable { lines, reason }
     }
 }
 
-/// A line without its newline, and without a carriage return before it.
+/// Removes the newline from a line, and a carriage return before it.
 #[inline(always)]
-fn line(bytes: &[u8]) -> &[u8] {
+fn trim_line_end(bytes: &[u8]) -> &[u8] {
     match bytes {
         [rest @ .., b'\r', b'\n'] | [rest @ .., b'\n' | b'\r'] => rest,
         _ => bytes,
@@ -245,19 +247,24 @@ fn line(bytes: &[u8]) -> &[u8] {
 
 impl Reader for StderrReader {
     #[inline(never)]
-    fn next<'a>(&'a mut self, text: Text<'a>, complete: bool, place: Place) -> (Found<'a>, usize) {
+    fn next<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        complete: bool,
+        place: Location,
+    ) -> (ReadResult<'a>, usize) {
         let bytes = text.bytes();
-        let ahead = self.ahead.take();
+        let ahead = self.next_match.take();
         let first_end = text.line_end(0, 0).or(complete.then_some(bytes.len()));
         let Some(first_end) = first_end else {
-            return (Found::More, 0);
+            return (ReadResult::More, 0);
         };
-        let first = line(&bytes[..first_end]);
+        let first = trim_line_end(&bytes[..first_end]);
         let head_place = match ahead {
-            Some(Ahead { place: Some(place) }) => place,
-            ahead => match self.begin(first, ahead.is_some()) {
+            Some(NextLineMatch { index: Some(place) }) => place,
+            ahead => match self.match_first(first, ahead.is_some()) {
                 Some(place) => place,
-                None => return (Self::other(first), first_end),
+                None => return (Self::classify_other(first), first_end),
             },
         };
         let [one, other] = &mut self.matched;
@@ -276,19 +283,19 @@ impl Reader for StderrReader {
         loop {
             if end == bytes.len() {
                 if !complete {
-                    return (Found::More, 0);
+                    return (ReadResult::More, 0);
                 }
                 break;
             }
             let next_end = text.line_end(count, end);
             let Some(next_end) = next_end.or(complete.then_some(bytes.len())) else {
-                return (Found::More, 0);
+                return (ReadResult::More, 0);
             };
-            let line = line(&bytes[end..next_end]);
+            let line = trim_line_end(&bytes[end..next_end]);
             if line.first() == Some(&b'\t') {
                 texts.fold(current, end + line.len());
             } else {
-                let (label, text_at) = match label_behind(head_prefix, line) {
+                let (label, text_at) = match continuation_label(head_prefix, line) {
                     Some(found) => found,
                     None => {
                         let (times, seen) = (&mut self.times, &mut self.seen);
@@ -297,9 +304,10 @@ impl Reader for StderrReader {
                             && !matches!(next.label, Label::Head(_))
                             && next.fields.pid == head.fields.pid;
                         if !belongs {
-                            // The next entry, another process's line, or no line of the log's.
-                            self.ahead = Some(Ahead {
-                                place: found.then_some(1 - head_place),
+                            // The next entry, another process's line, or a line outside the
+                            // format.
+                            self.next_match = Some(NextLineMatch {
+                                index: found.then_some(1 - head_place),
                             });
                             break;
                         }
@@ -316,13 +324,13 @@ impl Reader for StderrReader {
         let lines = count as u64;
         if complete && end == bytes.len() && bytes.last() != Some(&b'\n') {
             let reason = UnreadableReason::CutAtEnd;
-            return (Found::Unreadable { lines, reason }, end);
+            return (ReadResult::Unreadable { lines, reason }, end);
         }
-        let Some(text) = text.first(end) else {
+        let Some(text) = text.first_as_str(end) else {
             let reason = UnreadableReason::Encoding;
-            return (Found::Unreadable { lines, reason }, end);
+            return (ReadResult::Unreadable { lines, reason }, end);
         };
-        let lines = Lines {
+        let lines = EntryLines {
             head,
             texts,
             text,
@@ -330,20 +338,20 @@ impl Reader for StderrReader {
             count: lines,
             located,
         };
-        lines.found(&mut self.unfolded)
+        lines.to_result(&mut self.unfolded)
     }
 
     fn notes(&self) -> Vec<String> {
-        self.prefix.learnt().into_iter().collect()
+        self.prefix.learnt_note().into_iter().collect()
     }
 }
 
-/// The hot case of a line that goes on with an entry: it has the very prefix of the entry's first
-/// line. Returns its label, unless that begins another entry, and where its text starts.
+/// Handles the hot case of a line that continues an entry: it has exactly the prefix of the entry's
+/// first line. Returns its label, unless that begins another entry, and the start of its text.
 #[inline]
-fn label_behind(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
+fn continuation_label(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
     let rest = line.get(prefix.len()..)?;
-    // Most often it is the next entry, and with the same `LOG:` at the same place.
+    // Most often it is the next entry, with the same `LOG:` at the same position.
     if !matches!(
         rest,
         [b'D' | b'C' | b'S' | b'H' | b'Q' | b'B', ..] | [b'L', b'O', b'C', ..]
@@ -358,7 +366,7 @@ fn label_behind(prefix: &[u8], line: &[u8]) -> Option<(Label, usize)> {
     }
 }
 
-/// Takes the tab from behind each newline.
+/// Removes the tab after each newline.
 fn unfold(text: &str, into: &mut String) {
     let mut from = 0;
     for newline in memchr::memchr_iter(b'\n', text.as_bytes()) {
@@ -368,7 +376,8 @@ fn unfold(text: &str, into: &mut String) {
     into.push_str(&text[from..]);
 }
 
-/// `… at character 15`: how stderr writes the place in the statement.
+/// Returns whether a message ends in `… at character 15`, which is how stderr writes the position
+/// in the statement.
 fn ends_in_position(message: &str) -> bool {
     message
         .rsplit_once(" at character ")

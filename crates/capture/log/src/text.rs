@@ -1,56 +1,56 @@
-//! The bytes of a window, looked at once as they come: where their lines end, and how far they are
-//! UTF-8. Each of that for each line would cost more than all else that is done with it.
+//! Finds line ends and validates UTF-8 once for all bytes of a window, as they arrive. Doing either
+//! for each line would cost more than all other work on the line.
 //!
-//! Who drives: [`super::input::Window`] fills a [`Buffer`] and has it looked at; readers are given
-//! the [`Text`] in it. What was not looked at is looked at when a reader asks, so a text may be made of
-//! any bytes.
+//! [`super::input::Window`] fills a [`Buffer`] and has it scanned; readers receive the [`Text`] in
+//! it. Bytes that were not scanned are scanned when a reader asks, so a text may be made of any
+//! bytes.
 
 use std::ops::Deref;
 
-/// Bytes that were read, the first of them taken, and what is known of the others.
+/// Bytes that were read, the start of the unconsumed ones, and the results of the scan.
 #[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Behind each newline, counted from the first byte; `ends_known` of them.
+    /// Position after each newline, counted from the first byte; `ends_known` of them are set.
     ends: Vec<u32>,
     ends_known: usize,
-    /// The first of them that lies behind `start`.
+    /// The first of them that is after `start`.
     next_end: usize,
-    /// Up to here all ends are known.
-    looked: usize,
-    /// From `start` up to here it is UTF-8, if `start` is where a character starts.
+    /// All line ends up to here are known.
+    scanned: usize,
+    /// The bytes from `start` up to here are UTF-8, if `start` is a character boundary.
     valid: usize,
 }
 
-/// What a reader is given: bytes, and what is known of them.
+/// Bytes for a reader, with the results of the scan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'a> {
     bytes: &'a [u8],
-    /// Behind each newline, `base` more than in `bytes`.
+    /// Position after each newline, offset by `base` from `bytes`.
     ends: &'a [u32],
     base: u32,
-    /// All ends up to here are in `ends`.
-    looked: usize,
-    /// It is UTF-8 up to here, if it starts with a character.
+    /// All line ends up to here are in `ends`.
+    scanned: usize,
+    /// The bytes are UTF-8 up to here, if they start at a character boundary.
     valid: usize,
 }
 
 #[cold]
 #[inline(never)]
-fn far_line_end(bytes: &[u8], from: usize) -> Option<usize> {
+fn search_line_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr(b'\n', &bytes[from..]).map(|at| from + at + 1)
 }
 
-/// Bytes that nothing is known of.
+/// Makes a text of unscanned bytes.
 impl<'a> From<&'a [u8]> for Text<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Text {
             bytes,
             ends: &[],
             base: 0,
-            looked: 0,
+            scanned: 0,
             valid: 0,
         }
     }
@@ -71,33 +71,33 @@ impl<'a> Text<'a> {
         self.bytes
     }
 
-    /// Where a line ends, behind its newline: the line of that number, from 0, which starts at `from`.
+    /// Returns the end, after its newline, of line `number` (from 0), which starts at `from`.
     #[inline(always)]
     pub(super) fn line_end(self, number: usize, from: usize) -> Option<usize> {
         match self.ends.get(number) {
             Some(end) => Some((end - self.base) as usize),
-            None => far_line_end(self.bytes, from.max(self.looked)),
+            None => search_line_end(self.bytes, from.max(self.scanned)),
         }
     }
 
-    /// The first bytes as text; `None` where they are not UTF-8.
+    /// Returns the first bytes as text; `None` if they are not UTF-8.
     #[inline(always)]
-    pub(super) fn first(self, length: usize) -> Option<&'a str> {
+    pub(super) fn first_as_str(self, length: usize) -> Option<&'a str> {
         let bytes = &self.bytes[..length];
         let continues = |byte: Option<&u8>| byte.is_some_and(|byte| byte & 0xc0 == 0x80);
         if length > self.valid || continues(self.bytes.first()) || continues(self.bytes.get(length))
         {
             return simdutf8::basic::from_utf8(bytes).ok();
         }
-        // SAFETY: `Buffer::look` has validated `bytes[..self.valid]` as part of a longer text, whose
-        // bytes are borrowed since; only it makes a text with `valid` above 0. The part starts and
-        // ends where characters do, as was just checked, so it is UTF-8 by itself.
+        // SAFETY: `Buffer::look` has validated `bytes[..self.valid]` as part of a longer text,
+        // whose bytes are borrowed since; only it makes a text with `valid` above 0. The part
+        // starts and ends at character boundaries, as was just checked, so it is valid UTF-8.
         Some(unsafe { std::str::from_utf8_unchecked(bytes) })
     }
 }
 
 impl Buffer {
-    /// An empty one with space for so many bytes.
+    /// Creates an empty buffer of `size` bytes.
     pub(super) fn new(size: usize) -> Self {
         Self::on(vec![0; size], 0, 0)
     }
@@ -110,40 +110,40 @@ impl Buffer {
             ends: Vec::new(),
             ends_known: 0,
             next_end: 0,
-            looked: start,
+            scanned: start,
             valid: start,
         }
     }
 
-    /// Space for so many bytes, used or not.
+    /// Total size in bytes, used or not.
     pub(super) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What was read and not yet taken.
+    /// The bytes read and not yet consumed.
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The same, with what is known of it.
+    /// The same bytes with the results of the scan.
     #[inline(always)]
     pub(super) fn text(&self) -> Text<'_> {
         Text {
             bytes: &self.bytes[self.start..self.end],
             ends: &self.ends[self.next_end..self.ends_known],
             base: self.start as u32,
-            looked: self.looked.saturating_sub(self.start),
+            scanned: self.scanned.saturating_sub(self.start),
             valid: self.valid.saturating_sub(self.start),
         }
     }
 
-    /// Done with the first bytes, which are so many lines, as far as the caller knows.
+    /// Consumes the first bytes, which are `lines` lines as far as the caller knows.
     #[inline(always)]
-    pub(super) fn take(&mut self, length: usize, lines: usize) {
+    pub(super) fn consume(&mut self, length: usize, lines: usize) {
         self.start += length;
         debug_assert!(self.start <= self.end);
-        // The loop below would end at a place that is foreseen by no processor.
+        // A loop alone would have an exit that no branch predictor foresees.
         let next = self.next_end.saturating_add(lines);
         if lines > 0 && next <= self.ends_known && self.ends[next - 1] as usize == self.start {
             self.next_end = next;
@@ -154,28 +154,28 @@ impl Buffer {
         }
     }
 
-    /// Where more can be read to.
+    /// The free space that more bytes can be read into.
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes were read into the space.
-    pub(super) fn filled(&mut self, length: usize) {
+    /// Declares that `length` bytes were read into the space.
+    pub(super) fn commit(&mut self, length: usize) {
         self.end += length;
         debug_assert!(self.end <= self.bytes.len());
     }
 
-    /// Moves what is there to the front.
+    /// Moves the unconsumed bytes to the front.
     pub(super) fn compact(&mut self) {
         if self.start == 0 {
             return;
         }
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        self.forget();
+        self.reset_scan();
     }
 
-    /// Makes room for so many bytes in all; not fewer than are there.
+    /// Resizes the buffer to `size` bytes, at least the number of unconsumed ones.
     pub(super) fn resize(&mut self, size: usize) {
         let size = size.max(self.end);
         let shrinks = size < self.bytes.len();
@@ -187,9 +187,9 @@ impl Buffer {
         }
     }
 
-    /// Changes to memory that holds, from `headroom` on, `length` bytes that follow what is there, and
-    /// before them room for that. Returns the memory that was used before.
-    pub(super) fn change_to(
+    /// Replaces the memory by one that holds, from `headroom` on, `length` bytes that follow the
+    /// unconsumed ones, and before them space for those. Returns the old memory.
+    pub(super) fn replace_memory(
         &mut self,
         mut bytes: Vec<u8>,
         headroom: usize,
@@ -200,30 +200,30 @@ impl Buffer {
         bytes[start..headroom].copy_from_slice(left);
         (self.start, self.end) = (start, headroom + length);
         debug_assert!(self.end <= bytes.len());
-        self.forget();
+        self.reset_scan();
         std::mem::replace(&mut self.bytes, bytes)
     }
 
-    /// Other bytes lie where those lay that were looked at.
-    fn forget(&mut self) {
+    /// Discards the results of the scan after the bytes have moved.
+    fn reset_scan(&mut self) {
         (self.ends_known, self.next_end) = (0, 0);
-        (self.looked, self.valid) = (self.start, self.start);
+        (self.scanned, self.valid) = (self.start, self.start);
     }
 
-    /// Looks at what was filled in since the last look.
-    pub(super) fn look(&mut self) {
-        if self.looked < self.start {
-            self.looked = self.start;
+    /// Scans the bytes that were added since the last scan.
+    pub(super) fn scan(&mut self) {
+        if self.scanned < self.start {
+            self.scanned = self.start;
         }
         self.valid = self.valid.max(self.start);
-        // Ends are kept in 32 bits; what lies behind is looked at when it is asked for.
+        // Line ends are kept in 32 bits; later bytes are scanned on demand.
         let end = self.end.min(u32::MAX as usize);
-        if self.looked >= end {
+        if self.scanned >= end {
             return;
         }
-        let ascii = self.look_for_ends(end);
-        let was_valid = self.valid == self.looked;
-        self.looked = end;
+        let ascii = self.find_line_ends(end);
+        let was_valid = self.valid == self.scanned;
+        self.scanned = end;
         if ascii && was_valid {
             self.valid = end;
             return;
@@ -234,47 +234,47 @@ impl Buffer {
         };
     }
 
-    /// Finds the ends of lines up to `end`. Whether all the bytes are ASCII.
-    fn look_for_ends(&mut self, end: usize) -> bool {
-        let bytes = &self.bytes[self.looked..end];
-        let mut found = Ends {
+    /// Finds the line ends up to `end`. Returns whether all the bytes are ASCII.
+    fn find_line_ends(&mut self, end: usize) -> bool {
+        let bytes = &self.bytes[self.scanned..end];
+        let mut found = LineEnds {
             places: &mut self.ends,
             known: self.ends_known,
-            others: false,
+            non_ascii: false,
         };
-        found.look(bytes, self.looked as u32);
+        found.scan(bytes, self.scanned as u32);
         self.ends_known = found.known;
-        !found.others
+        !found.non_ascii
     }
 }
 
-/// The ends that are found.
-struct Ends<'a> {
+/// Collector of line ends.
+struct LineEnds<'a> {
     places: &'a mut Vec<u32>,
     known: usize,
-    /// There are bytes that are no ASCII.
-    others: bool,
+    /// There are non-ASCII bytes.
+    non_ascii: bool,
 }
 
-/// Bytes looked at together.
+/// Number of bytes scanned together.
 const BLOCK_BYTES: usize = 64;
 
-impl Ends<'_> {
-    /// Finds the ends in bytes that start at `at`.
-    fn look(&mut self, bytes: &[u8], at: u32) {
+impl LineEnds<'_> {
+    /// Finds the line ends in bytes that start at `at`.
+    fn scan(&mut self, bytes: &[u8], at: u32) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2")
             && std::arch::is_x86_feature_detected!("bmi1")
         {
-            // SAFETY: the processor has what the function is compiled for.
-            return unsafe { self.look_with_avx2(bytes, at) };
+            // SAFETY: the processor has the features that the function is compiled for.
+            return unsafe { self.scan_avx2(bytes, at) };
         }
-        self.look_anywhere(bytes, at);
+        self.scan_portable(bytes, at);
     }
 
-    /// As [`Self::look`], on any processor.
-    fn look_anywhere(&mut self, bytes: &[u8], at: u32) {
-        self.others |= !bytes.is_ascii();
+    /// Finds the line ends without special instructions.
+    fn scan_portable(&mut self, bytes: &[u8], at: u32) {
+        self.non_ascii |= !bytes.is_ascii();
         for newline in memchr::memchr_iter(b'\n', bytes) {
             self.make_room(1);
             self.places[self.known] = at + newline as u32 + 1;
@@ -292,7 +292,7 @@ impl Ends<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1")]
-    fn look_with_avx2(&mut self, bytes: &[u8], mut at: u32) {
+    fn scan_avx2(&mut self, bytes: &[u8], mut at: u32) {
         use std::arch::x86_64::{
             __m256i, _mm256_cmpeq_epi8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set_epi64x,
             _mm256_set1_epi8, _mm256_setzero_si256,
@@ -313,8 +313,8 @@ impl Ends<'_> {
             self.add(newlines, at);
             at += BLOCK_BYTES as u32;
         }
-        self.others |= _mm256_movemask_epi8(any) != 0;
-        self.look_anywhere(rest, at);
+        self.non_ascii |= _mm256_movemask_epi8(any) != 0;
+        self.scan_portable(rest, at);
     }
 
     /// Adds the newlines of a block that starts at `at`, the first in the lowest bit.
@@ -326,8 +326,8 @@ impl Ends<'_> {
             return;
         };
         let mut count = 0;
-        // Two are written whether they are there or not: whether a block has a newline is foreseen by
-        // no processor.
+        // Two are written whether they exist or not: no branch predictor foresees whether a
+        // block has a newline.
         for _ in 0..2 {
             slots[count] = at.wrapping_add(newlines.trailing_zeros() + 1);
             count += usize::from(newlines != 0);
@@ -359,8 +359,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is filled in, looked at and taken in whatever order: a text says what its bytes
-        /// say.
+        /// Checks that a text agrees with its bytes after any sequence of filling, scanning and
+        /// consuming.
         #[test]
         fn a_text_says_of_its_bytes_what_they_are(
             pieces in pieces(),
@@ -376,16 +376,16 @@ mod tests {
                     let headroom = buffer.bytes().len() + 3;
                     let mut memory = vec![0xff; headroom];
                     memory.extend_from_slice(new);
-                    buffer.change_to(memory, headroom, fill);
+                    buffer.replace_memory(memory, headroom, fill);
                 } else {
                     buffer.compact();
                     buffer.resize(buffer.bytes().len() + fill);
                     buffer.space()[..fill].copy_from_slice(new);
-                    buffer.filled(fill);
+                    buffer.commit(fill);
                 }
                 read += fill;
                 if looks {
-                    buffer.look();
+                    buffer.scan();
                 }
                 let text = buffer.text();
                 prop_assert!(all[..read].ends_with(text.bytes()));
@@ -395,15 +395,15 @@ mod tests {
                     let expected = memchr::memchr(b'\n', &text[from..]).map(|at| from + at + 1);
                     prop_assert_eq!(found, expected);
                     let Some(end) = found else { break };
-                    prop_assert_eq!(text.first(end), std::str::from_utf8(&text[..end]).ok());
+                    prop_assert_eq!(text.first_as_str(end), std::str::from_utf8(&text[..end]).ok());
                     from = end;
                 }
                 for length in [0, 1, text.len() / 2, text.len()].map(|length| length.min(text.len())) {
-                    prop_assert_eq!(text.first(length), std::str::from_utf8(&text[..length]).ok());
+                    prop_assert_eq!(text.first_as_str(length), std::str::from_utf8(&text[..length]).ok());
                 }
                 let length = take.min(text.len());
                 let lines = [0, 1, memchr::memchr_iter(b'\n', &text[..length]).count()];
-                buffer.take(length, lines[length % 3]);
+                buffer.consume(length, lines[length % 3]);
             }
         }
 
@@ -412,12 +412,12 @@ mod tests {
             let bytes: Vec<u8> = bytes.iter().map(|byte| byte & if ascii { 0x7f } else { 0xff }).collect();
             let found = |anywhere: bool| {
                 let (mut places, at) = (Vec::new(), 7);
-                let mut ends = Ends { places: &mut places, known: 0, others: false };
+                let mut ends = LineEnds { places: &mut places, known: 0, non_ascii: false };
                 match anywhere {
-                    true => ends.look_anywhere(&bytes, at),
-                    false => ends.look(&bytes, at),
+                    true => ends.scan_portable(&bytes, at),
+                    false => ends.scan(&bytes, at),
                 }
-                let (known, others) = (ends.known, ends.others);
+                let (known, others) = (ends.known, ends.non_ascii);
                 places.truncate(known);
                 (places, others)
             };

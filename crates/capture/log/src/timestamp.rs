@@ -1,13 +1,13 @@
-//! The server's timestamps: `2026-03-01 09:30:05.123 CET`, and with whole seconds.
+//! Parses the server's timestamps: `2026-03-01 09:30:05.123 CET`, and with whole seconds.
 //!
-//! The zone is what `log_timezone` prints: an abbreviation, or an offset such as `+02`. Every
-//! line carries its own, so a log that crosses a change of daylight saving time stays in order.
-//! Abbreviations that several countries use are read as PostgreSQL's own default set reads them.
+//! The time zone is printed as in `log_timezone`: an abbreviation, or an offset such as `+02`.
+//! Every line has its own, so a log stays in order across a change of daylight saving time.
+//! Abbreviations that several countries use are read as in PostgreSQL's default set.
 
 const US_PER_SECOND: i64 = 1_000_000;
 const US_PER_DAY: i64 = 86_400 * US_PER_SECOND;
 
-/// Minutes east of UTC of the zones' abbreviations, winter and summer.
+/// Offsets of time zone abbreviations, winter and summer, in minutes east of UTC.
 const ZONES: &[(&str, i32)] = &[
     ("UTC", 0),
     ("GMT", 0),
@@ -81,13 +81,13 @@ const ZONES: &[(&str, i32)] = &[
     ("VET", -240),
 ];
 
-/// The longest zone that is looked at.
+/// Maximum length of a time zone, in bytes.
 const ZONE_BYTES_MAX: usize = 8;
 
-/// Reads timestamps; remembers the last date and the last zone, which seldom change.
+/// Parses timestamps; caches the last date and the last zone, which rarely change.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Timestamps {
-    /// `2026-03-` and `01 09:30`, and what they stand for.
+pub(super) struct TimestampParser {
+    /// `2026-03-` and `01 09:30`, and their value.
     hours: [u8; 8],
     minutes: [u8; 8],
     minute_us: i64,
@@ -95,41 +95,41 @@ pub(super) struct Timestamps {
     date_us: i64,
     zone: [u8; ZONE_BYTES_MAX],
     zone_length: usize,
-    /// Which of eight bytes the zone takes; none before there was one, when no minute is known.
+    /// Mask of the zone's bytes in a word; empty before the first zone, when no minute is cached.
     zone_mask: u64,
     offset_us: i64,
     unknown_zone: Option<String>,
 }
 
-/// What was read.
+/// A parsed timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct Timestamp {
     /// Microseconds since 1970-01-01 UTC.
     pub wall_us: i64,
-    /// Bytes taken, with the zone.
+    /// Number of bytes, including the zone.
     pub length: usize,
-    /// It had milliseconds.
+    /// Whether it had milliseconds.
     pub milliseconds: bool,
 }
 
-impl Timestamps {
-    /// The last zone that no table knows, if there was one.
+impl TimestampParser {
+    /// The last unknown time zone, if there was one.
     pub(super) fn unknown_zone(&self) -> Option<&str> {
         self.unknown_zone.as_deref()
     }
 
-    /// Reads a timestamp at the start of `text`.
+    /// Parses a timestamp at the start of `text`.
     #[inline(always)]
-    pub(super) fn read(&mut self, text: &[u8]) -> Option<Stamp> {
+    pub(super) fn read(&mut self, text: &[u8]) -> Option<Timestamp> {
         match self.read_within_minute(text) {
             Some(stamp) => Some(stamp),
             None => self.read_any(text),
         }
     }
 
-    /// The hot case: the minute and the zone of the last one, and milliseconds.
+    /// Handles the hot case: the minute and the zone of the last timestamp, and milliseconds.
     #[inline(always)]
-    fn read_within_minute(&self, text: &[u8]) -> Option<Stamp> {
+    fn read_within_minute(&self, text: &[u8]) -> Option<Timestamp> {
         let fixed = text.first_chunk::<{ 24 + ZONE_BYTES_MAX }>()?;
         let ([hours, minutes, rest, zone], _) = fixed.as_chunks::<8>() else {
             return None;
@@ -143,7 +143,7 @@ impl Timestamps {
         {
             return None;
         }
-        // What differs from the pattern are the digits' values.
+        // The difference from the pattern is the digits' values.
         let digits = u64::from_le_bytes(*rest) ^ u64::from_le_bytes(*b":00.000 ");
         let too_large = digits.wrapping_add(0x0006_0606_0006_0600) | digits;
         if too_large & 0xfff0_f0f0_fff0_f0ff != 0 {
@@ -155,7 +155,7 @@ impl Timestamps {
             return None;
         }
         let milliseconds = seconds * 1_000 + 100 * digit(4) + 10 * digit(5) + digit(6);
-        Some(Stamp {
+        Some(Timestamp {
             wall_us: self.minute_us + milliseconds * 1_000 - self.offset_us,
             length: zone_end,
             milliseconds: true,
@@ -163,7 +163,7 @@ impl Timestamps {
     }
 
     #[inline(never)]
-    fn read_any(&mut self, text: &[u8]) -> Option<Stamp> {
+    fn read_any(&mut self, text: &[u8]) -> Option<Timestamp> {
         let fixed = text.first_chunk::<19>()?;
         if fixed[10] != b' ' || fixed[13] != b':' || fixed[16] != b':' {
             return None;
@@ -212,7 +212,7 @@ impl Timestamps {
         self.hours.copy_from_slice(&fixed[..8]);
         self.minutes.copy_from_slice(&fixed[8..16]);
         self.minute_us = minute_us;
-        Some(Stamp {
+        Some(Timestamp {
             wall_us: wall_us - self.offset_us,
             length: length + 1 + zone,
             milliseconds,
@@ -234,7 +234,7 @@ impl Timestamps {
     }
 }
 
-/// How long the zone at the start of `text` is.
+/// Returns the length of the time zone at the start of `text`.
 fn zone_length(text: &[u8]) -> Option<usize> {
     let first = *text.first()?;
     let length = if first == b'+' || first == b'-' {
@@ -249,7 +249,7 @@ fn zone_length(text: &[u8]) -> Option<usize> {
             .take_while(|byte| byte.is_ascii_alphabetic())
             .count()
     };
-    // `+2` is no offset of the server's.
+    // The server never writes `+2`.
     (length > usize::from(first == b'+' || first == b'-') * 2).then_some(length)
 }
 
@@ -280,7 +280,7 @@ fn two_digits(tens: u8, ones: u8) -> Option<u32> {
     (tens < 10 && ones < 10).then_some(u32::from(tens) * 10 + u32::from(ones))
 }
 
-/// Days from 1970-01-01 to `YYYY-MM-DD`.
+/// Returns the days from 1970-01-01 to `YYYY-MM-DD`.
 pub(super) fn days(date: &[u8]) -> Option<i64> {
     if date[4] != b'-' || date[7] != b'-' {
         return None;
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     fn wall_us(text: &str) -> Option<i64> {
-        Timestamps::default()
+        TimestampParser::default()
             .read(text.as_bytes())
             .map(|stamp| stamp.wall_us)
     }
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn fact_20_a_log_that_crosses_daylight_saving_stays_in_order() {
-        let mut stamps = Timestamps::default();
+        let mut stamps = TimestampParser::default();
         let mut read = |text: &str| stamps.read(text.as_bytes()).unwrap().wall_us;
         let before = read("2026-10-25 02:59:59.000 CEST");
         let after = read("2026-10-25 02:00:00.000 CET");
@@ -370,7 +370,7 @@ mod tests {
         ] {
             assert_eq!(wall_us(text), None, "{text}");
         }
-        let mut stamps = Timestamps::default();
+        let mut stamps = TimestampParser::default();
         assert_eq!(stamps.read(b"2026-07-01 10:00:00 XYZ"), None);
         assert_eq!(stamps.unknown_zone(), Some("XYZ"));
     }

@@ -1,5 +1,5 @@
-//! Nothing is lost silently: whatever is done to a log, each of its lines is in an event, skipped
-//! or unreadable, and the events keep their laws.
+//! Checks that nothing is lost silently: after any damage to a log, each of its lines is in an
+//! event, skipped or unreadable, and the events keep their invariants.
 
 mod normal;
 #[allow(dead_code, reason = "other tests need the rest")]
@@ -20,8 +20,8 @@ const STDERR: &[u8] = include_bytes!("fixtures/both.log");
 const CSV: &[u8] = include_bytes!("fixtures/both.csv");
 const JSON: &[u8] = include_bytes!("fixtures/both.json");
 
-/// The logs in every format and wrapper; and whether a record shows its own end, so that one without
-/// the newline behind it may be whole.
+/// The logs in every format and envelope; and whether a record marks its own end, so that one
+/// without a newline after it may be whole.
 static ALL: LazyLock<Vec<(Vec<u8>, bool)>> = LazyLock::new(|| {
     use wrapping::*;
     let log = std::str::from_utf8(STDERR).unwrap();
@@ -53,14 +53,14 @@ static ALL: LazyLock<Vec<(Vec<u8>, bool)>> = LazyLock::new(|| {
     all
 });
 
-/// Those whose records are printed over several lines.
+/// Indices of the formats whose records are printed over several lines.
 const PRINTED: [usize; 2] = [6, 8];
 
-/// How many there are.
+/// Number of formats.
 const FORMATS: usize = 11;
 
-/// The longest entry has nine lines, and a printed record of Cloud Logging's 24; one may be cut at
-/// each end. Of syslog's, one may be cut for each of the sessions that write in turn.
+/// The longest entry has nine lines, and a printed record of Cloud Logging has 24; one may be cut
+/// at each end. In syslog's format, one may be cut for each of the sessions that write in turn.
 const LOST_MOST: u64 = 50;
 
 fn lines(bytes: &[u8]) -> u64 {
@@ -68,7 +68,7 @@ fn lines(bytes: &[u8]) -> u64 {
     (whole + usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"))) as u64
 }
 
-/// Captures, and checks what always holds; `None` where nothing of a log is left.
+/// Captures, and checks the invariants; `None` if nothing of a log is left.
 fn checked(bytes: Vec<u8>) -> Option<(Collected, LogReport)> {
     let count = lines(&bytes);
     let mut collected = Collected::default();
@@ -103,7 +103,8 @@ proptest! {
         let to = to % whole.len() + 1;
         let from = from.min(to);
         let cut = whole[from..to].to_vec();
-        // Of an indentation nothing is missed; nor, in a list printed over lines, of what closes a record.
+        // A missing indentation is not noticed; nor, in a list printed over lines, the end of a
+        // record.
         let spare: &[u8] = if PRINTED.contains(&format) { b" }]," } else { b" " };
         let before = whole[..from].rsplit(|byte| *byte == b'\n').next();
         let starts_whole = before.is_none_or(|before| before.iter().all(|byte| spare.contains(byte)))
@@ -163,7 +164,7 @@ fn captured(inputs: Vec<Input>) -> Result<(Collected, LogReport), LogError> {
     Ok((collected, report))
 }
 
-/// Cut at a line that starts an entry, about in the middle.
+/// Splits at a line that starts an entry, about in the middle.
 fn halves() -> (&'static [u8], &'static [u8]) {
     let text = std::str::from_utf8(STDERR).unwrap();
     let cut = text.find("LOG:  statement: COMMIT").unwrap();

@@ -1,6 +1,5 @@
-//! A log that is cut anywhere, at its beginning or its end, in stderr, csvlog or jsonlog: what is
-//! left gives the events that it gives without the cut entry, and the account says that something
-//! was cut.
+//! Checks that a log cut anywhere, at its beginning or its end, in stderr, csvlog or jsonlog, gives
+//! the events of the log without the cut entry, and that the account shows the cut.
 
 mod normal;
 
@@ -17,7 +16,7 @@ const LOGS: [(LogFormat, &[u8]); 3] = [
     (LogFormat::Json, include_bytes!("fixtures/both.json")),
 ];
 
-/// The events, and the account; nothing, and no account, where what is left is refused as no log.
+/// The events, and the account; neither if the rest is refused as no log.
 fn read(format: LogFormat, bytes: &'static [u8]) -> (String, Option<Reconciliation>) {
     let mut collected = Collected::default();
     let prefix = (format == LogFormat::Stderr).then_some(PREFIX);
@@ -41,7 +40,7 @@ fn read(format: LogFormat, bytes: &'static [u8]) -> (String, Option<Reconciliati
     (normal_form(&collected), Some(account))
 }
 
-/// Where entries begin, and the log's end.
+/// Positions of the entries, and the log's end.
 fn starts(format: LogFormat, log: &[u8]) -> Vec<usize> {
     let (mut starts, mut at, mut quotes) = (Vec::new(), 0, 0);
     for line in log.split_inclusive(|byte| *byte == b'\n') {
@@ -82,10 +81,11 @@ proptest! {
             account.as_ref().map(|account| account.unreadable.lines)
         };
         let (found, wanted) = (unreadable(&account), unreadable(&before));
-        // A cut between two lines of one stderr entry looks like its end: nothing can tell.
+        // A cut between two lines of one stderr entry looks like its end and cannot be detected.
         let between = format == LogFormat::Stderr && to > last && whole[to - 1] == b'\n';
         if !between {
-            // What a stderr entry had in whole lines is kept where what comes is no part of it yet.
+            // The whole lines of a stderr entry are kept if the text after them is no part of it
+            // yet.
             let line = whole[..to].iter().rposition(|byte| *byte == b'\n');
             let same = cut == left || cut == read(format, &whole[..line.map_or(0, |at| at + 1)]).0;
             prop_assert!(same, "{} at {to}: {cut}\nbut\n{left}", format.name());
@@ -103,7 +103,7 @@ proptest! {
         let (cut, account) = read(format, &whole[from..]);
         let (left, rest) = read(format, &whole[next..]);
         prop_assert!(cut == left, "{} at {from}: {cut}\nbut\n{left}", format.name());
-        // Whole lines that belong to an entry which is not there are skipped with that reason.
+        // Whole lines that belong to a missing entry are skipped with that reason.
         let said = |account: &Option<Reconciliation>| {
             account.as_ref().map(|account| account.unreadable.lines + account.lines_skipped())
         };

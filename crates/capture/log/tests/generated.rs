@@ -1,5 +1,5 @@
-//! The generator's logs are read as a server's are: no line is unreadable, the three formats give
-//! the same events, and those are as many as its clients sent.
+//! Checks that the generator's logs are read as a server's are: no line is unreadable, the three
+//! formats give the same events, and their number is that of the clients' statements.
 
 #[path = "../examples/generate_log"]
 mod generate_log {
@@ -33,7 +33,7 @@ fn read(options: &Options) -> Read {
     let generated = generate(options, &mut bytes).unwrap();
     assert_eq!(generated.bytes, bytes.len() as u64);
     let mut collected = Collected::default();
-    // Given, since a log's beginning need not show all that a prefix can be.
+    // Given, since a log's beginning need not show all properties of a prefix.
     let prefix = (options.format == LineFormat::Stderr).then_some(options.prefix.as_str());
     let report = capture_bytes(bytes.clone(), None, prefix, &mut collected).unwrap();
     let account = &report.reconciliation;

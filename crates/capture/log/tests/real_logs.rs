@@ -1,5 +1,5 @@
-//! Logs that a real server wrote of known traffic, under several settings, each in three formats
-//! at once. `fixtures/NAME.events` is what the traffic was.
+//! Logs that a real server wrote of known traffic, under several settings, each in three formats at
+//! once. `fixtures/NAME.events` describes the traffic.
 
 mod normal;
 

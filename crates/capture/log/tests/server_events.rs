@@ -1,6 +1,6 @@
-//! Logs of real servers (13.23, 15.18, 18.6) that were made to do everything that is told apart,
-//! each in its formats at once. `fixtures/serverNN.server` is what was found, and was read by eye
-//! beside the log.
+//! Logs of real servers (13.23, 15.18, 18.6) that produced every kind of server event, each in its
+//! formats at once. `fixtures/serverNN.server` is the result, which was compared with the log by
+//! eye.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn read(name: &str) -> (Collected, LogReport) {
     (collected, report)
 }
 
-/// One line for each; without places, which differ between the formats of one log.
+/// Formats one line for each event, without positions, which differ between the formats of one log.
 fn normal_form(events: &[ServerEvent]) -> String {
     let mut text = String::new();
     let first_us = events.first().map_or(0, |event| event.at_us);
@@ -76,7 +76,7 @@ fn all_formats(version: &str, formats: &[&str]) -> Collected {
         let (collected, report) = read(&format!("{name}.{format}"));
         let found = normal_form(&collected.server_events);
         assert!(found == expected, "{name}.{format}: found\n{found}");
-        // All that is left out is what is not told apart.
+        // Only lines without a known event are left out.
         for reason in [
             SkipReason::Checkpoint,
             SkipReason::Autovacuum,
@@ -128,7 +128,7 @@ fn version_18() {
     }
 }
 
-/// A deadlock's line is its statement's, and is counted once.
+/// Checks that a deadlock's line, which is its statement's, is counted once.
 #[test]
 fn what_is_both_counts_once() {
     let log = "\

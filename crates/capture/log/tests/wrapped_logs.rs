@@ -1,4 +1,5 @@
-//! Real servers' logs, wrapped as services do it, have the events of the logs themselves.
+//! Checks that real servers' logs in the envelopes of services have the events of the logs
+//! themselves.
 
 mod normal;
 mod wrapping;
@@ -53,7 +54,7 @@ fn read(text: &str) -> (Collected, LogReport) {
     try_read(text, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every line is read, as that format, into the events of `plain`.
+/// Checks that every line is read in that format, into the events of `plain`.
 fn same(name: &str, plain: &str, wrapped: &str, format: &str) -> (Collected, LogReport) {
     let (collected, report) = read(wrapped);
     assert_eq!(report.sources[0].file.format, format, "{name}");
@@ -125,7 +126,7 @@ fn fact_23_syslog_of_every_setting_and_daemon() {
     }
 }
 
-/// A log of one statement for each session, all at once, with text of several parts.
+/// Writes a log of one statement for each session, all at once, with text of several parts.
 fn long(sessions: u32) -> String {
     let mut log = String::new();
     let word = |length: usize| "x".repeat(length);
@@ -135,7 +136,7 @@ fn long(sessions: u32) -> String {
             "2026-03-01 09:30:05.{:03} UTC [{pid}] u@d ",
             session % 1_000
         );
-        // Words of many lengths, up to ones that fit no part, and umlauts across its end.
+        // Words of many lengths, up to ones that fit no part, and umlauts across a part's end.
         let mut sql = "select '".to_owned();
         for index in 0..60 + session % 7 {
             let length = (index * 37 + session * 11) as usize % 150;
@@ -313,7 +314,7 @@ fn what_a_wrapper_knows_is_not_guessed_from_the_prefix() {
     }
 }
 
-/// Where and why lines could not be read.
+/// Returns the place of and the reason for unreadable lines.
 fn unreadable(text: &str) -> Vec<(u64, u64, UnreadableReason)> {
     let first = read(text).1.reconciliation.unreadable.first;
     first
@@ -337,7 +338,7 @@ fn a_missing_part_spoils_its_message_and_no_other() {
         all.remove(missing);
         all.concat()
     };
-    // The first of its parts, one in the middle, and then what is whole.
+    // The first of its parts, one in the middle, and then a whole message.
     assert_eq!(
         unreadable(&without(of(100))),
         [(
@@ -356,7 +357,7 @@ fn a_missing_part_spoils_its_message_and_no_other() {
     );
     let (collected, _) = read(&without(of(100) + 3));
     assert_eq!(collected.sessions.len(), 2);
-    // Cut within the last part: its message is spoilt, and no other.
+    // Cut within the last part: its message is incomplete, and no other.
     let cut = &whole[..whole.len() - 3];
     assert_eq!(
         unreadable(cut),

@@ -1,91 +1,57 @@
-//! One thread that forwards: it waits for all of its connections at once and passes on what comes,
-//! at once and as it is.
+//! Runs one thread that forwards: it waits for all of its connections at once and passes on their
+//! bytes immediately and unchanged.
 //!
-//! Where the system has io_uring, connections without TLS are forwarded by a ring ([`by_ring`]): all
-//! that passes costs a share of one call. Without, and for all that is not plain forwarding, there is
-//! for each statement and direction one read, one write, and a share of one wait. No timer runs while
-//! connections are only forwarded, and no other thread is woken for what passes.
+//! If the system has io_uring, connections without TLS are forwarded by a ring ([`io_uring`]), where
+//! all transfers share one system call. Otherwise each statement costs one read, one write and a
+//! share of one wait in each direction. No timer runs while connections are only forwarded, and
+//! forwarded bytes wake no other thread.
 
-mod arriving;
-mod by_ring;
-mod giving_way;
-mod leaving;
+mod accept;
+mod io_uring;
+mod shutdown;
+mod yield_policy;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use clock::{Clock, SystemClock};
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use event_loop::{Bell, Epoll, Interest, Ready, Ring};
+use crossbeam_channel::Receiver;
+use event_loop::{Epoll, Interest, Ready, Ring};
 
-use self::giving_way::GivingWay;
-use super::end::{End, Found, Space};
-use super::happening::{Happening, Happenings};
+use self::yield_policy::YieldPolicy;
+use super::endpoint::{Endpoint, ReadBuffers, ReadOutcome};
+use super::inbox::{ForwarderMessage, Inbox};
 use super::listen::Listener;
-use super::opener::{Dialed, Openers};
-use super::sasl::{Offers, Said};
+use super::mirror::{MirrorQueue, MirroredConnection, Totals};
+use super::opener::OpenerPool;
+use super::proxy_event::{Happening, ProxyEventSender};
+use super::sasl::{BindingFilter, FilterResult};
 use super::server_tls::ServerTls;
-use super::tap::{Tap, Totals, Track};
+use super::wall_clock::WallClock;
 use capture_wire::conversation::Side;
 
-/// Tokens of what is no connection.
-const BELL: u64 = u64::MAX;
+/// Tokens of descriptors other than connections.
+const WAKER: u64 = u64::MAX;
 const FIRST_LISTENER: u64 = 1 << 63;
 
-/// A client that has not said who it is after so long is closed, as by `authentication_timeout`.
-const GREETING_NS: i64 = 60_000_000_000;
-/// A client that does not close a connection that the server has ended.
-const LINGER_NS: i64 = 60_000_000_000;
-/// How often these are looked for.
-const LOOK_EVERY_NS: i64 = 500_000_000;
-/// So many connections are taken before others have their turn.
-const ACCEPTED_AT_ONCE: usize = 64;
-/// Where the system has no room for another file, it is asked again after this.
-const ACCEPT_AGAIN_NS: i64 = 100_000_000;
+/// Time after which a client that has not sent its StartupMessage is closed, as by
+/// `authentication_timeout`.
+const STARTUP_TIMEOUT_NS: i64 = 60_000_000_000;
+/// Time after which a client is closed that does not close a connection that the server has ended.
+const CLOSE_TIMEOUT_NS: i64 = 60_000_000_000;
+/// Interval between checks for such clients.
+const DEADLINE_INTERVAL_NS: i64 = 500_000_000;
+/// Maximum number of connections accepted in a row.
+const ACCEPT_BATCH_MAX: usize = 64;
+/// Interval between attempts to accept if the system is out of file descriptors.
+const ACCEPT_PAUSE_NS: i64 = 100_000_000;
 
-/// The end of what a server sends when it waits for the next statement, outside of a transaction.
+/// End of the server's bytes when it waits for the next statement, outside of a transaction.
 const IDLE: &[u8] = b"Z\0\0\0\x05I";
 
-/// What a forwarder is told by others.
-pub(super) enum ToForwarder {
-    /// A client has connected.
-    Accepted(OwnedFd, String),
-    /// What came of a wish.
-    Dialed(Dialed),
-    /// A command to the capture stands here in what passes.
-    Mark(u64),
-    /// Copies are to be handed on.
-    HandOn,
-    /// No new connections; those that are there end when they are idle.
-    Drain,
-    /// All connections end.
-    End,
-}
-
-/// The way to a forwarder.
-pub(super) struct Inbox {
-    bell: Bell,
-    messages: Sender<ToForwarder>,
-}
-
-impl Inbox {
-    pub(super) fn new() -> io::Result<(Arc<Self>, Receiver<ToForwarder>)> {
-        let (messages, received) = unbounded();
-        let bell = Bell::new()?;
-        Ok((Arc::new(Inbox { bell, messages }), received))
-    }
-
-    pub(super) fn send(&self, message: ToForwarder) {
-        // One that has ended needs nothing any more.
-        let _ = self.messages.send(message);
-        self.bell.ring();
-    }
-}
-
-/// What a forwarder counts, for others to read.
+/// Counters of a forwarder, for other threads.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) accepted: AtomicU64,
@@ -95,56 +61,30 @@ pub(super) struct Counters {
     pub(super) server_bytes: AtomicU64,
 }
 
-/// What all forwarders share.
+/// State that all forwarders share.
 pub(super) struct Shared {
     pub(super) clock: Arc<WallClock>,
-    pub(super) openers: Openers,
+    pub(super) openers: OpenerPool,
     pub(super) tls: Option<ServerTls>,
     pub(super) by_ring: bool,
-    pub(super) happenings: Happenings,
+    pub(super) events: ProxyEventSender,
     pub(super) next_connection: AtomicU64,
-    /// It was said that an offer of channel binding is taken out.
+    /// The removal of a channel binding offer was reported.
     pub(super) binding_removed: AtomicBool,
-    /// The ways to all of them.
+    /// Message queues of all forwarders.
     pub(super) inboxes: Vec<Arc<Inbox>>,
 }
 
-/// Wall time that never goes back: the machine's at the start, and what has passed since.
-pub(super) struct WallClock {
-    clock: SystemClock,
-    start_us: i64,
-}
-
-impl WallClock {
-    pub(super) fn start() -> Self {
-        let clock = SystemClock::start();
-        WallClock {
-            start_us: clock.wall_us(),
-            clock,
-        }
-    }
-
-    /// Microseconds since 1970-01-01 UTC.
-    #[inline]
-    pub(super) fn now_us(&self) -> i64 {
-        self.start_us + self.clock.now_ns() / 1_000
-    }
-
-    pub(super) fn now_ns(&self) -> i64 {
-        self.clock.now_ns()
-    }
-}
-
 enum Phase {
-    /// The client says who it is.
+    /// The client has not sent its StartupMessage.
     Greeting {
         start: Vec<u8>,
         asked: bool,
         direct: bool,
     },
-    /// The upstream is asked for.
+    /// The upstream connection is being opened.
     Dialing { start: Vec<u8> },
-    /// What comes is passed on.
+    /// Bytes are forwarded.
     Forwarding,
 }
 
@@ -152,28 +92,28 @@ struct Pair {
     connection: u64,
     name: String,
     phase: Phase,
-    client: End,
-    server: Option<End>,
-    track: Track,
-    /// It is copied.
-    followed: bool,
-    /// Where an offer of channel binding is to be taken out.
-    offers: Option<Offers>,
-    /// The server waits for the next statement, outside of a transaction.
+    client: Endpoint,
+    server: Option<Endpoint>,
+    mirrored: MirroredConnection,
+    /// Whether it is copied for the capture.
+    recorded: bool,
+    /// Set while an offer of channel binding may have to be removed.
+    binding_filter: Option<BindingFilter>,
+    /// Whether the server waits for the next statement, outside of a transaction.
     idle: bool,
-    /// It is forwarded, without TLS on either side.
+    /// Whether it is being forwarded without TLS on either side.
     is_plain: bool,
 }
 
 impl Pair {
-    /// Counts what one side has sent, and copies it for the capture where it is followed.
+    /// Counts the bytes of one side, and copies them for the capture if the connection is recorded.
     #[inline]
-    fn note(
+    fn record_bytes(
         &mut self,
         side: Side,
         bytes: &[u8],
         now_us: i64,
-        (tap, totals, counters): (&mut Tap, &mut Totals, &Counters),
+        (mirror, totals, counters): (&mut MirrorQueue, &mut Totals, &Counters),
     ) {
         let place = usize::from(side == Side::Server);
         totals.bytes[place] += bytes.len() as u64;
@@ -188,62 +128,71 @@ impl Pair {
                 counters.server_bytes.store(total, Ordering::Relaxed);
             }
         }
-        if self.followed {
+        if self.recorded {
             let who = (self.connection, self.name.as_str());
-            tap.bytes(&mut self.track, who, side, now_us, bytes);
+            mirror.add_bytes(&mut self.mirrored, who, side, now_us, bytes);
         } else {
             totals.passed[place] += bytes.len() as u64;
         }
     }
 }
 
-/// One thread's connections.
+/// The connections of one thread.
 pub(super) struct Forwarder {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    messages: Receiver<ToForwarder>,
+    messages: Receiver<ForwarderMessage>,
     counters: Arc<Counters>,
     epoll: Epoll,
-    /// Where the system has it.
+    /// Set if the system has io_uring.
     ring: Option<Ring>,
-    /// What epoll waits for may be ready.
-    epoll_has_more: bool,
-    /// Something is to be done as soon as what the ring was given has gone out.
-    follows_up: bool,
-    /// When the ring told of what is looked at.
-    told_us: i64,
-    giving_way: GivingWay,
+    /// Whether descriptors watched by epoll may be ready.
+    epoll_pending: bool,
+    /// Whether work remains as soon as the ring has sent its buffers.
+    has_follow_up: bool,
+    /// Time of the ring's current notifications.
+    notified_us: i64,
+    yield_policy: YieldPolicy,
     pairs: Vec<Option<Pair>>,
     free: Vec<usize>,
-    /// Places that are free when all that is ready was looked at: until then something that is
-    /// ready may be of the connection that was there.
+    /// Slots that are free once all current notifications were handled; until then, one of them may
+    /// be for the previous connection.
     freed: Vec<usize>,
-    tap: Tap,
+    mirror: MirrorQueue,
     totals: Totals,
-    space: Space,
+    buffers: ReadBuffers,
     encrypted: Vec<u8>,
     listeners: Vec<Listener>,
     next_inbox: usize,
     accept_again_ns: Option<i64>,
-    /// When a client must have said who it is: place and number.
+    /// Deadlines for the StartupMessage: time, slot and connection number.
     greeting: VecDeque<(i64, usize, u64)>,
-    /// When a client must have closed what the server has ended.
+    /// Deadlines for closing a connection that the server has ended.
     lingering: VecDeque<(i64, usize, u64)>,
-    draining: bool,
-    ending: bool,
+    state: RunState,
+}
+
+/// State of a forwarder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunState {
+    Running,
+    /// It accepts no clients, and connections end when they are idle.
+    Draining,
+    /// It accepts no clients, and all connections are closed.
+    Ending,
 }
 
 impl Forwarder {
     pub(super) fn new(
         shared: Arc<Shared>,
         inbox: Arc<Inbox>,
-        messages: Receiver<ToForwarder>,
+        messages: Receiver<ForwarderMessage>,
         counters: Arc<Counters>,
-        tap: Tap,
+        mirror: MirrorQueue,
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        epoll.add(inbox.bell.fd(), BELL, Interest::Read)?;
+        epoll.add(inbox.bell.fd(), WAKER, Interest::Read)?;
         for (place, listener) in listeners.iter().enumerate() {
             epoll.add(
                 listener.as_raw_fd(),
@@ -258,106 +207,105 @@ impl Forwarder {
             counters,
             epoll,
             ring: None,
-            epoll_has_more: true,
-            follows_up: false,
-            told_us: 0,
-            giving_way: GivingWay::default(),
+            epoll_pending: true,
+            has_follow_up: false,
+            notified_us: 0,
+            yield_policy: YieldPolicy::default(),
             pairs: Vec::new(),
             free: Vec::new(),
             freed: Vec::new(),
-            tap,
+            mirror,
             totals: Totals::default(),
-            space: Space::new(),
+            buffers: ReadBuffers::new(),
             encrypted: Vec::new(),
             listeners,
             next_inbox: 0,
             accept_again_ns: None,
             greeting: VecDeque::new(),
             lingering: VecDeque::new(),
-            draining: false,
-            ending: false,
+            state: RunState::Running,
         })
     }
 
-    /// Forwards until it is told to end, and no connection is left.
+    /// Forwards until the end is requested and no connection is left.
     pub(super) fn run(mut self) -> io::Result<()> {
-        self.begin_ring();
+        self.create_ring();
         loop {
             match self.ring.as_ref().is_some_and(|ring| !ring.is_idle()) {
-                true => self.turn_by_ring()?,
-                false => self.turn()?,
+                true => self.run_once_by_ring()?,
+                false => self.run_once()?,
             }
             self.free.append(&mut self.freed);
             let open = self.pairs.len() - self.free.len();
-            if (self.ending || self.draining) && open == 0 {
+            if self.state != RunState::Running && open == 0 {
                 break;
             }
         }
-        self.tap.mark(0, self.shared.clock.now_us(), self.totals);
-        // The capture may be slow, and there is nobody left to keep waiting but the user.
+        self.mirror
+            .add_mark(0, self.shared.clock.now_us(), self.totals);
+        // The capture may be slow, and its last copies delay only the user's exit.
         for _ in 0..200 {
-            if !self.tap.is_behind() {
+            if !self.mirror.has_unsent_reports() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
-            self.tap
-                .hand_on_all(self.shared.clock.now_us(), self.totals);
+            self.mirror.flush(self.shared.clock.now_us(), self.totals);
         }
         Ok(())
     }
 
-    /// Waits, and does what is to be done then.
-    fn turn(&mut self) -> io::Result<()> {
-        if self.waits_for_ever() {
+    /// Waits for notifications and handles them.
+    fn run_once(&mut self) -> io::Result<()> {
+        if self.has_no_deadline() {
             self.epoll.wait_for_ever()?;
         } else {
-            self.epoll.wait(self.patience_ns())?;
-            self.look_at_deadlines();
+            self.epoll.wait(self.wait_limit_ns())?;
+            self.check_deadlines();
         }
-        self.look_at_ready();
+        self.handle_ready_descriptors();
         Ok(())
     }
 
-    /// How long to wait where something is to be done at a time of its own.
-    fn patience_ns(&self) -> i64 {
+    /// Returns the maximum wait until the next deadline.
+    fn wait_limit_ns(&self) -> i64 {
         match self.accept_again_ns.is_some() {
-            true => ACCEPT_AGAIN_NS,
-            false => LOOK_EVERY_NS,
+            true => ACCEPT_PAUSE_NS,
+            false => DEADLINE_INTERVAL_NS,
         }
     }
 
-    fn look_at_ready(&mut self) {
+    fn handle_ready_descriptors(&mut self) {
         for place in 0..self.epoll.ready_count() {
             let ready = self.epoll.ready(place);
             match ready.token {
-                BELL => self.read_messages(),
+                WAKER => self.read_messages(),
                 token if token >= FIRST_LISTENER => {
                     self.accept((token - FIRST_LISTENER) as usize);
                 }
-                _ => self.look_at(ready),
+                _ => self.handle_ready(ready),
             }
         }
-        self.epoll_has_more = self.epoll.ready_count() > 0;
+        self.epoll_pending = self.epoll.ready_count() > 0;
     }
 
     fn read_messages(&mut self) {
         self.inbox.bell.silence();
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                ToForwarder::Accepted(fd, name) => self.begin(fd, name),
-                ToForwarder::Dialed(dialed) => self.dialed(dialed),
-                ToForwarder::Mark(command) => {
+                ForwarderMessage::Accepted(fd, name) => self.add_client(fd, name),
+                ForwarderMessage::Dialed(dialed) => self.handle_dial_result(dialed),
+                ForwarderMessage::Mark(command) => {
                     let now_us = self.shared.clock.now_us();
-                    self.tap.mark(command, now_us, self.totals);
+                    self.mirror.add_mark(command, now_us, self.totals);
                 }
-                ToForwarder::HandOn => {
+                ForwarderMessage::Flush => {
                     let now_us = self.shared.clock.now_us();
-                    self.tap.hand_on_all(now_us, self.totals);
+                    self.mirror.flush(now_us, self.totals);
                 }
-                ToForwarder::Drain => self.drain(),
-                ToForwarder::End => {
+                ForwarderMessage::Drain => self.drain(),
+                ForwarderMessage::End => {
                     self.listeners.clear();
-                    self.ending = true;
+                    self.state = RunState::Ending;
                     for slot in 0..self.pairs.len() {
                         self.close(slot);
                     }
@@ -366,8 +314,8 @@ impl Forwarder {
         }
     }
 
-    /// Has both ends' readiness be told as it is wanted now.
-    fn wait(&mut self, slot: usize) {
+    /// Updates the epoll registration of both ends.
+    fn update_interest(&mut self, slot: usize) {
         let Some(pair) = &mut self.pairs[slot] else {
             return;
         };
@@ -375,16 +323,18 @@ impl Forwarder {
         let (read_client, read_server) = match (&pair.phase, &pair.server) {
             (Phase::Greeting { .. }, _) => (true, false),
             (Phase::Dialing { .. }, _) | (_, None) => (false, false),
-            (Phase::Forwarding, Some(server)) => (!server.is_behind(), !pair.client.is_behind()),
+            (Phase::Forwarding, Some(server)) => {
+                (!server.is_congested(), !pair.client.is_congested())
+            }
         };
-        let mut wait = |end: &mut End, side: Side, read: bool| {
+        let mut wait = |end: &mut Endpoint, side: Side, read: bool| {
             let token = token + u64::from(side == Side::Server);
             match &mut self.ring {
                 Some(ring) if pair.is_plain => {
-                    end.arm(ring, by_ring::token(slot, side, pair.connection), read)?;
-                    end.wait(&self.epoll, token, false)
+                    end.arm(ring, io_uring::token(slot, side, pair.connection), read)?;
+                    end.update_interest(&self.epoll, token, false)
                 }
-                _ => end.wait(&self.epoll, token, read),
+                _ => end.update_interest(&self.epoll, token, read),
             }
         };
         let waits = wait(&mut pair.client, Side::Client, read_client);
@@ -398,7 +348,7 @@ impl Forwarder {
     }
 
     #[inline]
-    fn look_at(&mut self, ready: Ready) {
+    fn handle_ready(&mut self, ready: Ready) {
         let slot = (ready.token / 2) as usize;
         let Some(pair) = &mut self.pairs[slot] else {
             return;
@@ -414,11 +364,11 @@ impl Forwarder {
                 None => return,
             },
         };
-        if (ready.writable || ready.gone) && end.is_behind() {
+        if (ready.writable || ready.gone) && end.is_congested() {
             if end.flush().is_err() {
-                self.cannot_send(slot, side);
-            } else if !end.is_behind() {
-                self.caught_up(slot);
+                self.handle_send_failure(slot, side);
+            } else if !end.is_congested() {
+                self.handle_progress(slot);
             }
         }
         let is_by_ring =
@@ -428,12 +378,14 @@ impl Forwarder {
         }
         match &self.pairs[slot] {
             Some(pair) if matches!(pair.phase, Phase::Forwarding) => self.forward(slot, side),
-            Some(pair) if matches!(pair.phase, Phase::Greeting { .. }) => self.hear(slot),
+            Some(pair) if matches!(pair.phase, Phase::Greeting { .. }) => {
+                self.handle_greeting_bytes(slot)
+            }
             _ => {}
         }
     }
 
-    /// Passes on what one side has sent.
+    /// Forwards the bytes of one side.
     #[inline]
     fn forward(&mut self, slot: usize, side: Side) {
         let Some(pair) = &mut self.pairs[slot] else {
@@ -446,19 +398,19 @@ impl Forwarder {
             Side::Client => (&mut pair.client, server),
             Side::Server => (server, &mut pair.client),
         };
-        // What comes next waits in the source's socket as long as the sink is behind.
-        if source.ended || sink.is_behind() {
+        // Further bytes wait in the source's socket while the sink is congested.
+        if source.ended || sink.is_congested() {
             return;
         }
-        let (bytes, end) = match source.receive(&mut self.space, &mut self.encrypted) {
-            Ok(Found::Bytes(bytes)) => (bytes, false),
-            Ok(Found::End(bytes)) => (bytes, true),
-            Ok(Found::Nothing) => return,
-            Err(_) => return self.broken(slot, side),
+        let (bytes, end) = match source.receive(&mut self.buffers, &mut self.encrypted) {
+            Ok(ReadOutcome::Bytes(bytes)) => (bytes, false),
+            Ok(ReadOutcome::End(bytes)) => (bytes, true),
+            Ok(ReadOutcome::Nothing) => return,
+            Err(_) => return self.handle_broken(slot, side),
         };
         if bytes.is_empty() {
             if end {
-                self.ended(slot, side);
+                self.handle_end(slot, side);
             }
             return;
         }
@@ -466,40 +418,40 @@ impl Forwarder {
         let rewritten;
         let mut bytes = bytes;
         if side == Side::Server
-            && let Some(offers) = &mut pair.offers
+            && let Some(offers) = &mut pair.binding_filter
         {
-            match offers.take(bytes) {
-                Said::Wait if !end => return,
-                Said::Wait => rewritten = offers.rest(),
-                Said::Pass { bytes, removed } => {
+            match offers.handle_bytes(bytes) {
+                FilterResult::Wait if !end => return,
+                FilterResult::Wait => rewritten = offers.rest(),
+                FilterResult::Pass { bytes, removed } => {
                     rewritten = bytes;
-                    pair.offers = None;
+                    pair.binding_filter = None;
                     if removed && !self.shared.binding_removed.swap(true, Ordering::Relaxed) {
-                        self.shared.happenings.tell(Happening::BindingRemoved);
+                        self.shared.events.send(Happening::BindingRemoved);
                     }
                 }
             }
             bytes = &rewritten;
         }
         let sent = sink.send(bytes, &mut self.encrypted);
-        let is_behind = sink.is_behind() || source.is_behind();
-        let counts = (&mut self.tap, &mut self.totals, &*self.counters);
-        pair.note(side, bytes, now_us, counts);
+        let is_behind = sink.is_congested() || source.is_congested();
+        let counts = (&mut self.mirror, &mut self.totals, &*self.counters);
+        pair.record_bytes(side, bytes, now_us, counts);
         let is_idle = pair.idle;
         if sent.is_err() {
-            self.cannot_send(slot, other(side));
+            self.handle_send_failure(slot, opposite(side));
         } else if is_behind {
-            self.wait(slot);
+            self.update_interest(slot);
         }
         if end {
-            self.ended(slot, side);
-        } else if self.draining && is_idle {
-            self.dismiss(slot);
+            self.handle_end(slot, side);
+        } else if self.state == RunState::Draining && is_idle {
+            self.end_idle(slot);
         }
     }
 }
 
-fn other(side: Side) -> Side {
+fn opposite(side: Side) -> Side {
     match side {
         Side::Client => Side::Server,
         Side::Server => Side::Client,

@@ -1,35 +1,38 @@
-//! A proxy that forwards bytes as they are, and reads along.
+//! A proxy that forwards bytes unchanged and records a copy.
 //!
 //! ```text
 //! clients ◄─► forwarders (epoll; each owns its connections) ◄─► upstream
-//!                 │  copies, in pieces             ▲
-//!                 ▼  (dropped where there is       │ openers (names, sockets, TLS)
-//!             scribe  no room, and counted)
-//!                 │
-//!                 ▼
+//!                  │  copies, in chunks             ▲
+//!                  ▼  (dropped if there is          │ openers (names, sockets, TLS)
+//!               recorder no room, and counted)
+//!                  │
+//!                  ▼
 //!            Conversations ─► Recording (a workload)
 //! ```
 //!
-//! Who drives: the program calls [`Proxy::start`] with typed [`ProxyOptions`] and something that opens
-//! recordings; it starts and stops them ([`Proxy::start_recording`], [`Proxy::stop_recording`]), asks
-//! how far it is ([`Proxy::status`]) and what happened ([`Proxy::happened`]), and ends it
-//! ([`Proxy::end`]).
+//! The program calls [`Proxy::start`] with typed [`ProxyOptions`] and a function that opens
+//! recordings. It starts and stops recordings ([`Proxy::start_recording`],
+//! [`Proxy::stop_recording`]), reads the status ([`Proxy::status`]) and the events
+//! ([`Proxy::happened`]), and ends the proxy ([`Proxy::end`]).
 //!
-//! What passes comes before what is recorded: a capture that is slow, fails or breaks down never
-//! touches a connection. Deliberately absent: async, pooling, and passwords: authentication is
-//! between the client and the server.
+//! Forwarding has priority over recording: a capture that is slow, fails or panics never affects a
+//! connection. The proxy is no async program, pools no connections and handles no passwords:
+//! authentication is between the client and the server.
 
-mod end;
+mod capture_status;
+mod endpoint;
 mod forwarder;
-mod happening;
+mod inbox;
 mod listen;
+mod mirror;
 mod opener;
+mod proxy_event;
+mod recorder;
 mod recording;
 mod sasl;
-mod scribe;
 mod server_tls;
 mod start_up;
-mod tap;
+mod wall_clock;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,50 +47,51 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use capture_status::{CaptureStatus, Finished, RecordingState, RecordingStatus};
 use capture_wire::conversation::ConversationOptions;
-use forwarder::{Counters, Forwarder, Inbox, Shared, ToForwarder, WallClock};
-pub use happening::Happening;
-use happening::Happenings;
+use forwarder::{Counters, Forwarder, Shared};
+use inbox::{ForwarderMessage, Inbox};
 use listen::Listener;
 pub use listen::{Listen, ListenError};
-use opener::Openers;
+use mirror::{CHUNK_BYTES, Chunk, MirrorQueue, MirrorState};
+use opener::OpenerPool;
+pub use proxy_event::Happening;
+use proxy_event::ProxyEventSender;
+use recorder::{Action, Command, RecorderParts};
 pub use recording::{Incomplete, OpenRecording, Recording, RecordingAccount};
-use scribe::{Action, Command, Parts};
-pub use scribe::{CaptureStatus, Finished, RecordingState, RecordingStatus};
 pub use server_tls::ServerTls;
-use tap::{CHUNK_BYTES, Tap, TapState};
+use wall_clock::WallClock;
 
-/// How a proxy runs.
+/// Options of a proxy.
 pub struct ProxyOptions {
-    /// Where clients connect to; at least one.
+    /// Addresses for clients; at least one.
     pub listen: Vec<Listen>,
-    /// Where their connections lead. Its users, databases and passwords are not used: clients say
-    /// their own.
+    /// Server to connect to. Its user, database and password are not used: clients send their own.
     pub upstream: Target,
-    /// TLS towards clients; without it, clients that ask for it are told that there is none.
+    /// TLS towards clients; without it, a client's request for TLS is declined.
     pub tls: Option<ServerTls>,
-    /// How many threads forward.
+    /// Number of forwarding threads.
     pub threads: usize,
-    /// How many bytes of copies may wait for the capture before they are dropped.
+    /// Maximum size of copies that wait for the capture, in bytes; further ones are dropped.
     pub buffer_bytes: usize,
-    /// Connections without TLS are forwarded by io_uring, where the system has it.
+    /// Whether connections without TLS are forwarded by io_uring, if the system has it.
     pub by_ring: bool,
-    /// What is taken down beyond the statements.
+    /// Details to record in addition to the statements.
     pub conversation: ConversationOptions,
-    /// Options that recordings name as those that shaped them.
+    /// Options of the capture that recordings list in their manifest.
     pub options: BTreeMap<String, String>,
 }
 
-/// Why a proxy does not run.
+/// Reason why a proxy does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// Nothing can listen there.
+    /// An address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The upstream is of no use.
+    /// The upstream is invalid.
     #[error(transparent)]
     Upstream(#[from] TargetError),
-    /// The system has no room for what it needs.
+    /// The system refuses a resource.
     #[error("the proxy cannot start: {0}")]
     System(#[from] io::Error),
 }
@@ -114,21 +118,21 @@ pub struct ProxyStatus {
     pub capture: CaptureStatus,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 pub struct Proxy {
     upstream: String,
     addresses: Vec<Listen>,
     inboxes: Vec<Arc<Inbox>>,
     counters: Vec<Arc<Counters>>,
-    taps: Vec<Arc<TapState>>,
+    mirrors: Vec<Arc<MirrorState>>,
     forwarders: Vec<JoinHandle<io::Result<()>>>,
-    scribe: Option<JoinHandle<()>>,
+    recorder: Option<JoinHandle<()>>,
     status: Arc<Mutex<CaptureStatus>>,
     control: Control,
-    happened: Receiver<Happening>,
+    events: Receiver<Happening>,
 }
 
-/// Starts and stops recordings; clones do the same.
+/// Starts and stops recordings. Clones control the same proxy.
 #[derive(Clone)]
 pub struct Control {
     inboxes: Vec<Arc<Inbox>>,
@@ -136,22 +140,22 @@ pub struct Control {
     next: Arc<AtomicU64>,
 }
 
-/// How long a command is waited for: a disk may be slow.
+/// Maximum duration of a command: a disk may be slow.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Control {
-    /// Begins a recording here in what passes. Returns where it will lie.
+    /// Starts a recording at this point of the traffic. Returns its path.
     ///
     /// # Errors
-    /// Where there is one already, it cannot be made, or the capture does not answer.
+    /// If a recording exists already, it cannot be created, or the capture does not answer.
     pub fn start_recording(&self) -> Result<String, String> {
         self.command(Action::Start)
     }
 
-    /// Ends the recording here in what passes, and completes it. Returns where it lies.
+    /// Stops the recording at this point of the traffic, and completes it. Returns its path.
     ///
     /// # Errors
-    /// Where there is none, it cannot be completed, or the capture does not answer.
+    /// If there is no recording, it cannot be completed, or the capture does not answer.
     pub fn stop_recording(&self) -> Result<String, String> {
         self.command(Action::Stop)
     }
@@ -159,7 +163,7 @@ impl Control {
     fn command(&self, action: Action) -> Result<String, String> {
         let (reply, replied) = bounded(1);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let broken = || "the capture has broken down; what passes goes on".to_owned();
+        let broken = || "the capture has broken down; forwarding continues".to_owned();
         let command = Command {
             number,
             action,
@@ -167,7 +171,7 @@ impl Control {
         };
         self.commands.send(command).map_err(|_| broken())?;
         for inbox in &self.inboxes {
-            inbox.send(ToForwarder::Mark(number));
+            inbox.send(ForwarderMessage::Mark(number));
         }
         match replied.recv_timeout(COMMAND_TIMEOUT) {
             Ok(reply) => reply,
@@ -181,10 +185,10 @@ impl Control {
 }
 
 impl Proxy {
-    /// Listens, and forwards from now on. Nothing is recorded until that is asked for.
+    /// Starts to listen and forward. Recording starts on request.
     ///
     /// # Errors
-    /// Where it cannot listen, or the upstream makes no sense.
+    /// If it cannot listen, or the upstream is invalid.
     pub fn start(options: ProxyOptions, open: OpenRecording) -> Result<Self, ProxyError> {
         if options.upstream.session != SessionAttributes::Any {
             return Err(ProxyError::Upstream(TargetError::Unsupported {
@@ -193,9 +197,8 @@ impl Proxy {
                 instead: "name the server that is meant, or leave target_session_attrs=any",
             }));
         }
-        // What there is room for: more clients than that wait at the listener.
+        // The limit is raised as far as possible: further clients wait at the listener.
         let _ = event_loop::make_room(1 << 20);
-        let threads = options.threads.max(1);
         let opener = Opener::new(&options.upstream)?;
         let listeners: Vec<Listener> = options
             .listen
@@ -206,70 +209,42 @@ impl Proxy {
             .iter()
             .map(Listener::address)
             .collect::<Result<_, _>>()?;
-        let mut inboxes = Vec::new();
-        let mut received = Vec::new();
-        for _ in 0..threads {
-            let (inbox, messages) = Inbox::new()?;
-            inboxes.push(inbox);
-            received.push(messages);
-        }
+        let (inboxes, messages) = create_inboxes(options.threads.max(1))?;
         let upstream = options.upstream.address();
         let clock = Arc::new(WallClock::start());
-        let (happenings, happened) = Happenings::new();
+        let (event_sender, events) = ProxyEventSender::new();
         let shared = Arc::new(Shared {
             clock: clock.clone(),
-            openers: Openers::new(opener),
+            openers: OpenerPool::new(opener),
             tls: options.tls,
             by_ring: options.by_ring,
-            happenings: happenings.clone(),
+            events: event_sender.clone(),
             next_connection: AtomicU64::new(1),
             binding_removed: AtomicBool::new(false),
             inboxes: inboxes.clone(),
         });
-        let (chunks, copied) = bounded((options.buffer_bytes / CHUNK_BYTES).max(2));
+        let chunk_limit = (options.buffer_bytes / CHUNK_BYTES).max(2);
+        let (forwarders, mirrors) = create_forwarders(&shared, messages, listeners, chunk_limit)?;
         let (commands, commanded) = unbounded();
         let status = Arc::new(Mutex::new(CaptureStatus::default()));
-        let mut taps = Vec::new();
-        let mut free = Vec::new();
-        let mut counters = Vec::new();
-        let mut made = Vec::new();
-        let mut listeners = Some(listeners);
-        for (place, messages) in received.into_iter().enumerate() {
-            let state = Arc::new(TapState::default());
-            let (given_back, spare) = bounded(SPARE_CHUNKS);
-            let tap = Tap::new(place, chunks.clone(), spare, state.clone());
-            let counted = Arc::new(Counters::default());
-            made.push(Forwarder::new(
-                shared.clone(),
-                inboxes[place].clone(),
-                messages,
-                counted.clone(),
-                tap,
-                listeners.take().unwrap_or_default(),
-            )?);
-            taps.push(state);
-            free.push(given_back);
-            counters.push(counted);
-        }
-        drop(chunks);
-        let parts = Parts {
+        let parts = RecorderParts {
             clock,
-            chunks: copied,
-            free,
-            taps: taps.clone(),
+            chunks: mirrors.chunks,
+            free: mirrors.free,
+            mirrors: mirrors.states.clone(),
             inboxes: inboxes.clone(),
             commands: commanded,
             status: status.clone(),
-            happenings,
+            events: event_sender,
             open,
             conversation: options.conversation,
             source: upstream.clone(),
             options: options.options,
         };
-        let scribe = std::thread::Builder::new()
+        let recorder = std::thread::Builder::new()
             .name("capture".to_owned())
-            .spawn(move || scribe::run(parts))?;
-        let forwarders = made
+            .spawn(move || recorder::run(parts))?;
+        let forwarders = forwarders
             .into_iter()
             .map(|forwarder| {
                 std::thread::Builder::new()
@@ -286,66 +261,66 @@ impl Proxy {
                 next: Arc::new(AtomicU64::new(1)),
             },
             inboxes,
-            counters,
-            taps,
+            counters: mirrors.counters,
+            mirrors: mirrors.states,
             forwarders,
-            scribe: Some(scribe),
+            recorder: Some(recorder),
             status,
-            happened,
+            events,
         })
     }
 
-    /// Where it listens, with the ports that were free.
+    /// Addresses at which it listens, with the selected ports.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
     }
 
-    /// What starts and stops recordings.
+    /// Returns a handle for starting and stopping recordings.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// What has happened since this was last asked.
+    /// Returns the events since the last call.
     pub fn happened(&self) -> Vec<Happening> {
-        self.happened.try_iter().collect()
+        self.events.try_iter().collect()
     }
 
-    /// What tells how far it is, for other threads.
+    /// Returns a handle for reading the status, for other threads.
     pub fn watch(&self) -> Watch {
         Watch {
             upstream: self.upstream.clone(),
             counters: self.counters.clone(),
-            taps: self.taps.clone(),
+            mirrors: self.mirrors.clone(),
             status: self.status.clone(),
         }
     }
 
-    /// How far it is.
+    /// Returns the current status.
     pub fn status(&self) -> ProxyStatus {
         self.watch().status()
     }
 
-    /// Whether a forwarder has ended although nobody asked for it.
+    /// Returns whether a forwarder has ended unexpectedly.
     pub fn is_broken(&self) -> bool {
         self.forwarders.iter().any(JoinHandle::is_finished)
     }
 
-    /// Takes no connections any more; those that are idle outside of a transaction are closed, and
-    /// others when they are.
+    /// Stops accepting. Connections that are idle outside of a transaction are closed, others when
+    /// they become idle.
     pub fn drain(&self) {
         for inbox in &self.inboxes {
-            inbox.send(ToForwarder::Drain);
+            inbox.send(ForwarderMessage::Drain);
         }
     }
 
-    /// Closes what is open, and completes the recording. What is read as lost in `status` and what
-    /// recordings say is final then.
+    /// Closes all connections, and completes the recording. After that, the counts of lost bytes
+    /// and the accounts of recordings are final.
     ///
     /// # Errors
-    /// Where a forwarder ended with an error of the system.
+    /// If a forwarder ended with an error of the system.
     pub fn end(mut self) -> (ProxyStatus, Vec<Happening>, io::Result<()>) {
         for inbox in &self.inboxes {
-            inbox.send(ToForwarder::End);
+            inbox.send(ForwarderMessage::End);
         }
         let mut ended = Ok(());
         for forwarder in self.forwarders.drain(..) {
@@ -355,27 +330,87 @@ impl Proxy {
             };
             ended = ended.and(result);
         }
-        if let Some(scribe) = self.scribe.take() {
-            let _ = scribe.join();
+        if let Some(recorder) = self.recorder.take() {
+            let _ = recorder.join();
         }
         (self.status(), self.happened(), ended)
     }
 }
 
-/// Pieces that are kept to be used again.
-const SPARE_CHUNKS: usize = 8;
+/// Creates the message queues of forwarders, and their receiving ends.
+#[expect(clippy::type_complexity, reason = "two lists of the two ends")]
+fn create_inboxes(
+    threads: usize,
+) -> io::Result<(Vec<Arc<Inbox>>, Vec<Receiver<ForwarderMessage>>)> {
+    let mut inboxes = Vec::new();
+    let mut messages = Vec::new();
+    for _ in 0..threads {
+        let (inbox, received) = Inbox::new()?;
+        inboxes.push(inbox);
+        messages.push(received);
+    }
+    Ok((inboxes, messages))
+}
 
-/// Tells how far a proxy is.
+/// Other threads' ends of the forwarders' mirror queues.
+struct Mirrors {
+    chunks: Receiver<Chunk>,
+    /// Queues for returning processed chunks, by forwarder.
+    free: Vec<Sender<Vec<u8>>>,
+    states: Vec<Arc<MirrorState>>,
+    counters: Vec<Arc<Counters>>,
+}
+
+/// Creates a forwarder for each message queue; the first one accepts the clients.
+fn create_forwarders(
+    shared: &Arc<Shared>,
+    messages: Vec<Receiver<ForwarderMessage>>,
+    listeners: Vec<Listener>,
+    chunk_limit: usize,
+) -> io::Result<(Vec<Forwarder>, Mirrors)> {
+    let (chunks, received) = bounded(chunk_limit);
+    let mut mirrors = Mirrors {
+        chunks: received,
+        free: Vec::new(),
+        states: Vec::new(),
+        counters: Vec::new(),
+    };
+    let mut forwarders = Vec::new();
+    let mut listeners = Some(listeners);
+    for (index, messages) in messages.into_iter().enumerate() {
+        let state = Arc::new(MirrorState::default());
+        let (returned, spare) = bounded(POOLED_CHUNKS);
+        let mirror = MirrorQueue::new(index, chunks.clone(), spare, state.clone());
+        let counters = Arc::new(Counters::default());
+        forwarders.push(Forwarder::new(
+            shared.clone(),
+            shared.inboxes[index].clone(),
+            messages,
+            counters.clone(),
+            mirror,
+            listeners.take().unwrap_or_default(),
+        )?);
+        mirrors.states.push(state);
+        mirrors.free.push(returned);
+        mirrors.counters.push(counters);
+    }
+    Ok((forwarders, mirrors))
+}
+
+/// Number of chunks kept for reuse.
+const POOLED_CHUNKS: usize = 8;
+
+/// Reads the status of a proxy.
 #[derive(Clone)]
 pub struct Watch {
     upstream: String,
     counters: Vec<Arc<Counters>>,
-    taps: Vec<Arc<TapState>>,
+    mirrors: Vec<Arc<MirrorState>>,
     status: Arc<Mutex<CaptureStatus>>,
 }
 
 impl Watch {
-    /// How far it is.
+    /// Returns the current status.
     pub fn status(&self) -> ProxyStatus {
         let mut status = ProxyStatus {
             upstream: self.upstream.clone(),
@@ -388,8 +423,8 @@ impl Watch {
             status.client_bytes += counters.client_bytes.load(Ordering::Relaxed);
             status.server_bytes += counters.server_bytes.load(Ordering::Relaxed);
         }
-        for tap in &self.taps {
-            status.lost_bytes += tap.lost_bytes.load(Ordering::Relaxed);
+        for mirror in &self.mirrors {
+            status.lost_bytes += mirror.lost_bytes.load(Ordering::Relaxed);
         }
         let capture = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.capture = capture.clone();

@@ -1,4 +1,4 @@
-//! Where clients connect to.
+//! Listens for clients.
 
 use std::fmt;
 use std::io;
@@ -8,22 +8,22 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// PostgreSQL's own port, which is part of a socket's name.
+/// PostgreSQL's default port, which is part of a socket's name.
 const PORT: u16 = 5432;
 
-/// Where to listen.
+/// Address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// An address and port of this machine; port 0 is a free one.
+    /// A local address and port; port 0 selects a free one.
     Tcp(SocketAddr),
     /// A unix socket.
     Unix(PathBuf),
 }
 
-/// Why nothing can listen there.
+/// Reason why the proxy cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// It names no place.
+    /// The text is no address.
     #[error(
         "'{0}' is nowhere to listen; give ADDRESS:PORT, such as 127.0.0.1:6543, or the path of a unix socket with a / in it, such as ./proxy.sock"
     )]
@@ -31,12 +31,12 @@ pub enum ListenError {
     /// The system refuses.
     #[error("cannot listen at {at}: {error}; give another --listen")]
     Refused {
-        /// Where.
+        /// The address.
         at: String,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Something else is there.
+    /// Another file exists there.
     #[error(
         "cannot listen at {0}: something that is no unix socket is there; give another --listen"
     )]
@@ -44,11 +44,12 @@ pub enum ListenError {
 }
 
 impl Listen {
-    /// Reads `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket, which has a
-    /// `/` in it; of a directory, it is `.s.PGSQL.5432` in it, as clients look for it.
+    /// Parses `ADDRESS:PORT`, a port alone (of 127.0.0.1), or the path of a unix socket, which
+    /// contains a `/`. A directory stands for `.s.PGSQL.5432` in it, where clients look for the
+    /// socket.
     ///
     /// # Errors
-    /// Where it is none of these.
+    /// If the text is none of these.
     pub fn parse(text: &str) -> Result<Self, ListenError> {
         if text.contains('/') {
             let path = PathBuf::from(text);
@@ -67,7 +68,7 @@ impl Listen {
             .ok_or_else(|| ListenError::Malformed(text.to_owned()))
     }
 
-    /// Whether only this machine can connect.
+    /// Returns whether only local clients can connect.
     pub fn is_local(&self) -> bool {
         match self {
             Listen::Tcp(address) => address.ip().is_loopback(),
@@ -85,7 +86,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Takes clients.
+/// Accepts clients.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
@@ -112,7 +113,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens.
+    /// Address at which it listens.
     pub(super) fn address(&self) -> io::Result<Listen> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
@@ -120,13 +121,13 @@ impl Listener {
         }
     }
 
-    /// A client that waits: a socket that does not block, and what to call it.
+    /// Accepts a waiting client: a non-blocking socket, and its name.
     pub(super) fn accept(&self) -> io::Result<(OwnedFd, String)> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                // An answer goes out when it is there, not when a packet is full.
+                // Send answers immediately, not when a packet is full.
                 let _ = stream.set_nodelay(true);
                 let _ = event_loop::keep_alive(stream.as_raw_fd());
                 Ok((stream.into(), address.to_string()))
@@ -157,7 +158,7 @@ impl Drop for Listener {
     }
 }
 
-/// A socket that nobody listens at was left behind by a process that was killed.
+/// Removes a socket that a killed process left.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -165,7 +166,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     if !metadata.file_type().is_socket() {
         return Err(ListenError::Occupied(path.to_owned()));
     }
-    // Where somebody listens, binding says so.
+    // If another process listens, binding reports that.
     if let Err(error) = UnixStream::connect(path)
         && error.kind() == io::ErrorKind::ConnectionRefused
     {
@@ -212,7 +213,7 @@ mod tests {
             Listener::bind(&at),
             Err(ListenError::Refused { .. })
         ));
-        // As when it is killed: the file stays.
+        // As after a kill: the file stays.
         let Listener::Unix(socket, _) = &first else {
             panic!("a unix socket")
         };

@@ -1,5 +1,5 @@
-//! Threads that open connections to the upstream, so that neither a name that takes long to look up
-//! nor a handshake delays what passes on other connections. They are there while they are needed.
+//! Opens upstream connections in a pool of threads, so that neither a slow name resolution nor a
+//! handshake delays other connections. Threads exist only while they are needed.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -13,74 +13,74 @@ use connect::dial::{Channel, DialError, Opener};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustls::ClientConnection;
 
-use super::forwarder::{Inbox, ToForwarder};
+use super::inbox::{ForwarderMessage, Inbox};
 
-/// Each waits for a server most of its time.
+/// Maximum number of threads. Each waits for a server most of its time.
 const THREADS_MAX: usize = 64;
-/// One that has had nothing to do for so long ends.
+/// Time without work after which a thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Something that is wanted of the upstream.
-pub(super) struct Job {
+/// A request for the upstream.
+pub(super) struct OpenRequest {
     pub(super) slot: usize,
     pub(super) connection: u64,
     pub(super) inbox: Arc<Inbox>,
-    /// A request to cancel, which is all that is to be sent. `None`: a connection is wanted.
+    /// The cancel request to send; `None` to open a connection.
     pub(super) cancel: Option<Vec<u8>>,
 }
 
-/// What came of it.
-pub(super) struct Dialed {
+/// Result of a request.
+pub(super) struct DialResult {
     pub(super) slot: usize,
     pub(super) connection: u64,
-    pub(super) result: Result<Upstream, Unreachable>,
+    pub(super) result: Result<Upstream, UnreachableReason>,
 }
 
-/// Why there is no connection.
-pub(super) struct Unreachable {
-    /// For who runs the proxy: with what to do.
+/// Reason why there is no connection.
+pub(super) struct UnreachableReason {
+    /// Message for the operator, with an action.
     pub(super) reason: String,
-    /// For the client: what it would have been told without a proxy.
+    /// Message for the client: the one that it would get without a proxy.
     pub(super) to_client: String,
 }
 
-impl Unreachable {
-    /// The system refuses, here.
-    fn by_the_system(reason: &str) -> Self {
-        Unreachable {
+impl UnreachableReason {
+    /// Describes a failure of the local system.
+    fn from_system(reason: &str) -> Self {
+        UnreachableReason {
             reason: reason.to_owned(),
             to_client: reason.to_owned(),
         }
     }
 }
 
-/// What was wanted.
+/// Result of a successful request.
 pub(super) enum Upstream {
-    /// A socket that does not block, and the TLS on it.
+    /// A non-blocking socket, and its TLS.
     Open(OwnedFd, Option<Box<ClientConnection>>),
-    /// The request to cancel was taken.
+    /// The cancel request was sent.
     Cancelled,
 }
 
-/// The threads.
-pub(super) struct Openers {
-    shared: Arc<Shared>,
-    wanted: Sender<Job>,
+/// The thread pool.
+pub(super) struct OpenerPool {
+    shared: Arc<PoolShared>,
+    wanted: Sender<OpenRequest>,
 }
 
-struct Shared {
+struct PoolShared {
     opener: Opener,
-    jobs: Receiver<Job>,
+    jobs: Receiver<OpenRequest>,
     threads: AtomicUsize,
-    /// Jobs that are not done.
+    /// Number of unfinished requests.
     unfinished: AtomicUsize,
 }
 
-impl Openers {
+impl OpenerPool {
     pub(super) fn new(opener: Opener) -> Self {
         let (wanted, jobs) = unbounded();
-        Openers {
-            shared: Arc::new(Shared {
+        OpenerPool {
+            shared: Arc::new(PoolShared {
                 opener,
                 jobs,
                 threads: AtomicUsize::new(0),
@@ -90,8 +90,8 @@ impl Openers {
         }
     }
 
-    /// Has it done. The inbox is told when it is.
-    pub(super) fn want(&self, job: Job) {
+    /// Queues a request. Its inbox receives the result.
+    pub(super) fn submit(&self, job: OpenRequest) {
         let shared = &self.shared;
         let unfinished = shared.unfinished.fetch_add(1, Ordering::SeqCst) + 1;
         self.wanted.send(job).expect("it is received here as well");
@@ -105,21 +105,21 @@ impl Openers {
         let thread = shared.clone();
         let started = std::thread::Builder::new()
             .name("opener".to_owned())
-            .spawn(move || thread.work());
+            .spawn(move || thread.run_worker());
         if started.is_err() && shared.threads.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // Nobody else would ever do it.
+            // No other thread would handle it.
             if let Ok(job) = shared.jobs.try_recv() {
                 let failed =
-                    Unreachable::by_the_system("the system has no room for another thread");
+                    UnreachableReason::from_system("the system has no room for another thread");
                 shared.unfinished.fetch_sub(1, Ordering::SeqCst);
-                job.done(Err(failed));
+                job.reply(Err(failed));
             }
         }
     }
 }
 
-impl Shared {
-    fn work(&self) {
+impl PoolShared {
+    fn run_worker(&self) {
         loop {
             match self.jobs.recv_timeout(IDLE) {
                 Ok(job) => {
@@ -128,11 +128,11 @@ impl Shared {
                         Some(request) => Ok(self.cancel(request)),
                     };
                     self.unfinished.fetch_sub(1, Ordering::SeqCst);
-                    job.done(result);
+                    job.reply(result);
                 }
                 Err(_) => {
                     self.threads.fetch_sub(1, Ordering::SeqCst);
-                    // What came in between found this thread counted as one that works.
+                    // A request queued meanwhile counted this thread as busy.
                     match self.jobs.is_empty() {
                         true => return,
                         false => self.threads.fetch_add(1, Ordering::SeqCst),
@@ -142,8 +142,8 @@ impl Shared {
         }
     }
 
-    /// A connection to the first server that is there.
-    fn open(&self) -> Result<Upstream, Unreachable> {
+    /// Connects to the first server that is available.
+    fn open(&self) -> Result<Upstream, UnreachableReason> {
         let mut failures: Vec<String> = Vec::new();
         let mut to_client: Vec<String> = Vec::new();
         for server in self.opener.servers() {
@@ -155,7 +155,7 @@ impl Shared {
                             Ok(channel) => {
                                 let parts = channel.into_parts();
                                 return parts.map(|(fd, tls)| Upstream::Open(fd, tls)).map_err(
-                                    |error| Unreachable::by_the_system(&error.to_string()),
+                                    |error| UnreachableReason::from_system(&error.to_string()),
                                 );
                             }
                             Err(error) => {
@@ -176,7 +176,7 @@ impl Shared {
                 failures.push(message);
             }
         }
-        Err(Unreachable {
+        Err(UnreachableReason {
             reason: failures.join("; "),
             to_client: to_client.join("\n"),
         })
@@ -198,8 +198,8 @@ impl Shared {
         Err(first.expect("there is a way, and it failed"))
     }
 
-    /// Gives a request to cancel to every server: only the one that gave its key takes it. There
-    /// is no answer; the server closes the connection when it has taken it.
+    /// Sends a cancel request to every server: only the one that issued the key acts on it. There
+    /// is no answer; the server closes the connection when it has read it.
     fn cancel(&self, request: &[u8]) -> Upstream {
         for server in self.opener.servers() {
             let addresses = self.opener.addresses(server).unwrap_or_default();
@@ -217,9 +217,9 @@ impl Shared {
     }
 }
 
-impl Job {
-    fn done(self, result: Result<Upstream, Unreachable>) {
-        self.inbox.send(ToForwarder::Dialed(Dialed {
+impl OpenRequest {
+    fn reply(self, result: Result<Upstream, UnreachableReason>) {
+        self.inbox.send(ForwarderMessage::Dialed(DialResult {
             slot: self.slot,
             connection: self.connection,
             result,

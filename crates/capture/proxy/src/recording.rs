@@ -1,4 +1,4 @@
-//! Where a recording goes, and the account of one.
+//! Defines the destination of a recording, and its account.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,74 +10,75 @@ use capture_wire::conversation::Account;
 
 /// A workload that is being recorded.
 pub trait Recording: EventSink + Send {
-    /// Where it will lie.
+    /// Returns the path of the workload.
     fn name(&self) -> String;
 
-    /// Has all that is due by `up_to_us` (wall time) outlive this process. Called twice a second.
+    /// Makes all events due by `up_to_us` (wall time) durable. Called twice a second.
     ///
     /// # Errors
-    /// Where the disk refuses; the recording ends.
+    /// If the disk fails; the recording ends.
     fn secure(&mut self, up_to_us: i64) -> Result<(), SinkError>;
 
-    /// Completes it.
+    /// Completes the recording.
     ///
     /// # Errors
-    /// Where the disk refuses. What was secured stays.
+    /// If the disk fails. Durable events stay.
     fn finish(self: Box<Self>, provenance: Provenance) -> Result<WorkloadInfo, SinkError>;
 }
 
 /// Opens a recording; they are numbered from 1.
 pub type OpenRecording = Box<dyn FnMut(u32) -> Result<Box<dyn Recording>, SinkError> + Send>;
 
-/// A stretch of time that a recording does not have, or not all of.
+/// A time range that is missing in a recording, completely or partly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Incomplete {
-    /// From when, in microseconds since 1970-01-01 UTC.
+    /// Start, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// To when.
+    /// End.
     pub to_us: i64,
-    /// So many bytes passed in it and were not read.
+    /// Number of bytes in it that were not read.
     pub bytes: u64,
 }
 
-/// What became of all that passed while a recording was made.
+/// Account of all bytes that passed during a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingAccount {
-    /// When it began, in microseconds since 1970-01-01 UTC.
+    /// Start of the recording, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// When it ended.
+    /// End of the recording.
     pub to_us: i64,
-    /// Bytes that passed, both ways: those read, those lost and those passed on without capture.
+    /// Number of bytes in both directions: those read, those lost and those forwarded without
+    /// capture.
     pub forwarded_bytes: u64,
-    /// Bytes that the reader of conversations was given.
+    /// Number of bytes passed to the protocol decoder.
     pub read_bytes: u64,
-    /// Bytes whose copies were dropped, since the capture could not keep up.
+    /// Number of bytes whose copies were dropped, since the capture was too slow.
     pub lost_bytes: u64,
-    /// Bytes of replication connections, which are passed on without capture.
+    /// Number of bytes of replication connections, which are forwarded without capture.
     pub passed_bytes: u64,
-    /// From when to when bytes were dropped; times that nearly touch are one.
+    /// Time ranges in which bytes were dropped; those with a small distance are merged.
     pub incomplete: Vec<Incomplete>,
-    /// Why it ended before it was told to.
+    /// Reason why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// What the reader made of what it was given.
+    /// Account of the protocol decoder.
     pub conversation: Account,
 }
 
 impl RecordingAccount {
-    /// Whether every byte is accounted for exactly once.
+    /// Returns whether every byte is accounted for exactly once.
     pub fn adds_up(&self) -> bool {
         self.read_bytes + self.lost_bytes + self.passed_bytes == self.forwarded_bytes
     }
 }
 
-/// Stretches that are nearer to each other than this are one.
-const NEAR_US: i64 = 1_000_000;
+/// Maximum distance of time ranges that are merged, in microseconds.
+const MERGE_DISTANCE_US: i64 = 1_000_000;
 
-/// Adds a stretch to those before.
-pub(super) fn add_stretch(all: &mut Vec<Incomplete>, stretch: Incomplete) {
+/// Adds a time range to earlier ones.
+pub(super) fn add_time_range(all: &mut Vec<Incomplete>, stretch: Incomplete) {
     match all.last_mut() {
-        Some(last) if stretch.from_us <= last.to_us + NEAR_US => {
+        Some(last) if stretch.from_us <= last.to_us + MERGE_DISTANCE_US => {
             last.from_us = last.from_us.min(stretch.from_us);
             last.to_us = last.to_us.max(stretch.to_us);
             last.bytes += stretch.bytes;
@@ -86,8 +87,8 @@ pub(super) fn add_stretch(all: &mut Vec<Incomplete>, stretch: Incomplete) {
     }
 }
 
-/// What came between two accounts of the same reader.
-pub(super) fn between(before: &Account, after: &Account) -> Account {
+/// Subtracts an earlier account of the same decoder from a later one.
+pub(super) fn account_difference(before: &Account, after: &Account) -> Account {
     let value = |account| serde_json::to_value(account).expect("plain data");
     let mut difference = value(after);
     subtract(&mut difference, &value(before));
@@ -102,7 +103,7 @@ fn subtract(from: &mut Value, what: &Value) {
                     subtract(from, what);
                 }
             }
-            // A reason that nothing was added to is none.
+            // A reason with a difference of zero is left out.
             from.retain(|_, value| !value.is_null());
         }
         (from @ Value::Number(_), Value::Number(what)) => {
@@ -140,7 +141,7 @@ mod tests {
             unreadable: [(Unreadable::Replication, 2), (Unreadable::Tls, 1)].into(),
             ..Account::default()
         };
-        assert_eq!(between(&before, &after), expected);
+        assert_eq!(account_difference(&before, &after), expected);
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
             stretch(900_000, 900_001, 2),
             stretch(5_000_000, 5_000_001, 4),
         ] {
-            add_stretch(&mut all, one);
+            add_time_range(&mut all, one);
         }
         assert_eq!(
             all,

@@ -1,45 +1,46 @@
-//! Channel binding cannot hold through a proxy that ends TLS itself: the client would bind to the
-//! proxy's certificate, and the server compares with its own. So the offer of SCRAM-SHA-256-PLUS is
-//! taken out of what the server says first. libpq without TLS would refuse to go on at all where it
-//! sees that offer; see `docs/capture-proxy.md` for what works and what does not.
+//! Removes offers of channel binding. It cannot work through a proxy that terminates TLS: the
+//! client would bind to the proxy's certificate, and the server compares with its own. So
+//! SCRAM-SHA-256-PLUS is removed from the server's first message. libpq without TLS would abort if
+//! it saw that offer; `docs/capture-proxy.md` lists which combinations work.
 //!
-//! Where the proxy has the server's own certificate, the binding holds, and nothing is taken out.
+//! If the proxy has the server's own certificate, channel binding works, and nothing is removed.
 //!
 //! Source: PostgreSQL documentation, 54.3.1; `fe-auth.c` (`pg_SASL_init`); RFC 5929, 4.1.
 
 use protocol::backend::tag;
 
-/// AuthenticationSASL's number.
+/// Code of AuthenticationSASL.
 const SASL: [u8; 4] = 10i32.to_be_bytes();
 const BOUND: &[u8] = b"SCRAM-SHA-256-PLUS";
-/// An answer to a start-up packet is shorter than this.
+/// Maximum length of an answer to a StartupMessage, in bytes.
 const HELD_BYTES_MAX: usize = 16 << 10;
 
-/// Watches what a server says until it asks for an authentication.
+/// Filters the server's bytes until it requests an authentication.
 #[derive(Debug, Default)]
-pub(super) struct Offers {
+pub(super) struct BindingFilter {
     held: Vec<u8>,
 }
 
-/// What to do with what the server has said.
+/// Result of the filter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// It has not said enough to tell.
+pub(super) enum FilterResult {
+    /// The bytes are not sufficient for a decision.
     Wait,
-    /// This goes to the client, and all that follows as it is; `removed` where an offer was taken out.
+    /// These bytes go to the client, and all later ones unchanged; `removed` if an offer was
+    /// removed.
     Pass { bytes: Vec<u8>, removed: bool },
 }
 
-impl Offers {
-    /// Takes what the server has said next.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Said {
+impl BindingFilter {
+    /// Handles the server's next bytes.
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8]) -> FilterResult {
         self.held.extend_from_slice(bytes);
         let mut at = 0;
-        while let Some((message, body)) = message(&self.held[at..]) {
+        while let Some((message, body)) = split_message(&self.held[at..]) {
             match message[0] {
                 tag::NEGOTIATE_PROTOCOL_VERSION | tag::NOTICE_RESPONSE => at += message.len(),
                 tag::AUTHENTICATION if body.starts_with(&SASL) => {
-                    let others = without_binding(&body[SASL.len()..]);
+                    let others = remove_binding(&body[SASL.len()..]);
                     let Some(others) = others else { break };
                     let length = (4 + SASL.len() + others.len()) as u32;
                     let mut bytes = self.held[..at].to_vec();
@@ -48,7 +49,7 @@ impl Offers {
                     bytes.extend_from_slice(&SASL);
                     bytes.extend_from_slice(&others);
                     bytes.extend_from_slice(&self.held[at + message.len()..]);
-                    return Said::Pass {
+                    return FilterResult::Pass {
                         bytes,
                         removed: true,
                     };
@@ -56,7 +57,7 @@ impl Offers {
                 _ => return self.pass(),
             }
         }
-        // Only what may still be the question, or stands before it, is worth waiting for.
+        // Wait only if the request for authentication may still come.
         let may_be = match self.held.get(at) {
             None => true,
             Some(tag) => [
@@ -66,34 +67,35 @@ impl Offers {
             ]
             .contains(tag),
         };
-        match message(&self.held[at..]) {
-            None if may_be && self.held.len() < HELD_BYTES_MAX => Said::Wait,
+        match split_message(&self.held[at..]) {
+            None if may_be && self.held.len() < HELD_BYTES_MAX => FilterResult::Wait,
             _ => self.pass(),
         }
     }
 
-    /// What was said and not passed on, where no more comes.
+    /// Returns the held bytes after the end of the stream.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    fn pass(&mut self) -> Said {
-        Said::Pass {
+    fn pass(&mut self) -> FilterResult {
+        FilterResult::Pass {
             bytes: std::mem::take(&mut self.held),
             removed: false,
         }
     }
 }
 
-/// The first message of `bytes`, whole, and its body.
-fn message(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits off the first message of `bytes`; returns it and its body.
+fn split_message(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_be_bytes(bytes.get(1..5)?.try_into().ok()?) as usize;
     let message = bytes.get(..length.checked_add(1)?)?;
     Some((message, message.get(5..)?))
 }
 
-/// A list of mechanisms without the one that binds; `None` where that is not in it, or alone.
-fn without_binding(list: &[u8]) -> Option<Vec<u8>> {
+/// Removes the binding mechanism from a list of mechanisms; `None` if it is absent, or the only
+/// one.
+fn remove_binding(list: &[u8]) -> Option<Vec<u8>> {
     let mut others = Vec::with_capacity(list.len());
     let mut found = false;
     for name in list
@@ -120,8 +122,8 @@ mod tests {
     const LESS: &[u8] = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
     const VERSION: &[u8] = b"v\0\0\0\x0c\0\x03\0\0\0\0\0\0";
 
-    fn passed(bytes: &[u8], removed: bool) -> Said {
-        Said::Pass {
+    fn passed(bytes: &[u8], removed: bool) -> FilterResult {
+        FilterResult::Pass {
             bytes: bytes.to_vec(),
             removed,
         }
@@ -131,16 +133,27 @@ mod tests {
     fn the_binding_is_taken_out_wherever_the_offer_is_cut() {
         let all = [VERSION, OFFER].concat();
         let less = [VERSION, LESS].concat();
-        assert_eq!(Offers::default().take(&all), passed(&less, true));
+        assert_eq!(
+            BindingFilter::default().handle_bytes(&all),
+            passed(&less, true)
+        );
         for cut in 1..all.len() {
-            let mut offers = Offers::default();
-            assert_eq!(offers.take(&all[..cut]), Said::Wait, "{cut}");
-            assert_eq!(offers.take(&all[cut..]), passed(&less, true), "{cut}");
+            let mut offers = BindingFilter::default();
+            assert_eq!(
+                offers.handle_bytes(&all[..cut]),
+                FilterResult::Wait,
+                "{cut}"
+            );
+            assert_eq!(
+                offers.handle_bytes(&all[cut..]),
+                passed(&less, true),
+                "{cut}"
+            );
         }
     }
 
     proptest! {
-        /// Whatever a server says, and however it is cut, no byte is lost or added.
+        /// Checks that no byte is lost or added, whatever a server sends, and however it is cut.
         #[test]
         fn what_is_said_passes_whole(
             said in prop_oneof![
@@ -150,16 +163,16 @@ mod tests {
             cut in 0usize..200,
         ) {
             let (first, second) = said.split_at(cut.min(said.len()));
-            let mut offers = Offers::default();
+            let mut offers = BindingFilter::default();
             let mut out = Vec::new();
-            match offers.take(first) {
-                Said::Pass { bytes, .. } => {
+            match offers.handle_bytes(first) {
+                FilterResult::Pass { bytes, .. } => {
                     out.extend(bytes);
                     out.extend_from_slice(second);
                 }
-                Said::Wait => match offers.take(second) {
-                    Said::Pass { bytes, .. } => out.extend(bytes),
-                    Said::Wait => out.extend(offers.rest()),
+                FilterResult::Wait => match offers.handle_bytes(second) {
+                    FilterResult::Pass { bytes, .. } => out.extend(bytes),
+                    FilterResult::Wait => out.extend(offers.rest()),
                 },
             }
             prop_assert_eq!(out, said);
@@ -178,12 +191,18 @@ mod tests {
             error,
             b"no protocol at all, and of any length",
         ] {
-            assert_eq!(Offers::default().take(said), passed(said, false));
+            assert_eq!(
+                BindingFilter::default().handle_bytes(said),
+                passed(said, false)
+            );
         }
-        let mut endless = Offers::default();
+        let mut endless = BindingFilter::default();
         let piece = [b"R\x7f\xff\xff\xff".as_slice(), &[0; 4091]].concat();
-        let answers: Vec<Said> = (0..4).map(|_| endless.take(&piece)).collect();
-        assert_eq!(answers[..3], [Said::Wait, Said::Wait, Said::Wait]);
+        let answers: Vec<FilterResult> = (0..4).map(|_| endless.handle_bytes(&piece)).collect();
+        assert_eq!(
+            answers[..3],
+            [FilterResult::Wait, FilterResult::Wait, FilterResult::Wait]
+        );
         assert_eq!(answers[3], passed(&piece.repeat(4), false));
     }
 }

@@ -9,24 +9,24 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::NoServerSessionStorage;
 
-/// What PostgreSQL 17 and later call their protocol.
+/// Protocol name (ALPN) of PostgreSQL 17 and later.
 pub(super) const ALPN: &[u8] = b"postgresql";
 
 /// TLS towards clients.
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
-    /// What clients see.
+    /// Certificate that clients see.
     pub(super) certificate: CertificateDer<'static>,
-    /// Clients without TLS are refused.
+    /// Whether clients without TLS are refused.
     pub(super) required: bool,
 }
 
 impl ServerTls {
-    /// Reads a certificate (its chain behind it) and its key, both in PEM. `required`: clients
+    /// Reads a certificate (followed by its chain) and its key, both in PEM. `required`: clients
     /// without TLS are refused.
     ///
     /// # Errors
-    /// With the first file that is of no use.
+    /// If a file is invalid; names the first one.
     pub fn new(certificate: &Path, key: &Path, required: bool) -> Result<Self, TargetError> {
         let chain = certificates(certificate, "certificate for clients")?;
         let first = chain[0].clone();

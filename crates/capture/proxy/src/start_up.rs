@@ -1,8 +1,8 @@
-//! What a client says before its session begins, and what the proxy itself answers: whether there
-//! is TLS, and that a session cannot begin.
+//! Parses a client's first messages, and builds the proxy's own answers: whether TLS is available,
+//! and that a session cannot begin.
 //!
 //! Source: PostgreSQL documentation, 54.2.1 and 54.2.10; `ProcessStartupPacket` in
-//! `backend_startup.c` for what a server refuses.
+//! `backend_startup.c` for the cases that a server refuses.
 
 use protocol::backend::error_notice;
 use protocol::backend::error_notice::{Report, field};
@@ -11,30 +11,30 @@ use protocol::frontend::startup::{
     TLS_HANDSHAKE,
 };
 
-/// What a client's first bytes are.
+/// Meaning of a client's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Greeting {
-    /// Not enough of them.
+    /// The bytes are incomplete.
     Wait,
-    /// It asks for TLS, and waits for the answer.
+    /// An SSLRequest.
     AsksForTls,
-    /// It asks for GSSAPI encryption; the request is so many bytes long.
+    /// A GSSENCRequest of this length in bytes.
     AsksForGssapi(usize),
-    /// It begins with TLS outright.
+    /// A direct TLS handshake.
     BeginsTls,
-    /// A session begins.
+    /// A StartupMessage.
     Session {
-        /// Of the replication protocol.
+        /// Whether it is for the replication protocol.
         replicates: bool,
     },
-    /// It asks to cancel what another connection runs; the request is so many bytes long.
+    /// A CancelRequest of this length in bytes.
     Cancel(usize),
-    /// PostgreSQL would close the connection without a word.
+    /// PostgreSQL would close the connection without an answer.
     Refuse,
 }
 
-/// What the first bytes are. `encrypted`: they came through TLS.
-pub(super) fn greeting(bytes: &[u8], encrypted: bool) -> Greeting {
+/// Parses the first bytes. `encrypted`: they came through TLS.
+pub(super) fn parse_greeting(bytes: &[u8], encrypted: bool) -> Greeting {
     if !encrypted && bytes.first() == Some(&TLS_HANDSHAKE) {
         return Greeting::BeginsTls;
     }
@@ -53,20 +53,20 @@ pub(super) fn greeting(bytes: &[u8], encrypted: bool) -> Greeting {
         return Greeting::Wait;
     }
     match number(4).unwrap_or_default() {
-        // What stands behind it, in clear, was not meant to be sent in clear.
+        // Plain text after the request was not meant to be sent unencrypted.
         SSL_REQUEST_CODE if encrypted || bytes.len() > length => Greeting::Refuse,
         SSL_REQUEST_CODE => Greeting::AsksForTls,
         GSSENC_REQUEST_CODE => Greeting::AsksForGssapi(length),
         CANCEL_REQUEST_CODE => Greeting::Cancel(length),
         _ => Greeting::Session {
-            replicates: replicates(&bytes[4..length]),
+            replicates: is_replication(&bytes[4..length]),
         },
     }
 }
 
-/// Whether a start-up packet asks for the replication protocol, as `parse_bool` and the word
-/// `database` say it. What cannot be read is the server's to refuse.
-fn replicates(body: &[u8]) -> bool {
+/// Returns whether a StartupMessage requests the replication protocol, by the rules of `parse_bool`
+/// and the word `database`. The server handles invalid ones.
+fn is_replication(body: &[u8]) -> bool {
     let Ok(StartupPacket::Startup(startup)) = StartupPacket::decode(body) else {
         return false;
     };
@@ -80,16 +80,15 @@ fn replicates(body: &[u8]) -> bool {
     value == b"database" || is("true", 1) || is("yes", 1) || is("on", 2) || value == b"1"
 }
 
-/// `cannot_connect_now`: clients with several hosts go on to the next, as they do where a server
-/// starts.
+/// `cannot_connect_now`: clients with several hosts try the next, as they do while a server starts.
 pub(super) const NOT_NOW: &str = "57P03";
-/// `invalid_authorization_specification`: as where no line of `pg_hba.conf` fits.
+/// `invalid_authorization_specification`: as if no line of `pg_hba.conf` matches.
 pub(super) const NO_ENTRY: &str = "28000";
 /// `admin_shutdown`
 pub(super) const SHUTDOWN: &str = "57P01";
 
-/// PostgreSQL's own message that ends a connection.
-pub(super) fn fatal(sqlstate: &str, message: &str) -> Vec<u8> {
+/// Builds PostgreSQL's message that ends a connection.
+pub(super) fn fatal_error(sqlstate: &str, message: &str) -> Vec<u8> {
     let mut out = Vec::new();
     // A NUL would end the message.
     let message = message.replace('\0', " ");
@@ -122,30 +121,36 @@ mod tests {
     #[test]
     fn a_greeting_is_told_by_its_first_bytes() {
         let ssl = b"\0\0\0\x08\x04\xd2\x16\x2f";
-        assert_eq!(greeting(ssl, false), Greeting::AsksForTls);
-        assert_eq!(greeting(ssl, true), Greeting::Refuse);
+        assert_eq!(parse_greeting(ssl, false), Greeting::AsksForTls);
+        assert_eq!(parse_greeting(ssl, true), Greeting::Refuse);
         assert_eq!(
-            greeting(&[ssl.as_slice(), b"x"].concat(), false),
+            parse_greeting(&[ssl.as_slice(), b"x"].concat(), false),
             Greeting::Refuse
         );
         let gss = b"\0\0\0\x08\x04\xd2\x16\x30\0";
-        assert_eq!(greeting(gss, false), Greeting::AsksForGssapi(8));
+        assert_eq!(parse_greeting(gss, false), Greeting::AsksForGssapi(8));
         let cancel = b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x07wxyz";
-        assert_eq!(greeting(cancel, false), Greeting::Cancel(16));
-        assert_eq!(greeting(&[TLS_HANDSHAKE], false), Greeting::BeginsTls);
-        assert_eq!(greeting(b"GET / HTTP/1.1\r\n", false), Greeting::Refuse);
+        assert_eq!(parse_greeting(cancel, false), Greeting::Cancel(16));
+        assert_eq!(parse_greeting(&[TLS_HANDSHAKE], false), Greeting::BeginsTls);
+        assert_eq!(
+            parse_greeting(b"GET / HTTP/1.1\r\n", false),
+            Greeting::Refuse
+        );
         let old = b"\0\0\0\x08\0\x02\0\0";
         let replicates = false;
-        assert_eq!(greeting(old, false), Greeting::Session { replicates });
+        assert_eq!(parse_greeting(old, false), Greeting::Session { replicates });
         let whole = session(&[("user", "a")]);
         for cut in 0..whole.len() {
-            assert_eq!(greeting(&whole[..cut], true), Greeting::Wait);
+            assert_eq!(parse_greeting(&whole[..cut], true), Greeting::Wait);
         }
-        assert_eq!(greeting(&whole, true), Greeting::Session { replicates });
+        assert_eq!(
+            parse_greeting(&whole, true),
+            Greeting::Session { replicates }
+        );
     }
 
     proptest! {
-        /// Whatever a client begins with, it is told what it is, and no length leads out of it.
+        /// Checks that any first bytes are parsed without reading past their end.
         #[test]
         fn any_beginning_is_told(
             mut said in proptest::collection::vec(any::<u8>(), 0..64),
@@ -159,7 +164,7 @@ mod tests {
             let begins = [length.to_be_bytes(), code.to_be_bytes()].concat();
             let taken = begins.len().min(said.len());
             said[..taken].copy_from_slice(&begins[..taken]);
-            match greeting(&said, encrypted) {
+            match parse_greeting(&said, encrypted) {
                 Greeting::AsksForGssapi(length) | Greeting::Cancel(length) => {
                     prop_assert!(length <= said.len());
                 }
@@ -183,7 +188,7 @@ mod tests {
         ] {
             let packet = session(&[("user", "a"), ("replication", value)]);
             assert_eq!(
-                greeting(&packet, false),
+                parse_greeting(&packet, false),
                 Greeting::Session { replicates },
                 "{value}"
             );
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_postgresqls_own() {
-        let message = fatal(NOT_NOW, "no\0way");
+        let message = fatal_error(NOT_NOW, "no\0way");
         let (tag, body) = (message[0], &message[5..]);
         let decoded = protocol::backend::Message::decode(tag, body).unwrap();
         let protocol::backend::Message::ErrorResponse(error) = decoded else {

@@ -1,15 +1,15 @@
-//! Which compression a file has, told by its first bytes and never by its name, and the readers
-//! that undo it. Files of several members (`cat a.gz b.gz`) are read to their last.
+//! Detects the compression of a file by its first bytes, never by its name, and decompresses it.
+//! Files of several members (`cat a.gz b.gz`) are read to the last one.
 //!
-//! Deliberately absent: archives, which hold files with names of their own; they are refused with
-//! the command that unpacks them.
+//! Archives are not read, since they contain several named files; they are refused with the command
+//! that unpacks them.
 
 use std::io::{self, Read};
 
-/// As many bytes tell every compression.
+/// Number of bytes that identify every compression.
 pub const MAGIC_BYTES: usize = 6;
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// `.gz`
@@ -22,34 +22,34 @@ pub enum Compression {
     Xz,
 }
 
-/// What a file is by its first bytes.
+/// Format of a file by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Told {
-    /// Nothing that is known here: text, it is hoped.
+pub enum FileFormat {
+    /// No known format, presumably text.
     Plain,
-    /// Compressed, and can be read.
+    /// Compressed in a supported format.
     Compressed(Compression),
-    /// Of a kind that is not read.
-    Foreign(Foreign),
+    /// An unsupported format.
+    Foreign(UnsupportedFormat),
 }
 
-/// What is told and not read.
+/// An unsupported format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Foreign {
+pub struct UnsupportedFormat {
     /// "a zip archive"
     pub what: &'static str,
-    /// What prints its text; the file's name comes behind it.
+    /// Command that prints its text; the file's name is appended.
     pub command: &'static str,
 }
 
-/// Looks at a file's first bytes.
-pub fn tell(magic: &[u8]) -> Told {
-    let foreign = |what, command| Told::Foreign(Foreign { what, command });
+/// Detects the format by a file's first bytes.
+pub fn detect(magic: &[u8]) -> FileFormat {
+    let foreign = |what, command| FileFormat::Foreign(UnsupportedFormat { what, command });
     match magic {
-        [0x1f, 0x8b, ..] => Told::Compressed(Compression::Gzip),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Told::Compressed(Compression::Zstd),
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Told::Compressed(Compression::Bzip2),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Told::Compressed(Compression::Xz),
+        [0x1f, 0x8b, ..] => FileFormat::Compressed(Compression::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => FileFormat::Compressed(Compression::Zstd),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => FileFormat::Compressed(Compression::Bzip2),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => FileFormat::Compressed(Compression::Xz),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
             foreign("text in UTF-16", "iconv -f UTF-16 -t UTF-8")
         }
@@ -60,27 +60,27 @@ pub fn tell(magic: &[u8]) -> Told {
         [b'L', b'Z', b'I', b'P', ..] => foreign("compressed as lzip", "lzip -dc"),
         [0x1f, 0x9d, ..] => foreign("compressed by compress (.Z)", "gzip -dc"),
         [0x89, b'L', b'Z', b'O', ..] => foreign("compressed as lzop", "lzop -dc"),
-        _ => Told::Plain,
+        _ => FileFormat::Plain,
     }
 }
 
-/// A tar archive, told by the header of its first file. It may itself have been compressed: then
-/// this is asked of what came out.
+/// Returns whether the sample is a tar archive, by the header of its first file. A compressed
+/// archive is detected after decompression.
 pub fn is_tar(sample: &[u8]) -> bool {
     sample.get(257..262) == Some(b"ustar")
 }
 
-/// The answer to [`is_tar`]. `tar` tells a compression by itself.
-pub const TAR: Foreign = Foreign {
+/// The format that [`is_tar`] detects. `tar` recognises a compression without an option.
+pub const TAR: UnsupportedFormat = UnsupportedFormat {
     what: "a tar archive",
     command: "tar -xOf",
 };
 
 impl Compression {
-    /// Reads what was compressed.
+    /// Decompresses a stream.
     ///
     /// # Errors
-    /// Where a decoder cannot be made for want of memory.
+    /// If there is not enough memory for a decoder.
     pub fn decoder(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
@@ -90,7 +90,7 @@ impl Compression {
         })
     }
 
-    /// Its usual name.
+    /// Name of the compression.
     pub fn name(self) -> &'static str {
         match self {
             Compression::Gzip => "gzip",
@@ -100,7 +100,7 @@ impl Compression {
         }
     }
 
-    /// What a decoder's error means to the file's owner.
+    /// Describes a decoder's error for the file's owner.
     pub fn damage(self, error: &io::Error) -> String {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -123,14 +123,14 @@ mod tests {
             (b"\x04\x22\x4d\x18\0\0", "lz4"),
             (b"\x1f\x9d\x90\0\0\0", "gzip"),
         ] {
-            let Told::Foreign(foreign) = tell(magic) else {
+            let FileFormat::Foreign(foreign) = detect(magic) else {
                 panic!("{magic:?}")
             };
             assert!(foreign.command.contains(word), "{foreign:?}");
         }
-        // A statement may begin with anything; only whole signatures count.
-        assert_eq!(tell(b"BZh is"), Told::Plain);
-        assert_eq!(tell(b""), Told::Plain);
+        // A statement may begin with any letters; only whole signatures count.
+        assert_eq!(detect(b"BZh is"), FileFormat::Plain);
+        assert_eq!(detect(b""), FileFormat::Plain);
         let mut header = vec![0; 512];
         header[257..262].copy_from_slice(b"ustar");
         assert!(is_tar(&header) && !is_tar(&header[..260]));

@@ -1,16 +1,16 @@
-//! The way from a source to a workload.
+//! Leads from a source to a workload.
 //!
-//! Each source (server logs, packets, the proxy) pushes events and sessions into an [`EventSink`] in the order in which
-//! it meets them. The sink is a [`workload::WorkloadWriter`], which sorts by time, or a filter on the way to one:
-//! [`SliceSink`] keeps a part, [`MaskSink`] masks values.
+//! Each source (server logs, packets, the proxy) pushes events and sessions into an [`EventSink`]
+//! in the order in which it finds them. The sink is a [`workload::WorkloadWriter`], which sorts by
+//! time, or a filter in front of one: [`SliceSink`] keeps a part, [`MaskSink`] masks values.
 
 pub mod compression;
+mod counting_reader;
 mod mask;
 mod sink;
 mod slice;
-mod watched;
 
+pub use counting_reader::{CountingReader, StreamState};
 pub use mask::MaskSink;
 pub use sink::{Collected, Counted, EventSink, SinkError};
 pub use slice::SliceSink;
-pub use watched::{Raw, Watched};

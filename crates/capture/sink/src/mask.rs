@@ -1,29 +1,29 @@
-//! A sink in front of a sink that masks what passes.
+//! A sink that masks events for another sink.
 
 use transform::mask::Masker;
 use workload::{EventRef, MaskNote, ServerEvent, Session};
 
 use crate::sink::{EventSink, SinkError};
 
-/// Masks events on their way to another sink; lets them through as they are, where there is no
-/// masker. A [`crate::slice::SliceSink`] goes before it: what to keep is told by the values as they were.
+/// Masks events on their way to another sink; passes them unchanged, if there is no masker. A
+/// [`crate::slice::SliceSink`] goes before it, since filters apply to the original values.
 pub struct MaskSink<S> {
     inner: S,
     masker: Option<Masker>,
 }
 
 impl<S: EventSink> MaskSink<S> {
-    /// In front of `inner`.
+    /// Creates a sink in front of `inner`.
     pub fn new(inner: S, masker: Option<Masker>) -> Self {
         MaskSink { inner, masker }
     }
 
-    /// The sink behind it.
+    /// Returns the inner sink.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The sink behind it, and what became of every value, for a manifest.
+    /// Returns the inner sink, and the account of every value, for a manifest.
     pub fn finish(self) -> (S, Option<MaskNote>) {
         let note = self.masker.as_ref().map(Masker::note);
         (self.inner, note)

@@ -1,8 +1,8 @@
-//! Where captured events go.
+//! Defines the destination of captured events.
 
 use workload::{ArchiveError, Event, EventRef, ServerEvent, Session, WorkloadWriter};
 
-/// Why a sink took no more: its own error, as the user should read it.
+/// Error of a sink, in the words for the user.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct SinkError(Box<dyn std::error::Error + Send + Sync>);
@@ -14,30 +14,31 @@ impl SinkError {
     }
 }
 
-/// Takes what a source finds. The source drives; times are wall time, microseconds since
-/// 1970-01-01 UTC. Within a session `sequence` counts from 0 without gaps and `due_us` never goes
-/// back; between sessions events come in any order. A session comes after its last event. The
-/// first error ends the capture.
+/// Receives the events of a source. Times are wall time, microseconds since 1970-01-01 UTC. Within
+/// a session `sequence` counts from 0 without gaps and `due_us` never decreases; between sessions
+/// events come in any order. A session comes after its last event. The first error ends the
+/// capture.
 pub trait EventSink {
-    /// Takes one event.
+    /// Handles one event.
     ///
     /// # Errors
-    /// Where it cannot be kept; the capture ends.
+    /// If it cannot be stored; the capture ends.
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError>;
 
-    /// Takes one session that has ended, or that was still open where the source ended.
+    /// Handles one session that has ended, or that was still open at the source's end.
     ///
     /// # Errors
-    /// Where it cannot be kept; the capture ends.
+    /// If it cannot be stored; the capture ends.
     fn session(&mut self, session: Session) -> Result<(), SinkError>;
 
-    /// Takes one thing that the server did. They come in any order.
+    /// Handles one server event. They come in any order.
     ///
     /// # Errors
-    /// Where it cannot be kept; the capture ends.
+    /// If it cannot be stored; the capture ends.
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError>;
 
-    /// It takes so little time that another thread to read for it is not worth its cost.
+    /// Returns whether the sink is so fast that reading ahead in another thread costs more than it
+    /// saves.
     fn only_counts(&self) -> bool {
         false
     }
@@ -45,39 +46,39 @@ pub trait EventSink {
 
 impl EventSink for WorkloadWriter {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
-        WorkloadWriter::event(self, event).map_err(archived)
+        WorkloadWriter::event(self, event).map_err(from_archive_error)
     }
 
     fn session(&mut self, session: Session) -> Result<(), SinkError> {
-        WorkloadWriter::session(self, session).map_err(archived)
+        WorkloadWriter::session(self, session).map_err(from_archive_error)
     }
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
-        WorkloadWriter::server_event(self, event).map_err(archived)
+        WorkloadWriter::server_event(self, event).map_err(from_archive_error)
     }
 }
 
-fn archived(error: ArchiveError) -> SinkError {
+fn from_archive_error(error: ArchiveError) -> SinkError {
     SinkError::new(error)
 }
 
-/// A sink that counts and keeps nothing: what a check of a source needs.
+/// A sink that only counts, for checking a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Events taken.
+    /// Number of events.
     pub events: u64,
-    /// Those of them that are statements.
+    /// Number of those events that are statements.
     pub statements: u64,
-    /// Sessions taken.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Things that the server did.
+    /// Number of server events.
     pub server_events: u64,
     /// The first and the last time of all these, in microseconds since 1970-01-01 UTC.
     pub times_us: Option<(i64, i64)>,
 }
 
 impl Counted {
-    /// From the first time to the last, in microseconds.
+    /// Duration from the first to the last time, in microseconds.
     pub fn span_us(&self) -> i64 {
         self.times_us
             .map_or(0, |(first_us, last_us)| last_us - first_us)
@@ -117,11 +118,11 @@ impl EventSink for Counted {
 /// A sink that keeps everything in memory: for tests and small sources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Collected {
-    /// The events, as they came.
+    /// Events in the order of arrival.
     pub events: Vec<Event>,
-    /// The sessions, as they ended.
+    /// Sessions in the order of arrival.
     pub sessions: Vec<Session>,
-    /// What the server did, as it came.
+    /// Server events in the order of arrival.
     pub server_events: Vec<ServerEvent>,
 }
 

@@ -1,26 +1,26 @@
-//! A sink in front of a sink that lets a slice through.
+//! A sink that passes a slice to another sink.
 
 use transform::{SliceError, Slicer};
 use workload::{EventRef, ServerEvent, Session, SliceAccount};
 
 use crate::sink::{EventSink, SinkError};
 
-/// Lets a slice through to another sink; everything, where there is no slicer.
+/// Passes a slice to another sink; everything, if there is no slicer.
 pub struct SliceSink<S> {
     inner: S,
     slicer: Option<Slicer>,
 }
 
 impl<S: EventSink> SliceSink<S> {
-    /// In front of `inner`.
+    /// Creates a sink in front of `inner`.
     pub fn new(inner: S, slicer: Option<Slicer>) -> Self {
         SliceSink { inner, slicer }
     }
 
-    /// The sink behind it, and what became of every event.
+    /// Returns the inner sink, and the account of every event.
     ///
     /// # Errors
-    /// Where the slice is empty.
+    /// If the slice is empty.
     pub fn finish(self) -> Result<(S, Option<SliceAccount>), SliceError> {
         let account = self.slicer.map(Slicer::finish).transpose()?;
         Ok((self.inner, account))

@@ -1,7 +1,8 @@
-//! Measures how fast packet files are read: `cargo run --release -p capture --example pcap_speed -- FILE [PORT]`.
+//! Measures how fast packet files are read: `cargo run --release -p capture-wire --example
+//! pcap_speed -- FILE [PORT]`.
 //!
-//! Prints MB/s and packets per second of the best of five readings, with events only counted. The file should fit
-//! into the page cache.
+//! Prints MB/s and packets per second of the best of five runs, with events only counted. The file
+//! should fit into the page cache.
 
 use std::time::Instant;
 

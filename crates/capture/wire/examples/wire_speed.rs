@@ -1,11 +1,11 @@
-//! What reading along and recording cost: `cargo run --release -p capture --example wire_speed --
-//! DIRECTORY [MILLIONS] [simple|prepared]`.
+//! Measures the cost of decoding and recording: `cargo run --release -p capture-wire --example
+//! wire_speed -- DIRECTORY [MILLIONS] [simple|prepared]`.
 //!
-//! Gives the reader of conversations what `pgbench -S` and a server say to each other over 8 and 64 connections, in
-//! simple and in prepared mode, in pieces as a proxy reads them, and prints CPU time a statement, of all threads: with
-//! events only counted, and with a workload written that is made safe every half second of its time. There is no
-//! server, no socket and nobody else on the processor, so a proxy's own share is higher; what a change saves shows
-//! here in seconds.
+//! Passes the traffic of `pgbench -S` over 8 and 64 connections to the decoder, in simple and in
+//! prepared mode, in pieces as a proxy reads them. Prints the CPU time a statement, of all threads:
+//! with events only counted, and with a workload written that is checkpointed every half second of
+//! its time. There is no server, no socket and no other process, so a proxy's total is higher, but
+//! savings show here in seconds.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use capture_wire::conversation::{ConversationOptions, Conversations, Side};
 use transform::SecretRedactor;
 use workload::{Provenance, WorkloadWriter, WriterOptions};
 
-/// The statements of half a second are made safe together.
+/// Number of statements a second; those of half a second are checkpointed together.
 const STATEMENTS_A_SECOND: u64 = 45_000;
 /// 2026-01-01 UTC, in microseconds since 1970.
 const BEGAN_US: i64 = 1_767_225_600_000_000;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// CPU time of all threads.
+/// Returns the CPU time of all threads.
 fn cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -76,7 +76,7 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A message with its header.
+/// Builds a message with its header.
 fn message(tag: u8, body: &[&[u8]]) -> Vec<u8> {
     let length: usize = 4 + body.iter().map(|part| part.len()).sum::<usize>();
     let mut message = vec![tag];
@@ -128,7 +128,7 @@ fn talk<S: EventSink>(
     if prepared {
         answer.splice(0..0, message(b'2', &[]));
     }
-    // The rest of a group behind its Bind.
+    // The rest of a group after its Bind.
     let execute = [
         message(b'D', &[b"P\0"]),
         message(b'E', &[&[0; 5]]),
@@ -136,7 +136,7 @@ fn talk<S: EventSink>(
     ]
     .concat();
     let mut random = 1u64;
-    // Every number has five digits, so that the messages need only these written anew.
+    // Every number has five digits, so that only these bytes of the messages change.
     let place = "12345";
     let mut asked = match prepared {
         true => [
@@ -159,7 +159,7 @@ fn talk<S: EventSink>(
     let at = at.ok_or("the number is in the message")?;
     let mut turn = Vec::new();
     for number in 0..statements {
-        // A few ask, and are answered a little later, by turns that are not always the same.
+        // A few clients send requests, and are answered a little later, in varying order.
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);

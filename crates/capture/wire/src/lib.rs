@@ -1,7 +1,8 @@
-//! Conversations of clients and servers become events.
+//! Decodes the traffic between clients and servers into events.
 //!
-//! [`conversation`] reads both directions of a connection, wherever the bytes come from; [`pcap`] takes them out of
-//! packet files, and the crate `capture-proxy` out of the connections that it forwards.
+//! [`conversation`] decodes both directions of a connection from any source of bytes. [`pcap`]
+//! extracts those bytes from packet files; the crate `capture-proxy` copies them from the
+//! connections that it forwards.
 
 pub mod conversation;
 pub mod pcap;

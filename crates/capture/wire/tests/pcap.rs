@@ -1,5 +1,4 @@
-//! Packet files through the whole reader: what becomes of every packet, in any container, and what
-//! a user is told where it cannot be.
+//! Tests the whole packet reader: the account of every packet, in any container, and the errors.
 
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ fn refused(bytes: impl Into<Vec<u8>>, words: &[&str]) {
     }
 }
 
-/// A message of the protocol.
+/// Builds a message of the protocol.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![kind];
     out.extend((body.len() as u32 + 4).to_be_bytes());
@@ -45,7 +44,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A session that asks `texts`, each answered by one row.
+/// Builds a session that sends `texts`, each answered by one row.
 fn session(client_port: u16, first: [u32; 2], texts: &[&str], segment: usize) -> Vec<Tcp> {
     let mut startup = 196_608u32.to_be_bytes().to_vec();
     startup.extend(b"user\0app\0database\0shop\0\0");
@@ -134,7 +133,7 @@ fn every_kind_of_packet_is_counted() {
             ..all[3].clone()
         },
     ];
-    // A snap length takes the end of one, and what it takes is lost.
+    // A snap length cuts the end of one, and the missing bytes count as lost.
     let cut = all[4].bytes.len() - 10;
     all[4].bytes.truncate(cut);
     let whole = all.len() as u64;
@@ -162,7 +161,7 @@ fn several_files_are_one_in_the_order_of_time() {
         std::fs::write(&path, bytes).unwrap();
         path
     };
-    // One after the other, given in another order, one of them compressed.
+    // Consecutive files, given in another order, one of them compressed.
     let files = [
         write("c.pcapng.gz", &gzip(&file(CONTAINERS[7], 1, &all[10..]))),
         write("a.pcap", &file(CONTAINERS[0], 1, &all[..4])),
@@ -190,7 +189,7 @@ fn several_files_are_one_in_the_order_of_time() {
         names,
         expected.map(|(name, packets)| (name.to_owned(), packets))
     );
-    // Of the same time, as of two interfaces: merged packet by packet.
+    // Files of the same time, as of two interfaces: merged packet by packet.
     let (mut one, mut other) = (Vec::new(), Vec::new());
     for (at, record) in all.iter().enumerate() {
         if at % 3 == 0 { &mut one } else { &mut other }.push(record.clone());
@@ -211,7 +210,7 @@ fn a_file_that_is_cut_is_read_and_named() {
     assert_eq!(report.account.packets, packets.len() as u64 - 1);
     let damage = report.sources[0].damage.as_ref().unwrap();
     assert!(damage.contains("ends within a packet"), "{damage}");
-    // Compressed, it is the compression that ends.
+    // If the file is compressed, the compression is truncated.
     let mut zstd = zstd::stream::encode_all(&bytes[..], 0).unwrap();
     zstd.truncate(zstd.len() - 8);
     match read(zstd) {

@@ -1,5 +1,5 @@
-//! A real session of psql and four of pgbench, as tcpdump wrote them, read as they are and mangled:
-//! packets out of order, twice, and lost.
+//! Tests a real session of psql and four of pgbench, as tcpdump wrote them: unchanged, reordered,
+//! duplicated, and with losses.
 
 use std::io::Cursor;
 
@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) -> (PcapReport, Collected) {
     (report, collected)
 }
 
-/// The packets of a little-endian file with microseconds, as tcpdump writes it.
+/// Returns the packets of a little-endian file with microseconds, as tcpdump writes it.
 fn records(bytes: &[u8]) -> Vec<Record> {
     let mut rest = &bytes[24..];
     let mut out = Vec::new();
@@ -44,7 +44,7 @@ fn records(bytes: &[u8]) -> Vec<Record> {
     out
 }
 
-/// What clients did, session by session.
+/// Lists the clients' statements, session by session.
 fn told(collected: &Collected) -> Vec<String> {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
@@ -105,7 +105,7 @@ proptest! {
         let mut records = records(LO);
         let moves = |record: &Record| record.bytes[14 + 20 + 13] & 2 == 0;
         for at in swaps {
-            // A handshake that is out of order is another connection's beginning.
+            // A reordered handshake is another connection's beginning.
             if moves(&records[at]) && moves(&records[at + 1]) {
                 records.swap(at, at + 1);
             }
@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(conversation.gaps, account.gaps);
         let said = conversation.client_bytes + conversation.server_bytes;
         prop_assert_eq!(said, account.delivered_bytes);
-        // What is told of a session was said in it.
+        // All events of a session were sent in it.
         let whole = read(LO).1;
         for event in collected.events.iter().filter(|event| event.kind.is_statement()) {
             let sql = event.kind.sql();

@@ -1,5 +1,5 @@
-//! The laws over the fuzzers' corpus of conversations and over many damaged copies of it, without a
-//! fuzzer.
+//! Checks the invariants on the fuzzers' corpus of conversations and on many damaged copies of it,
+//! without a fuzzer.
 
 use std::path::PathBuf;
 

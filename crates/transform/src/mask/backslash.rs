@@ -1,12 +1,12 @@
-//! How a session reads a backslash in a plain literal: where `standard_conforming_strings` is off it escapes, so that
-//! `'O\'Brien'` is one literal and not one and a half.
+//! Tracks how a session parses a backslash in a plain literal: if `standard_conforming_strings` is
+//! off it escapes, so that `'O\'Brien'` is one literal instead of one and a half.
 //!
-//! It is told by what a session said when it connected, and by what the capture of the wire heard of its server then.
-//! What a session does about it later is not followed, through transactions, savepoints and functions: once it names the
-//! setting, nothing that is within a literal by either reading is left as it is.
+//! The setting is known from the session's connection parameters, and from the server's reports in
+//! a capture of the wire. Later changes are not followed through transactions, savepoints and
+//! functions: once a session names the setting, nothing within a literal by either reading is kept.
 //!
-//! It does not use [`workload::SessionState`]. That model may miss a setting that a function makes, which costs a replay an
-//! error; here it would leave a value unmasked.
+//! This module does not use [`workload::SessionState`]. That model may miss a setting that a
+//! function makes, which costs a replay an error; here it would leave a value unmasked.
 
 use std::collections::HashMap;
 
@@ -15,50 +15,50 @@ use aho_corasick::AhoCorasick;
 use sql::{Lexeme, Spelling, split_statements};
 use workload::{EventRef, KindRef, REPORTED_STRINGS, STRINGS};
 
-/// What a backslash in a plain literal is.
+/// Meaning of a backslash in a plain literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Backslash {
-    /// Itself.
+pub(super) enum BackslashMeaning {
+    /// A plain character.
     Plain,
-    /// It escapes what follows.
+    /// An escape character.
     Escapes,
-    /// One or the other.
+    /// Either of the two.
     Unsure,
 }
 
-/// What is known of all sessions.
+/// Meaning of backslashes in all sessions.
 #[derive(Debug)]
-pub(super) struct Backslashes {
-    /// Of those where it is not just itself.
-    sessions: HashMap<u64, Backslash>,
+pub(super) struct BackslashTracker {
+    /// Sessions in which it may be an escape character.
+    sessions: HashMap<u64, BackslashMeaning>,
     setting: AhoCorasick,
 }
 
-impl Default for Backslashes {
+impl Default for BackslashTracker {
     fn default() -> Self {
         let setting = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .build([STRINGS]);
-        Backslashes {
+        BackslashTracker {
             sessions: HashMap::new(),
             setting: setting.expect("one word is not too much"),
         }
     }
 }
 
-impl Backslashes {
-    /// How this session reads its texts.
-    pub(super) fn of(&self, session: u64) -> Backslash {
+impl BackslashTracker {
+    /// Returns the meaning in this session.
+    pub(super) fn meaning_in(&self, session: u64) -> BackslashMeaning {
         let known = self.sessions.get(&session).copied();
-        known.unwrap_or(Backslash::Plain)
+        known.unwrap_or(BackslashMeaning::Plain)
     }
 
-    /// Takes in an event. What it says of the setting holds for the texts behind it: a text is read as a whole before
-    /// anything of it is done.
-    pub(super) fn take(&mut self, event: &EventRef<'_>) {
+    /// Updates the state by an event. A setting in a text applies to the texts after it, since a
+    /// text is parsed as a whole before it is executed.
+    pub(super) fn update(&mut self, event: &EventRef<'_>) {
         let session = event.session;
         let parameters = match event.kind {
-            KindRef::Connect { .. } => return self.connected(event),
+            KindRef::Connect { .. } => return self.handle_connect(event),
             KindRef::Disconnect => {
                 self.sessions.remove(&session);
                 return;
@@ -69,38 +69,38 @@ impl Backslashes {
         let is_named = event
             .kind
             .sql()
-            .is_some_and(|sql| self.changes(session, sql))
+            .is_some_and(|sql| self.may_change(session, sql))
             || (parameters.iter())
                 .flat_map(|parameters| parameters.iter().flatten())
                 .any(|value| value.readable().is_some_and(is_name));
         if is_named {
-            self.sessions.insert(session, Backslash::Unsure);
+            self.sessions.insert(session, BackslashMeaning::Unsure);
         }
     }
 
-    /// Whether a text may say otherwise than what holds. Many clients begin with SET … = on.
-    fn changes(&self, session: u64, sql: &str) -> bool {
+    /// Returns whether a text may change the setting. Many clients begin with SET … = on.
+    fn may_change(&self, session: u64, sql: &str) -> bool {
         if !self.setting.is_match(sql) {
             return false;
         }
         let says = match &split_statements(sql)[..] {
-            [part] => said_of_it(&part.words),
+            [part] => sets_it_off(&part.words),
             _ => None,
         };
-        let now = self.of(session);
+        let now = self.meaning_in(session);
         !matches!(
             (now, says),
-            (Backslash::Plain, Some(false)) | (Backslash::Escapes, Some(true))
+            (BackslashMeaning::Plain, Some(false)) | (BackslashMeaning::Escapes, Some(true))
         )
     }
 
-    fn connected(&mut self, event: &EventRef<'_>) {
+    fn handle_connect(&mut self, event: &EventRef<'_>) {
         let settings = event.particulars.map(|known| &known.settings);
         let mut is_off_now = false;
         for (name, value) in settings.into_iter().flatten() {
             let given = match &**name {
                 REPORTED_STRINGS => Some(&**value),
-                // `-c name=off`, `--name=off`, with either of `-` and `_`.
+                // `-c name=off`, `--name=off`, with either `-` or `_`.
                 "options" => value.split_whitespace().rev().find_map(|word| {
                     let word = word.trim_start_matches("-c").trim_start_matches('-');
                     let (name, value) = word.split_once('=')?;
@@ -111,13 +111,14 @@ impl Backslashes {
             is_off_now = given.and_then(is_off).unwrap_or(is_off_now);
         }
         if is_off_now {
-            self.sessions.insert(event.session, Backslash::Escapes);
+            self.sessions
+                .insert(event.session, BackslashMeaning::Escapes);
         }
     }
 }
 
-/// Whether a SET says off.
-fn said_of_it(words: &[Lexeme<'_>]) -> Option<bool> {
+/// Returns whether a SET sets it to off.
+fn sets_it_off(words: &[Lexeme<'_>]) -> Option<bool> {
     let is = |place: usize, keyword: &str| words.get(place).is_some_and(|word| word.is(keyword));
     let place = 1 + usize::from(is(1, "session") || is(1, "local"));
     let name = words.get(place).and_then(Lexeme::name)?;
@@ -135,7 +136,7 @@ fn is_name(name: &str) -> bool {
     name.eq_ignore_ascii_case(STRINGS)
 }
 
-/// A boolean as PostgreSQL reads it (`parse_bool`), turned round; nothing where it is none.
+/// Parses a boolean as PostgreSQL does (`parse_bool`), and negates it; `None` if it is none.
 fn is_off(value: &str) -> Option<bool> {
     let value = value.trim().to_ascii_lowercase();
     let is = |word: &str, at_least: usize| value.len() >= at_least && word.starts_with(&value);
@@ -152,7 +153,7 @@ fn is_off(value: &str) -> Option<bool> {
 mod tests {
     use std::sync::Arc;
 
-    use super::Backslash::{Escapes, Plain, Unsure};
+    use super::BackslashMeaning::{Escapes, Plain, Unsure};
     use super::*;
     use workload::{Event, EventKind, Outcome, Parameter, Particulars};
 
@@ -176,23 +177,23 @@ mod tests {
         }
     }
 
-    fn connected(settings: &[(&str, &str)]) -> Backslashes {
-        let mut known = Backslashes::default();
+    fn connected(settings: &[(&str, &str)]) -> BackslashTracker {
+        let mut known = BackslashTracker::default();
         let (database, user, application) = ("d".into(), "u".into(), "".into());
         let kind = EventKind::Connect {
             database,
             user,
             application,
         };
-        known.take(&event(kind, settings).borrowed());
+        known.update(&event(kind, settings).borrowed());
         known
     }
 
-    fn after(settings: &[(&str, &str)], sql: &str) -> Backslash {
+    fn after(settings: &[(&str, &str)], sql: &str) -> BackslashMeaning {
         let mut known = connected(settings);
         let sql = sql.into();
-        known.take(&event(EventKind::Simple { sql }, &[]).borrowed());
-        known.of(1)
+        known.update(&event(EventKind::Simple { sql }, &[]).borrowed());
+        known.meaning_in(1)
     }
 
     const OFF: &[(&str, &str)] = &[("standard_conforming_strings", "off")];
@@ -216,8 +217,8 @@ mod tests {
             (&[("options", "--standard-conforming-strings=no")], Escapes),
             (&[("options", "-c work_mem=64MB")], Plain),
         ] {
-            assert_eq!(connected(settings).of(1), escapes, "{settings:?}");
-            assert_eq!(connected(settings).of(2), Plain);
+            assert_eq!(connected(settings).meaning_in(1), escapes, "{settings:?}");
+            assert_eq!(connected(settings).meaning_in(2), Plain);
         }
     }
 
@@ -245,10 +246,10 @@ mod tests {
                 .map(|value| Some(Parameter::from(value)))
                 .into(),
         };
-        known.take(&event(kind, &[]).borrowed());
-        assert_eq!(known.of(1), Unsure);
-        known.take(&event(EventKind::Disconnect, &[]).borrowed());
-        assert_eq!(known.of(1), Plain);
+        known.update(&event(kind, &[]).borrowed());
+        assert_eq!(known.meaning_in(1), Unsure);
+        known.update(&event(EventKind::Disconnect, &[]).borrowed());
+        assert_eq!(known.meaning_in(1), Plain);
     }
 
     #[test]

@@ -1,46 +1,48 @@
-//! Values in the binary form of their type become text, are masked as that, and go back.
+//! Masks values in the binary form of their type: they are converted to text, masked, and converted
+//! back.
 //!
-//! Forms: the `…send` functions in PostgreSQL's `src/backend/utils/adt`; OIDs: `pg_type.dat`.
+//! Formats: the `…send` functions in PostgreSQL's `src/backend/utils/adt`; OIDs: `pg_type.dat`.
 
 use std::net::IpAddr;
 
 use super::Mask;
-use super::became::Became;
 use super::calendar::{mask_days, mask_time, mask_timestamp};
-use super::codes::{mask_bits, mask_bytes, mask_hex, mask_ip, uuid};
+use super::codes::{mask_bits, mask_bytes, mask_hex, mask_ip, mask_uuid_bytes};
+use super::key::MaskKey;
+use super::outcome::MaskOutcome;
 use workload::Kept;
 
-/// 2000-01-01, from which PostgreSQL counts, in days from 1970-01-01.
+/// PostgreSQL's epoch, 2000-01-01, in days since 1970-01-01.
 const EPOCH_DAYS: i64 = 10_957;
 const DAY_US: i64 = 86_400_000_000;
-/// Types that users define have OIDs from here on.
+/// First OID of user-defined types.
 const FIRST_USER_OID: u32 = 16_384;
 
 impl Mask {
-    /// Masks a value in binary form; `oid` is its type, 0 where it is not known.
-    pub(super) fn binary(&self, oid: u32, bytes: &[u8]) -> (Vec<u8>, Became) {
+    /// Masks a value in binary form; `oid` is its type, 0 if unknown.
+    pub(super) fn mask_binary(&self, oid: u32, bytes: &[u8]) -> (Vec<u8>, MaskOutcome) {
         if oid != 0
-            && let Some(masked) = self.known(oid, bytes)
+            && let Some(masked) = self.mask_known(oid, bytes)
         {
             return masked;
         }
-        if let Some(masked) = self.array(bytes) {
-            return (masked, Became::Masked);
+        if let Some(masked) = self.mask_array(bytes) {
+            return (masked, MaskOutcome::Masked);
         }
         let guess = match oid {
-            0 | FIRST_USER_OID.. => self.guessed(bytes),
+            0 | FIRST_USER_OID.. => self.mask_guessed(bytes),
             _ => None,
         };
         match guess {
-            Some((masked, Became::Masked)) => (masked, Became::Guessed),
+            Some((masked, MaskOutcome::Masked)) => (masked, MaskOutcome::Guessed),
             Some(kept) => kept,
-            None if bytes.is_empty() => (Vec::new(), Became::Kept(Kept::Small)),
-            None => (mask_bytes(&self.key, bytes), Became::Opaque),
+            None if bytes.is_empty() => (Vec::new(), MaskOutcome::Kept(Kept::Small)),
+            None => (mask_bytes(&self.key, bytes), MaskOutcome::Opaque),
         }
     }
 
-    /// By what the bytes look like.
-    fn guessed(&self, bytes: &[u8]) -> Option<(Vec<u8>, Became)> {
+    /// Masks bytes of an unknown type by their appearance.
+    fn mask_guessed(&self, bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
         const BOOL: u32 = 16;
         const INT8: u32 = 20;
         const INT2: u32 = 21;
@@ -55,14 +57,15 @@ impl Mask {
                 .any(|character| character.is_control() && !character.is_whitespace())
         };
         if let Some(text) = std::str::from_utf8(bytes).ok().filter(printable) {
-            return Some(self.text(text));
+            return Some(self.mask_text_bytes(text));
         }
         let oid = match bytes.len() {
             1 if bytes[0] <= 1 => BOOL,
             2 => INT2,
             4 => INT4,
             8 => match i64::from_be_bytes(bytes.try_into().ok()?) {
-                // 2006 to 2050 in microseconds: numbers of fifteen digits are rarer than times.
+                // 2006 to 2050 in microseconds: times are more frequent than numbers of fifteen
+                // digits.
                 200_000_000_000_000..1_600_000_000_000_000 => TIMESTAMP,
                 // Floats between about 1e-6 and 1e15, of either sign.
                 0x3eb0_0000_0000_0000..0x4310_0000_0000_0000 => FLOAT8,
@@ -74,85 +77,47 @@ impl Mask {
             16 => UUID,
             _ => NUMERIC,
         };
-        self.known(oid, bytes)
+        self.mask_known(oid, bytes)
     }
 
-    fn text(&self, text: &str) -> (Vec<u8>, Became) {
+    fn mask_text_bytes(&self, text: &str) -> (Vec<u8>, MaskOutcome) {
         let mut masked = String::with_capacity(text.len());
-        let became = self.value(text, &mut masked);
-        (masked.into_bytes(), became)
+        let outcome = self.mask_value(text, &mut masked);
+        (masked.into_bytes(), outcome)
     }
 
-    /// The value written as text, and what text became of it.
-    fn written(&self, text: &str) -> (String, Became) {
+    /// Masks the text form of a value; returns the result and how it was masked.
+    fn mask_written(&self, text: &str) -> (String, MaskOutcome) {
         let mut masked = String::with_capacity(text.len());
-        let became = self.value(text, &mut masked);
-        (masked, became)
+        let outcome = self.mask_value(text, &mut masked);
+        (masked, outcome)
     }
 
-    /// `None` where the bytes are no value of the type, or the type is none of those known here.
-    fn known(&self, oid: u32, bytes: &[u8]) -> Option<(Vec<u8>, Became)> {
+    /// Masks a value of a known type. Returns `None` if the bytes are no value of the type, or the
+    /// type is unknown here.
+    fn mask_known(&self, oid: u32, bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
         let key = &self.key;
-        let small = |bytes: &[u8]| Some((bytes.to_vec(), Became::Kept(Kept::Small)));
-        let masked = |bytes: &[u8]| Some((bytes.to_vec(), Became::Masked));
-        let long = || Some(i64::from_be_bytes(bytes.try_into().ok()?));
         match oid {
             // bool, "char"
             16 | 18 if bytes.len() == 1 => small(bytes),
             // bytea
-            17 => {
-                let bytes = mask_bytes(key, bytes);
-                masked(&bytes)
-            }
+            17 => masked(&mask_bytes(key, bytes)),
             // name, text, json, xml, unknown, bpchar, varchar
             19 | 25 | 114 | 142 | 705 | 1042 | 1043 => {
-                Some(self.text(std::str::from_utf8(bytes).ok()?))
+                Some(self.mask_text_bytes(std::str::from_utf8(bytes).ok()?))
             }
             // jsonb: its version comes first
             3802 => {
                 let (version, text) = bytes.split_first()?;
-                let (mut masked, became) = self.text(std::str::from_utf8(text).ok()?);
+                let (mut masked, outcome) = self.mask_text_bytes(std::str::from_utf8(text).ok()?);
                 masked.insert(0, *version);
-                Some((masked, became))
+                Some((masked, outcome))
             }
-            // int8, int2, int4
-            20 => {
-                let (text, became) = self.written(&long()?.to_string());
-                Some((text.parse::<i64>().ok()?.to_be_bytes().to_vec(), became))
-            }
-            21 => {
-                let number = i16::from_be_bytes(bytes.try_into().ok()?);
-                let (text, became) = self.written(&number.to_string());
-                Some((text.parse::<i16>().ok()?.to_be_bytes().to_vec(), became))
-            }
-            23 => {
-                let number = i32::from_be_bytes(bytes.try_into().ok()?);
-                let (text, became) = self.written(&number.to_string());
-                Some((text.parse::<i32>().ok()?.to_be_bytes().to_vec(), became))
-            }
-            // oid and its names, xid, cid: numbers of the system's
+            // int8, int2, int4, float4, float8, money, numeric
+            20 | 21 | 23 | 700 | 701 | 790 | 1700 => self.mask_binary_number(oid, bytes),
+            // oid and its aliases, xid, cid: the system's numbers
             24 | 26 | 28 | 29 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 => {
-                Some((bytes.to_vec(), Became::Kept(Kept::Instruction)))
-            }
-            // float4, float8
-            700 => {
-                let number = f32::from_be_bytes(bytes.try_into().ok()?);
-                let (text, became) = self.written(&number.to_string());
-                let masked = text.parse::<f32>().ok()?;
-                (masked.is_finite() == number.is_finite())
-                    .then(|| (masked.to_be_bytes().to_vec(), became))
-            }
-            701 => {
-                let number = f64::from_be_bytes(bytes.try_into().ok()?);
-                let (text, became) = self.written(&number.to_string());
-                let masked = text.parse::<f64>().ok()?;
-                (masked.is_finite() == number.is_finite())
-                    .then(|| (masked.to_be_bytes().to_vec(), became))
-            }
-            // money, in its smallest unit
-            790 => {
-                let (text, became) = self.written(&long()?.to_string());
-                Some((text.parse::<i64>().ok()?.to_be_bytes().to_vec(), became))
+                Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Instruction)))
             }
             // macaddr, macaddr8
             774 | 829 if matches!(bytes.len(), 6 | 8) => {
@@ -163,56 +128,66 @@ impl Mask {
                 masked(&text.split(':').map(byte).collect::<Option<Vec<u8>>>()?)
             }
             // inet, cidr
-            650 | 869 => network(self, bytes).map(|bytes| (bytes, Became::Masked)),
-            // date
-            1082 => match i32::from_be_bytes(bytes.try_into().ok()?) {
-                i32::MIN | i32::MAX => small(bytes),
-                days => {
-                    let days = mask_days(key, i64::from(days) + EPOCH_DAYS) - EPOCH_DAYS;
-                    masked(&i32::try_from(days).ok()?.to_be_bytes())
-                }
-            },
-            // time
-            1083 => masked(&mask_time(key, long()?).to_be_bytes()),
-            // timestamp, timestamptz
-            1114 | 1184 => match long()? {
-                i64::MIN | i64::MAX => small(bytes),
-                at_us => {
-                    let epoch_us = EPOCH_DAYS * DAY_US;
-                    masked(
-                        &(mask_timestamp(key, at_us.checked_add(epoch_us)?) - epoch_us)
-                            .to_be_bytes(),
-                    )
-                }
-            },
-            // interval
-            1186 => Some((bytes.to_vec(), Became::Kept(Kept::Interval))),
-            // timetz: the zone is counted westwards
-            1266 => {
-                let (time, zone) = bytes.split_at_checked(8)?;
-                let west_us = i64::from(i32::from_be_bytes(zone.try_into().ok()?)) * 1_000_000;
-                let time_us = i64::from_be_bytes(time.try_into().ok()?);
-                let utc = mask_time(key, (time_us.checked_add(west_us)?).rem_euclid(DAY_US));
-                let mut moved = (utc - west_us).rem_euclid(DAY_US).to_be_bytes().to_vec();
-                moved.extend_from_slice(zone);
-                masked(&moved)
-            }
+            650 | 869 => mask_network(self, bytes).map(|bytes| (bytes, MaskOutcome::Masked)),
+            // date, time, timestamp, timestamptz, interval, timetz
+            1082 | 1083 | 1114 | 1184 | 1186 | 1266 => mask_binary_time(key, oid, bytes),
             // bit, varbit
-            1560 | 1562 => bit_string(self, bytes).map(|bytes| (bytes, Became::Masked)),
-            // numeric
-            1700 => {
-                let (masked, became) = self.written(&numeric::read(bytes)?);
-                Some((numeric::write(&masked)?, became))
-            }
+            1560 | 1562 => mask_bit_string(self, bytes).map(|bytes| (bytes, MaskOutcome::Masked)),
             // uuid
-            2950 => masked(&uuid(key, bytes.try_into().ok()?)),
+            2950 => masked(&mask_uuid_bytes(key, bytes.try_into().ok()?)),
             _ => None,
         }
     }
 
-    /// An array of known elements: dimensions, whether there are NULLs, the elements' type, each
-    /// dimension with its lower bound, then each element behind its length.
-    fn array(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Masks a value of a numeric type.
+    fn mask_binary_number(&self, oid: u32, bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
+        match oid {
+            // int8; money, in its smallest unit
+            20 | 790 => {
+                let number = i64::from_be_bytes(bytes.try_into().ok()?);
+                let (text, outcome) = self.mask_written(&number.to_string());
+                Some((text.parse::<i64>().ok()?.to_be_bytes().to_vec(), outcome))
+            }
+            // int2
+            21 => {
+                let number = i16::from_be_bytes(bytes.try_into().ok()?);
+                let (text, outcome) = self.mask_written(&number.to_string());
+                Some((text.parse::<i16>().ok()?.to_be_bytes().to_vec(), outcome))
+            }
+            // int4
+            23 => {
+                let number = i32::from_be_bytes(bytes.try_into().ok()?);
+                let (text, outcome) = self.mask_written(&number.to_string());
+                Some((text.parse::<i32>().ok()?.to_be_bytes().to_vec(), outcome))
+            }
+            // float4
+            700 => {
+                let number = f32::from_be_bytes(bytes.try_into().ok()?);
+                let (text, outcome) = self.mask_written(&number.to_string());
+                let masked = text.parse::<f32>().ok()?;
+                (masked.is_finite() == number.is_finite())
+                    .then(|| (masked.to_be_bytes().to_vec(), outcome))
+            }
+            // float8
+            701 => {
+                let number = f64::from_be_bytes(bytes.try_into().ok()?);
+                let (text, outcome) = self.mask_written(&number.to_string());
+                let masked = text.parse::<f64>().ok()?;
+                (masked.is_finite() == number.is_finite())
+                    .then(|| (masked.to_be_bytes().to_vec(), outcome))
+            }
+            // numeric
+            1700 => {
+                let (masked, outcome) = self.mask_written(&numeric::read(bytes)?);
+                Some((numeric::write(&masked)?, outcome))
+            }
+            _ => None,
+        }
+    }
+
+    /// Masks an array of known elements: dimensions, whether there are NULLs, the elements' type,
+    /// each dimension with its lower bound, then each element after its length.
+    fn mask_array(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let (dimensions, has_nulls, element) = (word(0)?, word(4)?, word(8)?);
         if dimensions > 6 || has_nulls > 1 || element == 0 {
@@ -230,8 +205,8 @@ impl Mask {
             let value = bytes.get(at..at.checked_add(length as usize)?)?;
             at += value.len();
             let masked = match element {
-                FIRST_USER_OID.. => self.guessed(value)?.0,
-                _ => self.known(element, value)?.0,
+                FIRST_USER_OID.. => self.mask_guessed(value)?.0,
+                _ => self.mask_known(element, value)?.0,
             };
             out.extend_from_slice(&u32::try_from(masked.len()).ok()?.to_be_bytes());
             out.extend_from_slice(&masked);
@@ -240,8 +215,57 @@ impl Mask {
     }
 }
 
-/// Family (2 or 3), bits of the network, whether it is a cidr, length, address.
-fn network(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
+/// Returns a value that is kept because it identifies nobody.
+fn small(bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
+    Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Small)))
+}
+
+/// Returns a value that has been masked.
+fn masked(bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
+    Some((bytes.to_vec(), MaskOutcome::Masked))
+}
+
+/// Masks a date or time.
+fn mask_binary_time(key: &MaskKey, oid: u32, bytes: &[u8]) -> Option<(Vec<u8>, MaskOutcome)> {
+    let long = || Some(i64::from_be_bytes(bytes.try_into().ok()?));
+    match oid {
+        // date
+        1082 => match i32::from_be_bytes(bytes.try_into().ok()?) {
+            i32::MIN | i32::MAX => small(bytes),
+            days => {
+                let days = mask_days(key, i64::from(days) + EPOCH_DAYS) - EPOCH_DAYS;
+                masked(&i32::try_from(days).ok()?.to_be_bytes())
+            }
+        },
+        // time
+        1083 => masked(&mask_time(key, long()?).to_be_bytes()),
+        // timestamp, timestamptz
+        1114 | 1184 => match long()? {
+            i64::MIN | i64::MAX => small(bytes),
+            at_us => {
+                let epoch_us = EPOCH_DAYS * DAY_US;
+                let at_us = mask_timestamp(key, at_us.checked_add(epoch_us)?) - epoch_us;
+                masked(&at_us.to_be_bytes())
+            }
+        },
+        // interval
+        1186 => Some((bytes.to_vec(), MaskOutcome::Kept(Kept::Interval))),
+        // timetz: the zone counts westwards
+        1266 => {
+            let (time, zone) = bytes.split_at_checked(8)?;
+            let west_us = i64::from(i32::from_be_bytes(zone.try_into().ok()?)) * 1_000_000;
+            let time_us = i64::from_be_bytes(time.try_into().ok()?);
+            let utc = mask_time(key, (time_us.checked_add(west_us)?).rem_euclid(DAY_US));
+            let mut moved = (utc - west_us).rem_euclid(DAY_US).to_be_bytes().to_vec();
+            moved.extend_from_slice(zone);
+            masked(&moved)
+        }
+        _ => None,
+    }
+}
+
+/// Masks an address: family (2 or 3), bits of the network, whether it is a cidr, length, address.
+fn mask_network(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, address) = bytes.split_at_checked(4)?;
     let ip = match address.len() {
         4 => IpAddr::from(<[u8; 4]>::try_from(address).ok()?),
@@ -256,8 +280,9 @@ fn network(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// How many bits, and these, the first in the highest place.
-fn bit_string(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
+/// Masks a bit string: the number of bits, and the bits, the first in the most significant
+/// position.
+fn mask_bit_string(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, bits) = bytes.split_at_checked(4)?;
     let length = u32::from_be_bytes(head.try_into().ok()?) as usize;
     if bits.len() != length.div_ceil(8) {
@@ -274,8 +299,8 @@ fn bit_string(mask: &Mask, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Numeric: groups of four digits; how many, the power of 10000 of the first, the sign, and how many
-/// digits are shown behind the point.
+/// Converts numeric: groups of four digits; their number, the power of 10000 of the first, the
+/// sign, and the number of displayed digits after the point.
 mod numeric {
     const NEGATIVE: u16 = 0x4000;
 
@@ -341,9 +366,9 @@ mod numeric {
         let mut weight = 0;
         if special.is_none() {
             let digits = format!("{}{whole}", "0".repeat((4 - whole.len() % 4) % 4));
-            let behind = format!("{fraction}{}", "0".repeat((4 - fraction.len() % 4) % 4));
+            let after = format!("{fraction}{}", "0".repeat((4 - fraction.len() % 4) % 4));
             weight = (digits.len() / 4) as i16 - 1;
-            for group in [digits, behind]
+            for group in [digits, after]
                 .iter()
                 .flat_map(|digits| digits.as_bytes().chunks(4))
             {
@@ -407,14 +432,14 @@ mod tests {
 
     fn text(text: &str) -> String {
         let mut out = String::new();
-        mask().value(text, &mut out);
+        mask().mask_value(text, &mut out);
         out
     }
 
     #[test]
     fn a_value_is_the_same_in_binary_and_in_text() {
         let mask = mask();
-        let binary = |oid, bytes: &[u8]| mask.binary(oid, bytes).0;
+        let binary = |oid, bytes: &[u8]| mask.mask_binary(oid, bytes).0;
         for number in [42i16, -700, 12_345, 32_767] {
             let expected: i64 = text(&number.to_string()).parse().unwrap();
             assert_eq!(
@@ -486,8 +511,8 @@ mod tests {
         for word in [1i32, 0, 23, 2, 1, 4, 42, -1] {
             array.extend(word.to_be_bytes());
         }
-        let (masked, became) = mask.binary(1007, &array);
-        assert_eq!(became, Became::Masked);
+        let (masked, outcome) = mask.mask_binary(1007, &array);
+        assert_eq!(outcome, MaskOutcome::Masked);
         assert_eq!(masked[..24], array[..24]);
         let element = i32::from_be_bytes(masked[24..28].try_into().unwrap());
         assert_eq!(element.to_string(), text("42"));
@@ -495,8 +520,8 @@ mod tests {
             1, 0xff, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
             24,
         ];
-        let (masked, became) = mask.binary(718, &circle);
-        assert_eq!((masked.len(), became), (24, Became::Opaque));
+        let (masked, outcome) = mask.mask_binary(718, &circle);
+        assert_eq!((masked.len(), outcome), (24, MaskOutcome::Opaque));
         assert_ne!(masked, circle);
     }
 }

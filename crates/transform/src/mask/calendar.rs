@@ -1,14 +1,14 @@
-//! Dates and times: each part is turned within the part above it.
+//! Masks dates and times: each part is rotated within the part above it.
 //!
-//! A day moves within its month, as on a wheel, and the first of a month stays; an hour moves within
-//! the day, and midnight stays; and so on to the fraction of a second. So a range of whole months holds
-//! the same rows as before, a shorter one too unless its wheel turns over within it, a midnight stays a
-//! midnight, and `date_trunc` of a masked time is the mask of the truncated one. A permutation would
-//! hide more, and tear every range of days apart. A time with an offset is masked as it is in UTC, as
-//! the server keeps it.
+//! A day is rotated within its month, and the first of a month stays; an hour is rotated within the
+//! day, and midnight stays; and so on to the fraction of a second. So a range of whole months
+//! selects the same rows as before, and a shorter one too unless it wraps around. Midnight stays
+//! midnight, and `date_trunc` of a masked time is the mask of the truncated one. A permutation
+//! would hide more, but destroy ranges of days. A time with an offset is masked in UTC, as the
+//! server stores it.
 
 use super::key::{Domain, MaskKey};
-use super::number::fraction_of_second;
+use super::number::mask_second_fraction;
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -21,7 +21,7 @@ struct Date {
 }
 
 impl Date {
-    /// Days from 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms").
+    /// Returns the days since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms").
     fn to_days(self) -> i64 {
         let year = if self.month <= 2 {
             self.year - 1
@@ -34,7 +34,7 @@ impl Date {
         era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
     }
 
-    fn of_days(days: i64) -> Self {
+    fn from_days(days: i64) -> Self {
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
         let of_era = days.rem_euclid(146_097);
@@ -61,18 +61,18 @@ impl Date {
         }
     }
 
-    fn masked(self, key: &MaskKey) -> Self {
+    fn mask(self, key: &MaskKey) -> Self {
         let month = (self.year * 12 + self.month) as u64;
         let days = self.days_in_month();
         Date {
-            day: part(key, Domain::Day, month, self.day - 1, days) + 1,
+            day: mask_part(key, Domain::Day, month, self.day - 1, days) + 1,
             ..self
         }
     }
 }
 
-/// Turns 1 to below `size` on by a number of places that is never 0; zero stays.
-fn part(key: &MaskKey, domain: Domain, tweak: u64, value: i64, size: i64) -> i64 {
+/// Rotates 1 to below `size` by a number of positions that is never 0; zero stays.
+fn mask_part(key: &MaskKey, domain: Domain, tweak: u64, value: i64, size: i64) -> i64 {
     if value <= 0 || value >= size {
         return value;
     }
@@ -80,12 +80,12 @@ fn part(key: &MaskKey, domain: Domain, tweak: u64, value: i64, size: i64) -> i64
     1 + (value - 1 + turn as i64) % (size - 1)
 }
 
-/// A day, counted from 1970-01-01.
+/// Masks a day, counted from 1970-01-01.
 pub(super) fn mask_days(key: &MaskKey, days: i64) -> i64 {
-    Date::of_days(days).masked(key).to_days()
+    Date::from_days(days).mask(key).to_days()
 }
 
-/// A time of day in microseconds.
+/// Masks a time of day in microseconds.
 pub(super) fn mask_time(key: &MaskKey, time_us: i64) -> i64 {
     if !(0..DAY_US).contains(&time_us) {
         return time_us;
@@ -98,25 +98,25 @@ pub(super) fn mask_time(key: &MaskKey, time_us: i64) -> i64 {
     );
     let in_hour = 100 + hour as u64;
     let in_minute = 10_000 + 60 * in_hour + minute as u64;
-    let hour = part(key, Domain::Time, 0, hour, 24);
-    let minute = part(key, Domain::Time, in_hour, minute, 60);
-    let second = part(key, Domain::Time, in_minute, second, 60);
+    let hour = mask_part(key, Domain::Time, 0, hour, 24);
+    let minute = mask_part(key, Domain::Time, in_hour, minute, 60);
+    let second = mask_part(key, Domain::Time, in_minute, second, 60);
     let mut digits = String::new();
-    fraction_of_second(key, &format!("{fraction:06}"), &mut digits);
+    mask_second_fraction(key, &format!("{fraction:06}"), &mut digits);
     let fraction: i64 = digits.parse().expect("six digits");
     ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
 }
 
-/// Microseconds from 1970-01-01 00:00.
+/// Masks microseconds since 1970-01-01 00:00.
 pub(super) fn mask_timestamp(key: &MaskKey, at_us: i64) -> i64 {
     mask_days(key, at_us.div_euclid(DAY_US)) * DAY_US + mask_time(key, at_us.rem_euclid(DAY_US))
 }
 
-/// A date, time or timestamp as it is written.
+/// A date, time or timestamp as written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment<'a> {
+pub(super) struct CalendarTime<'a> {
     date: Option<Date>,
-    /// What stands between date and time.
+    /// The text between date and time.
     between: &'a str,
     time: Option<Time<'a>>,
 }
@@ -125,23 +125,23 @@ pub(super) struct Moment<'a> {
 struct Time<'a> {
     at_us: i64,
     has_seconds: bool,
-    /// Digits behind the point of the seconds; `None` without a point.
+    /// Number of digits after the point of the seconds; `None` without a point.
     fraction_digits: Option<usize>,
     offset_us: Option<i64>,
     /// The offset, as written.
     zone: &'a str,
 }
 
-impl<'a> Moment<'a> {
-    /// Reads `2026-03-01`, `09:30`, `2026-03-01 09:30:00.5+01` and the like: the form in which
+impl<'a> CalendarTime<'a> {
+    /// Parses `2026-03-01`, `09:30`, `2026-03-01 09:30:00.5+01` and the like: the format in which
     /// PostgreSQL writes them (ISO) and in which drivers send them.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        let (date, rest) = match date(text) {
+        let (date, rest) = match parse_date(text) {
             Some((date, rest)) => (Some(date), rest),
             None => (None, text),
         };
         if date.is_some() && rest.is_empty() {
-            return Some(Moment {
+            return Some(CalendarTime {
                 date,
                 between: "",
                 time: None,
@@ -152,10 +152,10 @@ impl<'a> Moment<'a> {
             (Some(_), _) => return None,
             (None, _) => ("", rest),
         };
-        Some(Moment {
+        Some(CalendarTime {
             date,
             between,
-            time: Some(time(rest)?),
+            time: Some(parse_time(rest)?),
         })
     }
 
@@ -164,7 +164,7 @@ impl<'a> Moment<'a> {
         let time_us = self.time.map_or(0, |time| time.at_us);
         let (date, time_us) = match self.date {
             None => {
-                // The server keeps the offset of a time of day, and compares as in UTC.
+                // The server stores the offset of a time of day, and compares in UTC.
                 let masked = mask_time(key, (time_us - offset_us).rem_euclid(DAY_US));
                 let masked = match time_us >= DAY_US {
                     true => time_us,
@@ -172,13 +172,14 @@ impl<'a> Moment<'a> {
                 };
                 (None, masked)
             }
-            // 24:00 is the next day's midnight, and leap seconds the next minute: both stay.
-            Some(date) if time_us >= DAY_US => (Some(date.masked(key)), time_us),
+            // 24:00 is the next day's midnight, and a leap second is in the next minute: both
+            // stay.
+            Some(date) if time_us >= DAY_US => (Some(date.mask(key)), time_us),
             Some(date) => {
                 let at_us = date.to_days() * DAY_US + time_us - offset_us;
                 let masked = mask_timestamp(key, at_us) + offset_us;
                 (
-                    Some(Date::of_days(masked.div_euclid(DAY_US))),
+                    Some(Date::from_days(masked.div_euclid(DAY_US))),
                     masked.rem_euclid(DAY_US),
                 )
             }
@@ -208,28 +209,28 @@ impl<'a> Moment<'a> {
     }
 }
 
-fn number(text: &str, digits: usize) -> Option<(i64, &str)> {
+fn parse_number(text: &str, digits: usize) -> Option<(i64, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
     let all = number.bytes().all(|byte| byte.is_ascii_digit());
     Some((all.then(|| number.parse().ok())??, rest))
 }
 
-fn date(text: &str) -> Option<(Date, &str)> {
-    let (year, rest) = number(text, 4)?;
-    let (month, rest) = number(rest.strip_prefix('-')?, 2)?;
-    let (day, rest) = number(rest.strip_prefix('-')?, 2)?;
+fn parse_date(text: &str) -> Option<(Date, &str)> {
+    let (year, rest) = parse_number(text, 4)?;
+    let (month, rest) = parse_number(rest.strip_prefix('-')?, 2)?;
+    let (day, rest) = parse_number(rest.strip_prefix('-')?, 2)?;
     let date = Date { year, month, day };
     let valid = (1..=12).contains(&month) && year > 0 && (1..=date.days_in_month()).contains(&day);
     valid.then_some((date, rest))
 }
 
-fn time(text: &str) -> Option<Time<'_>> {
-    let (hour, rest) = number(text, 2)?;
-    let (minute, mut rest) = number(rest.strip_prefix(':')?, 2)?;
+fn parse_time(text: &str) -> Option<Time<'_>> {
+    let (hour, rest) = parse_number(text, 2)?;
+    let (minute, mut rest) = parse_number(rest.strip_prefix(':')?, 2)?;
     let mut second = 0;
     let has_seconds = rest.starts_with(':');
     if has_seconds {
-        (second, rest) = number(&rest[1..], 2)?;
+        (second, rest) = parse_number(&rest[1..], 2)?;
     }
     let mut fraction_us = 0;
     let mut fraction_digits = None;
@@ -238,7 +239,7 @@ fn time(text: &str) -> Option<Time<'_>> {
         if !(1..=6).contains(&digits) {
             return None;
         }
-        fraction_us = number(&rest[1..], digits)?.0 * 10i64.pow(6 - digits as u32);
+        fraction_us = parse_number(&rest[1..], digits)?.0 * 10i64.pow(6 - digits as u32);
         fraction_digits = Some(digits);
         rest = &rest[1 + digits..];
     }
@@ -250,18 +251,18 @@ fn time(text: &str) -> Option<Time<'_>> {
         at_us,
         has_seconds,
         fraction_digits,
-        offset_us: offset(rest)?,
+        offset_us: parse_offset(rest)?,
         zone: rest,
     })
 }
 
-/// `Z`, `+01`, `-0330`, `+05:30`, `+00:00:01`, a blank before it or none; `None` within where there is
-/// no offset, and without where it is something else.
+/// Parses `Z`, `+01`, `-0330`, `+05:30`, `+00:00:01`, after an optional blank; `Some(None)` if
+/// there is no offset, and `None` if there is other text.
 #[allow(
     clippy::option_option,
     reason = "no offset is not the same as a wrong one"
 )]
-fn offset(text: &str) -> Option<Option<i64>> {
+fn parse_offset(text: &str) -> Option<Option<i64>> {
     let text = text.strip_prefix(' ').unwrap_or(text);
     match text {
         "" => return Some(None),
@@ -273,15 +274,15 @@ fn offset(text: &str) -> Option<Option<i64>> {
         b'-' => -1,
         _ => return None,
     };
-    let (hours, mut rest) = number(&text[1..], 2)?;
+    let (hours, mut rest) = parse_number(&text[1..], 2)?;
     let mut seconds = hours * 3600;
     for unit in [60, 1] {
         if rest.is_empty() {
             break;
         }
-        let (value, behind) = number(rest.strip_prefix(':').unwrap_or(rest), 2)?;
+        let (value, after) = parse_number(rest.strip_prefix(':').unwrap_or(rest), 2)?;
         seconds += value * unit;
-        rest = behind;
+        rest = after;
     }
     rest.is_empty().then_some(Some(sign * seconds * 1_000_000))
 }
@@ -292,12 +293,14 @@ mod tests {
     use std::collections::HashSet;
 
     fn key() -> MaskKey {
-        MaskKey::of(b"a key for the tests")
+        MaskKey::from_secret(b"a key for the tests")
     }
 
     fn masked(text: &str) -> String {
         let mut out = String::new();
-        Moment::parse(text).expect(text).mask(&key(), &mut out);
+        CalendarTime::parse(text)
+            .expect(text)
+            .mask(&key(), &mut out);
         out
     }
 
@@ -305,9 +308,9 @@ mod tests {
     fn days_move_within_their_month_and_the_first_stays() {
         let mut all = HashSet::new();
         for days in -40_000..40_000 {
-            let date = Date::of_days(days);
+            let date = Date::from_days(days);
             assert_eq!(date.to_days(), days);
-            let moved = Date::of_days(mask_days(&key(), days));
+            let moved = Date::from_days(mask_days(&key(), days));
             assert_eq!((moved.year, moved.month), (date.year, date.month));
             assert_eq!(moved.day == 1, date.day == 1);
             all.insert((moved.year, moved.month, moved.day));
@@ -324,7 +327,7 @@ mod tests {
         assert_ne!(masked("10:30")[3..], *"00");
         assert_eq!(masked("24:00:00"), "24:00:00");
         assert_eq!(masked("2026-03-05 10:11:12.5").len(), 21);
-        // A date is the date of its times.
+        // The mask of a date is the date of the masked times.
         assert_eq!(&masked("2026-03-05 10:11:12")[..10], masked("2026-03-05"));
         for text in [
             "2026-13-01",
@@ -335,14 +338,14 @@ mod tests {
             "10:61",
             "2026-03-05 10:00 Europe/Berlin",
         ] {
-            assert!(Moment::parse(text).is_none(), "{text}");
+            assert!(CalendarTime::parse(text).is_none(), "{text}");
         }
     }
 
     #[test]
     fn one_instant_is_one_instant_in_every_zone() {
         let us = |text: &str| {
-            let moment = Moment::parse(text).unwrap();
+            let moment = CalendarTime::parse(text).unwrap();
             let time = moment.time.unwrap();
             moment.date.unwrap().to_days() * DAY_US + time.at_us - time.offset_us.unwrap_or(0)
         };

@@ -1,11 +1,11 @@
-//! UUIDs, addresses of the net, hexadecimal digits, bytes and bits.
+//! Masks UUIDs, network addresses, hexadecimal digits, bytes and bits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::key::{Domain, MaskKey};
 
-/// A UUID's version and variant say how it was made, and stay; all else is permuted.
-pub(super) fn uuid(key: &MaskKey, bytes: [u8; 16]) -> [u8; 16] {
+/// Masks a UUID. Its version and variant stay; all other bits are permuted.
+pub(super) fn mask_uuid_bytes(key: &MaskKey, bytes: [u8; 16]) -> [u8; 16] {
     let number = u128::from_be_bytes(bytes);
     if number == 0 || number == u128::MAX {
         return bytes;
@@ -20,7 +20,7 @@ pub(super) fn uuid(key: &MaskKey, bytes: [u8; 16]) -> [u8; 16] {
     (fixed | moved).to_be_bytes()
 }
 
-/// Masks a UUID as it is written: with its hyphens or without, in braces, in either case.
+/// Masks a UUID as written: with or without hyphens, in braces, in either case.
 pub(super) fn mask_uuid(key: &MaskKey, text: &str, out: &mut String) -> bool {
     let inner = text
         .strip_prefix('{')
@@ -38,14 +38,14 @@ pub(super) fn mask_uuid(key: &MaskKey, text: &str, out: &mut String) -> bool {
         .chars()
         .filter(|character| *character != '-')
         .collect();
-    // All digits are a number; PostgreSQL would take it for either.
+    // Digits only are a number; PostgreSQL would accept them for either type.
     if !hyphens && digits.bytes().all(|byte| byte.is_ascii_digit()) || !is_hex(&digits) {
         return false;
     }
     let Ok(number) = u128::from_str_radix(&digits, 16) else {
         return false;
     };
-    let masked = u128::from_be_bytes(uuid(key, number.to_be_bytes()));
+    let masked = u128::from_be_bytes(mask_uuid_bytes(key, number.to_be_bytes()));
     let upper = digits.bytes().any(|byte| byte.is_ascii_uppercase());
     let masked = match upper {
         true => format!("{masked:032X}"),
@@ -87,7 +87,8 @@ pub(super) fn mask_address(key: &MaskKey, text: &str, out: &mut String) -> bool 
     true
 }
 
-/// `network` is the length of its network's prefix: where all bits behind it are 0, they stay.
+/// Masks an address. `network` is the length of its network's prefix: if all bits after it are 0,
+/// they stay.
 pub(super) fn mask_ip(key: &MaskKey, address: IpAddr, network: u32) -> IpAddr {
     if address.is_unspecified() || address.is_loopback() {
         return address;
@@ -110,8 +111,8 @@ pub(super) fn mask_ip(key: &MaskKey, address: IpAddr, network: u32) -> IpAddr {
 
 fn mask_prefix(key: &MaskKey, family: u64, bits: u128, length: u32, network: u32) -> u128 {
     let network = network.min(length);
-    let behind = bits.checked_shl(network).unwrap_or(0);
-    let masked_bits = if behind == 0 { network } else { length };
+    let after = bits.checked_shl(network).unwrap_or(0);
+    let masked_bits = if after == 0 { network } else { length };
     let mut masked = bits;
     for bit in 0..masked_bits {
         let prefix = bits & !(u128::MAX >> bit);
@@ -122,8 +123,8 @@ fn mask_prefix(key: &MaskKey, family: u64, bits: u128, length: u32, network: u32
     masked
 }
 
-/// Masks what is written in hexadecimal digits and separators alone, with digits as well as letters:
-/// checksums, hardware addresses. False where it is something else.
+/// Masks text of hexadecimal digits and separators only, with digits as well as letters: checksums,
+/// hardware addresses. Returns false for other text.
 pub(super) fn mask_hex(key: &MaskKey, text: &str, out: &mut String) -> bool {
     let hex = |byte: &u8| byte.is_ascii_hexdigit();
     let letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -134,7 +135,7 @@ pub(super) fn mask_hex(key: &MaskKey, text: &str, out: &mut String) -> bool {
             2 => matches!(byte, b':' | b'-'),
             _ => hex(&byte),
         });
-    // As long as a checksum: shorter ones may be words.
+    // At least as long as a checksum: shorter ones may be words.
     let whole = text.len() >= 32 && text.bytes().all(|byte| hex(&byte)) && letters && digits;
     if !separated && !whole {
         return false;
@@ -178,7 +179,7 @@ fn mask_nibbles(key: &MaskKey, digits: &str) -> Vec<char> {
     }
 }
 
-/// Bytes become as many others.
+/// Replaces bytes by the same number of bytes.
 pub(super) fn mask_bytes(key: &MaskKey, bytes: &[u8]) -> Vec<u8> {
     let length = bytes.len();
     if (1..=15).contains(&length) {
@@ -192,7 +193,7 @@ pub(super) fn mask_bytes(key: &MaskKey, bytes: &[u8]) -> Vec<u8> {
     key.stream(Domain::Bytes, seed).take(length).collect()
 }
 
-/// Masks `\x68656c6c6f`, as bytea is written. False where it is something else.
+/// Masks `\x68656c6c6f`, the text form of bytea. Returns false for other text.
 pub(super) fn mask_bytea(key: &MaskKey, text: &str, out: &mut String) -> bool {
     let Some(digits) = text.strip_prefix("\\x") else {
         return false;
@@ -214,12 +215,12 @@ pub(super) fn mask_bytea(key: &MaskKey, text: &str, out: &mut String) -> bool {
     true
 }
 
-/// Masks a string of bits, `0` and `1`; false where it is something else.
+/// Masks a string of bits, `0` and `1`; returns false for other text.
 pub(super) fn mask_bits(key: &MaskKey, bits: &str, out: &mut String) -> bool {
     if !bits.bytes().all(|byte| matches!(byte, b'0' | b'1')) {
         return false;
     }
-    // One bit is a flag.
+    // A single bit is a flag.
     let length = bits.len();
     match u128::from_str_radix(bits, 2) {
         _ if length <= 1 => out.push_str(bits),
@@ -242,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key() -> MaskKey {
-        MaskKey::of(b"a key for the tests")
+        MaskKey::from_secret(b"a key for the tests")
     }
 
     fn masked(text: &str, by: fn(&MaskKey, &str, &mut String) -> bool) -> String {
@@ -294,7 +295,7 @@ mod tests {
     proptest! {
         #[test]
         fn uuids_do_not_collide(one in any::<[u8; 16]>(), other in any::<[u8; 16]>()) {
-            prop_assert_eq!(one == other, uuid(&key(), one) == uuid(&key(), other));
+            prop_assert_eq!(one == other, mask_uuid_bytes(&key(), one) == mask_uuid_bytes(&key(), other));
         }
     }
 }

@@ -1,29 +1,31 @@
-//! COPY data: rows and fields of the text, CSV and binary formats (PostgreSQL documentation, COPY).
+//! Masks COPY data: rows and fields of the text, CSV and binary formats (PostgreSQL documentation,
+//! COPY).
 
 use std::borrow::Cow;
 
 use super::Mask;
-use super::became::Became;
 use super::copy_format::{CopyFormat, Kind};
+use super::outcome::MaskOutcome;
 use workload::MaskedValues;
 
-/// What data in the binary format begins with.
+/// Signature of the binary format.
 const BINARY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
-/// The length of its header's extension, behind signature and flags.
+/// Position of the length of the header's extension, after signature and flags.
 const EXTENSION_AT: usize = 15;
 
 impl Mask {
-    /// Masks COPY data whole.
-    pub(super) fn copy(
+    /// Masks COPY data as a whole.
+    pub(super) fn mask_copy(
         &self,
         format: &CopyFormat,
         data: &[u8],
         counts: &mut MaskedValues,
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(data.len());
-        // What the data is shows in itself: in another form than the statement says, it would stay.
+        // The data itself shows the binary format, which would otherwise stay if the statement
+        // says another one.
         if data.starts_with(BINARY_SIGNATURE) {
-            self.binary_rows(data, counts, &mut out);
+            self.mask_binary_rows(data, counts, &mut out);
             return out;
         }
         let text = CopyFormat::default();
@@ -35,7 +37,8 @@ impl Mask {
         let mut rest = data;
         while !rest.is_empty() {
             let end = record_end(format, rest);
-            // Names of columns stand in one line; what runs on over several may be quoted otherwise.
+            // Column names are in one line; a record over several lines may be quoted
+            // differently.
             let one_line = !rest[..end - 1].contains(&b'\n');
             match std::mem::take(&mut header) && one_line {
                 true => out.extend_from_slice(&rest[..end]),
@@ -46,7 +49,7 @@ impl Mask {
         out
     }
 
-    /// Masks the fields of one row, with its line end, for whose place, from 0, `wanted` says so.
+    /// Masks the fields of one row, with its line end, if `wanted` selects their index, from 0.
     pub fn copy_row(
         &self,
         format: &CopyFormat,
@@ -68,7 +71,7 @@ impl Mask {
             let field = &rest[..length];
             match field == format.null.as_bytes() || !wanted(place) {
                 true => out.extend_from_slice(field),
-                false => self.field(format, field, counts, out),
+                false => self.mask_field(format, field, counts, out),
             }
             match rest.get(length) {
                 Some(delimiter) => out.push(*delimiter),
@@ -79,7 +82,7 @@ impl Mask {
         out.extend_from_slice(line_end);
     }
 
-    fn field(
+    fn mask_field(
         &self,
         format: &CopyFormat,
         field: &[u8],
@@ -92,7 +95,7 @@ impl Mask {
             (_, true) => Cow::Owned(unquote(format, field)),
             (_, false) => Cow::Borrowed(field),
         };
-        // What is no UTF-8 is of an encoding with a byte for each character, or treated so.
+        // Data that is no UTF-8 is treated as if each byte were a character.
         let latin = |bytes: &[u8]| {
             bytes
                 .iter()
@@ -104,9 +107,9 @@ impl Mask {
             Err(_) => (Cow::Owned(latin(&value)), false),
         };
         let mut masked = String::with_capacity(text.len());
-        let became = self.value(&text, &mut masked);
-        became.count(counts);
-        if matches!(became, Became::Kept(_)) {
+        let outcome = self.mask_value(&text, &mut masked);
+        outcome.count(counts);
+        if matches!(outcome, MaskOutcome::Kept(_)) {
             out.extend_from_slice(field);
             return;
         }
@@ -133,14 +136,15 @@ impl Mask {
         }
     }
 
-    /// A signature, flags and an extension; then rows of fields behind their lengths.
-    fn binary_rows(&self, data: &[u8], counts: &mut MaskedValues, out: &mut Vec<u8>) {
+    /// Masks the binary format: a signature, flags and an extension; then rows of fields after
+    /// their lengths.
+    fn mask_binary_rows(&self, data: &[u8], counts: &mut MaskedValues, out: &mut Vec<u8>) {
         let word = |at: usize| Some(i32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
         out.extend_from_slice(&data[..EXTENSION_AT.min(data.len())]);
         let Some(length) = word(EXTENSION_AT) else {
             return;
         };
-        // Readers pass an extension over whatever it has, and nobody knows what that is.
+        // Readers skip an extension of unknown content.
         out.extend_from_slice(&[0; 4]);
         let mut at = usize::try_from(length).map_or(data.len(), |length| {
             (EXTENSION_AT + 4).saturating_add(length).min(data.len())
@@ -158,19 +162,19 @@ impl Mask {
                 };
                 let value = data.get(at..at.checked_add(length)?)?;
                 at += length;
-                let (masked, became) = self.binary(0, value);
-                became.count(counts);
+                let (masked, outcome) = self.mask_binary(0, value);
+                outcome.count(counts);
                 out.extend_from_slice(&(masked.len() as u32).to_be_bytes());
                 out.extend_from_slice(&masked);
             }
             Some(())
         };
         while row().is_some() {}
-        // What is cut short does not stay: its fields cannot be told apart.
+        // Truncated data does not stay, since its fields cannot be separated.
     }
 }
 
-/// How many bytes the first record has, with its line end.
+/// Returns the length of the first record, with its line end.
 fn record_end(format: &CopyFormat, data: &[u8]) -> usize {
     let mut quoted = false;
     for (at, byte) in data.iter().enumerate() {
@@ -265,7 +269,7 @@ fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(value)
 }
 
-/// A field of COPY's text format, as `pg_dump` writes it.
+/// Writes a field in COPY's text format, as `pg_dump` does.
 pub(crate) fn escape_text(value: &[u8], out: &mut Vec<u8>) {
     escape_for(b'\t', value, out);
 }
@@ -298,13 +302,13 @@ mod tests {
 
     fn text(text: &str) -> String {
         let mut out = String::new();
-        mask().value(text, &mut out);
+        mask().mask_value(text, &mut out);
         out
     }
 
     fn copied(sql: &str, data: &str) -> (String, MaskedValues) {
         let mut counts = MaskedValues::default();
-        let out = mask().copy(&CopyFormat::of(sql), data.as_bytes(), &mut counts);
+        let out = mask().mask_copy(&CopyFormat::of(sql), data.as_bytes(), &mut counts);
         assert!(counts.adds_up());
         (String::from_utf8(out).unwrap(), counts)
     }
@@ -358,7 +362,7 @@ mod tests {
             let (out, _) = copied(sql, "Smith,Jones\n");
             assert_eq!(out, format!("{},{}\n", text("Smith"), text("Jones")));
         }
-        // It would run on to the end, if its quotes were others than was said.
+        // It would extend to the end, if its quotes differed from the statement's.
         let (out, _) = copied(
             "COPY t FROM STDIN CSV HEADER",
             "a,\"b\nSmith,4711\nJones,4712\n",
@@ -374,11 +378,11 @@ mod tests {
         let (out, counts) = copied(said, "Smith, of the long road\tJones\n");
         assert!(!out.contains("Smith") && !out.contains("Jones"), "{out}");
         assert_eq!(counts.masked, 2);
-        // What stands in the header's extension is not known.
+        // The content of the header's extension is unknown.
         let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\x05Smith\0\x01\0\0\0\x05".to_vec();
         data.extend(b"Jones");
         let mut counts = MaskedValues::default();
-        let out = mask().copy(&CopyFormat::default(), &data, &mut counts);
+        let out = mask().mask_copy(&CopyFormat::default(), &data, &mut counts);
         let mut expected = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x05".to_vec();
         expected.extend(text("Jones").as_bytes());
         assert_eq!(out, expected);
@@ -393,7 +397,7 @@ mod tests {
         data.extend(b"Smith");
         data.extend([0xff, 0xff]);
         let mut counts = MaskedValues::default();
-        let out = mask().copy(
+        let out = mask().mask_copy(
             &CopyFormat::of("copy t from stdin binary"),
             &data,
             &mut counts,

@@ -1,16 +1,16 @@
-//! In which form a COPY statement says its data is (PostgreSQL documentation, COPY; `gram.y`).
+//! Parses the data format of a COPY statement (PostgreSQL documentation, COPY; `gram.y`).
 //!
-//! Only the list of options is read for it. What it does not surely say is taken as not said: then
-//! every row is masked.
+//! Only the list of options is parsed. An ambiguous option counts as absent: then every row is
+//! masked.
 
 use std::borrow::Cow;
 
 use sql::{Lexer, Token};
 
-use super::backslash::Backslash;
+use super::backslash::BackslashMeaning;
 use sql::Spelling;
 
-/// In which form COPY has its data.
+/// Data format of a COPY statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyFormat {
     pub(super) kind: Kind,
@@ -18,7 +18,7 @@ pub struct CopyFormat {
     pub(super) null: String,
     pub(super) quote: u8,
     pub(super) escape: u8,
-    /// The first row has the names of columns.
+    /// The first row has column names.
     pub(super) header: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Kind {
 }
 
 impl Default for CopyFormat {
-    /// The text format, as `pg_dump` writes it.
+    /// Returns the text format, as `pg_dump` writes it.
     fn default() -> Self {
         CopyFormat {
             kind: Kind::Text,
@@ -44,25 +44,26 @@ impl Default for CopyFormat {
 }
 
 impl CopyFormat {
-    /// As the options of the COPY statement in a text say; of several that differ, none.
+    /// Parses the options of the COPY statement in a text; the default if it has several that
+    /// differ.
     pub fn of(sql: &str) -> Self {
-        Self::read(sql, Backslash::Plain)
+        Self::parse(sql, BackslashMeaning::Plain)
     }
 
-    /// As [`Self::of`], by a session that reads backslashes so.
-    pub(super) fn read(sql: &str, backslash: Backslash) -> Self {
-        let escapes = backslash == Backslash::Escapes;
+    /// Parses like [`Self::of`], with the session's meaning of backslashes.
+    pub(super) fn parse(sql: &str, backslash: BackslashMeaning) -> Self {
+        let escapes = backslash == BackslashMeaning::Escapes;
         let lexer = match escapes {
             true => Lexer::with_escapes(sql),
             false => Lexer::new(sql),
         };
-        let pieces: Vec<Piece<'_>> = lexer
+        let pieces: Vec<OptionToken<'_>> = lexer
             .filter(|token| !matches!(token, Token::Comment { .. }))
-            .map(|token| Piece::new(token, &sql[token.start()..token.end()], escapes))
+            .map(|token| OptionToken::new(token, &sql[token.start()..token.end()], escapes))
             .collect();
         let mut formats = pieces
             .split(|piece| piece.is_symbol(";"))
-            .filter_map(|statement| Given::of(statement).map(Given::format));
+            .filter_map(|statement| ParsedOptions::of(statement).map(ParsedOptions::format));
         let first = formats.next().unwrap_or_default();
         match formats.all(|format| format == first) {
             true => first,
@@ -71,10 +72,10 @@ impl CopyFormat {
     }
 }
 
-/// A token as the options have it.
+/// A token of the options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece<'a> {
-    /// A name or keyword: folded to lower case where it is not quoted.
+enum OptionToken<'a> {
+    /// A name or keyword: folded to lower case unless quoted.
     Word {
         text: String,
         quoted: bool,
@@ -83,14 +84,14 @@ enum Piece<'a> {
     Symbol(&'a str),
 }
 
-impl<'a> Piece<'a> {
+impl<'a> OptionToken<'a> {
     fn new(token: Token, text: &'a str, escapes: bool) -> Self {
         match token {
-            Token::Word { .. } => Piece::Word {
+            Token::Word { .. } => OptionToken::Word {
                 text: text.to_ascii_lowercase(),
                 quoted: false,
             },
-            Token::Quoted { .. } => Piece::Word {
+            Token::Quoted { .. } => OptionToken::Word {
                 text: text.trim_matches('"').replace("\"\"", "\""),
                 quoted: true,
             },
@@ -101,50 +102,50 @@ impl<'a> Piece<'a> {
                     }
                     other => other,
                 };
-                Piece::Value(spelling.read(inner, '\\'))
+                OptionToken::Value(spelling.read(inner, '\\'))
             }
-            Token::Symbol { .. } | Token::Comment { .. } => Piece::Symbol(text),
+            Token::Symbol { .. } | Token::Comment { .. } => OptionToken::Symbol(text),
         }
     }
 
     fn is_symbol(&self, symbol: &str) -> bool {
-        matches!(self, Piece::Symbol(found) if *found == symbol)
+        matches!(self, OptionToken::Symbol(found) if *found == symbol)
     }
 
-    /// Whether it is this keyword.
+    /// Returns whether it is this keyword.
     fn is(&self, keyword: &str) -> bool {
-        matches!(self, Piece::Word { text, quoted: false } if text == keyword)
+        matches!(self, OptionToken::Word { text, quoted: false } if text == keyword)
     }
 
-    /// What it says as the value of an option: a word and a literal are the same there.
-    fn says(&self) -> &str {
+    /// Returns its value as an option's value: a word and a literal are equivalent there.
+    fn value(&self) -> &str {
         match self {
-            Piece::Word { text, .. } => text,
-            Piece::Value(text) => text,
-            Piece::Symbol(_) => "",
+            OptionToken::Word { text, .. } => text,
+            OptionToken::Value(text) => text,
+            OptionToken::Symbol(_) => "",
         }
     }
 }
 
-/// The pieces of a statement that are still to be read.
-struct Rest<'p, 'a>(&'p [Piece<'a>]);
+/// The unparsed tokens of a statement.
+struct TokenStream<'p, 'a>(&'p [OptionToken<'a>]);
 
-impl<'p, 'a> Rest<'p, 'a> {
-    fn next(&mut self) -> Option<&'p Piece<'a>> {
+impl<'p, 'a> TokenStream<'p, 'a> {
+    fn next(&mut self) -> Option<&'p OptionToken<'a>> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(first)
     }
 
-    fn takes(&mut self, keyword: &str) -> bool {
-        self.takes_if(|piece| piece.is(keyword))
+    fn take_keyword(&mut self, keyword: &str) -> bool {
+        self.take_if(|piece| piece.is(keyword))
     }
 
-    fn takes_symbol(&mut self, symbol: &str) -> bool {
-        self.takes_if(|piece| piece.is_symbol(symbol))
+    fn take_symbol(&mut self, symbol: &str) -> bool {
+        self.take_if(|piece| piece.is_symbol(symbol))
     }
 
-    fn takes_if(&mut self, is: impl Fn(&Piece<'a>) -> bool) -> bool {
+    fn take_if(&mut self, is: impl Fn(&OptionToken<'a>) -> bool) -> bool {
         let found = self.0.first().is_some_and(is);
         if found {
             self.0 = &self.0[1..];
@@ -152,13 +153,13 @@ impl<'p, 'a> Rest<'p, 'a> {
         found
     }
 
-    fn takes_name(&mut self) -> bool {
-        self.takes_if(|piece| matches!(piece, Piece::Word { .. }))
+    fn take_name(&mut self) -> bool {
+        self.take_if(|piece| matches!(piece, OptionToken::Word { .. }))
     }
 
-    fn takes_value(&mut self) -> Option<&'p str> {
+    fn take_value(&mut self) -> Option<&'p str> {
         match self.0.first()? {
-            Piece::Value(text) => {
+            OptionToken::Value(text) => {
                 self.0 = &self.0[1..];
                 Some(text)
             }
@@ -166,16 +167,17 @@ impl<'p, 'a> Rest<'p, 'a> {
         }
     }
 
-    /// What stands within brackets, where one opens here; behind the whole, if none closes it.
-    fn takes_bracket(&mut self) -> Option<&'p [Piece<'a>]> {
-        if !self.takes_symbol("(") {
+    /// Takes the content of a bracket that opens here; leaves the position at the end if none
+    /// closes it.
+    fn take_bracket(&mut self) -> Option<&'p [OptionToken<'a>]> {
+        if !self.take_symbol("(") {
             return None;
         }
         let (inner, mut depth) = (self.0, 1);
         for (at, piece) in inner.iter().enumerate() {
             match piece {
-                Piece::Symbol("(") => depth += 1,
-                Piece::Symbol(")") => depth -= 1,
+                OptionToken::Symbol("(") => depth += 1,
+                OptionToken::Symbol(")") => depth -= 1,
                 _ => {}
             }
             if depth == 0 {
@@ -188,9 +190,9 @@ impl<'p, 'a> Rest<'p, 'a> {
     }
 }
 
-/// What options say; `None` where they do not.
+/// The parsed options; `None` if absent.
 #[derive(Debug, Default)]
-struct Given {
+struct ParsedOptions {
     kind: Option<Kind>,
     header: Option<bool>,
     delimiter: Option<u8>,
@@ -199,58 +201,58 @@ struct Given {
     escape: Option<u8>,
 }
 
-impl Given {
-    /// Of a statement, if it is a COPY.
-    fn of(statement: &[Piece<'_>]) -> Option<Self> {
-        let mut rest = Rest(statement);
-        if !rest.takes("copy") {
+impl ParsedOptions {
+    /// Parses a statement, if it is a COPY.
+    fn of(statement: &[OptionToken<'_>]) -> Option<Self> {
+        let mut rest = TokenStream(statement);
+        if !rest.take_keyword("copy") {
             return None;
         }
-        let mut given = Given::default();
-        // The rest stays unread where it is none that is known.
-        let _ = given.read(&mut rest);
+        let mut given = ParsedOptions::default();
+        // The rest stays unparsed if it is unknown.
+        let _ = given.parse(&mut rest);
         Some(given)
     }
 
-    fn read(&mut self, rest: &mut Rest<'_, '_>) -> Option<()> {
-        if rest.takes_bracket().is_none() {
-            // As a name of a table it has to be quoted.
-            if rest.takes("binary") {
+    fn parse(&mut self, rest: &mut TokenStream<'_, '_>) -> Option<()> {
+        if rest.take_bracket().is_none() {
+            // As a table's name it would be quoted.
+            if rest.take_keyword("binary") {
                 self.kind = Some(Kind::Binary);
             }
             loop {
-                rest.takes_name().then_some(())?;
-                if !rest.takes_symbol(".") {
+                rest.take_name().then_some(())?;
+                if !rest.take_symbol(".") {
                     break;
                 }
             }
-            rest.takes_bracket();
+            rest.take_bracket();
         }
-        (rest.takes("from") || rest.takes("to")).then_some(())?;
-        rest.takes("program");
-        if rest.takes_value().is_none() {
-            (rest.takes("stdin") || rest.takes("stdout")).then_some(())?;
+        (rest.take_keyword("from") || rest.take_keyword("to")).then_some(())?;
+        rest.take_keyword("program");
+        if rest.take_value().is_none() {
+            (rest.take_keyword("stdin") || rest.take_keyword("stdout")).then_some(())?;
         }
-        rest.takes("using");
-        if rest.takes("delimiters") {
-            self.delimiter = rest.takes_value()?.bytes().next();
+        rest.take_keyword("using");
+        if rest.take_keyword("delimiters") {
+            self.delimiter = rest.take_value()?.bytes().next();
         }
-        rest.takes("with");
-        match rest.takes_bracket() {
+        rest.take_keyword("with");
+        match rest.take_bracket() {
             Some(options) => {
-                for option in list(options) {
-                    self.option(option);
+                for option in split_options(options) {
+                    self.parse_option(option);
                 }
                 Some(())
             }
-            None => self.words(rest),
+            None => self.parse_old_syntax(rest),
         }
     }
 
-    /// `CSV HEADER DELIMITER AS ';'`, as before PostgreSQL 9.0.
-    fn words(&mut self, rest: &mut Rest<'_, '_>) -> Option<()> {
+    /// Parses `CSV HEADER DELIMITER AS ';'`, the syntax before PostgreSQL 9.0.
+    fn parse_old_syntax(&mut self, rest: &mut TokenStream<'_, '_>) -> Option<()> {
         loop {
-            let Piece::Word {
+            let OptionToken::Word {
                 text,
                 quoted: false,
             } = rest.next()?
@@ -261,61 +263,64 @@ impl Given {
                 "csv" => self.kind = Some(Kind::Csv),
                 "binary" => self.kind = Some(Kind::Binary),
                 "freeze" => {}
-                "header" => self.says_header(true),
+                "header" => self.set_header(true),
                 "delimiter" | "null" | "quote" | "escape" | "encoding" => {
-                    rest.takes("as");
-                    let value = rest.takes_value()?;
-                    self.literal(text, value);
+                    rest.take_keyword("as");
+                    let value = rest.take_value()?;
+                    self.set_literal(text, value);
                 }
                 "force" => {
-                    if rest.takes("not") || !rest.takes("quote") {
-                        rest.takes("null").then_some(())?;
+                    if rest.take_keyword("not") || !rest.take_keyword("quote") {
+                        rest.take_keyword("null").then_some(())?;
                     }
-                    if !rest.takes_symbol("*") {
+                    if !rest.take_symbol("*") {
                         loop {
-                            rest.takes_name().then_some(())?;
-                            if !rest.takes_symbol(",") {
+                            rest.take_name().then_some(())?;
+                            if !rest.take_symbol(",") {
                                 break;
                             }
                         }
                     }
                 }
-                // WHERE, or what a later version knows.
+                // WHERE, or an option of a later version.
                 _ => return None,
             }
         }
     }
 
-    /// One of `(FORMAT csv, HEADER, DELIMITER ';')`.
-    fn option(&mut self, option: &[Piece<'_>]) {
-        let Some((Piece::Word { text: name, .. }, value)) = option.split_first() else {
+    /// Parses one option of `(FORMAT csv, HEADER, DELIMITER ';')`.
+    fn parse_option(&mut self, option: &[OptionToken<'_>]) {
+        let Some((OptionToken::Word { text: name, .. }, value)) = option.split_first() else {
             return;
         };
         match (name.as_str(), value) {
             ("format", [kind]) => {
-                self.kind = match kind.says() {
+                self.kind = match kind.value() {
                     kind if kind.eq_ignore_ascii_case("csv") => Some(Kind::Csv),
                     kind if kind.eq_ignore_ascii_case("binary") => Some(Kind::Binary),
                     _ => self.kind,
                 }
             }
-            ("header", []) => self.says_header(true),
+            ("header", []) => self.set_header(true),
             ("header", [value]) => {
                 let yes = ["true", "on", "1", "match"];
-                self.says_header(yes.iter().any(|yes| value.says().eq_ignore_ascii_case(yes)));
+                self.set_header(
+                    yes.iter()
+                        .any(|yes| value.value().eq_ignore_ascii_case(yes)),
+                );
             }
-            ("header", _) => self.says_header(false),
-            (name, [value]) => self.literal(name, value.says()),
+            ("header", _) => self.set_header(false),
+            (name, [value]) => self.set_literal(name, value.value()),
             _ => {}
         }
     }
 
-    /// Said twice, as no server allows it, it is not sure.
-    fn says_header(&mut self, is: bool) {
+    /// Sets the header. A repeated option, which servers refuse, makes it uncertain.
+    fn set_header(&mut self, is: bool) {
         self.header = Some(is && self.header.is_none());
     }
 
-    fn literal(&mut self, name: &str, value: &str) {
+    fn set_literal(&mut self, name: &str, value: &str) {
         let byte = value.bytes().next();
         match name {
             "delimiter" => self.delimiter = byte,
@@ -343,13 +348,15 @@ impl Given {
     }
 }
 
-/// Options between commas that stand outside of brackets.
-fn list<'p, 'a>(options: &'p [Piece<'a>]) -> impl Iterator<Item = &'p [Piece<'a>]> {
+/// Splits options at commas outside of brackets.
+fn split_options<'p, 'a>(
+    options: &'p [OptionToken<'a>],
+) -> impl Iterator<Item = &'p [OptionToken<'a>]> {
     let mut depth = 0;
     options.split(move |piece| {
         match piece {
-            Piece::Symbol("(") => depth += 1,
-            Piece::Symbol(")") => depth -= 1,
+            OptionToken::Symbol("(") => depth += 1,
+            OptionToken::Symbol(")") => depth -= 1,
             _ => {}
         }
         depth == 0 && piece.is_symbol(",")

@@ -1,4 +1,4 @@
-//! The key, and what is drawn from it: a keyed hash, and keyed permutations of small sets.
+//! Defines the key of a mask, a keyed hash, and keyed permutations of small sets.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -6,14 +6,14 @@ use std::hash::Hasher;
 use sha2::{Digest, Sha256};
 use siphasher::sip::SipHasher24;
 
-/// A key file has 256 bits as so many digits: what a person made up, or a file that was meant for
-/// something else, could be guessed from its fingerprint.
+/// Number of hexadecimal digits in a key file: 256 bits. A password, or a file with another
+/// purpose, could be guessed from its fingerprint.
 const KEY_DIGITS: usize = 64;
-/// A Feistel network of four rounds is a pseudo-random permutation (Luby and Rackoff); small sets
-/// want some more.
+/// Number of rounds. A Feistel network of four rounds is a pseudo-random permutation (Luby and
+/// Rackoff); small sets need more.
 const ROUNDS: u8 = 8;
 
-/// What masked values hang on. Whoever has it can try values until one fits.
+/// Key of a mask. A person who has it can find masked values by trying candidates.
 #[derive(Clone)]
 pub struct MaskKey {
     keys: (u64, u64),
@@ -26,7 +26,7 @@ impl fmt::Debug for MaskKey {
     }
 }
 
-/// What is no key for masking.
+/// Error of a content that is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is no key for masking, which has {KEY_DIGITS} hexadecimal digits in small letters and nothing else; {}make one with `rehearse mask key FILE`",
@@ -36,28 +36,29 @@ impl fmt::Debug for MaskKey {
     }
 )]
 pub struct NotAKey {
-    /// How many digits it has, if it has nothing else, without white space around them.
+    /// Number of hexadecimal digits, if the content has nothing else, apart from surrounding white
+    /// space.
     pub digits: Option<usize>,
 }
 
 impl MaskKey {
-    /// Of the content of a key file; white space at its ends is no part of it.
+    /// Parses the content of a key file, ignoring surrounding white space.
     ///
     /// # Errors
-    /// Where it is not what [`MaskKey`]s are written as.
+    /// If it is not in the format of [`MaskKey`]s.
     pub fn parse(content: &[u8]) -> Result<Self, NotAKey> {
         let content = content.trim_ascii();
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         match (content.len(), content.iter().all(is_digit)) {
-            (KEY_DIGITS, true) => Ok(MaskKey::of(content)),
+            (KEY_DIGITS, true) => Ok(MaskKey::from_secret(content)),
             (digits, only) => Err(NotAKey {
                 digits: (only && digits > 0).then_some(digits),
             }),
         }
     }
 
-    /// Of any secret.
-    pub(super) fn of(secret: &[u8]) -> Self {
+    /// Derives a key from any secret.
+    pub(super) fn from_secret(secret: &[u8]) -> Self {
         let derive = |label: &[u8]| {
             let mut hash = Sha256::new();
             hash.update(label);
@@ -77,12 +78,13 @@ impl MaskKey {
         }
     }
 
-    /// Tells keys apart, and says nothing else of them.
+    /// Identifies the key without revealing it.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// A keyed hash (SipHash-2-4, a pseudo-random function of 128-bit keys) of a text in a domain.
+    /// Hashes a text in a domain with the key (SipHash-2-4, a pseudo-random function of 128-bit
+    /// keys).
     pub(super) fn hash(&self, domain: Domain, tweak: u64, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.keys.0, self.keys.1);
         hasher.write_u8(domain as u8);
@@ -91,8 +93,8 @@ impl MaskKey {
         hasher.finish()
     }
 
-    /// A permutation of the numbers below `size`, one for each domain and tweak. Numbers that are
-    /// not below it stay.
+    /// Permutes the numbers below `size`, differently for each domain and tweak. Other numbers
+    /// stay.
     pub(super) fn permute(&self, domain: Domain, tweak: u64, size: u128, number: u128) -> u128 {
         if size <= 1 || number >= size {
             return number;
@@ -100,8 +102,9 @@ impl MaskKey {
         let bits = 128 - (size - 1).leading_zeros();
         let low_bits = bits / 2;
         let mut walked = number;
-        // The network permutes the numbers of so many bits; those that lie outside are walked over,
-        // which is a permutation of those inside. At most about half of all lie outside.
+        // The network permutes the numbers of this number of bits. Numbers outside the set are
+        // permuted again (cycle walking), which gives a permutation of the set. At most about half
+        // of all are outside.
         loop {
             walked = self.feistel(domain, tweak, (bits - low_bits, low_bits), walked);
             if walked < size {
@@ -120,7 +123,8 @@ impl MaskKey {
         let mask = |bits: u32| (1u128 << bits) - 1;
         let (mut high, mut low) = (number >> low_bits, number & mask(low_bits));
         for round in 0..ROUNDS {
-            // Each half is changed in turn by what the other says, so that they may differ in size.
+            // Each half is changed in turn by a hash of the other, so that they may differ in
+            // size.
             let (changed, by, bits) = match round % 2 {
                 0 => (&mut high, low, high_bits),
                 _ => (&mut low, high, low_bits),
@@ -136,13 +140,13 @@ impl MaskKey {
         (high << low_bits) | low
     }
 
-    /// Bytes that look random, as many as are asked for.
+    /// Returns an unlimited stream of pseudo-random bytes.
     pub(super) fn stream(&self, domain: Domain, seed: u64) -> impl Iterator<Item = u8> + '_ {
         (0u64..).flat_map(move |block| self.hash(domain, seed, &block.to_le_bytes()).to_le_bytes())
     }
 }
 
-/// What a value is: values of one domain never hang on those of another.
+/// Domain of a value: masked values of different domains are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Domain {
@@ -167,8 +171,8 @@ mod tests {
 
     #[test]
     fn small_sets_are_permuted_and_keys_differ() {
-        let one = MaskKey::of(b"0123456789abcdef");
-        let other = MaskKey::of(b"0123456789abcdeF");
+        let one = MaskKey::from_secret(b"0123456789abcdef");
+        let other = MaskKey::from_secret(b"0123456789abcdeF");
         assert_ne!(one.fingerprint(), other.fingerprint());
         for size in [1, 2, 3, 9, 23, 59, 90, 900, 22_768] {
             let of = |key: &MaskKey| -> Vec<u128> {
@@ -193,7 +197,7 @@ mod tests {
         let key = MaskKey::parse(format!("{digits}\n").as_bytes()).unwrap();
         assert_eq!(
             key.fingerprint(),
-            MaskKey::of(digits.as_bytes()).fingerprint()
+            MaskKey::from_secret(digits.as_bytes()).fingerprint()
         );
         for (content, found) in [
             (String::new(), None),

@@ -1,21 +1,20 @@
-//! Masking: values of people's data become others of the same type, length and order of magnitude,
-//! the same value always the same other one, by a key.
+//! Masks people's data: values are replaced by others of the same type, length and order of
+//! magnitude, consistently by a key.
 //!
-//! A value is masked as what its text looks like (`value.rs`), in binary form as the text of its type
-//! (`binary.rs`): so a number is masked to the same number in a literal, in a parameter of either form
-//! and in a row of COPY. Numbers, short words, dates and UUIDs are permuted (`key.rs`), so that what
-//! was different stays different. In the text of statements literals are found with the lexer of the
-//! fingerprints (`sql.rs`), as the session reads them (`backslash.rs`);
-//! which of them say what is to be done, and stay, is told by the words
-//! around them (`rules.rs`), as for parameters by where their `$1` stands.
+//! A value is masked by the appearance of its text (`value.rs`), in binary form as the text of its
+//! type (`binary.rs`). So a number is masked to the same number in a literal, in a parameter of
+//! either form and in a row of COPY. Numbers, short words, dates and UUIDs are permuted (`key.rs`),
+//! so that different values stay different. The literals of statements are found with the lexer of
+//! the fingerprints (`sql.rs`), as the session parses them (`backslash.rs`). The words around a
+//! literal decide whether it is an instruction, which stays (`rules.rs`); for a parameter, the
+//! words around its `$1` do.
 //!
-//! Who drives: `capture_sink::MaskSink` between a source and a writer, the program between a reader and a
-//! writer and over the rows of a dump. Deliberately absent: files, and names: databases, roles,
-//! tables, statements and portals keep theirs, since a replay needs them. What this does and does not
-//! hide is documented in `docs/masking.md`.
+//! `capture_sink::MaskSink` masks between a source and a writer; the program masks between a reader
+//! and a writer, and the rows of a dump. This module handles no files. Databases, roles, tables,
+//! statements and portals keep their names, since a replay needs them. `docs/masking.md` documents
+//! what masking hides.
 
 mod backslash;
-mod became;
 mod binary;
 mod calendar;
 mod codes;
@@ -23,6 +22,7 @@ mod copy;
 mod copy_format;
 mod key;
 mod number;
+mod outcome;
 mod path;
 mod rules;
 mod sql;
@@ -34,20 +34,20 @@ use std::sync::Arc;
 
 use ::sql::{Fingerprinter, Pattern};
 use workload::{
-    CopyIn, EventRef, FirstRow, KindRef, PackedParameters, Parameter, ParameterRef, Particulars,
-    REPORTED_STRINGS, ServerEvent, Session,
+    CopyIn, EventRef, FirstRow, KindRef, PackedParameters, Parameter, ParameterRef, Parameters,
+    Particulars, REPORTED_STRINGS, ServerEvent, Session,
 };
 
-use backslash::{Backslash, Backslashes};
-use became::Became;
+use backslash::{BackslashMeaning, BackslashTracker};
 pub(crate) use copy::escape_text;
 pub use copy_format::CopyFormat;
 pub use key::{MaskKey, NotAKey};
-use sql::{Role, Roles};
-use words::{Reading, mask_text};
+use outcome::MaskOutcome;
+use sql::{ParameterRole, ParameterRoles};
+use words::{TextSyntax, mask_text};
 use workload::{Kept, MaskAccount, MaskNote, MaskedValues};
 
-/// How values are masked.
+/// Rules and key for masking values.
 #[derive(Debug, Clone)]
 pub struct Mask {
     key: MaskKey,
@@ -56,7 +56,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// By this key.
+    /// Creates a mask with this key.
     pub fn new(key: MaskKey) -> Self {
         Mask {
             key,
@@ -65,12 +65,12 @@ impl Mask {
         }
     }
 
-    /// Leaves values that match as a whole as they are, such as the labels of an enumeration.
+    /// Keeps values that match as a whole, such as the labels of an enumeration.
     pub fn keep_value(&mut self, pattern: Pattern) {
         self.keep_values.push(pattern);
     }
 
-    /// Leaves the literals, parameters and data of statements that match as they are.
+    /// Keeps the literals, parameters and data of matching statements.
     pub fn keep_statement(&mut self, pattern: Pattern) {
         self.keep_statements.push(pattern);
     }
@@ -80,7 +80,7 @@ impl Mask {
         &self.key
     }
 
-    /// What is kept as it is, as it was given: values, and statements.
+    /// The patterns of kept values and statements, as given.
     pub fn kept(&self) -> (Vec<String>, Vec<String>) {
         let given =
             |patterns: &[Pattern]| patterns.iter().map(|one| one.given().to_owned()).collect();
@@ -94,22 +94,22 @@ pub struct Masker {
     mask: Mask,
     account: MaskAccount,
     fingerprinter: Fingerprinter,
-    backslashes: Backslashes,
-    roles: Roles,
+    backslashes: BackslashTracker,
+    roles: ParameterRoles,
     sql: String,
     application: String,
     parameters: PackedParameters,
 }
 
 impl Masker {
-    /// With this mask.
+    /// Creates a masker with this mask.
     pub fn new(mask: Mask) -> Self {
         Masker {
             mask,
             account: MaskAccount::default(),
             fingerprinter: Fingerprinter::new(),
-            backslashes: Backslashes::default(),
-            roles: Roles::default(),
+            backslashes: BackslashTracker::default(),
+            roles: ParameterRoles::default(),
             sql: String::new(),
             application: String::new(),
             parameters: PackedParameters::default(),
@@ -121,7 +121,7 @@ impl Masker {
         &self.mask
     }
 
-    /// What became of every value so far.
+    /// Account of all values so far.
     pub fn account(&self) -> &MaskAccount {
         &self.account
     }
@@ -137,11 +137,11 @@ impl Masker {
         }
     }
 
-    /// Hands the masked event to `then`.
+    /// Passes the masked event to `then`.
     pub fn event<T>(&mut self, event: &EventRef<'_>, then: impl FnOnce(&EventRef<'_>) -> T) -> T {
-        let backslash = self.backslashes.of(event.session);
-        self.backslashes.take(event);
-        let kept = self.keeps(event.kind.sql(), backslash);
+        let backslash = self.backslashes.meaning_in(event.session);
+        self.backslashes.update(event);
+        let kept = self.is_kept_statement(event.kind.sql(), backslash);
         let account = &mut self.account;
         self.sql.clear();
         self.application.clear();
@@ -151,7 +151,8 @@ impl Masker {
                 true => self.sql.push_str(sql),
                 false => {
                     let roles = &mut self.roles;
-                    self.mask.sql(sql, backslash, account, roles, &mut self.sql);
+                    self.mask
+                        .mask_sql(sql, backslash, account, roles, &mut self.sql);
                 }
             }
         }
@@ -163,7 +164,7 @@ impl Masker {
                 || !particulars.settings.is_empty()
         });
         let particulars = particulars.map(|particulars| {
-            Arc::new(particulars_masked(
+            Arc::new(mask_details(
                 &self.mask,
                 (event.kind.sql().unwrap_or(""), backslash),
                 kept,
@@ -177,8 +178,8 @@ impl Masker {
                 user,
                 application,
             } => {
-                let became = self.mask.value(application, &mut self.application);
-                became.count(&mut account.names);
+                let outcome = self.mask.mask_value(application, &mut self.application);
+                outcome.count(&mut account.names);
                 KindRef::Connect {
                     database,
                     user,
@@ -196,30 +197,17 @@ impl Masker {
                 let types = event
                     .particulars
                     .map_or(&[][..], |known| &known.parameter_types);
-                for (index, value) in parameters.iter().enumerate() {
-                    let oid = types.get(index).copied().unwrap_or(0);
-                    let role = match self.roles.of(index) {
-                        _ if kept => Role::Kept(Kept::Asked),
-                        Role::SettingOf(name) => {
-                            let name = parameters.iter().nth(name - 1).flatten();
-                            match name.and_then(|name| name.readable()) {
-                                Some(name) if !rules::is_data_setting(name) => {
-                                    Role::Kept(Kept::Setting)
-                                }
-                                _ => Role::Data,
-                            }
-                        }
-                        role => role,
-                    };
-                    push(
-                        &self.mask,
-                        role,
-                        oid,
-                        value,
-                        &mut account.parameters,
-                        &mut self.parameters,
-                    );
-                }
+                mask_parameters(
+                    &self.mask,
+                    |index| match kept {
+                        true => ParameterRole::Kept(Kept::Asked),
+                        false => self.roles.get(index),
+                    },
+                    types,
+                    parameters,
+                    &mut account.parameters,
+                    &mut self.parameters,
+                );
                 KindRef::Execute {
                     statement,
                     portal,
@@ -244,13 +232,14 @@ impl Masker {
         })
     }
 
-    fn keeps(&mut self, sql: Option<&str>, backslash: Backslash) -> bool {
+    fn is_kept_statement(&mut self, sql: Option<&str>, backslash: BackslashMeaning) -> bool {
         let patterns = &self.mask.keep_statements;
         let Some(sql) = sql.filter(|_| !patterns.is_empty()) else {
             return false;
         };
-        // What is a word of the statement, and what one within a literal, is told without such backslashes only.
-        if backslash != Backslash::Plain && sql.contains("\\'") {
+        // Without such backslashes only can words of the statement be told from text within a
+        // literal.
+        if backslash != BackslashMeaning::Plain && sql.contains("\\'") {
             return false;
         }
         let normal = self.fingerprinter.normalise(sql);
@@ -259,34 +248,35 @@ impl Masker {
             .any(|pattern| pattern.matches_statement(normal))
     }
 
-    /// Masks who the client was.
+    /// Masks the identity of the client.
     pub fn session(&mut self, mut session: Session) -> Session {
         for text in [&mut session.application, &mut session.client] {
             if text.is_empty() {
                 continue;
             }
             let mut masked = String::with_capacity(text.len());
-            let became = self.mask.value(text, &mut masked);
-            became.count(&mut self.account.names);
+            let outcome = self.mask.mask_value(text, &mut masked);
+            outcome.count(&mut self.account.names);
             *text = masked.into();
         }
         session
     }
 
-    /// Masks the statement that the server was busy with.
+    /// Masks the statement of a server event.
     pub fn server_event(&mut self, mut event: ServerEvent) -> ServerEvent {
         if let Some(sql) = event.sql.take() {
             let backslash = match event.session {
-                Some(session) => self.backslashes.of(session),
-                None => Backslash::Plain,
+                Some(session) => self.backslashes.meaning_in(session),
+                None => BackslashMeaning::Plain,
             };
-            let kept = self.keeps(Some(&sql), backslash);
+            let kept = self.is_kept_statement(Some(&sql), backslash);
             let mut masked = String::with_capacity(sql.len());
             match kept {
                 true => masked.push_str(&sql),
                 false => {
                     let (account, roles) = (&mut self.account, &mut self.roles);
-                    self.mask.sql(&sql, backslash, account, roles, &mut masked);
+                    self.mask
+                        .mask_sql(&sql, backslash, account, roles, &mut masked);
                 }
             }
             event.sql = Some(masked.into());
@@ -295,9 +285,36 @@ impl Masker {
     }
 }
 
-fn push(
+/// Masks the parameters of an execution by their roles and types.
+fn mask_parameters(
     mask: &Mask,
-    role: Role,
+    role_of: impl Fn(usize) -> ParameterRole,
+    types: &[u32],
+    parameters: Parameters<'_>,
+    counts: &mut MaskedValues,
+    out: &mut PackedParameters,
+) {
+    for (index, value) in parameters.iter().enumerate() {
+        let oid = types.get(index).copied().unwrap_or(0);
+        let role = match role_of(index) {
+            ParameterRole::SettingOf(name) => {
+                let name = parameters.iter().nth(name - 1).flatten();
+                match name.and_then(|name| name.readable()) {
+                    Some(name) if !rules::is_data_setting(name) => {
+                        ParameterRole::Kept(Kept::Setting)
+                    }
+                    _ => ParameterRole::Data,
+                }
+            }
+            role => role,
+        };
+        mask_parameter(mask, role, oid, value, counts, out);
+    }
+}
+
+fn mask_parameter(
+    mask: &Mask,
+    role: ParameterRole,
     oid: u32,
     value: Option<ParameterRef<'_>>,
     counts: &mut MaskedValues,
@@ -307,53 +324,58 @@ fn push(
         out.push_null();
         return;
     };
-    let became = match (role, value) {
-        (Role::Kept(reason), ParameterRef::Text(text)) => {
+    let outcome = match (role, value) {
+        (ParameterRole::Kept(reason), ParameterRef::Text(text)) => {
             out.push_text(text);
             out.end_value();
-            Became::Kept(reason)
+            MaskOutcome::Kept(reason)
         }
-        (Role::Kept(reason), ParameterRef::Binary(bytes)) => {
+        (ParameterRole::Kept(reason), ParameterRef::Binary(bytes)) => {
             out.push_binary(bytes);
-            Became::Kept(reason)
+            MaskOutcome::Kept(reason)
         }
         (role, ParameterRef::Text(text)) => {
-            let (masked, became) = text_masked(mask, role, oid, text);
+            let (masked, outcome) = mask_text_parameter(mask, role, oid, text);
             out.push_text(&masked);
             out.end_value();
-            became
+            outcome
         }
         (_, ParameterRef::Binary(bytes)) => {
-            let (masked, became) = mask.binary(oid, bytes);
+            let (masked, outcome) = mask.mask_binary(oid, bytes);
             out.push_binary(&masked);
-            became
+            outcome
         }
     };
-    became.count(counts);
+    outcome.count(counts);
 }
 
-fn text_masked(mask: &Mask, role: Role, oid: u32, text: &str) -> (String, Became) {
-    /// bit, varbit: as text they look like numbers.
+fn mask_text_parameter(
+    mask: &Mask,
+    role: ParameterRole,
+    oid: u32,
+    text: &str,
+) -> (String, MaskOutcome) {
+    /// bit, varbit: their text looks like numbers.
     const BITS: [u32; 2] = [1560, 1562];
     let mut masked = String::with_capacity(text.len());
-    if role == Role::Expression && mask.stays(text).is_none() {
-        mask_text(&mask.key, text, Reading::Expression, &mut masked);
-        return (masked, Became::Masked);
+    if role == ParameterRole::Expression && mask.kept_reason(text).is_none() {
+        mask_text(&mask.key, text, TextSyntax::Expression, &mut masked);
+        return (masked, MaskOutcome::Masked);
     }
-    if role == Role::Path && mask.stays(text).is_none() {
-        let became = mask.path(text, &mut masked);
-        return (masked, became);
+    if role == ParameterRole::Path && mask.kept_reason(text).is_none() {
+        let outcome = mask.mask_path(text, &mut masked);
+        return (masked, outcome);
     }
     if BITS.contains(&oid) && codes::mask_bits(&mask.key, text, &mut masked) {
-        return (masked, Became::Masked);
+        return (masked, MaskOutcome::Masked);
     }
-    let became = mask.value(text, &mut masked);
-    (masked, became)
+    let outcome = mask.mask_value(text, &mut masked);
+    (masked, outcome)
 }
 
-fn particulars_masked(
+fn mask_details(
     mask: &Mask,
-    (sql, backslash): (&str, Backslash),
+    (sql, backslash): (&str, BackslashMeaning),
     kept: bool,
     particulars: &Particulars,
     account: &mut MaskAccount,
@@ -361,38 +383,38 @@ fn particulars_masked(
     let mut masked = particulars.clone();
     account.digests += u64::from(masked.result_digest.take().is_some());
     for (name, value) in &mut masked.settings {
-        let became = match rules::is_data_setting(name) {
-            // `-c app.user=42 -c work_mem=64MB`: told apart by blanks.
+        let outcome = match rules::is_data_setting(name) {
+            // `-c app.user=42 -c work_mem=64MB`: separated by blanks.
             _ if &**name == "options" => {
-                let words = value.split(' ').map(|word| option_masked(mask, word));
+                let words = value.split(' ').map(|word| mask_option(mask, word));
                 *value = words.collect::<Vec<_>>().join(" ").into();
-                Became::Kept(Kept::Setting)
+                MaskOutcome::Kept(Kept::Setting)
             }
-            _ if &**name == REPORTED_STRINGS => Became::Kept(Kept::Setting),
-            false => Became::Kept(Kept::Setting),
+            _ if &**name == REPORTED_STRINGS => MaskOutcome::Kept(Kept::Setting),
+            false => MaskOutcome::Kept(Kept::Setting),
             true => {
                 let mut text = String::with_capacity(value.len());
-                let became = mask.value(value, &mut text);
+                let outcome = mask.mask_value(value, &mut text);
                 *value = text.into();
-                became
+                outcome
             }
         };
-        became.count(&mut account.names);
+        outcome.count(&mut account.names);
     }
     if kept {
         return masked;
     }
     masked.copy = particulars.copy.as_ref().map(|copy| CopyIn {
         data: mask
-            .copy(
-                &CopyFormat::read(sql, backslash),
+            .mask_copy(
+                &CopyFormat::parse(sql, backslash),
                 &copy.data,
                 &mut account.copy_fields,
             )
             .into(),
         failed: copy.failed.as_ref().map(|reason| {
             let mut text = String::with_capacity(reason.len());
-            mask.value(reason, &mut text).count(&mut account.names);
+            mask.mask_value(reason, &mut text).count(&mut account.names);
             text.into()
         }),
     });
@@ -402,17 +424,18 @@ fn particulars_masked(
             .values
             .iter()
             .map(|value| {
-                let (value, became) = match value.as_ref()? {
+                let (value, outcome) = match value.as_ref()? {
                     Parameter::Text(text) => {
-                        let (text, became) = text_masked(mask, Role::Data, 0, text);
-                        (Parameter::from(text), became)
+                        let (text, outcome) =
+                            mask_text_parameter(mask, ParameterRole::Data, 0, text);
+                        (Parameter::from(text), outcome)
                     }
                     Parameter::Binary(bytes) => {
-                        let (bytes, became) = mask.binary(0, bytes);
-                        (Parameter::from(&bytes[..]), became)
+                        let (bytes, outcome) = mask.mask_binary(0, bytes);
+                        (Parameter::from(&bytes[..]), outcome)
                     }
                 };
-                became.count(&mut account.result_values);
+                outcome.count(&mut account.result_values);
                 Some(value)
             })
             .collect(),
@@ -420,14 +443,14 @@ fn particulars_masked(
     masked
 }
 
-/// A word of the options that a client starts a session with.
-fn option_masked(mask: &Mask, word: &str) -> String {
+/// Masks a word of a client's connection option `options`.
+fn mask_option(mask: &Mask, word: &str) -> String {
     let assigned = word.split_once('=');
     let Some((name, value)) = assigned.filter(|(name, _)| rules::is_data_setting(name)) else {
         return word.to_owned();
     };
     let mut masked = format!("{name}=");
-    mask.value(value, &mut masked);
+    mask.mask_value(value, &mut masked);
     masked
 }
 

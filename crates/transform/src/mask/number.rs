@@ -1,28 +1,29 @@
-//! Numbers: as many digits, the same sign, and the same number in every spelling.
+//! Masks numbers: the number of digits and the sign stay, and equal numbers in any spelling stay
+//! equal.
 
 use super::key::{Domain, MaskKey};
 
-/// Longer runs of digits do not fit into 128 bits.
+/// Maximum number of digits that fit into 128 bits.
 const DIGITS_MAX: usize = 38;
 
-/// The highest numbers of smallint, integer and bigint: a permutation that crossed them would make
-/// values of which the type is not known too large for it. The next one stays as it is: its negative
-/// is the type's lowest.
+/// The highest numbers of smallint, integer and bigint: a permutation across them would create
+/// values too large for a column of unknown type. The next number stays unchanged: its negative is
+/// the type's lowest.
 const LIMITS: [u128; 3] = [i16::MAX as u128, i32::MAX as u128, i64::MAX as u128];
 
-/// A number as it is written, in parts.
+/// A number as written, in parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number<'a> {
     sign: &'a str,
     whole: &'a str,
-    /// Behind the point, which stands where this is `Some`.
+    /// Digits after the point, if there is one.
     fraction: Option<&'a str>,
-    /// From the `e` on.
+    /// The exponent, from the `e` on.
     exponent: &'a str,
 }
 
 impl<'a> Number<'a> {
-    /// Reads `-12.50e+3` and the like, without zeros in front.
+    /// Parses `-12.50e+3` and the like, without leading zeros.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let sign = &text[..text.len() - unsigned.len()];
@@ -50,19 +51,20 @@ impl<'a> Number<'a> {
         })
     }
 
-    /// Zero to nine, of either sign, name nobody: they are flags, kinds and quantities.
+    /// Returns whether it is zero to nine, of either sign. Such flags, kinds and quantities
+    /// identify nobody.
     pub(super) fn is_small(&self) -> bool {
         self.whole.len() <= 1
             && self.exponent.is_empty()
             && self.fraction.unwrap_or("").bytes().all(|byte| byte == b'0')
     }
 
-    /// It is a whole number, without point and exponent.
+    /// Returns whether it is an integer, without point and exponent.
     pub(super) fn is_integer(&self) -> bool {
         self.fraction.is_none() && self.exponent.is_empty()
     }
 
-    /// How many digits stand before the point.
+    /// Returns the number of digits before the point.
     pub(super) fn whole_digits(&self) -> usize {
         self.whole.len()
     }
@@ -73,7 +75,7 @@ impl<'a> Number<'a> {
         if !self.exponent.is_empty() && self.mask_with_exponent(key, out) {
             return;
         }
-        integer(key, self.whole, out);
+        mask_integer(key, self.whole, out);
         if let Some(fraction) = self.fraction {
             out.push('.');
             mask_fraction(key, self.whole, fraction, out);
@@ -81,8 +83,8 @@ impl<'a> Number<'a> {
         out.push_str(self.exponent);
     }
 
-    /// `1.5e3` is 1500: masked as that, and written with the same power again. False where it is too
-    /// long for that.
+    /// Masks `1.5e3` as 1500, and writes it with the same power. Returns false if it is too long
+    /// for that.
     fn mask_with_exponent(&self, key: &MaskKey, out: &mut String) -> bool {
         let fraction = self.fraction.unwrap_or("");
         let digits = format!("{}{fraction}", self.whole);
@@ -90,7 +92,7 @@ impl<'a> Number<'a> {
         let Ok(power) = self.exponent[1..].parse::<i64>() else {
             return false;
         };
-        // Where the point stands, counted from the first significant digit.
+        // Position of the point, counted from the first significant digit.
         let point = self.whole.len() as i64 + power - (digits.len() - significant.len()) as i64;
         if significant.is_empty() || !(-20..=DIGITS_MAX as i64).contains(&point) {
             return false;
@@ -110,7 +112,7 @@ impl<'a> Number<'a> {
             rest.insert(0, '0');
         }
         let mut masked = String::new();
-        integer(key, &whole, &mut masked);
+        mask_integer(key, &whole, &mut masked);
         let whole_digits = masked.len();
         mask_fraction(key, &whole, &rest, &mut masked);
         let masked = match point > 0 {
@@ -118,11 +120,11 @@ impl<'a> Number<'a> {
             false => &masked[whole_digits..],
         };
         let masked = masked.trim_start_matches('0').trim_end_matches('0');
-        let (first, behind) = masked.split_at(1);
+        let (first, after) = masked.split_at(1);
         out.push_str(first);
-        if !behind.is_empty() {
+        if !after.is_empty() {
             out.push('.');
-            out.push_str(behind);
+            out.push_str(after);
         }
         out.push_str(&self.exponent[..1]);
         out.push_str(&(point - 1).to_string());
@@ -130,9 +132,9 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Masks digits without a zero in front: a permutation of the numbers with as many digits that fit
-/// into the same integer types.
-pub(super) fn integer(key: &MaskKey, digits: &str, out: &mut String) {
+/// Masks digits without a leading zero: a permutation of the numbers with the same number of digits
+/// that fit into the same integer types.
+pub(super) fn mask_integer(key: &MaskKey, digits: &str, out: &mut String) {
     if digits.len() <= 1 {
         out.push_str(digits);
         return;
@@ -141,7 +143,7 @@ pub(super) fn integer(key: &MaskKey, digits: &str, out: &mut String) {
         .then(|| digits.parse::<u128>().ok())
         .flatten()
     else {
-        long_digits(key, digits, out);
+        mask_long_digits(key, digits, out);
         return;
     };
     let (from, to) = block(digits.len() as u32, number);
@@ -149,7 +151,7 @@ pub(super) fn integer(key: &MaskKey, digits: &str, out: &mut String) {
     out.push_str(&(from + place).to_string());
 }
 
-/// The lowest and highest number that may stand for one.
+/// Returns the lowest and highest number that may replace one.
 fn block(digits: u32, number: u128) -> (u128, u128) {
     let mut from = 10u128.pow(digits - 1);
     let mut to = 10u128.checked_pow(digits).map_or(u128::MAX, |end| end - 1);
@@ -165,8 +167,8 @@ fn block(digits: u32, number: u128) -> (u128, u128) {
     (from, to)
 }
 
-/// More digits than a number has: replaced one by one, after a hash of them all.
-fn long_digits(key: &MaskKey, digits: &str, out: &mut String) {
+/// Masks more digits than a number has: each is replaced, by a hash of them all.
+fn mask_long_digits(key: &MaskKey, digits: &str, out: &mut String) {
     let seed = key.hash(Domain::Digits, 0, digits.as_bytes());
     for (at, byte) in key
         .stream(Domain::Digits, seed)
@@ -181,16 +183,16 @@ fn long_digits(key: &MaskKey, digits: &str, out: &mut String) {
     }
 }
 
-/// Masks the digits behind a point: zeros at both ends stay, so that 12.5 and 12.50 stay equal and
+/// Masks the digits after a point: zeros at both ends stay, so that 12.5 and 12.50 stay equal and
 /// 0.0001 stays small.
 fn mask_fraction(key: &MaskKey, whole: &str, fraction: &str, out: &mut String) {
-    let behind = fraction.trim_start_matches('0');
-    let core = behind.trim_end_matches('0');
-    out.push_str(&fraction[..fraction.len() - behind.len()]);
+    let after = fraction.trim_start_matches('0');
+    let core = after.trim_end_matches('0');
+    out.push_str(&fraction[..fraction.len() - after.len()]);
     let whole = if whole.is_empty() { "0" } else { whole };
     let tweak = key.hash(
         Domain::Fraction,
-        (fraction.len() - behind.len()) as u64,
+        (fraction.len() - after.len()) as u64,
         whole.as_bytes(),
     );
     match core.len() {
@@ -214,13 +216,13 @@ fn mask_fraction(key: &MaskKey, whole: &str, fraction: &str, out: &mut String) {
             }
             out.push_str(&last.to_string());
         }
-        _ => long_digits(key, core, out),
+        _ => mask_long_digits(key, core, out),
     }
-    out.push_str(&behind[core.len()..]);
+    out.push_str(&after[core.len()..]);
 }
 
-/// A microsecond of a second, masked as the digits behind a point.
-pub(super) fn fraction_of_second(key: &MaskKey, digits: &str, out: &mut String) {
+/// Masks the fraction of a second, like digits after a point.
+pub(super) fn mask_second_fraction(key: &MaskKey, digits: &str, out: &mut String) {
     mask_fraction(key, "second", digits, out);
 }
 
@@ -231,7 +233,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn key() -> MaskKey {
-        MaskKey::of(b"a key for the tests")
+        MaskKey::from_secret(b"a key for the tests")
     }
 
     fn masked(text: &str) -> String {

@@ -1,24 +1,24 @@
-//! Paths with filters, of JSON (`$.a ? (@.b == "ann")`) and of XML (`//a[text()="ann"]`): what they
-//! compare with is data, their keys and positions are not.
+//! Masks paths with filters, of JSON (`$.a ? (@.b == "ann")`) and of XML (`//a[text()="ann"]`): the
+//! values that they compare with are data, their keys and positions are not.
 //!
 //! PostgreSQL documentation, 9.16.2 (SQL/JSON path language).
 
 use super::Mask;
-use super::became::Became;
-use super::words::{Reading, mask_text};
+use super::outcome::MaskOutcome;
+use super::words::{TextSyntax, mask_text};
 use workload::Kept;
 
 impl Mask {
-    /// Masks the texts and numbers that a path compares with. A text becomes what it becomes in data.
-    pub(super) fn path(&self, path: &str, out: &mut String) -> Became {
+    /// Masks the texts and numbers that a path compares with. A text is masked as in data.
+    pub(super) fn mask_path(&self, path: &str, out: &mut String) -> MaskOutcome {
         let mut masked = false;
         let mut word = "";
-        // The last character that was no blank, and how many brackets with positions are open.
+        // The last non-blank character, and the number of open brackets with positions.
         let (mut before, mut brackets) = (' ', 0);
         let mut rest = path;
         while let Some(first) = rest.chars().next() {
             let length = match first {
-                '"' | '\'' => quoted(rest, first),
+                '"' | '\'' => quoted_length(rest, first),
                 '0'..='9' => length_of(rest, |other| {
                     other.is_alphanumeric() || matches!(other, '.' | '_')
                 }),
@@ -29,16 +29,16 @@ impl Mask {
                 }
                 _ => first.len_utf8(),
             };
-            let (text, behind) = rest.split_at(length);
-            rest = behind;
+            let (text, after) = rest.split_at(length);
+            rest = after;
             let compares = matches!(before, '=' | '<' | '>');
             match first {
                 '"' | '\'' if before != '.' && !is_format(word, before) => {
-                    self.path_text(text, first, word, out);
+                    self.mask_path_text(text, first, word, out);
                     masked = true;
                 }
                 '0'..='9' if brackets == 0 || compares => {
-                    masked |= self.value(text, out) == Became::Masked;
+                    masked |= self.mask_value(text, out) == MaskOutcome::Masked;
                 }
                 _ => out.push_str(text),
             }
@@ -53,22 +53,22 @@ impl Mask {
             }
         }
         match masked {
-            true => Became::Masked,
-            false => Became::Kept(Kept::Instruction),
+            true => MaskOutcome::Masked,
+            false => MaskOutcome::Kept(Kept::Instruction),
         }
     }
 
-    fn path_text(&self, text: &str, quote: char, word: &str, out: &mut String) {
+    fn mask_path_text(&self, text: &str, quote: char, word: &str, out: &mut String) {
         let json = (quote == '"')
             .then(|| serde_json::from_str::<String>(text).ok())
             .flatten();
         let inner = text.trim_matches(quote);
         let value = json.as_deref().unwrap_or(inner);
         let mut masked = String::with_capacity(value.len());
-        if word == "like_regex" && self.stays(value).is_none() {
-            mask_text(&self.key, value, Reading::Expression, &mut masked);
+        if word == "like_regex" && self.kept_reason(value).is_none() {
+            mask_text(&self.key, value, TextSyntax::Expression, &mut masked);
         } else {
-            self.value(value, &mut masked);
+            self.mask_value(value, &mut masked);
         }
         match &json {
             Some(_) => out.push_str(&serde_json::Value::from(masked).to_string()),
@@ -81,13 +81,13 @@ impl Mask {
     }
 }
 
-/// A text that says how to read: `.datetime("HH24:MI")`, `flag "i"`.
+/// Returns whether a text is a format: `.datetime("HH24:MI")`, `flag "i"`.
 fn is_format(word: &str, before: char) -> bool {
     word == "flag" || before == '(' && word == "datetime"
 }
 
-/// How long a quoted text is, with its quotes; the end of the path closes all.
-fn quoted(text: &str, quote: char) -> usize {
+/// Returns the length of a quoted text with its quotes; the end of the path closes all.
+fn quoted_length(text: &str, quote: char) -> usize {
     let mut escaped = false;
     let end = text[1..].find(|character| {
         let ends = character == quote && !escaped;
@@ -110,13 +110,13 @@ mod tests {
 
     fn value(text: &str) -> String {
         let mut out = String::new();
-        mask().value(text, &mut out);
+        mask().mask_value(text, &mut out);
         out
     }
 
     fn path(text: &str) -> String {
         let mut out = String::new();
-        mask().path(text, &mut out);
+        mask().mask_path(text, &mut out);
         out
     }
 

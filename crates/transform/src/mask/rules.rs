@@ -1,12 +1,12 @@
-//! Which literals say what is to be done, and are no data: told by the words around them.
+//! Decides by the words around literals which of them are instructions rather than data.
 
-/// Functions of which some arguments say what to do: bit n (from 0) for argument n + 1.
+/// Bit sets of arguments that are instructions: bit n (from 0) for argument n + 1.
 const ALL: u32 = u32::MAX;
 const FIRST: u32 = 1;
 const SECOND: u32 = 1 << 1;
 const THIRD: u32 = 1 << 2;
 const FOURTH: u32 = 1 << 3;
-const BEHIND_FIRST: u32 = !FIRST;
+const AFTER_FIRST: u32 = !FIRST;
 /// Every other one, from the first on: keys.
 const ODD: u32 = 0x5555_5555;
 
@@ -61,7 +61,7 @@ const FUNCTIONS: [(&str, u32); 89] = [
     ("generate_subscripts", ALL),
     ("random", ALL),
     ("setseed", ALL),
-    ("substr", BEHIND_FIRST),
+    ("substr", AFTER_FIRST),
     ("substring", THIRD),
     ("left", SECOND),
     ("right", SECOND),
@@ -91,10 +91,10 @@ const FUNCTIONS: [(&str, u32); 89] = [
     ("regexp_split_to_array", THIRD),
     ("regexp_like", THIRD),
     ("format", FIRST),
-    ("json_extract_path", BEHIND_FIRST),
-    ("json_extract_path_text", BEHIND_FIRST),
-    ("jsonb_extract_path", BEHIND_FIRST),
-    ("jsonb_extract_path_text", BEHIND_FIRST),
+    ("json_extract_path", AFTER_FIRST),
+    ("json_extract_path_text", AFTER_FIRST),
+    ("jsonb_extract_path", AFTER_FIRST),
+    ("jsonb_extract_path_text", AFTER_FIRST),
     ("jsonb_set", SECOND),
     ("jsonb_insert", SECOND),
     ("json_build_object", ODD),
@@ -102,7 +102,7 @@ const FUNCTIONS: [(&str, u32); 89] = [
     ("similarity_threshold", ALL),
 ];
 
-/// Functions whose first argument names a configuration where there are more.
+/// Functions whose first argument is a configuration if there are several arguments.
 const CONFIGURED: [&str; 8] = [
     "to_tsvector",
     "to_tsquery",
@@ -124,7 +124,7 @@ const EXPRESSIONS: [&str; 6] = [
     "regexp_like",
 ];
 
-/// Functions that take a path with filters, and which argument (from 0) it is.
+/// Functions with a path with filters, and the number (from 0) of that argument.
 const PATHS: [(&str, u32); 18] = [
     ("xpath", 0),
     ("xpath_exists", 0),
@@ -170,7 +170,7 @@ const MODIFIED: [&str; 20] = [
     "geometry",
 ];
 
-/// Types of which a value is a name in the catalogue, or a length of time.
+/// Types whose values are names in the catalogue, or durations.
 const NAMES: [&str; 13] = [
     "regclass",
     "regproc",
@@ -187,8 +187,8 @@ const NAMES: [&str; 13] = [
     "interval",
 ];
 
-/// A text right behind one of these says what to do.
-const SAID: [&str; 14] = [
+/// Words directly before a text that is an instruction.
+const INSTRUCTION_PREFIXES: [&str; 14] = [
     "zone",
     "language",
     "encoding",
@@ -220,7 +220,7 @@ const NO_DATA: [&str; 11] = [
     "move",
 ];
 
-/// Behind one of these EXPLAIN ANALYZE has data after all.
+/// First words of statements with data after EXPLAIN ANALYZE.
 const DATA: [&str; 11] = [
     "select", "insert", "update", "delete", "merge", "with", "execute", "values", "call", "create",
     "declare",
@@ -230,8 +230,9 @@ fn is_one(words: &[&str], word: &str) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Whether argument `argument`, from 0, of a function says what to do. `alone`: it is the only one.
-pub(super) fn instructs(function: &str, argument: u32, alone: bool) -> bool {
+/// Returns whether argument `argument`, from 0, of a function is an instruction. `alone`: it is the
+/// only one.
+pub(super) fn is_instruction(function: &str, argument: u32, alone: bool) -> bool {
     if is_one(&CONFIGURED, function) {
         return argument == 0 && !alone;
     }
@@ -241,95 +242,95 @@ pub(super) fn instructs(function: &str, argument: u32, alone: bool) -> bool {
     found.is_some_and(|(_, arguments)| argument < 32 && arguments >> argument & 1 == 1)
 }
 
-/// Whether argument `argument`, from 0, of a function is a regular expression.
+/// Returns whether argument `argument`, from 0, of a function is a regular expression.
 pub(super) fn is_expression(function: &str, argument: u32) -> bool {
     argument == 1 && is_one(&EXPRESSIONS, function)
 }
 
-/// Whether argument `argument`, from 0, of a function is a path with filters.
+/// Returns whether argument `argument`, from 0, of a function is a path with filters.
 pub(super) fn is_path(function: &str, argument: u32) -> bool {
     PATHS
         .iter()
         .any(|(name, path)| *path == argument && name.eq_ignore_ascii_case(function))
 }
 
-/// Whether numbers in brackets behind this word are a type's.
+/// Returns whether numbers in brackets after this word are a type's modifiers.
 pub(super) fn has_modifiers(word: &str) -> bool {
     is_one(&MODIFIED, word)
 }
 
-/// Whether a value of this type is a name, or a length of time.
+/// Returns whether a value of this type is a name, or a duration.
 pub(super) fn is_naming_type(word: &str) -> bool {
     is_one(&NAMES, word)
 }
 
-/// Whether a text behind this word says what to do.
-pub(super) fn announces(word: &str) -> bool {
-    is_one(&SAID, word) || is_naming_type(word)
+/// Returns whether a text after this word is an instruction.
+pub(super) fn precedes_instruction(word: &str) -> bool {
+    is_one(&INSTRUCTION_PREFIXES, word) || is_naming_type(word)
 }
 
-/// Whether a number behind this word counts rows.
-pub(super) fn counts_rows(word: &str) -> bool {
+/// Returns whether a number after this word counts rows.
+pub(super) fn precedes_row_count(word: &str) -> bool {
     is_one(&["limit", "offset", "first", "next"], word)
 }
 
-/// Whether a number before this word counts rows.
-pub(super) fn counted(word: &str) -> bool {
+/// Returns whether a number before this word counts rows.
+pub(super) fn follows_row_count(word: &str) -> bool {
     is_one(&["preceding", "following", "rows", "row"], word)
 }
 
-/// Whether an operator takes a path, or a key, on its right.
-pub(super) fn takes_a_path(operator: &str) -> bool {
+/// Returns whether an operator takes a path, or a key, on its right.
+pub(super) fn is_path_operator(operator: &str) -> bool {
     is_one(&["->", "->>", "#>", "#>>", "#-", "?", "?|", "?&"], operator)
 }
 
-/// Whether an operator takes a regular expression on its right.
-pub(super) fn takes_an_expression(operator: &str) -> bool {
+/// Returns whether an operator takes a regular expression on its right.
+pub(super) fn is_expression_operator(operator: &str) -> bool {
     is_one(&["~", "~*", "!~", "!~*"], operator)
 }
 
-/// Whether the value of a setting is data: of a name with a dot, which applications make up.
+/// Returns whether the value of a setting is data: names with a dot are those of applications.
 pub(super) fn is_data_setting(name: &str) -> bool {
     name.contains('.') || name.ends_with("application_name")
 }
 
-/// Whether a statement that seemed to have no data has some from this word on.
+/// Returns whether a statement without data has some from this word on.
 pub(super) fn begins_data(word: &str) -> bool {
     is_one(&DATA, word)
 }
 
-/// What kind of statement a word begins, for the literals in it.
+/// Kind of a statement, for the literals in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Statement {
-    /// One with data.
+pub(super) enum StatementContext {
+    /// A statement with data.
     #[default]
     Plain,
     /// SET and the like. The values of names with a dot, and of `application_name`, are data.
     Setting,
-    /// A definition: its numbers are none.
+    /// A definition: its numbers are no data.
     Definition,
-    /// One whose text is code: DO, CREATE FUNCTION.
+    /// A statement with code: DO, CREATE FUNCTION.
     Code,
-    /// COPY: what stands behind its table or query are options.
+    /// COPY: after its table or query come options.
     Copy,
-    /// One without data.
+    /// A statement without data.
     NoData,
 }
 
-impl Statement {
+impl StatementContext {
     pub(super) fn of(first: &str) -> Option<Self> {
         let word = first.to_ascii_lowercase();
         Some(match word.as_str() {
-            // What stands behind it says more.
+            // The word after it decides.
             "explain" | "verbose" => return None,
-            "set" => Statement::Setting,
+            "set" => StatementContext::Setting,
             "create" | "alter" | "drop" | "comment" | "grant" | "revoke" | "security" => {
-                Statement::Definition
+                StatementContext::Definition
             }
-            "do" => Statement::Code,
-            "copy" => Statement::Copy,
-            word if is_one(&NO_DATA, word) => Statement::NoData,
-            _ => Statement::Plain,
+            "do" => StatementContext::Code,
+            "copy" => StatementContext::Copy,
+            word if is_one(&NO_DATA, word) => StatementContext::NoData,
+            _ => StatementContext::Plain,
         })
     }
 }

@@ -1,10 +1,10 @@
-//! JSON and arrays: their values are masked one by one, keys and structure stay.
+//! Masks the values of JSON and arrays one by one; keys and structure stay.
 
 use serde::de::IgnoredAny;
 
 use super::Mask;
 
-/// Masks the values of a JSON text. False where it is none.
+/// Masks the values of a JSON text. Returns false for other text.
 pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         return false;
@@ -25,7 +25,7 @@ pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
                 match serde_json::from_str::<String>(quoted) {
                     Ok(value) if !is_key => {
                         let mut masked = String::with_capacity(value.len());
-                        mask.value(&value, &mut masked);
+                        mask.mask_value(&value, &mut masked);
                         out.push_str(&serde_json::Value::String(masked).to_string());
                     }
                     _ => out.push_str(quoted),
@@ -37,7 +37,7 @@ pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
                 {
                     at += 1;
                 }
-                mask.value(&text[from..at], out);
+                mask.mask_value(&text[from..at], out);
             }
             _ => {
                 // Structure, white space, and the words true, false and null.
@@ -49,7 +49,7 @@ pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
     true
 }
 
-/// Masks the elements of an array in text form, `{a,"b c",{NULL}}`. False where it is none.
+/// Masks the elements of an array in text form, `{a,"b c",{NULL}}`. Returns false for other text.
 pub(super) fn mask_array(mask: &Mask, text: &str, out: &mut String) -> bool {
     let Some(elements) = elements(text) else {
         return false;
@@ -60,7 +60,7 @@ pub(super) fn mask_array(mask: &Mask, text: &str, out: &mut String) -> bool {
             Element::Bare(text) if text.eq_ignore_ascii_case("null") => out.push_str(text),
             Element::Bare(text) => {
                 let mut masked = String::with_capacity(text.len());
-                mask.value(text, &mut masked);
+                mask.mask_value(text, &mut masked);
                 match masked.eq_ignore_ascii_case("null") {
                     true => quote(&masked, out),
                     false => out.push_str(&masked),
@@ -68,7 +68,7 @@ pub(super) fn mask_array(mask: &Mask, text: &str, out: &mut String) -> bool {
             }
             Element::Quoted(value) => {
                 let mut masked = String::with_capacity(value.len());
-                mask.value(&value, &mut masked);
+                mask.mask_value(&value, &mut masked);
                 quote(&masked, out);
             }
         }

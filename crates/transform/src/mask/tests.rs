@@ -4,22 +4,22 @@ use super::*;
 use workload::{Event, EventKind, Outcome};
 
 pub(super) fn mask() -> Mask {
-    Mask::new(MaskKey::of(b"a key for the tests"))
+    Mask::new(MaskKey::from_secret(b"a key for the tests"))
 }
 
 fn value(text: &str) -> String {
     let mut out = String::new();
-    mask().value(text, &mut out);
+    mask().mask_value(text, &mut out);
     out
 }
 
 fn sql(text: &str) -> String {
     let (mut out, mut account) = (String::new(), MaskAccount::default());
-    mask().sql(
+    mask().mask_sql(
         text,
-        Backslash::Plain,
+        BackslashMeaning::Plain,
         &mut account,
-        &mut Roles::default(),
+        &mut ParameterRoles::default(),
         &mut out,
     );
     assert!(account.adds_up());
@@ -31,7 +31,7 @@ fn sql(text: &str) -> String {
 #[test]
 fn literals_of_all_spellings_become_the_same() {
     let smith = value("Smith");
-    for (before, behind) in [
+    for (before, after) in [
         ("'", "'"),
         ("E'", "'"),
         ("N'", "'"),
@@ -41,9 +41,9 @@ fn literals_of_all_spellings_become_the_same() {
     ] {
         assert_eq!(
             sql(&format!(
-                "select * from t where a = {before}Smith{behind} and b"
+                "select * from t where a = {before}Smith{after} and b"
             )),
-            format!("select * from t where a = {before}{smith}{behind} and b")
+            format!("select * from t where a = {before}{smith}{after} and b")
         );
     }
     let number = value("4711");
@@ -339,7 +339,7 @@ fn the_user_has_the_last_word() {
 
 #[test]
 fn other_keys_give_other_values() {
-    let other = Mask::new(MaskKey::of(b"another key for tests"));
+    let other = Mask::new(MaskKey::from_secret(b"another key for tests"));
     for text in [
         "4711",
         "Smith",
@@ -350,7 +350,7 @@ fn other_keys_give_other_values() {
         "\\x0123",
     ] {
         let mut out = String::new();
-        other.value(text, &mut out);
+        other.mask_value(text, &mut out);
         assert_ne!(out, value(text));
         assert_ne!(value(text), text);
         assert_eq!(value(text), value(text));
@@ -380,10 +380,10 @@ proptest! {
 
     #[test]
     fn any_bytes_can_be_masked(bytes in prop::collection::vec(any::<u8>(), 0..40), oid in prop::sample::select(vec![0u32, 16, 17, 20, 23, 25, 700, 701, 869, 1007, 1082, 1114, 1186, 1266, 1560, 1700, 2950, 3802, 99_999])) {
-        mask().binary(oid, &bytes);
+        mask().mask_binary(oid, &bytes);
         let mut counts = MaskedValues::default();
         for sql in ["copy t from stdin", "copy t from stdin csv", "copy t from stdin binary"] {
-            mask().copy(&CopyFormat::of(sql), &bytes, &mut counts);
+            mask().mask_copy(&CopyFormat::of(sql), &bytes, &mut counts);
         }
         prop_assert!(counts.adds_up());
     }
@@ -405,7 +405,7 @@ fn settings_at_the_start_of_a_session_are_told_apart() {
                 settings: vec![
                     setting("TimeZone", "Europe/Berlin"),
                     setting("app.user", "Smith"),
-                    // Of a client that calls its own so.
+                    // A client's setting with a similar name.
                     setting("reported.name", "Smith"),
                     setting("options", "-c work_mem=64MB -c app.user=Smith"),
                 ],
@@ -436,19 +436,25 @@ fn a_literal_is_read_as_its_session_reads_it() {
     let (brien, ann) = (value("O'Brien").replace('\'', "''"), value("Ann"));
     let mut out = String::new();
     let mut off = |text: &str| {
-        let (mut account, mut roles) = (MaskAccount::default(), Roles::default());
+        let (mut account, mut roles) = (MaskAccount::default(), ParameterRoles::default());
         out.clear();
-        mask().sql(text, Backslash::Escapes, &mut account, &mut roles, &mut out);
+        mask().mask_sql(
+            text,
+            BackslashMeaning::Escapes,
+            &mut account,
+            &mut roles,
+            &mut out,
+        );
         assert!(account.adds_up());
         out.clone()
     };
-    // With its E, what is written is read the same whatever the setting.
+    // With its E, the output is parsed the same under either setting.
     assert_eq!(
         off(r"select 'O\'Brien', 'Ann', x from t where y='O\'Brien'"),
         format!("select E'{brien}', '{ann}', x from t where y=E'{brien}'")
     );
     assert_eq!(off(r"select'O\'Brien'"), format!("select E'{brien}'"));
-    // As it was, where there is no backslash, and in other spellings.
+    // Unchanged if there is no backslash, and in other spellings.
     assert_eq!(off("select 'Ann', $$Ann$$"), sql("select 'Ann', $$Ann$$"));
     assert_eq!(
         sql(&off(r"select 'C:\\Ann\\'")),
@@ -460,7 +466,7 @@ fn a_literal_is_read_as_its_session_reads_it() {
     // In code within a literal as well.
     let code = off(r"do 'begin perform f(\'Ann\'); end'");
     assert!(code.contains(&ann) && !code.contains("Ann"), "{code}");
-    // What goes on with a literal has no prefix of its own; what stands before it says how all of it is read.
+    // A continued literal has no prefix of its own; that of its first part applies to all.
     let (one, other) = (value("Hello"), value(r"C:\temp").replace('\\', r"\\"));
     assert_eq!(
         off("select 'Hello'\n'C:\\\\temp'"),
@@ -475,12 +481,12 @@ fn a_literal_is_read_as_its_session_reads_it() {
         format!("select N'{brien}', 1")
     );
     assert_eq!(off(r"select a$'O\'Brien'"), format!("select a$ E'{brien}'"));
-    // What stays as well.
+    // Kept literals as well.
     assert_eq!(
         off(r"copy t from stdin null '\\N'"),
         r"copy t from stdin null E'\\N'"
     );
-    // Else a backslash is itself.
+    // Otherwise a backslash is a plain character.
     assert_eq!(
         sql(r"select 'C:\', 'Ann'"),
         format!(r"select '{}', '{ann}'", value(r"C:\"))
@@ -491,9 +497,15 @@ fn a_literal_is_read_as_its_session_reads_it() {
 fn where_it_is_not_sure_what_a_backslash_is_nothing_in_a_literal_stays() {
     let mut out = String::new();
     let mut unsure = |text: &str| {
-        let (mut account, mut roles) = (MaskAccount::default(), Roles::default());
+        let (mut account, mut roles) = (MaskAccount::default(), ParameterRoles::default());
         out.clear();
-        mask().sql(text, Backslash::Unsure, &mut account, &mut roles, &mut out);
+        mask().mask_sql(
+            text,
+            BackslashMeaning::Unsure,
+            &mut account,
+            &mut roles,
+            &mut out,
+        );
         assert!(account.adds_up());
         out.clone()
     };
@@ -508,7 +520,7 @@ fn where_it_is_not_sure_what_a_backslash_is_nothing_in_a_literal_stays() {
         let masked = unsure(text);
         assert!(!masked.contains("Secretname"), "{text} {masked}");
     }
-    // Where both readings are alike, it is masked as ever.
+    // If both readings agree, the text is masked as usual.
     for text in [
         "select 'Ann', x from t",
         r"select 'C:\Ann', x",
@@ -548,10 +560,10 @@ fn a_session_that_says_so_is_masked_so() {
     let text = |event: Event| event.kind.sql().unwrap().to_string();
     let off = text(masked(&mut masker, &asks(connect.session)));
     assert!(!off.contains("secret") && !off.contains("Brien"), "{off}");
-    // Of another session nothing is known.
+    // Nothing is known of another session.
     let on = text(masked(&mut masker, &asks(connect.session + 1)));
     assert!(on.contains("secret"), "{on}");
-    // Unless it may have changed it: then neither reading's literals stay.
+    // Unless it may have changed the setting: then no literal of either reading is kept.
     let says = execute(
         "select set_config($1, $2, $3)",
         vec![Some("standard_conforming_strings".into())],

@@ -1,16 +1,16 @@
-//! A value in text form is masked as what it looks like, whatever the type of its column: so it is
-//! masked the same as a literal, as a parameter and in COPY data, where no type is known.
+//! Masks a value in text form by its appearance, whatever the type of its column. So it is masked
+//! in the same way as a literal, as a parameter and in COPY data, where no type is known.
 
 use super::Mask;
-use super::became::Became;
-use super::calendar::Moment;
+use super::calendar::CalendarTime;
 use super::codes::{mask_address, mask_bytea, mask_hex, mask_uuid};
 use super::number::Number;
+use super::outcome::MaskOutcome;
 use super::structured::{mask_array, mask_json};
-use super::words::{Reading, mask_text};
+use super::words::{TextSyntax, mask_text};
 use workload::Kept;
 
-/// Words that are values of a type, and no data.
+/// Words that are values of a type rather than data.
 const WORDS: [&str; 20] = [
     "true",
     "false",
@@ -69,22 +69,22 @@ const UNITS: [&str; 29] = [
 
 impl Mask {
     /// Masks a value in text form.
-    pub(super) fn value(&self, text: &str, out: &mut String) -> Became {
+    pub(super) fn mask_value(&self, text: &str, out: &mut String) -> MaskOutcome {
         let key = &self.key;
-        if let Some(reason) = self.stays(text) {
+        if let Some(reason) = self.kept_reason(text) {
             out.push_str(text);
-            return Became::Kept(reason);
+            return MaskOutcome::Kept(reason);
         }
         if let Some(number) = Number::parse(text) {
             number.mask(key, out);
-            return Became::Masked;
+            return MaskOutcome::Masked;
         }
         if mask_uuid(key, text, out) {
-            return Became::Masked;
+            return MaskOutcome::Masked;
         }
-        if let Some(moment) = Moment::parse(text) {
+        if let Some(moment) = CalendarTime::parse(text) {
             moment.mask(key, out);
-            return Became::Masked;
+            return MaskOutcome::Masked;
         }
         let structured = match text.as_bytes()[0] {
             b'{' => mask_json(self, text, out) || mask_array(self, text, out),
@@ -93,16 +93,16 @@ impl Mask {
             _ => mask_address(key, text, out) || mask_hex(key, text, out),
         };
         if structured {
-            return Became::Masked;
+            return MaskOutcome::Masked;
         }
-        match mask_text(key, text, Reading::Plain, out) {
-            true => Became::Masked,
-            false => Became::Kept(Kept::Small),
+        match mask_text(key, text, TextSyntax::Plain, out) {
+            true => MaskOutcome::Masked,
+            false => MaskOutcome::Kept(Kept::Small),
         }
     }
 
-    /// Whether a value stays whatever stands around it, and why.
-    pub(super) fn stays(&self, text: &str) -> Option<Kept> {
+    /// Returns the reason why a value is kept in any context, if there is one.
+    pub(super) fn kept_reason(&self, text: &str) -> Option<Kept> {
         if self.keep_values.iter().any(|kept| kept.matches_name(text)) {
             return Some(Kept::Asked);
         }
@@ -116,7 +116,7 @@ impl Mask {
     }
 }
 
-/// `1 day 02:00:00`, `3 hours`, `P1DT2H`.
+/// Returns whether it is an interval: `1 day 02:00:00`, `3 hours`, `P1DT2H`.
 fn is_interval(text: &str) -> bool {
     let first = text.as_bytes().first().copied().unwrap_or(0);
     if first == b'P' {
@@ -137,7 +137,7 @@ fn is_interval(text: &str) -> bool {
             .count();
         let (digits, unit) = word.split_at(digits);
         if !digits.is_empty() && unit.starts_with(':') {
-            // A time behind the days.
+            // A time after the days.
             if units == 0
                 || !unit
                     .bytes()
@@ -169,10 +169,10 @@ mod tests {
     use super::super::tests::mask;
     use super::*;
 
-    fn masked(text: &str) -> (String, Became) {
+    fn masked(text: &str) -> (String, MaskOutcome) {
         let mut out = String::new();
-        let became = mask().value(text, &mut out);
-        (out, became)
+        let outcome = mask().mask_value(text, &mut out);
+        (out, outcome)
     }
 
     #[test]
@@ -180,7 +180,10 @@ mod tests {
         for text in [
             "", "x", "7", "-1", "0.00", "true", "F", "Infinity", "--", "%", " ",
         ] {
-            assert_eq!(masked(text), (text.to_owned(), Became::Kept(Kept::Small)));
+            assert_eq!(
+                masked(text),
+                (text.to_owned(), MaskOutcome::Kept(Kept::Small))
+            );
         }
         for text in [
             "1 day",
@@ -192,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(
                 masked(text),
-                (text.to_owned(), Became::Kept(Kept::Interval))
+                (text.to_owned(), MaskOutcome::Kept(Kept::Interval))
             );
         }
         for text in ["12 monkeys", "PETER1", "10:30:00 x", "2 3"] {

@@ -1,15 +1,16 @@
-//! Text: letters by letters, digits by digits, word by word; what stands between words stays.
+//! Masks text: letters by letters, digits by digits, word by word; the characters between words
+//! stay.
 //!
-//! A word is masked as a whole, by a permutation of the words with the same classes of characters,
-//! and without regard to case, which is put back: so `Smith` in a name, in an address and in
-//! `LIKE '%smith%'` is the same word afterwards, and different words stay different. A run of digits
-//! is masked as the number that it is; zeros before it stay.
+//! A word is masked as a whole, by a permutation of the words with the same character classes,
+//! ignoring case, which is restored. So `Smith` in a name, in an address and in `LIKE '%smith%'`
+//! becomes the same word, and different words stay different. A run of digits is masked as a
+//! number; zeros before it stay.
 
 use super::key::{Domain, MaskKey};
 use super::number;
 
-/// Letters that stand for each other, beside those of ASCII: the first and last of lower case, and
-/// how far the upper case lies from it (0 where there is none).
+/// Classes of interchangeable letters, in addition to those of ASCII: the first and last lower-case
+/// letter, and the offset of the upper case (0 if there is none).
 const LETTERS: [(u32, u32, u32); 15] = [
     // Latin-1, without the signs between the letters.
     (0xe0, 0xf6, 0x20),
@@ -32,25 +33,25 @@ const LETTERS: [(u32, u32, u32); 15] = [
 /// The common ideographs.
 const IDEOGRAPHS: (u32, u32) = (0x4e00, 0x9fa5);
 
-/// What may stand for a character.
+/// Characters that may replace a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Class {
-    /// The character that counts as 0.
+struct CharacterClass {
+    /// First character of the class.
     first: u32,
     size: u32,
-    /// Which of them the character is.
-    place: u32,
-    /// How far above the lower case it lies.
+    /// Index of the character in the class.
+    index: u32,
+    /// Offset of the upper case from the lower case.
     upper: u32,
 }
 
-impl Class {
+impl CharacterClass {
     fn of(character: char) -> Self {
         let code = u32::from(character);
-        let class = |first: u32, last: u32, code: u32, upper: u32| Class {
+        let class = |first: u32, last: u32, code: u32, upper: u32| CharacterClass {
             first,
             size: last - first + 1,
-            place: code - first,
+            index: code - first,
             upper,
         };
         match character {
@@ -71,32 +72,32 @@ impl Class {
                 return class(first, last, code + upper, upper);
             }
         }
-        // A letter of another script becomes one of ours: no table of all scripts is kept here.
+        // Letters of other scripts become ASCII letters, since there is no table of all scripts.
         class(0x61, 0x7a, 0x61 + code % 26, 0)
     }
 
-    fn with(self, place: u32) -> char {
+    fn character_at(self, place: u32) -> char {
         char::from_u32(self.first + place - self.upper).unwrap_or('x')
     }
 }
 
-/// How text is masked.
+/// Syntax of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum TextSyntax {
     /// As it stands.
     Plain,
-    /// As a regular expression: what stands in brackets and braces and behind a backslash says how
-    /// to match, and stays.
+    /// A regular expression: the contents of brackets and braces, and characters after a backslash,
+    /// are syntax and stay.
     Expression,
 }
 
-/// Masks the words of a text. True where a character was replaced, if perhaps by itself.
-pub(super) fn mask_text(key: &MaskKey, text: &str, reading: Reading, out: &mut String) -> bool {
+/// Masks the words of a text. Returns true if a character was replaced, possibly by the same one.
+pub(super) fn mask_text(key: &MaskKey, text: &str, reading: TextSyntax, out: &mut String) -> bool {
     let mut masked = false;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        if reading == Reading::Expression {
-            let stays = expression_part(rest);
+        if reading == TextSyntax::Expression {
+            let stays = expression_syntax_length(rest);
             if stays > 0 {
                 out.push_str(&rest[..stays]);
                 rest = &rest[stays..];
@@ -117,8 +118,8 @@ pub(super) fn mask_text(key: &MaskKey, text: &str, reading: Reading, out: &mut S
     masked
 }
 
-/// How many bytes of a regular expression say how to match.
-fn expression_part(text: &str) -> usize {
+/// Returns the length of the syntax at the start of a regular expression, in bytes.
+fn expression_syntax_length(text: &str) -> usize {
     let closing = match text.as_bytes()[0] {
         b'\\' => {
             let escaped = text[1..].chars().next().map_or(0, char::len_utf8);
@@ -128,7 +129,7 @@ fn expression_part(text: &str) -> usize {
         b'{' => '}',
         _ => return 0,
     };
-    // A closing bracket that comes first stands for itself.
+    // A closing bracket that comes first is literal.
     let from = match text[1..].strip_prefix('^').unwrap_or(&text[1..]) {
         behind if closing == ']' && behind.starts_with(']') => text.len() - behind.len() + 1,
         _ => 1,
@@ -139,7 +140,8 @@ fn expression_part(text: &str) -> usize {
     }
 }
 
-/// A run of letters and digits. One character alone stays: it names nobody, and flags are such.
+/// Masks a run of letters and digits. A single character stays: it identifies nobody, and is often
+/// a flag.
 fn mask_word(key: &MaskKey, word: &str, out: &mut String) -> bool {
     if word.chars().nth(1).is_none() {
         out.push_str(word);
@@ -148,11 +150,11 @@ fn mask_word(key: &MaskKey, word: &str, out: &mut String) -> bool {
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
         let digits = word.trim_start_matches('0');
         out.push_str(&word[..word.len() - digits.len()]);
-        number::integer(key, digits, out);
+        number::mask_integer(key, digits, out);
         return digits.len() > 1;
     }
-    let classes: Vec<Class> = word.chars().map(Class::of).collect();
-    // Which words may stand for it: those with the same classes.
+    let classes: Vec<CharacterClass> = word.chars().map(CharacterClass::of).collect();
+    // The words that may replace it: those of the same classes.
     let mut shape = Vec::with_capacity(4 * classes.len());
     let mut size = Some(1u128);
     for class in &classes {
@@ -163,7 +165,7 @@ fn mask_word(key: &MaskKey, word: &str, out: &mut String) -> bool {
     match size {
         Some(size) => {
             let number = classes.iter().fold(0u128, |number, class| {
-                number * u128::from(class.size) + u128::from(class.place)
+                number * u128::from(class.size) + u128::from(class.index)
             });
             let mut left = key.permute(Domain::Word, shape, size, number);
             let mut places = vec![0u32; classes.len()];
@@ -175,20 +177,20 @@ fn mask_word(key: &MaskKey, word: &str, out: &mut String) -> bool {
                 classes
                     .iter()
                     .zip(places)
-                    .map(|(class, place)| class.with(place)),
+                    .map(|(class, place)| class.character_at(place)),
             );
         }
-        // Too many to number: each character is drawn, after a hash of the whole word.
+        // Too many to number: each character is replaced by a hash of the whole word.
         None => {
             let folded: Vec<u8> = classes
                 .iter()
-                .flat_map(|class| (class.first + class.place).to_le_bytes())
+                .flat_map(|class| (class.first + class.index).to_le_bytes())
                 .collect();
             let seed = key.hash(Domain::LongWord, shape, &folded);
             let mut drawn = key.stream(Domain::LongWord, seed);
             out.extend(classes.iter().map(|class| {
                 let bytes = [(); 4].map(|()| drawn.next().unwrap_or(0));
-                class.with(u32::from_le_bytes(bytes) % class.size)
+                class.character_at(u32::from_le_bytes(bytes) % class.size)
             }));
         }
     }
@@ -202,12 +204,12 @@ mod tests {
     use std::collections::HashSet;
 
     fn key() -> MaskKey {
-        MaskKey::of(b"a key for the tests")
+        MaskKey::from_secret(b"a key for the tests")
     }
 
     fn masked(text: &str) -> String {
         let mut out = String::new();
-        mask_text(&key(), text, Reading::Plain, &mut out);
+        mask_text(&key(), text, TextSyntax::Plain, &mut out);
         out
     }
 
@@ -254,7 +256,7 @@ mod tests {
         mask_text(
             &key(),
             r"^smith[A-Za-z0-9]{2,30}\d+(one|two)$",
-            Reading::Expression,
+            TextSyntax::Expression,
             &mut out,
         );
         let word = masked;

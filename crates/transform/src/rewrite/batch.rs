@@ -1,62 +1,63 @@
-//! Single-row inserts into inserts of many rows, or COPYs, as an ingester does that collects them.
+//! Merges single-row inserts into multi-row inserts or COPYs, as an ingester with buffers does.
 //!
-//! Rows of one shape wait for each other: of all sessions of one database and user with the same
-//! settings, where each insert stands for itself; within a transaction block only those of that
-//! block. A batch is sent when it is full, when its first row has waited for as long as it may, or
-//! when one of the sessions whose rows it has does anything else than insert: so no session finds
-//! less of its own than it wrote. It is sent by a session that has a row in it: the last one, or the one that goes
-//! on. Rows of different tables may change places, as with an ingester that has a buffer for each.
+//! Rows of one shape wait for each other. If each insert is its own transaction, rows of all
+//! sessions of one database and user with the same settings are merged; within a transaction block
+//! only those of the block. A batch is sent when it is full, when its first row has waited for the
+//! maximum time, or when a session with rows in it does anything other than insert: so no session
+//! reads less of its own data than it wrote. It is sent by a session that has a row in it: that of
+//! the last row, or the one that continues. Rows of different tables may change order, as in an
+//! ingester that has one buffer for each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::copied;
-use super::copied::Parameters;
-use super::insert::{OneRow, Why, counted_on, one_row};
+use super::insert::{Reason, SingleRowInsert, renumber_parameters, split_insert};
+use super::inserts_to_copy;
+use super::inserts_to_copy::Parameters;
 use super::session_context::SessionContexts;
 use workload::{Boundary, CopyIn, Event, EventKind, Outcome, Particulars, RewriteAccount};
 
-/// Parameters of one statement (a number of 16 bits in the protocol).
+/// Maximum number of parameters of a statement (16 bits in the protocol).
 const PARAMETERS_MAX: usize = 65_535;
 
-/// Rows that can be put together have the same.
+/// Key of rows that can be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Shape {
+struct InsertShape {
     context: u64,
-    /// Where only this session can send it.
+    /// Set if only this session can send it.
     session: Option<u64>,
-    /// The text with parameters; of a simple query what stands around its row.
+    /// The text with parameters; for a simple query the text around its row.
     text: Arc<str>,
     is_simple: bool,
 }
 
 #[derive(Debug)]
 struct Batch {
-    shape: Shape,
+    shape: InsertShape,
     first_due_us: i64,
     rows: Vec<Event>,
 }
 
-/// What waits. See the module's text.
+/// Waiting batches; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Batches {
     rows_max: usize,
     window_us: i64,
-    /// As COPYs.
+    /// Whether batches become COPYs.
     copies: bool,
     contexts: SessionContexts,
-    /// By their beginning.
+    /// Batches by their start.
     waiting: BTreeMap<u64, Batch>,
-    by_shape: HashMap<Shape, u64>,
-    /// Batches that have rows of a session.
+    by_shape: HashMap<InsertShape, u64>,
+    /// Batches with rows of a session.
     by_session: HashMap<u64, Vec<u64>>,
     begun: u64,
-    /// When the last event was due.
+    /// Due time of the last event.
     now_us: i64,
 }
 
-type Give<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
+type Emit<'g, E> = &'g mut dyn FnMut(Event) -> Result<(), E>;
 
 impl Batches {
     pub(super) fn new(rows: u32, window: Duration, copies: bool) -> Self {
@@ -73,20 +74,20 @@ impl Batches {
         }
     }
 
-    pub(super) fn event<E>(
+    pub(super) fn handle_event<E>(
         &mut self,
         event: Event,
         account: &mut RewriteAccount,
-        give: Give<'_, E>,
+        give: Emit<'_, E>,
     ) -> Result<(), E> {
         self.now_us = self.now_us.max(event.due_us);
-        self.expire(event.due_us, account, give)?;
+        self.send_expired(event.due_us, account, give)?;
         let (session, due_us) = (event.session, event.due_us);
-        match self.shape(&event) {
+        match self.shape_of(&event) {
             Some(Ok(shape)) => {
                 if shape.session.is_some() {
-                    // Within a block the order of tables counts.
-                    let others = self.of(session);
+                    // Within a block the order of tables matters.
+                    let others = self.batches_of(session);
                     let same = self.by_shape.get(&shape).copied();
                     for number in others {
                         if Some(number) != same {
@@ -94,13 +95,13 @@ impl Batches {
                         }
                     }
                 }
-                self.add(event, shape, account, give)
+                self.add_row(event, shape, account, give)
             }
             other => {
                 if let Some(Err(why)) = other {
                     *account.left_alone.entry(why.to_owned()).or_default() += 1;
                 }
-                for number in self.of(session) {
+                for number in self.batches_of(session) {
                     self.send(number, session, due_us, account, give)?;
                 }
                 self.contexts.follow(&event);
@@ -113,30 +114,30 @@ impl Batches {
     pub(super) fn finish<E>(
         &mut self,
         account: &mut RewriteAccount,
-        give: Give<'_, E>,
+        give: Emit<'_, E>,
     ) -> Result<(), E> {
         while let Some((&number, batch)) = self.waiting.first_key_value() {
-            let session = batch.last();
+            let session = batch.last_session();
             self.send(number, session, self.now_us, account, give)?;
         }
         Ok(())
     }
 
-    /// Batches with rows of a session, the oldest first.
-    fn of(&self, session: u64) -> Vec<u64> {
+    /// Lists the batches with rows of a session, the oldest first.
+    fn batches_of(&self, session: u64) -> Vec<u64> {
         let mut numbers = self.by_session.get(&session).cloned().unwrap_or_default();
         numbers.sort_unstable();
         numbers
     }
 
-    /// What an insert can be put together by; `None` of what is no insert.
-    fn shape(&self, event: &Event) -> Option<Result<Shape, Why>> {
+    /// Returns the shape of an insert; `None` if the event is no insert.
+    fn shape_of(&self, event: &Event) -> Option<Result<InsertShape, Reason>> {
         let (sql, is_simple) = match &event.kind {
             EventKind::Simple { sql } => (sql, true),
             EventKind::Execute { sql, .. } => (sql, false),
             _ => return None,
         };
-        let row = match one_row(sql)? {
+        let row = match split_insert(sql)? {
             Ok(row) => row,
             Err(why) => return Some(Err(why)),
         };
@@ -160,19 +161,21 @@ impl Batches {
         {
             return Some(Err("too many parameters"));
         }
-        let copy = self.copies.then(|| copy_of(event, &row, &mut Vec::new()));
+        let copy = self
+            .copies
+            .then(|| build_copy(event, &row, &mut Vec::new()));
         let (text, is_simple) = match copy {
-            // Whether a row came with parameters or without is nothing to a COPY.
-            Some(Ok(copy)) => (folded(&copy).into(), true),
+            // For a COPY, rows with and without parameters are the same.
+            Some(Ok(copy)) => (normalise(&copy).into(), true),
             Some(Err(why)) => return Some(Err(why)),
             None if is_simple => (
-                format!("{} … {}", folded(row.head), folded(row.tail)).into(),
+                format!("{} … {}", normalise(row.head), normalise(row.tail)).into(),
                 true,
             ),
             None => (sql.clone(), false),
         };
         let context = self.contexts.get(event.session);
-        Some(Ok(Shape {
+        Some(Ok(InsertShape {
             context: context.hash,
             session: context.is_exclusive().then_some(event.session),
             text,
@@ -180,12 +183,12 @@ impl Batches {
         }))
     }
 
-    fn add<E>(
+    fn add_row<E>(
         &mut self,
         event: Event,
-        shape: Shape,
+        shape: InsertShape,
         account: &mut RewriteAccount,
-        give: Give<'_, E>,
+        give: Emit<'_, E>,
     ) -> Result<(), E> {
         let (session, due_us) = (event.session, event.due_us);
         let number = match self.by_shape.get(&shape) {
@@ -219,19 +222,19 @@ impl Batches {
         Ok(())
     }
 
-    /// Sends what has waited for as long as it may.
-    fn expire<E>(
+    /// Sends the batches that have waited for the maximum time.
+    fn send_expired<E>(
         &mut self,
         now_us: i64,
         account: &mut RewriteAccount,
-        give: Give<'_, E>,
+        give: Emit<'_, E>,
     ) -> Result<(), E> {
         while let Some((&number, batch)) = self.waiting.first_key_value() {
             let until_us = batch.first_due_us.saturating_add(self.window_us);
             if until_us > now_us {
                 break;
             }
-            let session = batch.last();
+            let session = batch.last_session();
             self.send(number, session, until_us, account, give)?;
         }
         Ok(())
@@ -243,7 +246,7 @@ impl Batches {
         session: u64,
         due_us: i64,
         account: &mut RewriteAccount,
-        give: Give<'_, E>,
+        give: Emit<'_, E>,
     ) -> Result<(), E> {
         let Some(batch) = self.waiting.remove(&number) else {
             return Ok(());
@@ -259,7 +262,7 @@ impl Batches {
         }
         let mut rows = batch.rows;
         if let [_] = rows.as_slice() {
-            // As it was, but for its time: it waited as well.
+            // Unchanged except for its time, since it waited as well.
             account.unchanged += 1;
             let row = rows.remove(0);
             return give(Event { due_us, ..row });
@@ -267,8 +270,8 @@ impl Batches {
         account.merged += rows.len() as u64;
         account.batches += 1;
         let made = match self.copies {
-            true => as_copy(&rows),
-            false => together(&rows),
+            true => merge_into_copy(&rows),
+            false => merge_rows(&rows),
         };
         let count = rows.len() as u64;
         let first = rows.swap_remove(0);
@@ -287,29 +290,29 @@ impl Batches {
 }
 
 impl Batch {
-    /// The session of its last row.
-    fn last(&self) -> u64 {
+    /// Returns the session of its last row.
+    fn last_session(&self) -> u64 {
         self.rows.last().map_or(0, |row| row.session)
     }
 }
 
-/// With single blanks and in lower case: only to compare by.
-fn folded(text: &str) -> String {
+/// Normalises blanks and case, for comparison only.
+fn normalise(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
 
-/// What is sent, and what only a capture from the wire would know of it.
-type Made = (EventKind, Option<Arc<Particulars>>);
+/// The statement to send, and its wire details.
+type MergedStatement = (EventKind, Option<Arc<Particulars>>);
 
-/// One insert of all rows.
-fn together(rows: &[Event]) -> Made {
+/// Builds one insert of all rows.
+fn merge_rows(rows: &[Event]) -> MergedStatement {
     let mut out = String::new();
     let mut values = Vec::new();
     let mut width = 0;
     let mut tail = "";
     for (at, row) in rows.iter().enumerate() {
-        let cut = cut(row);
+        let cut = split_row(row);
         if at == 0 {
             out.push_str(cut.head);
             tail = cut.tail;
@@ -318,7 +321,7 @@ fn together(rows: &[Event]) -> Made {
         match &row.kind {
             EventKind::Execute { parameters, .. } => {
                 width = parameters.len();
-                out.push_str(&counted_on(cut.row, values.len()));
+                out.push_str(&renumber_parameters(cut.row, values.len()));
                 values.extend(parameters.iter().cloned());
             }
             _ => out.push_str(cut.row),
@@ -334,7 +337,7 @@ fn together(rows: &[Event]) -> Made {
         EventKind::Execute {
             statement, portal, ..
         } => EventKind::Execute {
-            // Batches of another length are other statements.
+            // Batches of different lengths are different statements.
             statement: match statement.is_empty() {
                 true => statement.clone(),
                 false => format!("{statement}_x{count}").into(),
@@ -359,12 +362,12 @@ fn together(rows: &[Event]) -> Made {
     (kind, types)
 }
 
-/// One COPY of all rows.
-fn as_copy(rows: &[Event]) -> Made {
+/// Builds one COPY of all rows.
+fn merge_into_copy(rows: &[Event]) -> MergedStatement {
     let mut data = Vec::new();
     let mut sql = String::new();
     for row in rows {
-        sql = copy_of(row, &cut(row), &mut data).expect("only what can be copied waits");
+        sql = build_copy(row, &split_row(row), &mut data).expect("only what can be copied waits");
     }
     let particulars = Particulars {
         copy: Some(CopyIn {
@@ -377,18 +380,22 @@ fn as_copy(rows: &[Event]) -> Made {
     (kind, Some(Arc::new(particulars)))
 }
 
-/// The row of an insert that waits.
-fn cut(row: &Event) -> OneRow<'_> {
+/// Splits a waiting insert at its row.
+fn split_row(row: &Event) -> SingleRowInsert<'_> {
     let sql = row.kind.sql().expect("an insert has a text");
-    match one_row(sql) {
+    match split_insert(sql) {
         Some(Ok(cut)) => cut,
         _ => unreachable!("only what was cut waits"),
     }
 }
 
-/// The COPY for an insert, whose row is put behind the others.
-fn copy_of(event: &Event, cut: &OneRow<'_>, data: &mut Vec<u8>) -> Result<String, Why> {
-    let (sql, columns) = copied::statement(cut)?;
+/// Builds the COPY for an insert, whose row is appended to the data.
+fn build_copy(
+    event: &Event,
+    cut: &SingleRowInsert<'_>,
+    data: &mut Vec<u8>,
+) -> Result<String, Reason> {
+    let (sql, columns) = inserts_to_copy::build_copy(cut)?;
     let given = event.particulars.as_ref();
     let parameters = match &event.kind {
         EventKind::Execute { parameters, .. } => Parameters {
@@ -397,6 +404,6 @@ fn copy_of(event: &Event, cut: &OneRow<'_>, data: &mut Vec<u8>) -> Result<String
         },
         _ => Parameters::default(),
     };
-    copied::line(cut.row, columns, parameters, data)?;
+    inserts_to_copy::append_row(cut.row, columns, parameters, data)?;
     Ok(sql)
 }

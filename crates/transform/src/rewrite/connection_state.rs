@@ -1,10 +1,10 @@
 //! State that a statement leaves in its connection, which a pool cannot share.
 
-use super::insert::Why;
+use super::insert::Reason;
 use sql::{Effect, SqlStatement, read_call_effects, read_effects, split_statements};
 use workload::Parameter;
 
-/// Whether all statements of a text are SETs for the session.
+/// Returns whether all statements of a text are SETs for the session.
 pub(super) fn is_only_set(sql: &str) -> bool {
     let statements = split_statements(sql);
     let sets = |statement: &SqlStatement<'_>| {
@@ -15,8 +15,8 @@ pub(super) fn is_only_set(sql: &str) -> bool {
     !statements.is_empty() && statements.iter().all(sets)
 }
 
-/// Returns why a session must keep its connection after a statement: it leaves something behind there.
-pub(super) fn reason_to_keep(sql: &str, parameters: &[Option<Parameter>]) -> Option<Why> {
+/// Returns why a session must keep its connection after a statement that leaves state there.
+pub(super) fn reason_to_keep(sql: &str, parameters: &[Option<Parameter>]) -> Option<Reason> {
     let values: Vec<Option<&str>> = (parameters.iter())
         .map(|value| value.as_ref()?.readable())
         .collect();

@@ -1,26 +1,26 @@
-//! Inserts of one row, as their words show them.
+//! Parses inserts of one row by their keywords.
 
 use sql::{Lexeme, split_statements};
 
-/// An insert of one row, cut at its row.
+/// An insert of one row, split at its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OneRow<'a> {
+pub(super) struct SingleRowInsert<'a> {
     /// `INSERT INTO t (a, b) VALUES`
     pub(super) head: &'a str,
     /// `(1, $2)`
     pub(super) row: &'a str,
-    /// Nothing, or `ON CONFLICT … DO NOTHING`.
+    /// Empty, or `ON CONFLICT … DO NOTHING`.
     pub(super) tail: &'a str,
 }
 
-/// Why an insert stays as it is.
-pub(super) type Why = &'static str;
+/// Reason why a statement stays unchanged.
+pub(super) type Reason = &'static str;
 
-/// Cuts an insert; `None` where it is none at all.
+/// Splits an insert; `None` if the statement is no insert.
 ///
 /// # Errors
-/// Where it is one that cannot be put together with others.
-pub(super) fn one_row(sql: &str) -> Option<Result<OneRow<'_>, Why>> {
+/// Returns the reason if it is an insert that cannot be merged with others.
+pub(super) fn split_insert(sql: &str) -> Option<Result<SingleRowInsert<'_>, Reason>> {
     let mut all = split_statements(sql);
     let first = all.first()?;
     if !first.words.first()?.is("insert") {
@@ -29,10 +29,10 @@ pub(super) fn one_row(sql: &str) -> Option<Result<OneRow<'_>, Why>> {
     if all.len() > 1 {
         return Some(Err("several statements in one text"));
     }
-    Some(cut(sql, &all.remove(0).words))
+    Some(split_words(sql, &all.remove(0).words))
 }
 
-fn cut<'a>(sql: &'a str, words: &[Lexeme<'a>]) -> Result<OneRow<'a>, Why> {
+fn split_words<'a>(sql: &'a str, words: &[Lexeme<'a>]) -> Result<SingleRowInsert<'a>, Reason> {
     let begins = |word: &Lexeme<'a>| word.text().as_ptr() as usize - sql.as_ptr() as usize;
     let ends = |word: &Lexeme<'a>| begins(word) + word.text().len();
     let is_open = |word: &Lexeme<'_>| word.is_symbol("(");
@@ -98,15 +98,15 @@ fn cut<'a>(sql: &'a str, words: &[Lexeme<'a>]) -> Result<OneRow<'a>, Why> {
         (Some(first), Some(last)) => &sql[begins(first)..ends(last)],
         _ => "",
     };
-    Ok(OneRow {
+    Ok(SingleRowInsert {
         head: &sql[begins(&words[0])..ends(&words[values])],
         row: &sql[begins(&words[open])..ends(&words[close])],
         tail,
     })
 }
 
-/// A row with its parameters counted on: `$1` behind 4 others is `$5`.
-pub(super) fn counted_on(row: &str, by: usize) -> String {
+/// Renumbers the parameters of a row: `$1` after 4 others is `$5`.
+pub(super) fn renumber_parameters(row: &str, by: usize) -> String {
     let mut out = String::with_capacity(row.len() + 4);
     let mut from = 0;
     let all = split_statements(row);
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_row_is_cut_out_or_a_reason_given() {
-        let cut = |sql| one_row(sql).map(|found| found.map(|one| (one.head, one.row, one.tail)));
+        let cut =
+            |sql| split_insert(sql).map(|found| found.map(|one| (one.head, one.row, one.tail)));
         assert_eq!(
             cut("INSERT INTO t (a, \"values\") VALUES (1, f('x)', (2))) ;"),
             Some(Ok((
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn parameters_are_counted_on_and_nothing_else() {
         assert_eq!(
-            counted_on("($1, '$2', $2::int, $10, \"$1\")", 10),
+            renumber_parameters("($1, '$2', $2::int, $10, \"$1\")", 10),
             "($11, '$2', $12::int, $20, \"$1\")"
         );
     }

@@ -1,15 +1,16 @@
-//! The literals of a statement that a client would have sent as parameters.
+//! Finds the literals of a statement that a client could have sent as parameters.
 //!
-//! Those are left alone that a parameter cannot stand for, or where it would mean something else: the value of a typed
-//! literal (`interval '1 day'`), modifiers of types, places in ORDER BY and GROUP BY, spellings with escapes.
+//! A literal is left alone if a parameter cannot replace it, or would change the meaning: the value
+//! of a typed literal (`interval '1 day'`), modifiers of types, column positions in ORDER BY and
+//! GROUP BY, spellings with escapes.
 
 use std::sync::Arc;
 
 use sql::{Lexer, StatementClass, Token, classify};
 
-use super::insert::Why;
+use super::insert::Reason;
 
-/// Words behind which a value is a value of its own.
+/// Words after which a value is an expression of its own.
 const BEFORE_A_VALUE: [&str; 23] = [
     "where",
     "and",
@@ -36,32 +37,32 @@ const BEFORE_A_VALUE: [&str; 23] = [
     "using",
 ];
 
-/// Types that PostgreSQL gives a number in a statement's text: `integer` where it fits in 32 bits, else `bigint`
-/// where it fits in 64, else `numeric`, as all with a point or an exponent (documentation, "Numeric
-/// Constants", 4.1.2.6). OIDs of `pg_type.dat`.
+/// OIDs (`pg_type.dat`) of the types that PostgreSQL gives a number in a statement's text:
+/// `integer` if it fits in 32 bits, else `bigint` if it fits in 64, else `numeric`, as for all
+/// numbers with a point or an exponent (documentation, "Numeric Constants", 4.1.2.6).
 const INT4: u32 = 23;
 const INT8: u32 = 20;
 const NUMERIC: u32 = 1700;
 
-/// A literal that could be a parameter.
+/// A literal that can become a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Literal {
-    /// Where it stands in the text, in bytes.
+    /// Start of the literal in the text, in bytes.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// What it says.
+    /// Value of the literal.
     pub(super) value: Box<str>,
-    /// The type that the server takes it for; 0 where the context says.
+    /// OID of the type that the server infers; 0 if the context decides.
     pub(super) type_oid: u32,
 }
 
-/// The literals that could be parameters, in the order of the text.
+/// Finds the literals that can become parameters, in the order of the text.
 ///
-/// `None` of what is not planned, and so never prepared.
+/// Returns `None` for a statement without a plan, which is never prepared.
 ///
 /// # Errors
-/// Where the statement cannot be prepared.
-pub(super) fn literals(sql: &str) -> Option<Result<Vec<Literal>, Why>> {
+/// Returns the reason if the statement cannot be prepared.
+pub(super) fn parameterisable_literals(sql: &str) -> Option<Result<Vec<Literal>, Reason>> {
     let is_planned = matches!(
         classify(sql),
         StatementClass::Select
@@ -70,11 +71,11 @@ pub(super) fn literals(sql: &str) -> Option<Result<Vec<Literal>, Why>> {
             | StatementClass::Delete
             | StatementClass::Merge
     );
-    is_planned.then(|| find(sql))
+    is_planned.then(|| find_literals(sql))
 }
 
-fn find(sql: &str) -> Result<Vec<Literal>, Why> {
-    let mut scan = Scan::default();
+fn find_literals(sql: &str) -> Result<Vec<Literal>, Reason> {
+    let mut scanner = LiteralScanner::default();
     let mut found = Vec::new();
     for token in Lexer::new(sql) {
         let text = &sql[token.start()..token.end()];
@@ -84,8 +85,8 @@ fn find(sql: &str) -> Result<Vec<Literal>, Why> {
                 if text.starts_with('$') && text[1..].starts_with(|c: char| c.is_ascii_digit()) {
                     return Err("it has parameters already");
                 }
-                if scan.takes_a_parameter(text)
-                    && let Some((value, type_oid)) = read(text)
+                if scanner.can_be_parameter(text)
+                    && let Some((value, type_oid)) = parse_literal(text)
                 {
                     found.push(Literal {
                         start,
@@ -94,20 +95,20 @@ fn find(sql: &str) -> Result<Vec<Literal>, Why> {
                         type_oid,
                     });
                 }
-                scan.previous = Previous::Value;
+                scanner.previous = Previous::Value;
             }
-            Token::Word { .. } => scan.word(text),
-            Token::Quoted { .. } => scan.previous = Previous::Name,
-            Token::Symbol { .. } => scan.symbol(text),
+            Token::Word { .. } => scanner.handle_word(text),
+            Token::Quoted { .. } => scanner.previous = Previous::Name,
+            Token::Symbol { .. } => scanner.handle_symbol(text),
         }
-        if scan.several {
+        if scanner.statements == StatementCount::Several {
             return Err("several statements in one text");
         }
     }
     Ok(found)
 }
 
-/// The text with parameters in the place of literals.
+/// Replaces literals by parameters.
 pub(super) fn with_parameters<'l>(
     sql: &str,
     literals: impl Iterator<Item = &'l Literal>,
@@ -124,11 +125,11 @@ pub(super) fn with_parameters<'l>(
     out.into()
 }
 
-/// What a literal says, and the type it is of; `None` of a spelling that is left alone.
-fn read(text: &str) -> Option<(Box<str>, u32)> {
+/// Parses a literal into its value and type; `None` for a spelling that is left alone.
+fn parse_literal(text: &str) -> Option<(Box<str>, u32)> {
     if let Some(inner) = text.strip_prefix('\'') {
         let inner = inner.strip_suffix('\'')?;
-        // Where standard_conforming_strings is off, a backslash says something else.
+        // If standard_conforming_strings is off, a backslash has another meaning.
         return (!inner.contains('\\')).then(|| (inner.replace("''", "'").into(), 0));
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -147,45 +148,54 @@ fn read(text: &str) -> Option<(Box<str>, u32)> {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Previous {
-    /// Where a value may stand: an operator, a bracket that opens, a comma, a keyword.
+    /// A position for a value: after an operator, an opening bracket, a comma, a keyword.
     #[default]
     Place,
     Name,
     Value,
     /// `::`
     Cast,
-    /// A bracket that closes.
+    /// A closing bracket.
     Close,
-    /// AS, whose brackets hold types.
+    /// AS, whose brackets contain types.
     As,
 }
 
 #[derive(Debug, Default)]
 struct Frame {
-    /// Modifiers of a type, or columns with their types.
+    /// The bracket contains modifiers of a type, or columns with their types.
     of_a_type: bool,
-    /// ORDER BY or GROUP BY goes on.
+    /// ORDER BY or GROUP BY continues.
     ordering: bool,
 }
 
 #[derive(Debug, Default)]
-struct Scan {
+struct LiteralScanner {
     frames: Vec<Frame>,
     outermost: Frame,
     previous: Previous,
-    /// A name of a type was passed: of `::varchar`, or behind AS.
+    /// A type name precedes: in `::varchar`, or after AS.
     names_a_type: bool,
     before_by: bool,
-    ended: bool,
-    several: bool,
+    statements: StatementCount,
 }
 
-impl Scan {
+/// Number of statements in a text so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StatementCount {
+    #[default]
+    One,
+    /// The first statement has ended with a semicolon.
+    Ended,
+    Several,
+}
+
+impl LiteralScanner {
     fn frame(&mut self) -> &mut Frame {
         self.frames.last_mut().unwrap_or(&mut self.outermost)
     }
 
-    fn takes_a_parameter(&mut self, text: &str) -> bool {
+    fn can_be_parameter(&mut self, text: &str) -> bool {
         let is_number = !text.starts_with('\'');
         let frame = self.frame();
         if frame.of_a_type || frame.ordering && is_number {
@@ -194,8 +204,10 @@ impl Scan {
         self.previous == Previous::Place
     }
 
-    fn word(&mut self, text: &str) {
-        self.several |= self.ended;
+    fn handle_word(&mut self, text: &str) {
+        if self.statements == StatementCount::Ended {
+            self.statements = StatementCount::Several;
+        }
         let lower = text.to_ascii_lowercase();
         let lower = lower.as_str();
         if std::mem::take(&mut self.before_by) && lower == "by" {
@@ -226,15 +238,18 @@ impl Scan {
         self.previous = match lower {
             "as" => Previous::As,
             _ if BEFORE_A_VALUE.contains(&lower) => Previous::Place,
-            // INSERT … VALUES (…): its bracket holds rows.
+            // INSERT … VALUES (…): its bracket contains rows.
             "values" => Previous::Place,
             _ => Previous::Name,
         };
     }
 
-    fn symbol(&mut self, text: &str) {
+    fn handle_symbol(&mut self, text: &str) {
         match text {
-            ";" => self.ended = true,
+            ";" if self.statements == StatementCount::One => {
+                self.statements = StatementCount::Ended;
+            }
+            ";" => {}
             "(" | "[" => {
                 let of_a_type =
                     self.names_a_type && self.previous == Previous::Name || self.frame().of_a_type;
@@ -261,7 +276,7 @@ mod tests {
     use super::*;
 
     fn prepared(sql: &str) -> String {
-        match literals(sql) {
+        match parameterisable_literals(sql) {
             Some(Ok(found)) => with_parameters(sql, found.iter()).to_string(),
             Some(Err(why)) => why.to_owned(),
             None => "not planned".to_owned(),
@@ -283,7 +298,7 @@ mod tests {
                 "update t set a = a + 1, b = 'y' where id in (1, 2) limit 3",
                 "update t set a = a + $1, b = $2 where id in ($3, $4) limit $5",
             ),
-            // Places of columns, typed literals, modifiers.
+            // Column positions, typed literals, modifiers.
             (
                 "select a, count(*) from t where at > now() - interval '36 hours' group by 1 order by 2, a limit 10",
                 "select a, count(*) from t where at > now() - interval '36 hours' group by 1 order by 2, a limit $1",
@@ -320,13 +335,14 @@ mod tests {
 
     #[test]
     fn numbers_are_of_the_type_that_the_server_takes_them_for() {
-        let types: Vec<u32> =
-            literals("select 1, 2147483647, 2147483648, 9223372036854775808, 1.5, -7, '1'")
-                .unwrap()
-                .unwrap()
-                .iter()
-                .map(|literal| literal.type_oid)
-                .collect();
+        let types: Vec<u32> = parameterisable_literals(
+            "select 1, 2147483647, 2147483648, 9223372036854775808, 1.5, -7, '1'",
+        )
+        .unwrap()
+        .unwrap()
+        .iter()
+        .map(|literal| literal.type_oid)
+        .collect();
         assert_eq!(types, [INT4, INT4, INT8, NUMERIC, NUMERIC, INT4, 0]);
     }
 }

@@ -1,124 +1,137 @@
-//! What clients would have done otherwise: a workload rewritten, so that a change of the application can be
-//! measured before it is written.
+//! Rewrites a workload as if its clients behaved differently, so that a change of the application
+//! can be measured before it is written.
 //!
-//! A [`Rewriter`] is pushed events in the order of time and pushes on what is to be sent instead. Sessions keep
-//! their order, and every statement that was met is accounted for ([`RewriteAccount`]): it is unchanged,
-//! in another form, merged into a batch, or not sent.
+//! A [`Rewriter`] receives events in time order and passes on the events to send instead. Sessions
+//! keep their order, and every statement is accounted for ([`RewriteAccount`]): unchanged, in
+//! another form, merged into a batch, or not sent.
 //!
-//! Who drives: the program, between a [`workload::WorkloadReader`] and a [`workload::WorkloadWriter`]. Memory: what
-//! waits for its batch, what a cache would hold, and some bytes for each session. Deliberately
-//! absent: a grammar of SQL; what its words do not say plainly is left alone, and counted with its
-//! reason.
+//! The program runs it between a [`workload::WorkloadReader`] and a [`workload::WorkloadWriter`].
+//! Memory holds waiting batches, the keys of a simulated cache, and some bytes for each session.
+//! There is no grammar of SQL: a statement whose keywords are ambiguous stays unchanged and is
+//! counted with the reason.
 
 mod batch;
-mod cached;
+mod cache_reads;
 mod connection_state;
-mod copied;
-mod given;
 mod insert;
+mod inserts_to_copy;
 mod literals;
 mod numbering;
-mod pooled;
-mod prepared;
+mod parse;
+mod pool_sessions;
+mod prepare_statements;
 mod session_context;
-mod unprepared;
+mod unprepare;
 
 use std::time::Duration;
 
 use batch::Batches;
-use cached::Cache;
+use cache_reads::ReadCache;
 use numbering::Numbering;
-use pooled::Pooling;
-use prepared::Preparing;
+use pool_sessions::SessionPooler;
+use prepare_statements::StatementPreparer;
 use sql::{Fingerprinter, Pattern};
 use workload::{Event, RewriteAccount, Session};
 
-/// How a workload is rewritten.
+/// Transformation of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rewriting {
-    /// Single-row inserts of one shape become inserts of up to so many rows, or COPYs.
+    /// Merges single-row inserts of one shape into inserts of several rows, or COPYs.
     BatchInserts {
-        /// The most rows of one.
+        /// Maximum number of rows of a batch.
         rows: u32,
-        /// How long the first row waits for others.
+        /// Maximum time that the first row waits for others.
         window: Duration,
-        /// They become `COPY … FROM STDIN`, and not inserts.
+        /// Whether batches become `COPY … FROM STDIN` instead of inserts.
         copy: bool,
     },
-    /// Statements that match are not sent.
+    /// Drops matching statements.
     Drop(Pattern),
-    /// A read that was sent so shortly before, with the same text and values, is not sent.
+    /// Drops a read that was sent less than this duration before, with the same text and values.
     Cache(Duration),
-    /// Simple statements that a session sends so often or more become prepared ones.
+    /// Prepares simple statements that a session repeats.
     Prepare {
-        /// From so many on.
+        /// Minimum number of repetitions.
         times: u32,
     },
-    /// Prepared statements become simple ones, with their values in the text.
+    /// Turns prepared statements into simple ones, with their values in the text.
     Unprepare,
-    /// Sessions share so many connections, each for a transaction.
+    /// Lets sessions share connections, each for one transaction.
     Pool {
-        /// The most connections of sessions of one database, user and settings.
+        /// Maximum number of connections for sessions of one database, user and settings.
         size: u32,
-        /// A session takes the connection that it had last, where that is free; otherwise they go round.
+        /// Whether a session takes its previous connection if that is free; otherwise round robin.
         sticky: bool,
     },
 }
 
-enum Way {
+enum Transformer {
     Batch(Batches),
     Drop(Pattern, Fingerprinter),
-    Cache(Cache),
-    Prepare(Preparing),
+    Cache(ReadCache),
+    Prepare(StatementPreparer),
     Unprepare,
-    Pool(Pooling),
+    Pool(SessionPooler),
 }
 
-/// Rewrites. See the module's text.
+/// Rewrites a workload; see the module documentation.
 pub struct Rewriter {
-    way: Way,
+    transformer: Transformer,
     numbering: Numbering,
     account: RewriteAccount,
 }
 
 impl Rewriter {
-    /// One that does this.
+    /// Creates a rewriter.
     pub fn new(rewriting: &Rewriting) -> Self {
         Rewriter {
-            way: match rewriting {
+            transformer: match rewriting {
                 Rewriting::BatchInserts { rows, window, copy } => {
-                    Way::Batch(Batches::new(*rows, *window, *copy))
+                    Transformer::Batch(Batches::new(*rows, *window, *copy))
                 }
-                Rewriting::Drop(pattern) => Way::Drop(pattern.clone(), Fingerprinter::new()),
-                Rewriting::Cache(time) => Way::Cache(Cache::new(*time)),
-                Rewriting::Prepare { times } => Way::Prepare(Preparing::new(*times)),
-                Rewriting::Unprepare => Way::Unprepare,
-                Rewriting::Pool { size, sticky } => Way::Pool(Pooling::new(*size, *sticky)),
+                Rewriting::Drop(pattern) => {
+                    Transformer::Drop(pattern.clone(), Fingerprinter::new())
+                }
+                Rewriting::Cache(time) => Transformer::Cache(ReadCache::new(*time)),
+                Rewriting::Prepare { times } => {
+                    Transformer::Prepare(StatementPreparer::new(*times))
+                }
+                Rewriting::Unprepare => Transformer::Unprepare,
+                Rewriting::Pool { size, sticky } => {
+                    Transformer::Pool(SessionPooler::new(*size, *sticky))
+                }
             },
             numbering: Numbering::default(),
             account: RewriteAccount::default(),
         }
     }
 
-    /// Whether it has to see all events first: each is then given to [`Self::survey`] before any to
-    /// [`Self::event`].
+    /// Returns whether it needs a first pass: each event is then passed to [`Self::survey`] before
+    /// any is passed to [`Self::event`].
     pub fn surveys(&self) -> bool {
-        matches!(self.way, Way::Prepare(_) | Way::Pool(_))
+        matches!(
+            self.transformer,
+            Transformer::Prepare(_) | Transformer::Pool(_)
+        )
     }
 
-    /// Takes note of an event of the first pass.
+    /// Records an event of the first pass.
     pub fn survey(&mut self, event: &Event) {
-        match &mut self.way {
-            Way::Prepare(preparing) => preparing.survey(event),
-            Way::Pool(pooling) => pooling.survey(event),
-            Way::Batch(_) | Way::Drop(..) | Way::Cache(_) | Way::Unprepare => {}
+        match &mut self.transformer {
+            Transformer::Prepare(preparing) => preparing.survey(event),
+            Transformer::Pool(pooling) => pooling.survey(event),
+            Transformer::Batch(_)
+            | Transformer::Drop(..)
+            | Transformer::Cache(_)
+            | Transformer::Unprepare => {}
         }
     }
 
-    /// Takes the next event; those of a session come in their order, and all in the order of time.
+    /// Handles the next event. All events come in time order, and those of a session in their
+    /// order.
     ///
     /// # Errors
-    /// Where `give` fails.
+    /// If `give` fails.
     pub fn event<E>(
         &mut self,
         event: Event,
@@ -129,9 +142,9 @@ impl Rewriter {
             account.statements += 1;
         }
         let mut out = |event: Event| give(numbering.number(event));
-        match &mut self.way {
-            Way::Batch(batches) => batches.event(event, account, &mut out),
-            Way::Drop(pattern, fingerprinter) => {
+        match &mut self.transformer {
+            Transformer::Batch(batches) => batches.handle_event(event, account, &mut out),
+            Transformer::Drop(pattern, fingerprinter) => {
                 let sql = event.kind.sql();
                 let is_dropped =
                     sql.is_some_and(|sql| pattern.matches_statement(fingerprinter.normalise(sql)));
@@ -146,7 +159,7 @@ impl Rewriter {
                     }
                 }
             }
-            Way::Cache(cache) => match cache.answers(&event) {
+            Transformer::Cache(cache) => match cache.is_hit(&event) {
                 true => {
                     account.cached += 1;
                     Ok(())
@@ -156,41 +169,44 @@ impl Rewriter {
                     out(event)
                 }
             },
-            Way::Prepare(preparing) => {
-                let other = preparing.prepared(&event);
-                reworded(event, other, account, &mut out)
+            Transformer::Prepare(preparing) => {
+                let other = preparing.prepare(&event);
+                emit_rewritten(event, other, account, &mut out)
             }
-            Way::Unprepare => {
-                let other = unprepared::unprepared(&event);
-                reworded(event, other, account, &mut out)
+            Transformer::Unprepare => {
+                let other = unprepare::unprepare(&event);
+                emit_rewritten(event, other, account, &mut out)
             }
-            Way::Pool(pooling) => pooling.event(event, account, &mut out),
+            Transformer::Pool(pooling) => pooling.handle_event(event, account, &mut out),
         }
     }
 
-    /// No event is left: what waits is given.
+    /// Finishes: passes on all waiting events.
     ///
     /// # Errors
-    /// Where `give` fails.
+    /// If `give` fails.
     pub fn finish<E>(
         &mut self,
         give: &mut dyn FnMut(Event) -> Result<(), E>,
     ) -> Result<RewriteAccount, E> {
         let (account, numbering) = (&mut self.account, &mut self.numbering);
         let mut out = |event: Event| give(numbering.number(event));
-        match &mut self.way {
-            Way::Batch(batches) => batches.finish(account, &mut out)?,
-            Way::Pool(pooling) => pooling.finish(account, &mut out)?,
-            Way::Drop(..) | Way::Cache(_) | Way::Prepare(_) | Way::Unprepare => {}
+        match &mut self.transformer {
+            Transformer::Batch(batches) => batches.finish(account, &mut out)?,
+            Transformer::Pool(pooling) => pooling.finish(account, &mut out)?,
+            Transformer::Drop(..)
+            | Transformer::Cache(_)
+            | Transformer::Prepare(_)
+            | Transformer::Unprepare => {}
         }
         Ok(self.account.clone())
     }
 
-    /// The record of a session as it is now, when all events were given; `None` where there is no such session any
-    /// more. Its times are by the clock of the events.
+    /// Returns the rewritten record of a session, after all events; `None` if the session no longer
+    /// exists. Its times are by the clock of the events.
     pub fn session(&self, record: Session) -> Option<Session> {
-        let record = match &self.way {
-            Way::Pool(pooling) => pooling.session(record)?,
+        let record = match &self.transformer {
+            Transformer::Pool(pooling) => pooling.rewrite_session(record)?,
             _ => record,
         };
         Some(Session {
@@ -200,10 +216,10 @@ impl Rewriter {
     }
 }
 
-/// Gives the other form of a statement, if it has one.
-fn reworded<E>(
+/// Passes on the other form of a statement, if it has one.
+fn emit_rewritten<E>(
     event: Event,
-    other: Option<Result<Event, insert::Why>>,
+    other: Option<Result<Event, insert::Reason>>,
     account: &mut RewriteAccount,
     give: &mut dyn FnMut(Event) -> Result<(), E>,
 ) -> Result<(), E> {

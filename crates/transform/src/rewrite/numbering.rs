@@ -1,13 +1,13 @@
-//! Places of events within their sessions, without gaps.
+//! Renumbers events within their sessions, without gaps.
 
 use std::collections::HashMap;
 
 use workload::Event;
 
-/// Numbers each session's events anew.
+/// Renumbers each session's events.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
-    /// Of each session: the next place, and statements so far.
+    /// For each session: the next number, and the number of statements so far.
     sessions: HashMap<u64, (u64, u64)>,
 }
 

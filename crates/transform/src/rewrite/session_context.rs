@@ -1,4 +1,4 @@
-//! Context of a session's statements: whether another session may send them in its place.
+//! Tracks the context of a session's statements: whether another session may send them instead.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,13 +17,13 @@ pub(super) struct SessionContext {
 }
 
 impl SessionContext {
-    /// Whether no other session can send its next statement.
+    /// Returns whether no other session can send its next statement.
     pub(super) fn is_exclusive(self) -> bool {
         self.in_transaction || self.has_temporary_objects
     }
 }
 
-/// Follows the context of every open session.
+/// Tracks the context of every open session.
 #[derive(Debug, Default)]
 pub(super) struct SessionContexts {
     sessions: HashMap<u64, Session>,
@@ -44,7 +44,7 @@ impl SessionContexts {
         session.map_or_else(SessionContext::default, |session| session.context)
     }
 
-    /// Follows the next event.
+    /// Updates the context by the next event.
     pub(super) fn follow(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Connect { database, user, .. } => {
@@ -109,7 +109,7 @@ mod tests {
     use super::super::tests::{connect, simple};
     use super::*;
 
-    /// The context of a session that connects and sends these statements.
+    /// Returns the context of a session that connects and sends these statements.
     fn context_after(statements: &[&str]) -> SessionContext {
         let mut contexts = SessionContexts::default();
         contexts.follow(&connect(1, 0));

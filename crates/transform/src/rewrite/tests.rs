@@ -1,4 +1,5 @@
-//! Laws of rewritings: nothing is lost, sessions keep their order, what depends on order is not moved.
+//! Tests the invariants of rewritings: nothing is lost, sessions keep their order, order-dependent
+//! statements are not moved.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -217,7 +218,8 @@ fn transactions_errors_and_settings_are_honoured() {
         texts(&out),
         [
             "1 10 begin",
-            // The order of tables stays within the block, and nobody else's rows are in it.
+            // Within the block the order of tables stays, and rows of other sessions are not
+            // added.
             "1 35 insert into t values (1), (1)",
             "1 40 insert into u values (1)",
             "1 50 insert into t values (1)",
@@ -265,7 +267,7 @@ fn what_a_session_repeats_is_prepared_with_what_differs_as_parameters() {
         simple(1, 10, "select * from q where state = 'due' and id = 7"),
         simple(2, 20, "select * from q where state = 'due' and id = 8"),
         simple(1, 30, "select * from q where state = 'due' and id = 9"),
-        // Another type is another statement; this session sends it once.
+        // Another type makes another statement; this session sends it once.
         simple(
             1,
             40,
@@ -309,11 +311,11 @@ fn what_a_session_repeats_is_prepared_with_what_differs_as_parameters() {
     assert_eq!((account.reworded, account.unchanged), (2, 5));
     assert_eq!(account.left_alone["its session does not repeat it"], 2);
     assert_eq!(
-        account.left_alone["a value that stands twice beside GROUP BY"],
+        account.left_alone["a value that occurs twice in a statement with GROUP BY"],
         2
     );
     assert!(account.adds_up());
-    // And back again: the same values in the text, of the same types.
+    // The inverse restores the same values in the text, of the same types.
     let (back, account) = rewritten("unprepare", &out);
     assert_eq!(account.reworded, 2);
     assert!(
@@ -334,7 +336,7 @@ fn sessions_of_a_pool_take_a_connection_for_a_transaction_and_wait_where_none_is
         set(2, 3),
         connect(3, 4),
         set(3, 5),
-        // Another beginning, another pool; and one that keeps its own.
+        // Another start means another pool; one session keeps its own connection.
         connect(4, 6),
         connect(5, 7),
         simple(4, 8, "select 4"),
@@ -366,7 +368,7 @@ fn sessions_of_a_pool_take_a_connection_for_a_transaction_and_wait_where_none_is
             "1 30 select 3",
             "1 30 select 33",
             "2 40 select 2",
-            // What a client leaves open is rolled back, as a pooler does it.
+            // A transaction that a client leaves open is rolled back, as a pooler does.
             "2 50 ROLLBACK",
             "2 60 select 11",
         ]
@@ -378,7 +380,7 @@ fn sessions_of_a_pool_take_a_connection_for_a_transaction_and_wait_where_none_is
     let ends = out.iter().filter(|one| one.kind == EventKind::Disconnect);
     let ends: Vec<u64> = ends.map(|one| one.session).collect();
     assert_eq!(ends, [1, 2, 4]);
-    // Sticky: a session goes back to where it was.
+    // Sticky: a session returns to its previous connection.
     let (out, _) = rewritten("pool=2,sticky", &events);
     assert!(texts(&out).contains(&"1 60 select 11".to_owned()));
 }
@@ -456,11 +458,12 @@ fn rows_of_one_shape_become_one_copy_with_parameters_or_without() {
         .filter(|one| one.kind.sql().is_some_and(|sql| sql.starts_with("COPY")))
         .map(copied)
         .collect();
-    // What is no value is sent as it was, behind the rows of its session; one row alone stays an insert.
+    // A row without plain values is sent unchanged, after the other rows of its session; a
+    // single row stays an insert.
     assert_eq!(copies, ["1\tx\n2\ty\\tz\n"]);
 }
 
-/// What clients may do: sessions, gaps of time, and which of some statements.
+/// Generates clients' actions: sessions, pauses, and some statements.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let one = (0u64..4, 0i64..300_000, 0usize..9, 0u32..1_000);
     proptest::collection::vec(one, 0..120).prop_map(|all| {
@@ -500,7 +503,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Each row that is inserted, with its table; and each session's other statements in their order.
+/// Each inserted row with its table, and each session's other statements in order.
 type Done = (BTreeMap<(String, String), u32>, BTreeMap<u64, Vec<String>>);
 
 fn done(events: &[Event]) -> Done {
@@ -543,7 +546,7 @@ fn done(events: &[Event]) -> Done {
     (rows, others)
 }
 
-/// The data of a COPY.
+/// Returns the data of a COPY.
 fn copied(event: &Event) -> String {
     let copy = event.particulars.as_ref().unwrap().copy.as_ref().unwrap();
     String::from_utf8(copy.data.to_vec()).unwrap()
@@ -594,7 +597,8 @@ proptest! {
         let sessions: std::collections::BTreeSet<u64> = out.iter().map(|one| one.session).collect();
         prop_assert!(sessions.len() <= size as usize);
         prop_assert!(out.windows(2).all(|two| two[0].due_us <= two[1].due_us));
-        // Each client's inserts of a block are together between its BEGIN and its end: on a connection blocks never overlap.
+        // Each client's inserts of a block are together between its BEGIN and its end: blocks on
+        // a connection never overlap.
         for session in sessions {
             let own: Vec<&Event> = out.iter().filter(|one| one.session == session).collect();
             prop_assert!((0..).zip(&own).all(|(place, one)| one.sequence == place));
@@ -604,7 +608,8 @@ proptest! {
     #[test]
     fn what_is_written_is_there_before_its_session_goes_on(events in events()) {
         let (out, _) = rewritten("batch-inserts=5,window=200ms", &events);
-        // How many rows each session had inserted before each of its other statements: no fewer now.
+        // The number of rows that each session had inserted before each of its other statements
+        // must not decrease.
         let before = |events: &[Event]| {
             let mut inserted = 0usize;
             let mut seen: BTreeMap<(u64, usize), usize> = BTreeMap::new();

@@ -18,11 +18,11 @@ fn event<'a>(kind: KindRef<'a>, particulars: Option<&'a Arc<Particulars>>) -> Ev
     }
 }
 
-/// Whatever was executed before it.
+/// Redacts a statement, whatever was executed before it.
 fn executed(sql: &str, values: &[&str]) -> (Vec<String>, bool) {
     let mut redactor = SecretRedactor::default();
     let first = executed_after(&mut redactor, sql, values);
-    // Of another text that is as long, and has no secret.
+    // Another text of the same length without a secret.
     let other = "select $1 ".repeat(9);
     let other = &other[..sql.len().min(other.len())];
     executed_after(&mut redactor, other, &["5"]);

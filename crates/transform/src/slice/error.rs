@@ -1,71 +1,71 @@
-//! Why a slice is empty, with what there would have been.
+//! Explains why a slice is empty, and describes the available events.
 
 use std::collections::BTreeMap;
 
-use super::super::moment::time_text;
+use super::super::time_bound::format_time;
 use super::Slice;
 use workload::{LeftOut, SliceAccount};
 
-/// Names that are remembered, and names that are told.
+/// Maximum number of names that are remembered, and of names in the message.
 const NAMES_REMEMBERED_MAX: usize = 1_000;
-const NAMES_TOLD_MAX: usize = 10;
+const NAMES_SHOWN_MAX: usize = 10;
 
-/// Why there is no slice.
+/// Reason why there is no slice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
-    /// The end is not behind the beginning.
+    /// The end is not after the start.
     #[error("--from {from} is not before --to {to}: what is between them is kept, --to itself not")]
     NoStretch {
-        /// The beginning.
+        /// Start of the slice.
         from: String,
-        /// The end.
+        /// End of the slice.
         to: String,
     },
     /// The source has no events.
     #[error("there is nothing to slice: no event was found")]
     NoEvents,
-    /// No session passed.
+    /// No session was selected.
     #[error("the slice would be empty: no session is of the {what} asked for; {there}")]
     NoSession {
         /// `database`, `user` or `application`, or several of them.
         what: String,
-        /// What there is.
+        /// Available names.
         there: String,
     },
-    /// Nothing is due in the stretch.
+    /// Nothing is due in the time range.
     #[error(
         "the slice would be empty: no statement{of_sessions} is due {stretch}; there are events from {first} to {last}"
     )]
     NoTime {
-        /// Which statements, if not all.
+        /// Restriction to sessions, if there is one.
         of_sessions: &'static str,
-        /// The stretch.
+        /// The time range.
         stretch: String,
-        /// The first event's time.
+        /// Time of the first event.
         first: String,
-        /// The last event's time.
+        /// Time of the last event.
         last: String,
     },
-    /// No statement passed.
+    /// No statement was selected.
     #[error(
         "the slice would be empty: none of the {statements} statements is {what}; `rehearse inspect` shows which there are"
     )]
     NoStatement {
-        /// How many there are.
+        /// Number of statements in the selected sessions.
         statements: u64,
-        /// What was asked for.
+        /// Description of the filter.
         what: &'static str,
     },
 }
 
-/// What was met, for an error to tell.
+/// Summary of the source for error messages.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct SourceSummary {
     databases: Names,
     users: Names,
     applications: Names,
     sessions_taken: u64,
-    /// Statements that are not before the slice, of the sessions that the filter takes.
+    /// Number of statements in the selected sessions, without those before the slice.
     pub(super) statements: u64,
     first_us: Option<i64>,
     last_us: Option<i64>,
@@ -73,16 +73,22 @@ pub(super) struct Met {
 
 type Names = BTreeMap<Box<str>, u64>;
 
-impl Met {
-    pub(super) fn time(&mut self, due_us: i64) {
+impl SourceSummary {
+    pub(super) fn add_time(&mut self, due_us: i64) {
         self.first_us = Some(self.first_us.map_or(due_us, |first| first.min(due_us)));
         self.last_us = Some(self.last_us.map_or(due_us, |last| last.max(due_us)));
     }
 
-    pub(super) fn session(&mut self, database: &str, user: &str, application: &str, taken: bool) {
+    pub(super) fn add_session(
+        &mut self,
+        database: &str,
+        user: &str,
+        application: &str,
+        taken: bool,
+    ) {
         self.sessions_taken += u64::from(taken);
         if self.sessions_taken > 0 {
-            // The names are told only where none is taken.
+            // The names are needed only if no session is selected.
             return;
         }
         for (names, name) in [
@@ -98,7 +104,7 @@ impl Met {
         }
     }
 
-    pub(super) fn nothing(&self, slice: &Slice, account: &SliceAccount) -> SliceError {
+    pub(super) fn empty_slice_error(&self, slice: &Slice, account: &SliceAccount) -> SliceError {
         let (Some(first_us), Some(last_us)) = (self.first_us, self.last_us) else {
             return SliceError::NoEvents;
         };
@@ -106,12 +112,12 @@ impl Met {
             && from_us >= to_us
         {
             return SliceError::NoStretch {
-                from: time_text(from_us),
-                to: time_text(to_us),
+                from: format_time(from_us),
+                to: format_time(to_us),
             };
         }
         if self.sessions_taken == 0 {
-            return self.no_session(account);
+            return self.no_session_error(account);
         }
         let left_out = |reason| account.left_out.contains_key(&reason);
         if left_out(LeftOut::Kind) || left_out(LeftOut::Statement) {
@@ -127,10 +133,10 @@ impl Met {
         }
         let mut stretch = Vec::new();
         if let Some(from_us) = account.from_us {
-            stretch.push(format!("from {}", time_text(from_us)));
+            stretch.push(format!("from {}", format_time(from_us)));
         }
         if let Some(to_us) = account.to_us {
-            stretch.push(format!("before {}", time_text(to_us)));
+            stretch.push(format!("before {}", format_time(to_us)));
         }
         let filter = &slice.filter;
         let of_some = [&filter.databases, &filter.users, &filter.applications]
@@ -139,12 +145,12 @@ impl Met {
         SliceError::NoTime {
             of_sessions: if of_some { " of these sessions" } else { "" },
             stretch: stretch.join(" and "),
-            first: time_text(first_us),
-            last: time_text(last_us),
+            first: format_time(first_us),
+            last: format_time(last_us),
         }
     }
 
-    fn no_session(&self, account: &SliceAccount) -> SliceError {
+    fn no_session_error(&self, account: &SliceAccount) -> SliceError {
         let mut what = Vec::new();
         let mut there = Vec::new();
         for (reason, word, names) in [
@@ -154,7 +160,10 @@ impl Met {
         ] {
             if account.left_out.contains_key(&reason) {
                 what.push(word);
-                there.push(format!("the {word}s that are there are {}", told(names)));
+                there.push(format!(
+                    "the {word}s that are there are {}",
+                    format_names(names)
+                ));
             }
         }
         SliceError::NoSession {
@@ -164,20 +173,20 @@ impl Met {
     }
 }
 
-/// The most frequent names.
-fn told(names: &Names) -> String {
+/// Formats the most frequent names.
+fn format_names(names: &Names) -> String {
     let mut names: Vec<(&Box<str>, &u64)> = names.iter().collect();
     names.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let mut told: Vec<String> = names
         .iter()
-        .take(NAMES_TOLD_MAX)
+        .take(NAMES_SHOWN_MAX)
         .map(|(name, _)| match &***name {
             "" => "'' (unknown)".to_owned(),
             name => format!("'{name}'"),
         })
         .collect();
-    if names.len() > NAMES_TOLD_MAX {
-        told.push(format!("{} more", names.len() - NAMES_TOLD_MAX));
+    if names.len() > NAMES_SHOWN_MAX {
+        told.push(format!("{} more", names.len() - NAMES_SHOWN_MAX));
     }
     told.join(", ")
 }

@@ -1,22 +1,22 @@
-//! A small model of a PostgreSQL session: what the statements of the tests do to it, and which of
-//! them fail. It reads the texts that the tests make, and no others.
+//! A small model of a PostgreSQL session for the tests: the effect of their statements, and which
+//! of them fail. It parses only the texts that the tests generate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a rollback undoes.
+/// State that a rollback restores.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transactional {
     settings: BTreeMap<String, String>,
     locals: BTreeMap<String, String>,
     channels: BTreeSet<String>,
-    /// Temporary tables with the changes made to them, and what they were made under.
+    /// Temporary tables with their changes, and the context of those.
     temporary: BTreeMap<String, (u32, Context)>,
     cursors: BTreeSet<String>,
 }
 
-/// The settings that a statement's meaning hangs on, as it was prepared. `None` where these were
-/// of a transaction only: what was prepared outlives it, and no list of statements outside of it
-/// brings them back.
+/// Settings that a statement's meaning depended on when it was prepared. `None` if they were local
+/// to a transaction: the prepared statement outlives it, and no list of statements outside of it
+/// restores them.
 type Context = Option<(Option<String>, Option<String>)>;
 
 impl Transactional {
@@ -48,12 +48,12 @@ pub struct Model {
     prepared: BTreeMap<String, Context>,
     locks: BTreeMap<String, u32>,
     open: Option<Open>,
-    /// What was written and is not in the open transaction.
+    /// Writes outside of the open transaction.
     pub written: Vec<String>,
 }
 
 impl Model {
-    /// Sends a text of one or several statements; an error says which of them failed.
+    /// Sends a text of one or several statements; an error is the index of the failed one.
     pub fn send(&mut self, text: &str) -> Result<(), usize> {
         let parts: Vec<&str> = text.split(';').map(str::trim).collect();
         for (place, part) in parts.iter().enumerate() {
@@ -75,8 +75,8 @@ impl Model {
         Ok(())
     }
 
-    /// Without what was written before, and with the contexts of `other` where this one's are
-    /// not known.
+    /// Returns the model without earlier writes, and with the contexts of `other` in place of
+    /// unknown ones.
     pub fn beside(mut self, other: &Model) -> Model {
         self.written = Vec::new();
         for (name, context) in &mut self.prepared {
@@ -285,7 +285,7 @@ impl Model {
                         self.locks.remove(&argument(call));
                     }
                     Some(count) => *count -= 1,
-                    // What is let go is not known then, and a slice forgets them all.
+                    // The released locks are unknown then, and a slice forgets them all.
                     None => self.locks.clear(),
                 }
                 true

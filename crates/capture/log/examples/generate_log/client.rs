@@ -1,5 +1,5 @@
-//! One client's backend: what the server writes for each thing that the client does, as
-//! `postgres.c` of versions 13 to 18 does under the settings of [`Logging`].
+//! Simulates one client's backend: the lines that the server writes for each of the client's
+//! actions, as `postgres.c` of versions 13 to 18 does under the settings of [`Logging`].
 
 use super::entry::{Backend, Pending, push_milliseconds};
 
@@ -12,7 +12,7 @@ pub struct Logging {
     pub ended: bool,
 }
 
-/// What the clients did: what a capture must find.
+/// Counts of the clients' actions, which a capture must find.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Sessions that began.
@@ -23,7 +23,7 @@ pub struct Sent {
     pub failures: u64,
 }
 
-/// What all backends of the server share.
+/// State that all backends of the server share.
 #[derive(Debug)]
 pub struct Server {
     pub major: u16,
@@ -47,7 +47,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + (self.next() % (high - low + 1) as u64) as i64
     }
@@ -60,7 +60,8 @@ impl Random {
         choices[(self.next() % choices.len() as u64) as usize]
     }
 
-    /// A duration in microseconds about `usual`: mostly near it, one in a hundred far above.
+    /// Returns a duration in microseconds around `usual`: mostly near it, one in a hundred far
+    /// above.
     pub fn duration(&mut self, usual: i64) -> i64 {
         let near = usual / 2 + self.between(0, usual.max(1));
         match self.one_in(100) {
@@ -70,7 +71,7 @@ impl Random {
     }
 }
 
-/// How a statement of the extended protocol is called, and whether it is parsed now.
+/// Name of a statement of the extended protocol, and whether it is parsed now.
 #[derive(Debug, Clone, Copy)]
 pub struct Name<'a> {
     pub statement: &'a str,
@@ -87,7 +88,7 @@ pub struct Failure<'a> {
     pub hint: &'a str,
     pub context: &'a str,
     pub position: u32,
-    /// The steps of the extended protocol that went well before it: parse, bind.
+    /// Number of successful steps of the extended protocol before it: parse, bind.
     pub steps: u8,
 }
 
@@ -97,7 +98,7 @@ pub struct Client {
     pub backend: Backend,
     pub pending: Pending,
     pub random: Random,
-    /// The server's time as this client has come to it, in microseconds since 1970.
+    /// The server's time at this client's last action, in microseconds since 1970.
     pub now_us: i64,
     /// In a transaction block.
     pub in_block: bool,
@@ -118,7 +119,7 @@ impl Client {
         }
     }
 
-    /// A process starts for a connection from `host`; its first line is written.
+    /// Starts a process for a connection from `host` and writes its first line.
     pub fn arrive(&mut self, server: &mut Server, host: &'static str) {
         server.pid = (server.pid + 1 + (self.random.next() % 3) as u32) % 4_194_304;
         server.port = server.port.checked_add(2).unwrap_or(32_768);
@@ -141,7 +142,7 @@ impl Client {
         self.now_us += self.random.between(300, 1_500);
     }
 
-    /// The connection becomes a session.
+    /// Makes the connection a session.
     pub fn authorized(
         &mut self,
         server: &mut Server,
@@ -174,7 +175,7 @@ impl Client {
         self.now_us += self.random.between(400, 2_000);
     }
 
-    /// The session ends.
+    /// Ends the session.
     pub fn leave(&mut self) {
         let Backend {
             user,
@@ -205,7 +206,7 @@ impl Client {
         }
     }
 
-    /// A transaction slot is taken where no block has one.
+    /// Takes a transaction slot unless the block has one.
     fn begins(&mut self) {
         if !self.in_block {
             self.local_transaction += 1;
@@ -213,7 +214,7 @@ impl Client {
         }
     }
 
-    /// A statement has run: it may have opened or ended a block, or written.
+    /// Updates the state after a statement: it may have opened or ended a block, or written.
     fn ran(&mut self, server: &mut Server, tag: &'static str) {
         match tag {
             "BEGIN" => self.in_block = true,
@@ -226,11 +227,11 @@ impl Client {
         }
     }
 
-    /// A line of this backend's, `tag` on its `%i`, now.
+    /// Adds a line of this backend, with `tag` on its `%i`, at the current time.
     pub fn line(&mut self, tag: &'static str, ended: bool) -> &mut super::entry::Entry {
         let entry = self.pending.add(self.now_us);
         entry.tag = tag;
-        // Behind the end of a transaction its slot reads 0.
+        // After the end of a transaction its slot reads 0.
         let over = ended && !self.in_block;
         entry.local_transaction = Some(if over { 0 } else { self.local_transaction });
         entry.transaction = if over { 0 } else { self.transaction };
@@ -243,7 +244,7 @@ impl Client {
         text.push_str(" ms");
     }
 
-    /// A simple query that goes well.
+    /// Runs a simple query that succeeds.
     pub fn simple(&mut self, server: &mut Server, sql: &str, tag: &'static str, usual_us: i64) {
         server.sent.statements += 1;
         self.begins();
@@ -267,7 +268,8 @@ impl Client {
         }
     }
 
-    /// Parse (where it is parsed now), bind and execute, with parameters as the server lists them.
+    /// Runs parse (if it is parsed now), bind and execute, with parameters as the server lists
+    /// them.
     pub fn extended(
         &mut self,
         server: &mut Server,
@@ -283,14 +285,14 @@ impl Client {
         self.execute(server, "execute ", name, sql, parameters, tag, usual_us);
     }
 
-    /// More rows of a portal that an execution left open.
+    /// Fetches more rows of a portal that an execution left open.
     pub fn fetch(&mut self, server: &mut Server, name: Name<'_>, sql: &str, parameters: &str) {
         server.sent.statements += 1;
         let what = "execute fetch from ";
         self.execute(server, what, name, sql, parameters, "SELECT", 300);
     }
 
-    /// The steps before an execution, the first `count` of parse and bind.
+    /// Runs the steps before an execution, the first `count` of parse and bind.
     fn steps(&mut self, server: &Server, name: Name<'_>, sql: &str, parameters: &str, count: u8) {
         let steps: [(&'static str, &'static str, bool); 2] = [
             ("  parse ", "PARSE", name.parsed),
@@ -348,7 +350,7 @@ impl Client {
         }
     }
 
-    /// A simple query that fails. A text with an error of syntax is not logged at its start.
+    /// Runs a simple query that fails. A text with a syntax error is not logged at its start.
     pub fn simple_fails(
         &mut self,
         server: &mut Server,
@@ -369,7 +371,7 @@ impl Client {
         self.fails(sql, tag, failure);
     }
 
-    /// A statement of the extended protocol that fails behind `failure.steps` steps.
+    /// Runs a statement of the extended protocol that fails after `failure.steps` steps.
     pub fn extended_fails(
         &mut self,
         server: &mut Server,
@@ -407,7 +409,7 @@ impl Client {
         entry.position = failure.position;
     }
 
-    /// The client thinks.
+    /// Advances the time by a pause of the client.
     pub fn pause(&mut self, usual_us: i64) {
         self.now_us += self.random.duration(usual_us);
     }

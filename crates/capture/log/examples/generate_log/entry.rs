@@ -1,10 +1,10 @@
-//! One report of the server's, before it is written in any format; and who it is about.
+//! Defines one report of the server, before it is written in any format, and its backend.
 
-/// What the server knows of a backend when it writes a line.
+/// State of a backend that the server has when it writes a line.
 #[derive(Debug, Clone, Default)]
 pub struct Backend {
     pub pid: u32,
-    /// Seconds since 1970, when the process started: `%c`, `%s`, `session_start`.
+    /// Start time of the process, in seconds since 1970: `%c`, `%s`, `session_start`.
     pub started: i64,
     /// The backend's slot, the first half of `%v`.
     pub slot: u32,
@@ -18,8 +18,8 @@ pub struct Backend {
     pub line: u64,
 }
 
-/// One report. Empty text is "not there". Made anew by [`Entry::clear`], so that a generator of
-/// gigabytes allocates nothing.
+/// One report. Empty text means absent. [`Entry::clear`] resets it for reuse, so that a generator
+/// of gigabytes allocates nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// When it is written, in microseconds since 1970.
@@ -34,20 +34,20 @@ pub struct Entry {
     pub statement: String,
     /// Character of the statement that an error points at, from 1; 0 for none.
     pub position: u32,
-    /// `%i`: the command tag, or what the backend waits for.
+    /// `%i`: the command tag, or the event that the backend waits for.
     pub tag: &'static str,
     /// The second half of `%v`; `None` where the backend is in no transaction slot.
     pub local_transaction: Option<u32>,
     pub transaction: u32,
     pub backend_type: &'static str,
-    /// User, database and application are known: the client has said who it is.
+    /// The client has authenticated: user, database and application are known.
     pub authenticated: bool,
     /// `application_name` is set only after authentication.
     pub named: bool,
 }
 
 impl Entry {
-    /// Makes it an empty LOG of a client's backend.
+    /// Resets it to an empty LOG of a client's backend.
     pub fn clear(&mut self, wall_us: i64) {
         self.wall_us = wall_us;
         self.severity = "LOG";
@@ -80,7 +80,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Another line, behind those that are there.
+    /// Appends another line.
     pub fn add(&mut self, wall_us: i64) -> &mut Entry {
         if self.next == self.used {
             (self.next, self.used) = (0, 0);
@@ -94,17 +94,17 @@ impl Pending {
         entry
     }
 
-    /// The next to be written.
+    /// The next line to be written.
     pub fn front(&self) -> Option<&Entry> {
         self.entries[..self.used].get(self.next)
     }
 
-    /// The next to be written, to be added to.
+    /// The next line to be written, for additions.
     pub fn front_mut(&mut self) -> Option<&mut Entry> {
         self.entries[..self.used].get_mut(self.next)
     }
 
-    /// It was written.
+    /// Removes the line that was written.
     pub fn pop(&mut self) {
         self.next += 1;
     }

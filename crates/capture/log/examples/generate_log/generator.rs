@@ -1,9 +1,8 @@
-//! Logs as PostgreSQL writes them, from a seed: who drives the clients, and in which order their
-//! lines stand in the log.
+//! Generates logs as PostgreSQL writes them, from a seed: runs the clients and orders their lines.
 //!
-//! Two kinds of traffic: [`Profile::Pgbench`] is what `pgbench -M simple` and `-M prepared` leave,
-//! half of the clients each; [`Profile::Mixed`] is applications with errors, texts over several
-//! lines, portals, notices, and what the server says of itself.
+//! There are two kinds of traffic. [`Profile::Pgbench`] is that of `pgbench -M simple` and `-M
+//! prepared`, half of the clients each. [`Profile::Mixed`] is that of applications with errors,
+//! texts over several lines, portals, notices, and the server's own messages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,17 +16,17 @@ use super::pgbench::Pgbench;
 /// Sunday, 1 March 2026, 09:00 UTC, in microseconds since 1970.
 const START_US: i64 = 1_772_355_600_000_000;
 
-/// How much text is written at once.
+/// Size of one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What clients do.
+/// Kind of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     Pgbench,
     Mixed,
 }
 
-/// How long a log is. Clients stop as soon as it is that long; their last lines come on top.
+/// Length of the log. Clients stop as soon as it is reached; their last lines exceed it.
 #[derive(Debug, Clone, Copy)]
 pub enum Length {
     Bytes(u64),
@@ -35,18 +34,18 @@ pub enum Length {
     Entries(u64),
 }
 
-/// What to generate.
+/// Options of the generator.
 pub struct Options {
     pub length: Length,
     pub format: LineFormat,
     pub profile: Profile,
     pub logging: Logging,
-    /// Clients at once.
+    /// Number of concurrent clients.
     pub sessions: usize,
     pub seed: u64,
     /// `log_line_prefix`, for stderr.
     pub prefix: String,
-    /// The version whose log it is: 13 to 18.
+    /// Version of the simulated server: 13 to 18.
     pub major: u16,
 }
 
@@ -68,16 +67,16 @@ impl Default for Options {
     }
 }
 
-/// What was generated.
+/// Counts of the generated log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Generated {
     pub bytes: u64,
-    /// Entries: a head with its DETAIL and so on.
+    /// Number of entries: a message with its DETAIL and so on.
     pub entries: u64,
     pub sent: Sent,
 }
 
-/// What one client does.
+/// Behaviour of one client.
 enum Script {
     Pgbench(Pgbench),
     Mixed(Box<Mixed>),
@@ -87,12 +86,12 @@ enum Script {
 struct Actor {
     client: Client,
     script: Script,
-    /// It does nothing more.
+    /// It performs no more actions.
     over: bool,
 }
 
 impl Actor {
-    /// Does the next thing, until there is something to write or it is over.
+    /// Performs actions until there are lines to write or it has finished.
     fn act(&mut self, server: &mut Server, closing: bool) {
         while !self.over && self.client.pending.front().is_none() {
             let (client, may_stop) = (&mut self.client, closing);
@@ -121,7 +120,7 @@ impl Actor {
 /// Writes a log.
 ///
 /// # Errors
-/// Where `out` refuses, or the prefix has an unknown escape.
+/// If `out` fails, or the prefix has an unknown escape.
 pub fn generate(options: &Options, out: &mut dyn Write) -> io::Result<Generated> {
     let mut writer = LineWriter::new(options.format, options.major, &options.prefix)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;

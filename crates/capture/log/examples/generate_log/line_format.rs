@@ -1,8 +1,8 @@
-//! Entries as PostgreSQL writes them (`elog.c`, `csvlog.c`, `jsonlog.c` of versions 13 to 18).
+//! Writes entries as PostgreSQL does (`elog.c`, `csvlog.c`, `jsonlog.c` of versions 13 to 18).
 
 use super::entry::{Backend, Entry, push_number};
 
-/// What a log is written as.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFormat {
     Stderr,
@@ -26,8 +26,10 @@ enum Piece {
 }
 
 impl LineWriter {
+    /// Creates a writer.
+    ///
     /// # Errors
-    /// Names the escape that it does not know.
+    /// If the prefix has an unknown escape, which the error names.
     pub fn new(format: LineFormat, major: u16, prefix: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut letters = prefix.chars();
@@ -192,8 +194,8 @@ impl LineWriter {
         out.push_str(entry.sqlstate);
         out.push(',');
         push_csv(out, &entry.message);
-        // Then the internal query and its place, which nothing here has, and behind the cursor's
-        // place the location, which only verbose errors have.
+        // Then the internal query and its position, which are always empty here, and after the
+        // cursor position the location, which only verbose errors have.
         for (text, commas) in [
             (&entry.detail, ","),
             (&entry.hint, ","),
@@ -291,7 +293,7 @@ fn push_padded(out: &mut String, number: i64, width: u32) {
     }
 }
 
-/// `YYYY-MM-DD HH:MM:SS`, by the civil calendar.
+/// Appends `YYYY-MM-DD HH:MM:SS`, by the civil calendar.
 fn push_second(out: &mut String, second: i64) {
     let (days, rest) = (second.div_euclid(86_400), second.rem_euclid(86_400));
     // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years from 1 March on, in
@@ -342,7 +344,7 @@ fn push_virtual(out: &mut String, entry: &Entry, backend: &Backend) {
     }
 }
 
-/// Text of a stderr line: what follows a newline starts with a tab.
+/// Appends text of a stderr line: a tab follows each newline.
 fn push_tabbed(out: &mut String, text: &str) {
     let mut lines = text.split('\n');
     out.push_str(lines.next().unwrap_or_default());

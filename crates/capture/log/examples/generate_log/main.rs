@@ -1,11 +1,12 @@
-//! Writes a log as PostgreSQL does, of any length, the same for the same seed:
+//! Writes a log as PostgreSQL does, of any length, reproducible by a seed:
 //!
 //! ```sh
-//! cargo run --release -p capture --example generate_log -- --bytes 1GiB --format stderr --out big.log
+//! cargo run --release -p capture-log --example generate_log -- --bytes 1GiB --format stderr --out
+//! big.log
 //! ```
 //!
-//! For benchmarks and for memory measured on more than a disk should hold (`--out -`). Says on
-//! standard error what it wrote: bytes, entries, sessions, statements, failures.
+//! It serves benchmarks, and memory measurements on logs larger than a disk (`--out -`). It prints
+//! the number of bytes, entries, sessions, statements and failures on standard error.
 
 mod client;
 mod entry;

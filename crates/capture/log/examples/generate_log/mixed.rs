@@ -1,5 +1,5 @@
-//! What applications do: both protocols, names and portals, values of all kinds, texts over
-//! several lines, errors, notices; and what the server's own processes say.
+//! Simulates applications: both protocols, names and portals, values of all kinds, texts over
+//! several lines, errors, notices; and messages of the server's own processes.
 
 use std::fmt::Write;
 
@@ -103,9 +103,9 @@ pub struct Mixed {
     open: bool,
     /// The connection was received and waits to be a session.
     arrived: bool,
-    /// Things that the session still does.
+    /// Number of actions that the session still performs.
     left: i64,
-    /// Which of [`PREPARED`] the session has a name for.
+    /// Statements of [`PREPARED`] for which the session has a name.
     prepared: [bool; PREPARED.len()],
     /// Statements left in the block.
     block: i64,
@@ -150,7 +150,7 @@ impl Mixed {
         self.open = false;
     }
 
-    /// The next thing that it does.
+    /// Performs the next action.
     pub fn act(&mut self, client: &mut Client, server: &mut Server) {
         if !self.open {
             return self.come(client, server);
@@ -203,7 +203,7 @@ impl Mixed {
         let host = client.random.of(&HOSTS);
         if !self.arrived {
             client.arrive(server, host);
-            // Cancel requests and health checks go no further.
+            // Cancel requests and health checks stop here.
             self.arrived = !client.random.one_in(20);
             return;
         }
@@ -365,7 +365,7 @@ impl Mixed {
     }
 }
 
-/// SQL-level PREPARE and EXECUTE: the latter has the former in its DETAIL.
+/// Runs PREPARE and EXECUTE in SQL: the latter has the former in its DETAIL.
 fn sql_prepared(client: &mut Client, server: &mut Server) {
     let sql = "EXECUTE top_products (10)";
     client.simple(server, sql, "SELECT", 300);
@@ -376,7 +376,7 @@ fn sql_prepared(client: &mut Client, server: &mut Server) {
     }
 }
 
-/// What a backend says beside its statements. The line goes with a statement where it has one.
+/// Writes a message outside of the statements' own lines. It has a STATEMENT if one runs.
 fn aside(client: &mut Client, server: &mut Server) {
     let pid = client.backend.pid;
     match client.random.between(0, 3) {
@@ -417,7 +417,7 @@ fn aside(client: &mut Client, server: &mut Server) {
                 .push_str("there is no transaction in progress");
         }
         _ => {
-            // Looks like a statement's line, and is none: a statement wrote it.
+            // Looks like a statement's line, but a statement wrote it.
             let sql = "DO $$BEGIN RAISE LOG 'statement: drop table product'; END$$";
             let started = server.logging.started;
             if started {
@@ -447,14 +447,14 @@ fn aside(client: &mut Client, server: &mut Server) {
     }
 }
 
-/// The server's own processes: a checkpoint every half minute, autovacuum in between.
+/// Simulates the server's own processes: a checkpoint every half minute, autovacuum in between.
 #[derive(Debug, Default)]
 pub struct Background {
     turn: u64,
 }
 
 impl Background {
-    /// Says the next thing.
+    /// Writes the next message.
     pub fn act(&mut self, client: &mut Client) {
         if self.turn == 0 {
             client.backend.pid = 19_001;

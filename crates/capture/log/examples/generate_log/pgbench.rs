@@ -1,12 +1,12 @@
-//! What pgbench does: its built-in transaction, over the simple protocol or prepared.
+//! Simulates pgbench's built-in transaction, over the simple protocol or prepared.
 
 use super::client::{Client, Name, Server};
 use super::entry::push_number;
 
-/// After how many transactions a client comes anew.
+/// Number of transactions after which a client reconnects.
 const TRANSACTIONS: u32 = 5_000;
 
-/// `SQL` with its parameters left out, what goes into each place, tag, and usual time.
+/// SQL with its parameters left out, the kind of each parameter, tag, and usual time.
 const STATEMENTS: [(&str, &str, &str, &str, i64); 7] = [
     ("P_0", "BEGIN;", "", "BEGIN", 20),
     (
@@ -83,7 +83,7 @@ impl Pgbench {
         self.transactions.is_some()
     }
 
-    /// The next thing that it does.
+    /// Performs the next action.
     pub fn act(&mut self, client: &mut Client, server: &mut Server) {
         let Some(transactions) = self.transactions else {
             client.arrive(server, "127.0.0.1");

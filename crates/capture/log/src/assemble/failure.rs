@@ -1,20 +1,20 @@
-//! Errors: which statement failed.
+//! Attributes errors to statements.
 //!
 //! Policy:
-//! - An error of what is running belongs to it. Its STATEMENT says so; where
-//!   `log_min_error_statement` hides that, what is running is taken.
-//! - An error behind a finished execution that names no statement is a deferred constraint's: it
-//!   belongs to that execution, unless only its slowness was logged: then those that are not logged
-//!   may have come after it. Where transactions are sampled they may have too, so it has to follow
-//!   at once, unless the execution was one that writes: checking what it wrote may take long.
-//!   Of a statement that was only parsed, so far as the log says, it has to follow at once in any
-//!   case: what was prepared long before need not be what was executed.
-//! - Any other error with a STATEMENT is an event of its own: a syntax error, or anything where only
-//!   durations are logged. It is `Execute` where its CONTEXT shows a portal or its text has `$n`;
-//!   but `Prepare` where it has `$n` and the error points into the text, which is what a failed parse
-//!   does; else `Simple`. So a failed parse of a text without parameters counts as `Simple`: the log
-//!   does not tell, and the target fails in the same way.
-//! - `canceling statement due to user request` is also a `Cancel`, right behind the statement.
+//! - An error of the running statement belongs to it. Its STATEMENT shows that; if
+//!   `log_min_error_statement` hides the STATEMENT, the running statement is assumed.
+//! - An error after a finished execution that names no statement comes from a deferred constraint:
+//!   it belongs to that execution, unless the execution was logged only because it was slow, since
+//!   unlogged ones may have followed. If transactions are sampled, unlogged ones may have followed,
+//!   too, so the error must come at once, unless the execution writes: checking its rows may take
+//!   long. If a statement was only parsed, as far as the log says, the error must come at once in
+//!   any case: the statement may have been prepared long before and not executed.
+//! - Any other error with a STATEMENT is an event of its own: a syntax error, or any error if only
+//!   durations are logged. It is `Execute` if its CONTEXT shows a portal or its text has `$n`. It
+//!   is `Prepare` if it has `$n` and the error points into the text, which is typical of a failed
+//!   parse. Otherwise it is `Simple`. So a failed parse of a text without parameters counts as
+//!   `Simple`: the log does not distinguish them, and the target fails in the same way.
+//! - `canceling statement due to user request` is also a `Cancel`, directly after the statement.
 
 use sql::classify;
 use workload::{KindRef, Outcome, Sqlstate};
@@ -23,29 +23,29 @@ use super::super::entry::Entry;
 use super::super::parameters::{is_extended, list_in_context};
 use super::super::reconcile::SkipReason;
 use super::super::severity::Severity;
-use super::super::statement::placeholders;
+use super::super::statement::count_placeholders;
 use super::Output;
 use super::exchange::{Exchange, Protocol, SAME_MESSAGE_US, Sql, Stage};
-use super::session::Live;
+use super::session::LiveSession;
 use capture_sink::SinkError;
 
-/// What `pg_cancel_backend` and a client's cancel request lead to; time-outs say another thing.
+/// Message after `pg_cancel_backend` or a client's cancel request; time-outs have another one.
 const CANCELED: &str = "canceling statement due to user request";
 
-impl Live {
-    /// Takes an ERROR, FATAL or PANIC.
-    pub(super) fn failed(
+impl LiveSession {
+    /// Handles an ERROR, FATAL or PANIC.
+    pub(super) fn handle_failure(
         &mut self,
         output: &mut Output<'_>,
         entry: &Entry<'_>,
     ) -> Result<(), SinkError> {
         let sqlstate = entry.sqlstate.unwrap_or(Sqlstate::UNKNOWN);
-        // What came before a failure is not of what follows it.
-        self.drop_loose(output);
+        // Durations before a failure do not belong to the steps after it.
+        self.skip_pending_durations(output);
         let fits = self
             .pending
             .as_ref()
-            .is_some_and(|pending| belongs(pending, entry));
+            .is_some_and(|pending| belongs_to(pending, entry));
         if fits {
             let pending = self.pending.as_mut().expect("it fits");
             let pause_us = entry.wall_us - pending.seen_us;
@@ -62,20 +62,20 @@ impl Live {
             pending.stage = Stage::Done;
         } else if !entry.statement.is_empty() {
             self.open(output, entry, entry.wall_us)?;
-            self.displace(output)?;
-            let exchange = self.failed_alone(output, entry, sqlstate)?;
+            self.finish_pending(output)?;
+            let exchange = self.emit_failure(output, entry, sqlstate)?;
             self.pending = Some(exchange);
         } else if entry.severity != Severity::Error {
-            // The server ended an idle session: its going.
+            // The server ended an idle session: the line is part of its end.
             output.account.lines_in_events += entry.lines;
-            return self.displace(output);
+            return self.finish_pending(output);
         } else {
             output.account.tallies.statementless += 1;
             output.skip(SkipReason::ErrorOutsideStatement, entry);
             return Ok(());
         }
         if entry.message.starts_with(CANCELED) {
-            self.displace(output)?;
+            self.finish_pending(output)?;
             self.emit(
                 output,
                 KindRef::Cancel,
@@ -88,7 +88,7 @@ impl Live {
         Ok(())
     }
 
-    fn failed_alone(
+    fn emit_failure(
         &mut self,
         output: &mut Output<'_>,
         entry: &Entry<'_>,
@@ -98,7 +98,7 @@ impl Live {
         let empty = output.no_name.clone();
         let list = context_list(entry);
         let shows_portal = list.is_some() || is_extended(entry.context);
-        let (protocol, stage) = if !shows_portal && placeholders(sql) == 0 {
+        let (protocol, stage) = if !shows_portal && count_placeholders(sql) == 0 {
             (Protocol::Simple, Stage::Done)
         } else if !shows_portal && entry.positioned {
             (Protocol::Extended, Stage::Parsed)
@@ -108,7 +108,7 @@ impl Live {
         let known = match (protocol, stage) {
             (Protocol::Extended, Stage::Done) => {
                 let name = self.name_of(sql).unwrap_or_else(|| empty.clone());
-                Some(self.learn(output, &name, sql)?)
+                Some(self.remember_statement(output, &name, sql)?)
             }
             _ => None,
         };
@@ -129,8 +129,8 @@ impl Live {
     }
 }
 
-/// Whether an error is of what is pending.
-fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
+/// Returns whether an error belongs to the pending exchange.
+fn belongs_to(pending: &Exchange, entry: &Entry<'_>) -> bool {
     if pending.sqlstate.is_some() {
         return false;
     }
@@ -145,17 +145,19 @@ fn belongs(pending: &Exchange, entry: &Entry<'_>) -> bool {
                 && (at_once || classify(pending.sql()).may_write())
         }
         Stage::Parsed if !named && !at_once => false,
-        // A bind fails before its execution's line is written: what runs is the one before.
-        Stage::Running if is_of_bind(entry.context) => false,
+        // A failed bind precedes its execution's line: the running execution is the previous
+        // one.
+        Stage::Running if is_bind_error(entry.context) => false,
         _ if named => pending.is_text(entry.statement),
-        // An idle session that the server ends names no statement either.
+        // An error that ends an idle session names no statement either.
         _ => entry.severity == Severity::Error,
     }
 }
 
-/// `unnamed portal parameter $1 = 'x'`, `portal "p" parameter $2`: from version 14 on, what a
-/// parameter's input function refused (`bind_param_error_callback` in the server's postgres.c).
-fn is_of_bind(context: &str) -> bool {
+/// Recognises `unnamed portal parameter $1 = 'x'`, `portal "p" parameter $2`: from version 14 on, a
+/// value that a parameter's input function refused (`bind_param_error_callback` in the server's
+/// postgres.c).
+fn is_bind_error(context: &str) -> bool {
     context.lines().any(|line| {
         let portal = match line.strip_prefix("unnamed portal ") {
             Some(rest) => Some(rest),

@@ -1,25 +1,26 @@
-//! Long texts where nobody will read them: a statement of 100 MB is in the window once, and a check
-//! of the log need not have it twice. Its beginning is kept, and what is still to be asked of the whole.
+//! Keeps only the beginning of long texts if events are only counted: a statement of 100 MB is in
+//! the window once, and a check of the log need not copy it. Facts about the whole text are kept
+//! with the beginning.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::statement::copies_from_client;
 
-/// Where texts are only counted, so much of a simple query's is kept.
+/// Number of bytes kept of a simple query, if texts are only counted.
 pub(super) const BEGINNING_BYTES: usize = 64 << 10;
 
-/// What is known of a text of which only the beginning is kept.
+/// Facts about a text of which only the beginning is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LongText {
     bytes: usize,
     hash: u64,
-    /// It copies from its client.
+    /// Whether it copies from its client.
     pub(super) copies: bool,
 }
 
 impl LongText {
-    /// Of a text; and its beginning.
-    pub(super) fn of(text: &str) -> (Self, &str) {
+    /// Creates it from a text; also returns the text's beginning.
+    pub(super) fn split(text: &str) -> (Self, &str) {
         let long = LongText {
             bytes: text.len(),
             hash: xxh3_64(text.as_bytes()),
@@ -28,8 +29,8 @@ impl LongText {
         (long, &text[..text.floor_char_boundary(BEGINNING_BYTES)])
     }
 
-    /// Whether it is this text.
-    pub(super) fn is(self, text: &str) -> bool {
+    /// Returns whether it is this text.
+    pub(super) fn matches(self, text: &str) -> bool {
         self.bytes == text.len() && self.hash == xxh3_64(text.as_bytes())
     }
 }
@@ -49,7 +50,7 @@ mod tests {
             (12, 1, format!("LOG:  statement: {}", long("insert"))),
             (13, 1, "ERROR:  no".to_owned()),
             (13, 1, format!("STATEMENT:  {}", long("insert"))),
-            // Of another text, so that it is a statement of its own.
+            // Another text, so that it is a different statement.
             (14, 1, format!("LOG:  statement: {}", long("update"))),
             (15, 1, "ERROR:  no".to_owned()),
             (15, 1, format!("STATEMENT:  {}x", long("update"))),

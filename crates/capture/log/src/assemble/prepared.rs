@@ -1,31 +1,32 @@
-//! What a session prepared by name: the text of each name, and the parses that nothing has used.
+//! Tracks a session's named prepared statements: the text of each name, and the parses that no
+//! execution has used.
 //!
 //! Close is never logged, so a name is known until it gets another text. A parse waits for the
-//! first execution of its name; where none comes it is a Prepare of its own, placed where that
-//! became certain: at the name's next text, or at the session's end.
+//! first execution of its name. A parse without one is a Prepare of its own, emitted when that
+//! becomes certain: at the name's next text, or at the session's end.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use workload::{KindRef, Outcome};
 
-use super::super::entry::Place;
 use super::super::scan::find_near;
-use super::super::statement::{Named, split_name};
+use super::super::statement::{NamedStatement, split_name};
 use super::Output;
 use super::exchange::Exchange;
-use super::session::Live;
+use super::session::LiveSession;
+use crate::reconcile::Location;
 use capture_sink::SinkError;
 
-/// How many statement names of a session are remembered. A driver that never reuses a name must
-/// not fill the memory; Close is never logged.
+/// Maximum number of statement names remembered for a session. A driver that never reuses a name
+/// must not fill the memory, and Close is never logged.
 const KNOWN_MAX: usize = 4_096;
 
-/// The name and text of a statement that is known.
-pub(super) type Shared = (Rc<str>, Rc<str>);
+/// The shared name and text of a known statement.
+pub(super) type SharedStatement = (Rc<str>, Rc<str>);
 
-/// Hashes names of statements, which are short: the map is asked for every step. At most
-/// [`KNOWN_MAX`] names are in it, so names chosen to collide cannot cost much.
+/// Hashes statement names, which are short: the map is used at every step. It has at most
+/// [`KNOWN_MAX`] names, so names chosen to collide cost little.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct NameHasher(u64);
 
@@ -59,7 +60,7 @@ pub(super) type KnownStatements =
 #[derive(Debug)]
 pub(super) struct KnownStatement {
     pub(super) sql: Rc<str>,
-    /// Its parse, while nothing has used it.
+    /// Its parse, until an execution uses it.
     unused: Option<Parse>,
 }
 
@@ -68,23 +69,24 @@ struct Parse {
     due_us: i64,
     duration_us: u64,
     lines: u64,
-    place: Place,
+    place: Location,
 }
 
-impl Live {
-    /// Cuts `NAME: SQL`; where the session has this very text under that name, also returns the
-    /// shared ones.
+impl LiveSession {
+    /// Splits `NAME: SQL`; if the session has this very text under that name, also returns the
+    /// shared texts.
     #[inline]
-    pub(super) fn named<'t>(
+    pub(super) fn split_named<'t>(
         &self,
         text: &'t str,
         has_portal: bool,
-    ) -> Option<(Named<'t>, Option<Shared>)> {
+    ) -> Option<(NamedStatement<'t>, Option<SharedStatement>)> {
         // The hot case: a plain name that is known.
         let name_end = find_near(text.as_bytes(), 0, b':')?;
         if let Some(sql) = text[name_end + 1..].strip_prefix(' ') {
-            // Not "", which lies nowhere: where texts are compared by masked loads (glibc with AVX-512), even
-            // nothing of nowhere takes a hundred cycles.
+            // Not "", which has no address in the text: if texts are compared by masked loads
+            // (glibc with AVX-512), even an empty comparison at an unmapped address takes a hundred
+            // cycles.
             let nothing = &text[..0];
             let statement = match &text[..name_end] {
                 "<unnamed>" => nothing,
@@ -94,7 +96,7 @@ impl Live {
             if let Some((name, known)) = self.known.get_key_value(statement)
                 && *known.sql == *sql
             {
-                let named = Named {
+                let named = NamedStatement {
                     statement,
                     portal,
                     sql,
@@ -106,14 +108,14 @@ impl Live {
         Some((split_name(text, has_portal, known)?, None))
     }
 
-    /// The shared texts of a statement's name and SQL. A name that had another text is prepared
-    /// anew.
-    pub(super) fn learn(
+    /// Returns the shared texts of a statement's name and SQL. A name with another text is prepared
+    /// again.
+    pub(super) fn remember_statement(
         &mut self,
         output: &mut Output<'_>,
         name: &str,
         sql: &str,
-    ) -> Result<Shared, SinkError> {
+    ) -> Result<SharedStatement, SinkError> {
         if let Some((name, known)) = self.known.get_key_value(name)
             && *known.sql == *sql
         {
@@ -139,12 +141,12 @@ impl Live {
         }) = before
         {
             self.unused_parses -= 1;
-            self.prepared(output, &name, &sql, parse)?;
+            self.emit_prepare(output, &name, &sql, parse)?;
         }
         Ok((name, sql))
     }
 
-    /// A name of the session's under which it has this text.
+    /// Returns a name of the session with this text.
     pub(super) fn name_of(&self, sql: &str) -> Option<Rc<str>> {
         self.known
             .iter()
@@ -152,8 +154,8 @@ impl Live {
             .map(|(name, _)| name.clone())
     }
 
-    /// What was parsed and never used is a Prepare of its own.
-    fn prepared(
+    /// Emits an unused parse as a Prepare.
+    fn emit_prepare(
         &mut self,
         output: &mut Output<'_>,
         statement: &str,
@@ -179,10 +181,10 @@ impl Live {
         unused.sort_by(|a, b| (a.2.due_us, &a.0).cmp(&(b.2.due_us, &b.0)));
         unused
             .into_iter()
-            .try_for_each(|(name, sql, parse)| self.prepared(output, &name, &sql, parse))
+            .try_for_each(|(name, sql, parse)| self.emit_prepare(output, &name, &sql, parse))
     }
 
-    /// The parse that this exchange is the first to use.
+    /// Adds the parse that this exchange is the first to use.
     #[inline]
     pub(super) fn use_parse(&mut self, exchange: &mut Exchange) {
         if self.unused_parses > 0 {
@@ -202,8 +204,8 @@ impl Live {
         }
     }
 
-    /// A parse that something else followed waits for its use.
-    pub(super) fn park_parse(
+    /// Keeps a parse that another action followed until its use.
+    pub(super) fn keep_parse(
         &mut self,
         output: &mut Output<'_>,
         exchange: Box<Exchange>,
@@ -214,11 +216,11 @@ impl Live {
             lines: exchange.lines,
             place: exchange.place,
         };
-        let (name, sql) = self.learn(output, &exchange.statement, exchange.sql())?;
-        output.take_back(exchange);
+        let (name, sql) = self.remember_statement(output, &exchange.statement, exchange.sql())?;
+        output.recycle(exchange);
         let known = self.known.get_mut(&name).expect("just learnt");
         match known.unused.replace(parse) {
-            Some(before) => self.prepared(output, &name, &sql, before),
+            Some(before) => self.emit_prepare(output, &name, &sql, before),
             None => {
                 self.unused_parses += 1;
                 Ok(())

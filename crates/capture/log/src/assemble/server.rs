@@ -1,8 +1,7 @@
-//! What the server did goes to the sink beside the events of clients.
+//! Emits the server's own events, in addition to the events of clients.
 //!
-//! A line of the server's own counts as one in an event. An error of a client's statement that
-//! also tells of the server, such as a deadlock, is counted with its statement alone: every line
-//! counts once.
+//! A line of the server counts as one in an event. An error of a client's statement that is also a
+//! server event, such as a deadlock, is counted with its statement only: every line counts once.
 
 use workload::ServerEventKind;
 
@@ -13,22 +12,23 @@ use super::super::severity::Severity;
 use super::Assembler;
 use capture_sink::SinkError;
 
-/// The extended protocol's Sync drops a portal, and with it its temporary files, right behind the
-/// line of its execution; by then the server knows no statement any more (*seen* on 13, 15 and 18).
-/// A file that is told of within this time is the session's last statement's.
-const FOLLOWS_US: i64 = 100_000;
+/// Maximum time between a session's last statement and the message about its temporary file. The
+/// extended protocol's Sync drops a portal, and with it its temporary files, directly after the
+/// line of its execution; by then the server no longer knows the statement (*seen* on 13, 15 and
+/// 18).
+const FILE_DELAY_MAX_US: i64 = 100_000;
 
 impl Assembler<'_> {
-    /// Takes an entry that is nothing a client did: one of the server's, or to be skipped.
-    pub(super) fn server_line(
+    /// Handles an entry without a client's action: a server event, or skipped.
+    pub(super) fn handle_server_line(
         &mut self,
         entry: &Entry<'_>,
         reason: SkipReason,
     ) -> Result<(), SinkError> {
         if let Some(live) = self.live.get(entry.pid) {
-            live.spoke_aside = true;
+            live.wrote_unrelated = true;
         }
-        if self.server_event(entry)? {
+        if self.emit_server_event(entry)? {
             self.output.account.lines_in_events += entry.lines;
         } else {
             self.output.skip(reason, entry);
@@ -36,25 +36,25 @@ impl Assembler<'_> {
         Ok(())
     }
 
-    /// Takes an error that may tell of the server; whether the entry is done with.
-    pub(super) fn server_failure(&mut self, entry: &Entry<'_>) -> Result<bool, SinkError> {
+    /// Handles an error that may be a server event; returns whether the entry is finished.
+    pub(super) fn handle_server_failure(&mut self, entry: &Entry<'_>) -> Result<bool, SinkError> {
         let of_autovacuum =
             entry.severity == Severity::Error && entry.message == "canceling autovacuum task";
-        if self.server_event(entry)? && of_autovacuum {
+        if self.emit_server_event(entry)? && of_autovacuum {
             self.output.account.lines_in_events += entry.lines;
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn server_event(&mut self, entry: &Entry<'_>) -> Result<bool, SinkError> {
-        let Some(mut event) = server_event::read(entry) else {
+    fn emit_server_event(&mut self, entry: &Entry<'_>) -> Result<bool, SinkError> {
+        let Some(mut event) = server_event::parse(entry) else {
             return Ok(false);
         };
         let live = self.live.get(entry.pid);
-        if let Some(live) = live.filter(|live| !live.is_other(entry)) {
+        if let Some(live) = live.filter(|live| !live.belongs_to_other(entry)) {
             event.session = live.id();
-            let follows = entry.wall_us - live.seen_us <= FOLLOWS_US;
+            let follows = entry.wall_us - live.seen_us <= FILE_DELAY_MAX_US;
             if event.kind == ServerEventKind::TemporaryFile && event.sql.is_none() && follows {
                 event.sql = live.pending.as_ref().map(|pending| pending.sql().into());
             }

@@ -1,39 +1,40 @@
-//! What is known of one session that may go on.
+//! Tracks one session that may continue.
 
 use std::sync::Arc;
 
 use workload::{EventRef, KindRef, Outcome, Session, Unreplayable};
 
-use super::super::entry::{Entry, Place};
+use super::super::entry::Entry;
+use super::super::quality_counters::TransactionState;
 use super::super::reconcile::SkipReason;
-use super::super::tallies::Transaction;
 use super::Output;
-use super::exchange::{Exchange, Loose};
+use super::exchange::{Exchange, PendingDurations};
 use super::prepared::KnownStatements;
+use crate::reconcile::Location;
 use capture_sink::SinkError;
 
 /// A connection that is not yet a session.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arriving {
+pub(super) struct PendingConnection {
     pub wall_us: i64,
     pub lines: u64,
-    pub place: Place,
+    pub place: Location,
 }
 
 /// One session, or a connection that may become one.
 #[derive(Debug)]
-pub(super) struct Live {
-    /// Order of making; tells it from another of the same process number.
+pub(super) struct LiveSession {
+    /// Serial number, which distinguishes it from others with the same process number.
     pub serial: u64,
     pub started: u64,
     pub line_number: u64,
     pub seen_us: i64,
-    pub arriving: Option<Arriving>,
+    pub connection: Option<PendingConnection>,
     pub replication: bool,
-    /// What its process said last was no step of a statement: a lock wait, a temporary file.
-    pub spoke_aside: bool,
-    /// Where FATAL ended it.
-    pub ended: Option<(i64, Place)>,
+    /// The process's last message was not a step of a statement: a lock wait, a temporary file.
+    pub wrote_unrelated: bool,
+    /// Time and place of the FATAL that ended it.
+    pub ended: Option<(i64, Location)>,
     pub client: String,
     database: Arc<str>,
     user: Arc<str>,
@@ -42,21 +43,21 @@ pub(super) struct Live {
     id: Option<u64>,
     sequence: u64,
     start_us: i64,
-    /// The last event's; the next is not before it.
+    /// Due time of the last event; the next is not before it.
     due_us: i64,
     start_seen: bool,
     statements: u64,
-    /// As far as its statements show.
-    transaction: Transaction,
-    /// What is being done.
+    /// State of the transaction, as far as its statements show it.
+    transaction: TransactionState,
+    /// The exchange in progress.
     pub(super) pending: Option<Box<Exchange>>,
-    /// Bound to named portals and not yet executed, the oldest first.
+    /// Exchanges bound to named portals and not yet executed, the oldest first.
     #[expect(clippy::vec_box, reason = "they come and go in their boxes")]
     pub(super) bound: Vec<Box<Exchange>>,
     pub(super) known: KnownStatements,
-    /// How many of them have a parse that nothing has used.
+    /// Number of statements whose parse no execution has used.
     pub(super) unused_parses: usize,
-    pub(super) loose: Option<Loose>,
+    pub(super) pending_durations: Option<PendingDurations>,
 }
 
 /// `host:port`, or the host alone.
@@ -67,7 +68,7 @@ pub(super) fn client(host: &str, port: &str) -> String {
     }
 }
 
-/// The server's word for what it does not know yet.
+/// Replaces the server's placeholder for an unknown name by an empty one.
 fn unless_unknown(name: &str) -> &str {
     match name {
         "[unknown]" => "",
@@ -75,15 +76,15 @@ fn unless_unknown(name: &str) -> &str {
     }
 }
 
-impl Live {
+impl LiveSession {
     pub(super) fn new(serial: u64, entry: &Entry<'_>, empty: &Arc<str>) -> Self {
-        Live {
+        LiveSession {
             serial,
             started: entry.started,
-            spoke_aside: false,
+            wrote_unrelated: false,
             line_number: entry.line_number,
             seen_us: entry.wall_us,
-            arriving: None,
+            connection: None,
             replication: false,
             ended: None,
             client: String::new(),
@@ -96,18 +97,18 @@ impl Live {
             due_us: i64::MIN,
             start_seen: false,
             statements: 0,
-            transaction: Transaction::default(),
+            transaction: TransactionState::default(),
             pending: None,
             bound: Vec::new(),
             known: KnownStatements::default(),
             unused_parses: 0,
-            loose: None,
+            pending_durations: None,
         }
     }
 
-    /// Whether an entry with this process number is of another session: it started at another
-    /// time, or its lines count anew.
-    pub(super) fn is_other(&self, entry: &Entry<'_>) -> bool {
+    /// Returns whether an entry with this process number belongs to another session: its process
+    /// started at another time, or its line numbers restart.
+    pub(super) fn belongs_to_other(&self, entry: &Entry<'_>) -> bool {
         if self.started != 0 && entry.started != 0 {
             return self.started != entry.started;
         }
@@ -119,25 +120,29 @@ impl Live {
         self.id
     }
 
-    /// It is a session, not only a connection.
+    /// Returns whether it is a session, not only a connection.
     pub(super) fn is_open(&self) -> bool {
         self.id.is_some()
     }
 
-    /// It need not be remembered for ever.
-    pub(super) fn fades(&self) -> bool {
-        self.ended.is_some() || (!self.is_open() && self.arriving.is_some())
+    /// Returns whether it may be dropped after a time.
+    pub(super) fn may_expire(&self) -> bool {
+        self.ended.is_some() || (!self.is_open() && self.connection.is_some())
     }
 
-    /// `connection authenticated`, `connection ready`.
-    pub(super) fn arriving(&mut self, output: &mut Output<'_>, entry: &Entry<'_>) {
+    /// Handles `connection authenticated` and `connection ready`.
+    pub(super) fn handle_connection_progress(
+        &mut self,
+        output: &mut Output<'_>,
+        entry: &Entry<'_>,
+    ) {
         let open = self.is_open();
-        match &mut self.arriving {
-            Some(arriving) => arriving.lines += entry.lines,
+        match &mut self.connection {
+            Some(connection) => connection.lines += entry.lines,
             None if open => output.account.lines_in_events += entry.lines,
             // The capture began between this and `received`.
             None => {
-                self.arriving = Some(Arriving {
+                self.connection = Some(PendingConnection {
                     wall_us: entry.wall_us,
                     lines: entry.lines,
                     place: entry.place,
@@ -146,8 +151,8 @@ impl Live {
         }
     }
 
-    /// `connection authorized`: the session begins.
-    pub(super) fn authorized(
+    /// Handles `connection authorized`: the session begins.
+    pub(super) fn handle_authorized(
         &mut self,
         output: &mut Output<'_>,
         entry: &Entry<'_>,
@@ -156,25 +161,25 @@ impl Live {
         application: &str,
     ) -> Result<(), SinkError> {
         if self.is_open() {
-            // A number that came back unseen would have been told by its start; this is odd, but
-            // it is the session's.
+            // A reused process number would have another start time; this is unusual, but
+            // belongs to the session.
             output.account.lines_in_events += entry.lines;
             return Ok(());
         }
-        let arriving = self.arriving.get_or_insert(Arriving {
+        let connection = self.connection.get_or_insert(PendingConnection {
             wall_us: entry.wall_us,
             lines: 0,
             place: entry.place,
         });
-        arriving.lines += entry.lines;
-        let wall_us = arriving.wall_us;
+        connection.lines += entry.lines;
+        let wall_us = connection.wall_us;
         self.user = user.into();
         self.database = database.into();
         self.application = application.into();
         self.open(output, entry, wall_us)
     }
 
-    /// Makes sure that it is a session, which began at the latest at `wall_us`.
+    /// Ensures that it is a session, which began at `wall_us` at the latest.
     #[inline(always)]
     pub(super) fn open(
         &mut self,
@@ -195,11 +200,11 @@ impl Live {
         entry: &Entry<'_>,
         wall_us: i64,
     ) -> Result<(), SinkError> {
-        let (start_us, place) = match self.arriving.take() {
-            Some(arriving) => {
-                output.account.lines_in_events += arriving.lines;
+        let (start_us, place) = match self.connection.take() {
+            Some(connection) => {
+                output.account.lines_in_events += connection.lines;
                 self.start_seen = true;
-                (arriving.wall_us.min(wall_us), arriving.place)
+                (connection.wall_us.min(wall_us), connection.place)
             }
             None => (wall_us, entry.place),
         };
@@ -238,7 +243,7 @@ impl Live {
         self.emit(output, connect, Outcome::default(), None, start_us, place)
     }
 
-    /// Hands an event to the sink.
+    /// Passes an event to the sink.
     #[inline]
     pub(super) fn emit(
         &mut self,
@@ -247,9 +252,10 @@ impl Live {
         outcome: Outcome,
         unreplayable: Option<Unreplayable>,
         due_us: i64,
-        place: Place,
+        place: Location,
     ) -> Result<(), SinkError> {
-        // Whole seconds, or two lines written out of order, must not put it before the last.
+        // Whole seconds, or two lines written out of order, must not put it before the last
+        // event.
         self.due_us = self.due_us.max(due_us);
         self.statements += u64::from(kind.is_statement());
         let event = EventRef {
@@ -266,12 +272,15 @@ impl Live {
         };
         self.sequence += 1;
         output.account.events += 1;
-        output.account.tallies.event(&event, &mut self.transaction);
+        output
+            .account
+            .tallies
+            .count_event(&event, &mut self.transaction);
         output.sink.event(&event)
     }
 
-    /// `disconnection`.
-    pub(super) fn disconnected(
+    /// Handles `disconnection`.
+    pub(super) fn handle_disconnected(
         &mut self,
         output: &mut Output<'_>,
         entry: &Entry<'_>,
@@ -283,7 +292,7 @@ impl Live {
             self.database = database.into();
             self.open(output, entry, entry.wall_us)?;
         }
-        self.settle(output)?;
+        self.emit_held(output)?;
         output.account.lines_in_events += entry.lines;
         self.emit(
             output,
@@ -296,14 +305,14 @@ impl Live {
         self.leave(output, true)
     }
 
-    /// Nothing more comes of it: its number came back, the server started anew, or the input ended.
+    /// Closes the session: its number was reused, the server restarted, or the input ended.
     pub(super) fn close(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
-        self.settle(output)?;
-        if let Some(arriving) = self.arriving.take() {
+        self.emit_held(output)?;
+        if let Some(connection) = self.connection.take() {
             output.account.skip(
                 SkipReason::ConnectionWithoutSession,
-                arriving.lines,
-                arriving.place,
+                connection.lines,
+                connection.place,
             );
         }
         if !self.is_open() {
@@ -325,7 +334,7 @@ impl Live {
     fn leave(&mut self, output: &mut Output<'_>, end_seen: bool) -> Result<(), SinkError> {
         let named = !self.user.is_empty() || !self.database.is_empty();
         let tallies = &mut output.account.tallies;
-        tallies.session(self.start_seen, end_seen, named);
+        tallies.count_session(self.start_seen, end_seen, named);
         output.sink.session(Session {
             id: self.id.expect("open"),
             database: self.database.clone(),

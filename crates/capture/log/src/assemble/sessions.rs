@@ -1,14 +1,15 @@
-//! The sessions that may go on, by process number.
+//! Finds the sessions that may continue by process number.
 //!
-//! They are asked for with every entry, and a process that wrote one often writes the next: a
-//! small table of the numbers asked for last spares the map.
+//! This runs for every entry, and a process that wrote one often writes the next: a small table of
+//! recent numbers avoids the map.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::session::Live;
+use super::session::LiveSession;
 
-/// Process numbers are small and nobody's choice, so one multiplication spreads them enough.
+/// Hasher for process numbers, which are small and not chosen by anybody, so one multiplication
+/// spreads them enough.
 #[derive(Debug, Clone, Copy, Default)]
 struct ProcessHasher(u64);
 
@@ -29,20 +30,20 @@ impl Hasher for ProcessHasher {
     }
 }
 
-/// How many numbers the small table has.
-const NEAR: usize = 256;
+/// Number of entries in the small table.
+const RECENT_SLOTS: usize = 256;
 
-/// A place that no session has.
-const NOWHERE: u32 = u32::MAX;
+/// Index that no session has.
+const NO_INDEX: u32 = u32::MAX;
 
-/// The sessions. See the module's text.
+/// The sessions; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Sessions {
     places: HashMap<u32, u32, BuildHasherDefault<ProcessHasher>>,
-    lives: Vec<Option<Box<Live>>>,
+    lives: Vec<Option<Box<LiveSession>>>,
     free: Vec<u32>,
-    /// Process and place, at the process's last bits.
-    near: Box<[(u32, u32); NEAR]>,
+    /// Process number and index, by the last bits of the process number.
+    recent: Box<[(u32, u32); RECENT_SLOTS]>,
 }
 
 impl Default for Sessions {
@@ -51,45 +52,45 @@ impl Default for Sessions {
             places: HashMap::default(),
             lives: Vec::new(),
             free: Vec::new(),
-            near: Box::new([(0, NOWHERE); NEAR]),
+            recent: Box::new([(0, NO_INDEX); RECENT_SLOTS]),
         }
     }
 }
 
 impl Sessions {
-    /// Where a process's session is.
+    /// Returns the index of a process's session.
     #[inline(always)]
-    pub(super) fn place(&mut self, pid: u32) -> Option<u32> {
-        let (near, place) = self.near[pid as usize % NEAR];
-        if near == pid && place != NOWHERE {
+    pub(super) fn index_of(&mut self, pid: u32) -> Option<u32> {
+        let (near, place) = self.recent[pid as usize % RECENT_SLOTS];
+        if near == pid && place != NO_INDEX {
             return Some(place);
         }
-        self.far_place(pid)
+        self.index_in_map(pid)
     }
 
     #[inline(never)]
-    fn far_place(&mut self, pid: u32) -> Option<u32> {
+    fn index_in_map(&mut self, pid: u32) -> Option<u32> {
         let place = *self.places.get(&pid)?;
-        self.near[pid as usize % NEAR] = (pid, place);
+        self.recent[pid as usize % RECENT_SLOTS] = (pid, place);
         Some(place)
     }
 
-    /// The session at a place that it has now.
+    /// Returns the session at a current index.
     #[inline(always)]
-    pub(super) fn at(&mut self, place: u32) -> &mut Box<Live> {
+    pub(super) fn at(&mut self, place: u32) -> &mut Box<LiveSession> {
         self.lives[place as usize]
             .as_mut()
             .expect("it has this place")
     }
 
-    /// A process's session.
-    pub(super) fn get(&mut self, pid: u32) -> Option<&mut Box<Live>> {
-        let place = self.place(pid)?;
+    /// Returns a process's session.
+    pub(super) fn get(&mut self, pid: u32) -> Option<&mut Box<LiveSession>> {
+        let place = self.index_of(pid)?;
         Some(self.at(place))
     }
 
-    /// Adds a process's session, which has none; returns its place.
-    pub(super) fn insert(&mut self, pid: u32, live: Box<Live>) -> u32 {
+    /// Adds a session of a process that has none; returns its index.
+    pub(super) fn insert(&mut self, pid: u32, live: Box<LiveSession>) -> u32 {
         debug_assert!(!self.places.contains_key(&pid));
         let place = self.free.pop().unwrap_or_else(|| {
             self.lives.push(None);
@@ -100,20 +101,20 @@ impl Sessions {
         place
     }
 
-    /// Takes a process's session away.
-    pub(super) fn remove(&mut self, pid: u32) -> Option<Box<Live>> {
+    /// Removes a process's session.
+    pub(super) fn remove(&mut self, pid: u32) -> Option<Box<LiveSession>> {
         let place = self.places.remove(&pid)?;
-        let near = &mut self.near[pid as usize % NEAR];
+        let near = &mut self.recent[pid as usize % RECENT_SLOTS];
         if near.0 == pid {
-            near.1 = NOWHERE;
+            near.1 = NO_INDEX;
         }
         self.free.push(place);
         self.lives[place as usize].take()
     }
 
-    /// Takes all away, in no order.
+    /// Removes all sessions, in no order.
     #[expect(clippy::vec_box, reason = "they are in their boxes already")]
-    pub(super) fn drain(&mut self) -> Vec<Box<Live>> {
+    pub(super) fn drain(&mut self) -> Vec<Box<LiveSession>> {
         let all = std::mem::take(self);
         all.lives.into_iter().flatten().collect()
     }

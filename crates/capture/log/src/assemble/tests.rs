@@ -7,7 +7,8 @@ use capture_sink::Collected;
 
 mod failures;
 
-/// Lines as `SECONDS PID rest`, where rest starts with the severity; others are taken as they are.
+/// Captures lines of the form `SECONDS PID rest`, where rest starts with the severity; others are
+/// unchanged.
 fn log(lines: &str) -> (Collected, Reconciliation) {
     let mut text = String::new();
     for line in lines
@@ -34,7 +35,7 @@ fn log(lines: &str) -> (Collected, Reconciliation) {
     (collected, report.reconciliation)
 }
 
-/// Kind, session, due in ms of the minute, duration in µs.
+/// Formats kind, session, due time in ms of the minute, and duration in µs.
 fn short(collected: &Collected) -> Vec<String> {
     let one = |event: &workload::Event| {
         let due_ms = (event.due_us / 1_000).rem_euclid(60_000);
@@ -97,7 +98,7 @@ fn fact_02_a_statement_prepared_long_before_is_due_when_it_is_bound() {
         22.000 1 LOG:  duration: 1.000 ms  statement: select 3
         23.000 1 LOG:  duration: 1.000 ms  execute T: select 2
     ");
-    // The last one's parse counts, though something stood between.
+    // The last one's parse counts, despite the action between.
     assert_eq!(
         short(&collected)[1..],
         [
@@ -351,8 +352,8 @@ fn a_driver_that_never_reuses_a_name_does_not_fill_the_memory() {
 
 #[test]
 fn fact_03_bare_durations_go_to_the_execution_that_they_stand_before_and_no_further() {
-    // log_statement = mod, log_duration = on: a SELECT's duration, then the bind's of a name that
-    // was prepared before.
+    // log_statement = mod, log_duration = on: a SELECT's duration, then that of the bind of a
+    // name that was prepared before.
     let (collected, account) = log("
         09.000 1 LOG:  statement: truncate t
         09.001 1 LOG:  duration: 0.900 ms
@@ -469,7 +470,7 @@ fn fact_22_parallel_workers_and_autovacuum_are_no_sessions() {
             "0 simple 10501 select 1/a from t ?????",
         ]
     );
-    // What came before its first statement that was slow enough is not known.
+    // Statements before the first slow one are unknown.
     assert!(!collected.sessions[0].start_seen);
     assert_eq!(account.skipped[&SkipReason::ParallelWorker].lines, 2);
     let did: Vec<_> = collected

@@ -1,5 +1,5 @@
-//! What a log may lack: which use suffers by it, and what to set. The rules that find it are the
-//! parent's, the sentences the report's.
+//! Defines the deficiencies of a log: the affected use, and the settings that help. The parent
+//! module has the rules that find them, the report has the sentences.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,176 +7,177 @@ use serde::Serialize;
 use super::Use;
 use crate::settings::LINE_PREFIX;
 
-/// Something that the log does not show. Counts are of statements, unless they say otherwise.
+/// A deficiency of the log. Counts are of statements, unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
-    /// It holds no statement at all.
+    /// The log has no statement.
     NoStatements,
-    /// The statements that succeeded were not logged.
+    /// Statements that succeeded were not logged.
     OnlyFailures {
-        /// Those that failed.
+        /// Number of failed statements.
         failed: u64,
     },
     /// `log_duration` without the statements.
     DurationsWithoutStatement {
-        /// Lines with a duration alone; up to three a statement.
+        /// Number of lines with a bare duration; up to three a statement.
         lines: u64,
     },
-    /// None is short: `log_min_duration_statement` is probably above 0.
+    /// No statement is short: `log_min_duration_statement` is probably above 0.
     SlowOnly {
-        /// The shortest, in microseconds.
+        /// The shortest duration, in microseconds.
         shortest_us: u64,
-        /// How many there are.
+        /// Number of statements.
         statements: u64,
     },
-    /// What was logged at its start holds no read: `log_statement` is `ddl` or `mod`.
+    /// No statement logged at its start reads: `log_statement` is `ddl` or `mod`.
     WritesOnly {
-        /// How many there are.
+        /// Number of statements.
         statements: u64,
     },
-    /// Transactions end that did not begin, or begin within another: statements are missing.
+    /// Transactions end without a beginning, or begin within another: statements are missing.
     Gaps {
-        /// Such ends and beginnings.
+        /// Number of unmatched ends and beginnings.
         unmatched: u64,
-        /// All ends and beginnings.
+        /// Number of all ends and beginnings.
         boundaries: u64,
     },
-    /// Parameters without values, of statements that succeeded.
+    /// Parameters without values, in statements that succeeded.
     ValuesMissing {
-        /// How many.
+        /// Number of statements.
         statements: u64,
-        /// Of all executions with parameters.
+        /// Number of all executions with parameters.
         of: u64,
     },
-    /// Parameters without values, of statements that failed.
+    /// Parameters without values, in statements that failed.
     ValuesMissingOnFailure {
-        /// How many.
+        /// Number of statements.
         statements: u64,
     },
-    /// Values that were cut short.
+    /// Values that were truncated.
     ValuesCut {
-        /// Statements with such a value.
+        /// Number of statements with such a value.
         statements: u64,
-        /// Of all executions whose values are there.
+        /// Number of all executions with logged values.
         of: u64,
-        /// Such values.
+        /// Number of truncated values.
         values: u64,
-        /// Of all values.
+        /// Number of all values.
         of_values: u64,
     },
-    /// `COPY … FROM STDIN`, whose data no log holds.
+    /// `COPY … FROM STDIN`, whose data no log has.
     CopyData {
-        /// How many.
+        /// Number of statements.
         statements: u64,
     },
-    /// Calls of functions by the old protocol, whose arguments no log holds.
+    /// Calls of functions by the old protocol, whose arguments no log has.
     FastPath {
-        /// Lines.
+        /// Number of lines.
         lines: u64,
     },
-    /// Further fetches from a portal: a replay fetches all rows at the first.
+    /// Further fetches from a portal: a replay fetches all rows at the first one.
     Fetches {
-        /// How many.
+        /// Number of statements.
         statements: u64,
     },
-    /// Statements that were refused because their transaction had failed, whose values no setting
-    /// brings into the log.
+    /// Statements that were refused because their transaction had failed. No setting logs their
+    /// values.
     Refused {
-        /// How many.
+        /// Number of statements.
         statements: u64,
     },
     /// Errors of sessions whose statements were not logged.
     ErrorsWithoutStatement {
-        /// How many.
+        /// Number of errors.
         errors: u64,
     },
     /// Lines in another language.
     Translated {
-        /// Lines.
+        /// Number of lines.
         lines: u64,
     },
-    /// Lines in another encoding than UTF-8.
+    /// Lines in an encoding other than UTF-8.
     OtherEncoding {
-        /// Lines.
+        /// Number of lines.
         lines: u64,
     },
-    /// Lines torn from what they belong to, as where processes write into one file at once.
+    /// Lines separated from their message, for example because processes write into one file at
+    /// once.
     Interleaved {
-        /// Lines.
+        /// Number of lines.
         lines: u64,
     },
-    /// A log daemon says that it dropped lines.
+    /// A log daemon reports that it dropped lines.
     RateLimited {
-        /// Such lines.
+        /// Number of such reports.
         lines: u64,
     },
     /// Other lines that could not be read.
     Unreadable {
-        /// Lines.
+        /// Number of lines.
         lines: u64,
-        /// Of all.
+        /// Number of all lines.
         of: u64,
     },
-    /// Statements that succeeded and whose duration is not known.
+    /// Statements that succeeded with an unknown duration.
     DurationsUnknown {
-        /// How many.
+        /// Number of statements.
         statements: u64,
-        /// Of all that succeeded.
+        /// Number of all statements that succeeded.
         of: u64,
     },
     /// Times without milliseconds.
     WholeSeconds,
-    /// No session's beginning is in the log.
+    /// The log has no session's beginning.
     NoBeginnings {
-        /// Sessions.
+        /// Number of sessions.
         sessions: u64,
     },
-    /// Some sessions' beginning is not in the log.
+    /// Some sessions' beginning is missing.
     BeganBefore {
-        /// Such sessions.
+        /// Number of such sessions.
         sessions: u64,
-        /// Of all.
+        /// Number of all sessions.
         of: u64,
     },
-    /// No session's end is in the log.
+    /// The log has no session's end.
     NoEnds {
-        /// Sessions.
+        /// Number of sessions.
         sessions: u64,
     },
-    /// Some sessions' end is not in the log.
+    /// Some sessions' end is missing.
     StillOpen {
-        /// Such sessions.
+        /// Number of such sessions.
         sessions: u64,
-        /// Of all.
+        /// Number of all sessions.
         of: u64,
     },
-    /// Sessions whose role and database are not known.
+    /// Sessions with unknown role and database.
     Nameless {
-        /// Such sessions.
+        /// Number of such sessions.
         sessions: u64,
-        /// Of all.
+        /// Number of all sessions.
         of: u64,
     },
-    /// Sessions are told apart by process numbers, which come back.
+    /// Sessions are identified by process numbers only, which are reused.
     SessionsByProcess,
     /// Failures without SQLSTATE.
     Uncoded {
-        /// Such failures.
+        /// Number of such failures.
         failures: u64,
-        /// Of all.
+        /// Number of all failures.
         of: u64,
     },
 }
 
-/// A setting and the value to give it.
+/// A setting and its recommended value.
 pub type Advice = (&'static str, &'static str);
 
 const PREFIX: Advice = ("log_line_prefix", LINE_PREFIX);
 const EVERY_STATEMENT: Advice = ("log_min_duration_statement", "0");
 
 impl Finding {
-    /// The use that suffers.
+    /// Returns the affected use.
     pub fn about(&self) -> Use {
         match self {
             Finding::DurationsUnknown { .. } => Use::Latencies,
@@ -192,12 +193,12 @@ impl Finding {
         }
     }
 
-    /// It is not replayed, and nothing is lost by that.
+    /// Returns whether it concerns statements that need not be replayed.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Finding::Fetches { .. } | Finding::Refused { .. })
     }
 
-    /// Statements were executed that the log does not hold.
+    /// Returns whether statements were executed that the log does not have.
     pub fn hides_statements(&self) -> bool {
         use Finding::*;
         matches!(
@@ -217,7 +218,7 @@ impl Finding {
         )
     }
 
-    /// What to set so that the next log shows it; empty where no setting helps.
+    /// Settings with which the next log shows it; empty if no setting helps.
     pub fn settings(&self) -> &'static [Advice] {
         match self {
             Finding::NoStatements

@@ -3,7 +3,7 @@ use crate::capture_bytes;
 use capture_sink::Counted;
 use std::fmt::Write as _;
 
-/// The fitness of a log with the prefix of [`log`].
+/// Judges a log with the prefix of [`log`].
 fn fitness(lines: &str) -> Fitness {
     fitness_with("%m [%p] %c ", lines)
 }
@@ -13,7 +13,7 @@ fn fitness_with(prefix: &str, lines: &str) -> Fitness {
     let bytes = lines.to_owned().into_bytes();
     let report = capture_bytes(bytes, None, Some(prefix), &mut sink).unwrap();
     assert!(report.reconciliation.adds_up());
-    // What a workload keeps says the same.
+    // The serialised account of a workload gives the same.
     let json = serde_json::to_value(&report.reconciliation).unwrap();
     let kept: Reconciliation = serde_json::from_value(json).unwrap();
     let fitness = Fitness::judge(&report.reconciliation);
@@ -111,7 +111,7 @@ fn a_threshold_is_inferred_from_many_statements_only() {
     assert_eq!(fitness_of(&slow[..9]).findings, []);
     let fast = ["LOG:  duration: 0.020 ms  statement: select 0"];
     assert_eq!(fitness_of(&[&slow[..], &fast[..]].concat()).findings, []);
-    // Where statements are logged at their start, none is missing; only durations are.
+    // If statements are logged at their start, none is missing; only durations are.
     let started = ["LOG:  statement: select 0"; 10];
     let found = fitness_of(&[&slow[..], &started[..]].concat());
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Standard input that is followed: read by a thread of its own, since a read from it cannot be
-//! given up when the time is over.
+//! Follows standard input. A separate thread reads it, since a blocking read cannot be abandoned
+//! when time is up.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use super::WAIT;
 
-/// As much is read at once, and so many pieces wait to be taken.
+/// Size of one read, and maximum number of pieces waiting to be consumed.
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 16;
 
-/// When it is enough, what the pipe holds is taken as fast as the thread hands it on: so long is
-/// waited for each piece, and for the rest of a line.
+/// Time to wait for each piece, and for the rest of a line, after the stop. The pipe's content is
+/// consumed as fast as the thread delivers it.
 const LAST_WAIT: Duration = Duration::from_millis(20);
 const LAST_LINE_WAIT: Duration = Duration::from_secs(1);
 
-/// What comes from standard input until its end, or until it is enough.
-pub(super) struct Stream {
+/// Standard input until its end, or until it is stopped.
+pub(super) struct StdinStream {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     taken: usize,
     stop: Box<dyn FnMut() -> bool>,
-    /// Since when it is enough, so many pieces more are taken, if they are there.
+    /// Number of pieces still to consume after the stop, if they are available.
     left: Option<usize>,
-    /// Something was handed on since the last wait.
+    /// Data was delivered since the last wait.
     fresh: bool,
     last_byte: u8,
 }
 
-impl Stream {
-    /// Starts the thread. It ends with standard input, or with the program.
-    pub(super) fn begin(stop: Box<dyn FnMut() -> bool>) -> Self {
+impl StdinStream {
+    /// Starts the thread. It ends with standard input or with the program.
+    pub(super) fn start(stop: Box<dyn FnMut() -> bool>) -> Self {
         let (sender, pieces) = sync_channel(PIECES_MAX);
         std::thread::spawn(move || {
             let mut stdin = io::stdin().lock();
@@ -52,7 +52,7 @@ impl Stream {
                 }
             }
         });
-        Stream {
+        StdinStream {
             pieces,
             piece: Vec::new(),
             taken: 0,
@@ -63,10 +63,10 @@ impl Stream {
         }
     }
 
-    /// The next piece, empty at the end.
-    fn next(&mut self) -> io::Result<Vec<u8>> {
+    /// Receives the next piece; it is empty at the end.
+    fn next_piece(&mut self) -> io::Result<Vec<u8>> {
         if self.left.is_none() && (self.stop)() {
-            // Those that wait, and those that the thread and the pipe hold.
+            // The queued pieces, and those that the thread and the pipe hold.
             self.left = Some(PIECES_MAX + 2);
         }
         let whole = self.last_byte == b'\n';
@@ -74,7 +74,7 @@ impl Stream {
             Some(0) if whole => return Ok(Vec::new()),
             Some(_) if whole => LAST_WAIT,
             Some(_) => LAST_LINE_WAIT,
-            // What came is looked at before more of it is waited for.
+            // Delivered data is examined before more is waited for.
             None if self.fresh => Duration::ZERO,
             None => WAIT,
         };
@@ -102,12 +102,12 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for StdinStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.piece.len() {
             self.taken = 0;
             self.piece.clear();
-            self.piece = self.next()?;
+            self.piece = self.next_piece()?;
         }
         let length = into.len().min(self.piece.len() - self.taken);
         into[..length].copy_from_slice(&self.piece[self.taken..self.taken + length]);

@@ -1,4 +1,4 @@
-//! The end of a file that grows, and the moment when another takes its place.
+//! Reads a growing file to its end, and detects that another file replaces it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -8,42 +8,42 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::rotation::{FileId, copy_of, head, id, successor};
-use super::{WAIT, Where};
+use super::rotation::{FileId, file_id, find_copy, find_successor, read_head};
+use super::{LogLocation, WAIT};
 
-/// Another file takes a log's place when the log has been silent for so many waits: its writer may
-/// still have it open for a moment.
+/// Number of waits without data after which another file replaces a log; its writer may keep it
+/// open for a moment.
 const LEFT_WAITS: u32 = 4;
 
-/// A line that is being written when the user stops is waited for so long.
+/// Number of waits for the rest of a line that is being written when the user stops.
 const LAST_LINE_WAITS: u32 = 4;
 
 /// A file that is followed.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct FollowedFile {
     pub path: PathBuf,
     pub file: File,
     pub id: FileId,
-    /// Where the next byte is read.
+    /// Position of the next byte to read.
     pub position: u64,
-    /// Its first bytes, which change where it is truncated and written anew.
+    /// Its first bytes, which change if it is truncated and rewritten.
     pub head: Vec<u8>,
 }
 
-impl Log {
+impl FollowedFile {
     pub(super) fn new(path: &Path, file: File, position: u64) -> io::Result<Self> {
-        Ok(Log {
+        Ok(FollowedFile {
             path: path.to_owned(),
-            id: id(&file.metadata()?),
-            head: head(&file)?,
+            id: file_id(&file.metadata()?),
+            head: read_head(&file)?,
             position,
             file,
         })
     }
 
-    /// It was truncated since it was looked at last.
-    fn is_new(&mut self) -> io::Result<bool> {
-        let start = head(&self.file)?;
+    /// Returns whether it was truncated since the last check.
+    fn is_truncated(&mut self) -> io::Result<bool> {
+        let start = read_head(&self.file)?;
         let length = self.file.metadata()?.len();
         if length < self.position || !start.starts_with(&self.head) {
             return Ok(true);
@@ -53,43 +53,43 @@ impl Log {
     }
 }
 
-/// What the files of a followed log share.
-pub(super) struct Shared {
-    place: Where,
+/// State that the files of a followed log share.
+pub(super) struct FollowState {
+    place: LogLocation,
     stop: Box<dyn FnMut() -> bool>,
-    /// Since when it is enough, the current log is read up to here and to the end of the line.
+    /// After a stop, the current log is read up to this position and to the end of its line.
     until: Option<u64>,
-    /// The files that there were then, and how long they were.
+    /// The files that existed at the stop, and their lengths.
     ends: HashMap<FileId, u64>,
     seen: HashMap<FileId, u64>,
-    /// Beginnings of what was followed.
+    /// Beginnings of the followed files.
     heads: Vec<Vec<u8>>,
-    /// Followed now.
-    current: Option<Log>,
-    /// Takes its place.
-    next: VecDeque<Log>,
+    /// The file that is followed now.
+    current: Option<FollowedFile>,
+    /// The files that replace it.
+    next: VecDeque<FollowedFile>,
     notes: Vec<String>,
-    /// Waits in a row without a byte.
+    /// Consecutive waits without data.
     waits: u32,
     last_byte: u8,
-    /// The log was truncated, and what is read is its copy.
+    /// The log was truncated, and its copy is being read.
     in_copy: bool,
 }
 
-impl Shared {
+impl FollowState {
     pub(super) fn new(
-        place: Where,
+        place: LogLocation,
         stop: Box<dyn FnMut() -> bool>,
         seen: HashMap<FileId, u64>,
-        first: Log,
+        first: FollowedFile,
     ) -> Self {
         let from = match first.position {
             0 => None,
             position => Some(format!(
-                "followed from its end on, behind the first {position} bytes; its lines are counted from there"
+                "followed from its end on, after the first {position} bytes; its lines are counted from there"
             )),
         };
-        Shared {
+        FollowState {
             place,
             stop,
             until: None,
@@ -105,8 +105,8 @@ impl Shared {
         }
     }
 
-    /// The next file to read, with what there is to say of it.
-    pub(super) fn turn_over(&mut self) -> Option<(PathBuf, Vec<String>)> {
+    /// Returns the next file to read, with notes for the user.
+    pub(super) fn next_file(&mut self) -> Option<(PathBuf, Vec<String>)> {
         let next = self.next.pop_front()?;
         let path = next.path.clone();
         self.seen.insert(next.id, next.position);
@@ -127,29 +127,29 @@ impl Shared {
         };
         if self.until.is_none() && (self.stop)() {
             self.until = Some(log.file.metadata()?.len());
-            for path in self.place.files().unwrap_or_default() {
+            for path in self.place.list_files().unwrap_or_default() {
                 if let Ok(found) = std::fs::metadata(&path) {
-                    self.ends.insert(id(&found), found.len());
+                    self.ends.insert(file_id(&found), found.len());
                 }
             }
         }
         let Some(log) = &mut self.current else {
             return Ok(0);
         };
-        if !self.in_copy && log.is_new()? && !self.truncated()? {
-            // There is nothing behind what was read.
-            return Ok(self.leave());
+        if !self.in_copy && log.is_truncated()? && !self.handle_truncation()? {
+            // Nothing follows what was read.
+            return Ok(self.leave_current());
         }
         let whole = self.last_byte == b'\n';
         let Some(log) = &mut self.current else {
             return Ok(0);
         };
-        // A copy is read to its end, which stays where it is.
+        // A copy is read to its end, which does not move.
         let until = self.until.filter(|_| !self.in_copy);
         let left = until.map_or(u64::MAX, |until| until.saturating_sub(log.position));
         if left == 0 && whole {
             self.look_for_next();
-            return Ok(self.leave());
+            return Ok(self.leave_current());
         }
         let space = match left {
             0 => into.len(),
@@ -167,47 +167,49 @@ impl Shared {
             return Ok(length);
         }
         if self.in_copy {
-            return Ok(self.leave());
+            return Ok(self.leave_current());
         }
         if self.waits > 0 {
             self.look_for_next();
         }
         let next_begins = !self.next.is_empty() && self.waits >= LEFT_WAITS;
         if next_begins || self.until.is_some() && self.waits >= LAST_LINE_WAITS {
-            return Ok(self.leave());
+            return Ok(self.leave_current());
         }
         std::thread::sleep(WAIT);
         self.waits += 1;
         Err(io::Error::from(io::ErrorKind::WouldBlock))
     }
 
-    /// Looks for the file that takes the current one's place. When it is enough, what took it until
-    /// then counts, and what does later does not.
+    /// Looks for the file that replaces the current one. After a stop, files that replaced it
+    /// earlier count and later ones do not.
     fn look_for_next(&mut self) {
-        let heads = self.heads_with();
+        let heads = self.all_heads();
         if let (true, Some(log)) = (self.next.is_empty(), &self.current) {
-            let found = successor(&self.place, log, &heads, &self.seen);
-            let counts = |log: &Log| self.until.is_none() || self.ends.contains_key(&log.id);
+            let found = find_successor(&self.place, log, &heads, &self.seen);
+            let counts =
+                |log: &FollowedFile| self.until.is_none() || self.ends.contains_key(&log.id);
             self.next.extend(found.filter(counts));
         }
     }
 
-    fn heads_with(&self) -> Vec<Vec<u8>> {
+    fn all_heads(&self) -> Vec<Vec<u8>> {
         let current = self.current.iter().map(|log| log.head.clone());
         let heads = self.heads.iter().cloned().chain(current);
         heads.filter(|head| !head.is_empty()).collect()
     }
 
-    /// The log was truncated: its copy is read to its end first; whether there is one.
-    fn truncated(&mut self) -> io::Result<bool> {
+    /// Handles a truncated log: its copy is read to its end first. Returns whether there is a copy.
+    fn handle_truncation(&mut self) -> io::Result<bool> {
         let Some(log) = &mut self.current else {
             return Ok(false);
         };
         // The same file, from its beginning.
         let again = log.file.try_clone()?;
-        self.next.push_front(Log::new(&log.path, again, 0)?);
+        self.next
+            .push_front(FollowedFile::new(&log.path, again, 0)?);
         self.in_copy = true;
-        match copy_of(log) {
+        match find_copy(log) {
             Some((path, copy)) => {
                 self.notes = vec![format!(
                     "it was truncated; what was written shortly before was read from its copy {}",
@@ -225,8 +227,8 @@ impl Shared {
         }
     }
 
-    /// The current log is at its end.
-    fn leave(&mut self) -> usize {
+    /// Leaves the current log, which is at its end.
+    fn leave_current(&mut self) -> usize {
         if let Some(log) = self.current.take() {
             self.seen.insert(log.id, log.position);
             self.heads.push(log.head);
@@ -236,10 +238,10 @@ impl Shared {
 }
 
 /// Reads the current file of a followed log to its end.
-pub(super) struct Tail(Rc<RefCell<Shared>>);
+pub(super) struct Tail(Rc<RefCell<FollowState>>);
 
 impl Tail {
-    pub(super) fn new(shared: Rc<RefCell<Shared>>) -> Self {
+    pub(super) fn new(shared: Rc<RefCell<FollowState>>) -> Self {
         Tail(shared)
     }
 }

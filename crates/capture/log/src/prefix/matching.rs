@@ -1,12 +1,12 @@
 //! Matches one line against a compiled prefix.
 
-use super::{Escape, Piece, Prefix, Seen};
-use crate::entry::session_id;
-use crate::scan::number;
+use super::{Escape, MatchCache, Piece, Prefix};
+use crate::scan::parse_number;
+use crate::session_id::parse_session_id;
 use crate::severity::{Label, label};
-use crate::timestamp::Timestamps;
+use crate::timestamp::TimestampParser;
 
-/// A part of a line, counted from the line's start.
+/// A range of a line, in bytes from its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub start: u32,
@@ -22,12 +22,12 @@ impl Span {
         }
     }
 
-    /// The part's place.
+    /// The range.
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// The part itself; empty where a literal that is no ASCII cut a character.
+    /// The text of the range; empty if a non-ASCII literal cut a character.
     #[inline(always)]
     pub(crate) fn of(self, line: &str) -> &str {
         if self.start == self.end {
@@ -37,7 +37,7 @@ impl Span {
     }
 }
 
-/// What a prefix said.
+/// The values of a prefix's escapes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub wall_us: Option<i64>,
@@ -51,64 +51,64 @@ pub(crate) struct Fields {
     pub port: Span,
     pub backend: Span,
     pub sqlstate: Option<[u8; 5]>,
-    /// `%P` was there: a parallel worker.
+    /// `%P` had a value: a parallel worker.
     pub has_leader: bool,
-    /// The line stopped at `%q`: no client's.
+    /// The line ended at `%q`: a process without a client.
     pub quit: bool,
 }
 
-/// A line that has the prefix and a severity or label behind it.
+/// A line that has the prefix and a severity or label after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Matched {
+pub(crate) struct LineMatch {
     pub fields: Fields,
     pub label: Label,
-    /// Where the label starts.
+    /// Start of the label.
     pub label_at: usize,
-    /// Where the text behind the label starts.
+    /// Start of the text after the label.
     pub text: usize,
 }
 
-/// Names are no longer than this: an address may be 1,025 bytes, all others are shorter.
+/// Maximum length of a name: an address may have 1,025 bytes, all others are shorter.
 pub(super) const FREE_BYTES_MAX: usize = 1_100;
 
-/// How many places where a name could end are tried in one line. Where several names follow each
-/// other, parted by blanks, the ways to part a long line that is none are without number.
+/// Maximum number of possible ends of names tried in one line. If several names follow each other,
+/// separated by blanks, the number of ways to split a long line is exponential.
 const ENDS_TRIED_MAX: u32 = 1_000;
 
 impl Prefix {
     #[inline(never)]
-    fn thorough(
+    fn match_thoroughly(
         &self,
         line: &[u8],
-        times: &mut Timestamps,
+        times: &mut TimestampParser,
         fields: &mut Fields,
     ) -> Option<(Label, usize, usize)> {
         *fields = Fields::default();
         let mut ends = ENDS_TRIED_MAX;
-        step(&self.pieces, line, 0, fields, times, &mut ends)
+        match_pieces(&self.pieces, line, 0, fields, times, &mut ends)
     }
 
     /// Matches the start of a line.
     #[inline]
-    pub(crate) fn matches(&self, line: &[u8], times: &mut Timestamps) -> Option<Matched> {
-        let mut found = Matched::default();
-        self.matches_into(line, times, &mut Seen::off(), &mut found)
+    pub(crate) fn matches(&self, line: &[u8], times: &mut TimestampParser) -> Option<LineMatch> {
+        let mut found = LineMatch::default();
+        self.matches_into(line, times, &mut MatchCache::disabled(), &mut found)
             .then_some(found)
     }
 
-    /// As [`Self::matches`], into a place that is used again: what is found is large. Where
-    /// nothing matches, the place holds anything.
+    /// Matches the start of a line into `matched`, which is reused because it is large. Its content
+    /// is unspecified if nothing matches.
     #[inline(always)]
     pub(crate) fn matches_into(
         &self,
         line: &[u8],
-        times: &mut Timestamps,
-        seen: &mut Seen,
-        found: &mut Matched,
+        times: &mut TimestampParser,
+        seen: &mut MatchCache,
+        found: &mut LineMatch,
     ) -> bool {
         let mut time_length = 0;
         if self.dates_first
-            && seen.is_on()
+            && seen.is_enabled()
             && let Some(stamp) = times.read(line)
             && stamp.milliseconds
         {
@@ -120,26 +120,26 @@ impl Prefix {
             }
         }
         found.fields = Fields::default();
-        let mut behind = match &self.straight {
-            Some(straight) => straight.matches(line, &mut found.fields, times),
+        let mut behind = match &self.fast_path {
+            Some(fast_path) => fast_path.matches(line, &mut found.fields, times),
             None => None,
         };
         if behind.is_none() {
-            behind = self.thorough(line, times, &mut found.fields);
+            behind = self.match_thoroughly(line, times, &mut found.fields);
         }
         let Some((label, label_at, text)) = behind else {
             return false;
         };
         (found.label, found.label_at, found.text) = (label, label_at, text);
         if time_length > 0 {
-            seen.remember(line, time_length, found);
+            seen.insert(line, time_length, found);
         }
         true
     }
 }
 
 #[inline]
-pub(super) fn set(escape: Escape, value: Span, fields: &mut Fields) {
+pub(super) fn set_field(escape: Escape, value: Span, fields: &mut Fields) {
     match escape {
         Escape::Application => fields.application = value,
         Escape::User => fields.user = value,
@@ -149,19 +149,23 @@ pub(super) fn set(escape: Escape, value: Span, fields: &mut Fields) {
     }
 }
 
-/// What stands behind these pieces at a line's start.
-pub(super) fn starts(pieces: &[Piece], line: &[u8], times: &mut Timestamps) -> Option<Label> {
+/// Returns the label after these pieces at a line's start.
+pub(super) fn label_after(
+    pieces: &[Piece],
+    line: &[u8],
+    times: &mut TimestampParser,
+) -> Option<Label> {
     let mut ends = ENDS_TRIED_MAX;
-    let found = step(pieces, line, 0, &mut Fields::default(), times, &mut ends);
+    let found = match_pieces(pieces, line, 0, &mut Fields::default(), times, &mut ends);
     found.map(|(label, ..)| label)
 }
 
-fn step(
+fn match_pieces(
     mut pieces: &[Piece],
     line: &[u8],
     mut at: usize,
     fields: &mut Fields,
-    times: &mut Timestamps,
+    times: &mut TimestampParser,
     ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     loop {
@@ -178,7 +182,7 @@ fn step(
             }
             Piece::Quit => {
                 let before = *fields;
-                if let Some(found) = step(rest, line, at, fields, times, ends) {
+                if let Some(found) = match_pieces(rest, line, at, fields, times, ends) {
                     return Some(found);
                 }
                 *fields = before;
@@ -193,20 +197,20 @@ fn step(
                     at
                 };
                 if escape.is_free() {
-                    return free(escape, width, rest, line, (at, start), fields, times, ends);
+                    return match_free(escape, width, rest, line, (at, start), fields, times, ends);
                 }
                 if escape == Escape::Host {
-                    return host(width, rest, line, (at, start), fields, times, ends);
+                    return match_host(width, rest, line, (at, start), fields, times, ends);
                 }
-                let end = typed(escape, line, start, fields, times)?;
-                at = padded(line, at, end, width)?;
+                let end = match_typed(escape, line, start, fields, times)?;
+                at = padded_end(line, at, end, width)?;
             }
         }
         pieces = rest;
     }
 }
 
-/// Blanks that pad before a value, at most so many that the value is not wider than its width.
+/// Skips blanks that pad a value, at most until the field's width.
 fn skip_blanks(line: &[u8], at: usize, width: i32) -> usize {
     let blanks = line[at..]
         .iter()
@@ -216,8 +220,8 @@ fn skip_blanks(line: &[u8], at: usize, width: i32) -> usize {
     at + blanks
 }
 
-/// Where a padded field ends whose value ends at `end`.
-fn padded(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
+/// Returns the end of a padded field whose value ends at `end`.
+fn padded_end(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
     if width >= 0 {
         return Some(end);
     }
@@ -231,16 +235,16 @@ fn padded(line: &[u8], at: usize, end: usize, width: i32) -> Option<usize> {
         .then_some(least)
 }
 
-/// A field of any text: the fewest bytes with which the rest matches.
+/// Matches a field of any text: the fewest bytes with which the rest matches.
 #[expect(clippy::too_many_arguments, reason = "the state of a match, by parts")]
-fn free(
+fn match_free(
     escape: Escape,
     width: i32,
     rest: &[Piece],
     line: &[u8],
     (at, start): (usize, usize),
     fields: &mut Fields,
-    times: &mut Timestamps,
+    times: &mut TimestampParser,
     ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     let least = (at + width.unsigned_abs() as usize).max(start);
@@ -248,12 +252,12 @@ fn free(
     let mut end = least;
     while end <= last {
         if let Some(Piece::Literal(text)) = rest.first() {
-            // Go on to where the literal could begin.
+            // Continue at the next position where the literal can begin.
             end += memchr::memchr(text[0], &line[end..last])?;
         }
         *ends = ends.checked_sub(1)?;
         let before = *fields;
-        if let Some(found) = step(rest, line, end, fields, times, ends) {
+        if let Some(found) = match_pieces(rest, line, end, fields, times, ends) {
             let value = if width < 0 {
                 let padding = line[start..end]
                     .iter()
@@ -264,7 +268,7 @@ fn free(
             } else {
                 Span::new(start, end)
             };
-            set(escape, value, fields);
+            set_field(escape, value, fields);
             return Some(found);
         }
         *fields = before;
@@ -273,15 +277,15 @@ fn free(
     None
 }
 
-/// A host name or address: the most bytes with which the rest matches, since an IPv6 address may
-/// hold the colon that follows it.
-fn host(
+/// Matches a host name or address: the most bytes with which the rest matches, since an IPv6
+/// address may contain the colon that follows it.
+fn match_host(
     width: i32,
     rest: &[Piece],
     line: &[u8],
     (at, start): (usize, usize),
     fields: &mut Fields,
-    times: &mut Timestamps,
+    times: &mut TimestampParser,
     ends: &mut u32,
 ) -> Option<(Label, usize, usize)> {
     let run = if line[start..].starts_with(b"[local]") {
@@ -295,8 +299,8 @@ fn host(
     };
     for end in (start..=start + run).rev() {
         let before = *fields;
-        if let Some(after) = padded(line, at, end, width)
-            && let Some(found) = step(rest, line, after, fields, times, ends)
+        if let Some(after) = padded_end(line, at, end, width)
+            && let Some(found) = match_pieces(rest, line, after, fields, times, ends)
         {
             fields.host = Span::new(start, end);
             return Some(found);
@@ -310,14 +314,14 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-' | b'_' | b'%' | b'/')
 }
 
-/// A field that has a form of its own; returns where it ends.
+/// Matches a field that has a fixed form; returns its end.
 #[inline]
-pub(super) fn typed(
+pub(super) fn match_typed(
     escape: Escape,
     line: &[u8],
     at: usize,
     fields: &mut Fields,
-    times: &mut Timestamps,
+    times: &mut TimestampParser,
 ) -> Option<usize> {
     let rest = &line[at..];
     Some(match escape {
@@ -326,7 +330,7 @@ pub(super) fn typed(
             if stamp.milliseconds != (escape == Escape::TimeMilliseconds) {
                 return None;
             }
-            // The finest of several times counts.
+            // Of several times, the finest counts.
             if fields.wall_us.is_none() || stamp.milliseconds {
                 fields.wall_us = Some(stamp.wall_us);
             }
@@ -337,12 +341,12 @@ pub(super) fn typed(
             _ => at,
         },
         Escape::Epoch => {
-            let (seconds, length) = number(rest)?;
+            let (seconds, length) = parse_number(rest)?;
             let decimals = rest.get(length..length + 4)?;
             if decimals[0] != b'.' {
                 return None;
             }
-            let (milliseconds, 3) = number(&decimals[1..])? else {
+            let (milliseconds, 3) = parse_number(&decimals[1..])? else {
                 return None;
             };
             fields.wall_us = i64::try_from(seconds)
@@ -352,11 +356,11 @@ pub(super) fn typed(
             at + length + 4
         }
         Escape::Pid => {
-            let (pid, length) = number(rest)?;
+            let (pid, length) = parse_number(rest)?;
             fields.pid = Some(u32::try_from(pid).ok()?);
             at + length
         }
-        Escape::LeaderPid => match number(rest) {
+        Escape::LeaderPid => match parse_number(rest) {
             Some((_, length)) => {
                 fields.has_leader = true;
                 at + length
@@ -364,26 +368,26 @@ pub(super) fn typed(
             None => at,
         },
         Escape::LineNumber => {
-            let (value, length) = number(rest)?;
+            let (value, length) = parse_number(rest)?;
             fields.line_number = value;
             at + length
         }
-        Escape::Transaction => at + number(rest)?.1,
+        Escape::Transaction => at + parse_number(rest)?.1,
         Escape::QueryId => {
             let sign = usize::from(rest.first() == Some(&b'-'));
-            at + sign + number(&rest[sign..])?.1
+            at + sign + parse_number(&rest[sign..])?.1
         }
-        Escape::VirtualTransaction => match number(rest) {
+        Escape::VirtualTransaction => match parse_number(rest) {
             None => at,
             Some((_, length)) => {
                 if rest.get(length) != Some(&b'/') {
                     return None;
                 }
-                at + length + 1 + number(&rest[length + 1..])?.1
+                at + length + 1 + parse_number(&rest[length + 1..])?.1
             }
         },
         Escape::Session => {
-            let (started, pid, length) = session_id(rest)?;
+            let (started, pid, length) = parse_session_id(rest)?;
             fields.started = started;
             fields.pid = Some(pid);
             at + length
@@ -399,7 +403,7 @@ pub(super) fn typed(
             fields.sqlstate = Some(*code);
             at + 5
         }
-        Escape::Remote => remote(line, at, fields),
+        Escape::Remote => match_remote(line, at, fields),
         Escape::Application
         | Escape::User
         | Escape::Database
@@ -409,8 +413,8 @@ pub(super) fn typed(
     })
 }
 
-/// `host(port)`, `[local]`, or nothing for a process without a client.
-fn remote(line: &[u8], at: usize, fields: &mut Fields) -> usize {
+/// Matches `host(port)`, `[local]`, or nothing for a process without a client.
+fn match_remote(line: &[u8], at: usize, fields: &mut Fields) -> usize {
     let rest = &line[at..];
     for whole in [&b"[local]"[..], b"[unknown]"] {
         if rest.starts_with(whole) {
@@ -425,7 +429,7 @@ fn remote(line: &[u8], at: usize, fields: &mut Fields) -> usize {
         .count();
     if host > 0
         && rest.get(host) == Some(&b'(')
-        && let Some((_, digits)) = number(&rest[host + 1..])
+        && let Some((_, digits)) = parse_number(&rest[host + 1..])
         && rest.get(host + 1 + digits) == Some(&b')')
     {
         fields.host = Span::new(at, at + host);

@@ -1,22 +1,22 @@
-//! `log_line_prefix`, turned round: from what it printed to what it was given.
+//! Parses lines by their `log_line_prefix`.
 //!
-//! A prefix is compiled into pieces once; a line is matched piece by piece. Pieces whose text has
-//! a form of its own (times, numbers, addresses) take exactly that; names take the fewest bytes
-//! with which the rest of the prefix and a severity still match. What that cannot tell apart
-//! ([`Prefix::doubts`]) is told to the user.
+//! A prefix is compiled into pieces once; a line is matched piece by piece. Pieces of a fixed form
+//! (times, numbers, addresses) match exactly that; names take the fewest bytes with which the rest
+//! of the prefix and a severity still match. [`Prefix::doubts`] reports the ambiguities that
+//! remain.
 
-mod guess;
+mod fast_path;
+mod infer;
+mod match_cache;
 mod matching;
-mod quit;
-mod seen;
-mod straight;
+mod percent_q;
 
-pub(super) use guess::{find_label, guess};
-pub(super) use matching::{Fields, Matched};
-pub(super) use seen::Seen;
-use straight::Straight;
+use fast_path::FastPath;
+pub(super) use infer::{find_label, infer};
+pub(super) use match_cache::MatchCache;
+pub(super) use matching::{Fields, LineMatch};
 
-/// What an escape stands for.
+/// The value that an escape stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Escape {
     Application,
@@ -68,7 +68,7 @@ impl Escape {
         })
     }
 
-    /// Its letter in a prefix.
+    /// Returns its letter in a prefix.
     fn letter(self) -> char {
         (b'a'..=b'z')
             .chain([b'P', b'Q'])
@@ -76,7 +76,7 @@ impl Escape {
             .map_or('?', char::from)
     }
 
-    /// It may hold any text, so only what follows it ends it.
+    /// Returns whether the value may contain any text, so that only the text after it ends it.
     fn is_free(self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ enum Piece {
     Literal(Box<[u8]>),
     Field {
         escape: Escape,
-        /// The least width; negative pads behind.
+        /// Minimum width; negative pads on the right.
         width: i32,
     },
     /// `%q`: processes without a client stop here.
@@ -106,20 +106,20 @@ enum Piece {
 pub(super) struct Prefix {
     text: String,
     pieces: Vec<Piece>,
-    straight: Option<Straight>,
-    /// It begins with `%m`.
+    fast_path: Option<FastPath>,
+    /// Whether it begins with `%m`.
     dates_first: bool,
-    /// A line may show that it has `%q`; or has shown it.
-    learns_quit: bool,
+    /// Whether a line may show that the prefix has `%q`, or has shown it.
+    may_learn_quit: bool,
     learnt: bool,
 }
 
-/// The widest padding that is believed.
-const WIDTH_MAX: i32 = 1_000;
+/// Maximum supported width of padding.
+const PADDING_MAX: i32 = 1_000;
 
 impl Prefix {
-    /// Compiles a prefix as it stands in the server's configuration. Escapes that the server does
-    /// not know print nothing there, and match nothing here.
+    /// Compiles a prefix from the server's configuration. Escapes that the server does not know
+    /// print nothing there, and match nothing here.
     pub(super) fn compile(text: &str) -> Self {
         let mut pieces = Vec::new();
         let mut literal = Vec::new();
@@ -135,7 +135,7 @@ impl Prefix {
             {
                 number.push(char::from(digit));
             }
-            let width = number.parse().unwrap_or(0).clamp(-WIDTH_MAX, WIDTH_MAX);
+            let width = number.parse().unwrap_or(0).clamp(-PADDING_MAX, PADDING_MAX);
             let piece = match bytes.next() {
                 None => break,
                 Some(b'%') => {
@@ -156,18 +156,18 @@ impl Prefix {
         if !literal.is_empty() {
             pieces.push(Piece::Literal(literal.into()));
         }
-        let straight = Straight::of(&pieces);
+        let fast_path = FastPath::compile(&pieces);
         Prefix {
             text: text.to_owned(),
-            dates_first: straight.as_ref().is_some_and(Straight::starts_with_time),
-            straight,
+            dates_first: fast_path.as_ref().is_some_and(FastPath::starts_with_time),
+            fast_path,
             pieces,
-            learns_quit: false,
+            may_learn_quit: false,
             learnt: false,
         }
     }
 
-    /// As it was given.
+    /// The text of the prefix.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -178,28 +178,28 @@ impl Prefix {
             .any(|piece| matches!(piece, Piece::Field { escape, .. } if wanted.contains(escape)))
     }
 
-    /// Lines can be dated.
+    /// Returns whether lines can be dated.
     pub(super) fn has_time(&self) -> bool {
         self.has(&[Escape::Time, Escape::TimeMilliseconds, Escape::Epoch])
     }
 
-    /// Every time that its lines have is of whole seconds.
+    /// Returns whether every time in its lines is in whole seconds.
     pub(super) fn has_whole_seconds_only(&self) -> bool {
         self.has_time() && !self.has(&[Escape::TimeMilliseconds, Escape::Epoch])
     }
 
-    /// A process number that comes back is told from the session that had it before.
+    /// Returns whether a reused process number can be told from its previous session.
     pub(super) fn tells_sessions_apart(&self) -> bool {
         self.has(&[Escape::Session, Escape::LineNumber])
     }
 
-    /// Sessions can be told apart.
+    /// Returns whether sessions can be told apart.
     pub(super) fn has_process(&self) -> bool {
         self.has(&[Escape::Pid, Escape::Session])
     }
 
-    /// What cannot be told apart in lines with this prefix, each a sentence for the user. What it
-    /// lacks altogether is [`super::Finding`]'s.
+    /// Describes the ambiguities in lines with this prefix, each a sentence for the user. Missing
+    /// escapes are reported by [`super::Finding`].
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         for (index, pair) in self.pieces.windows(2).enumerate() {
@@ -215,10 +215,10 @@ impl Prefix {
                     "nothing stands between %{letter} and %{} in it, so where the one ends and the other begins is guessed",
                     escape.letter()
                 )),
-                // What follows must match, too, so only another name can be mistaken for its rest.
+                // The rest must match, too, so only another name can be mistaken for it.
                 Piece::Literal(text) if *first == Escape::Application && free_follows => {
                     doubts.push(format!(
-                        "%{letter} ends at the first '{}' behind which the rest of the prefix fits, so an application name that holds it may be cut there, and the rest taken for the next name",
+                        "%{letter} ends at the first '{}' after which the rest of the prefix fits, so an application name that holds it may be cut there, and the rest taken for the next name",
                         String::from_utf8_lossy(text)
                     ));
                 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn look(text: &str, prefix: Option<&str>) -> Result<Recognised, LogError> {
+fn look(text: &str, prefix: Option<&str>) -> Result<RecognisedFormat, LogError> {
     recognise("x.log", text.as_bytes(), None, prefix)
 }
 

@@ -1,7 +1,8 @@
 use workload::Sqlstate;
 
-use super::super::entry::{Names, Place, Who};
+use super::super::entry::{SessionIdentity, SessionNames};
 use super::*;
+use crate::reconcile::Location;
 
 fn entry(severity: Severity, message: &str) -> Entry<'_> {
     Entry {
@@ -10,7 +11,7 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         started: 0,
         line_number: 0,
         backend: Backend::Client,
-        who: Who::Named(Names::default()),
+        who: SessionIdentity::Named(SessionNames::default()),
         severity,
         sqlstate: None,
         message,
@@ -18,21 +19,21 @@ fn entry(severity: Severity, message: &str) -> Entry<'_> {
         context: "",
         statement: "",
         positioned: false,
-        place: Place { source: 1, line: 9 },
+        place: Location { source: 1, line: 9 },
         lines: 1,
     }
 }
 
-fn of(user: &str) -> Who<'_> {
-    Who::Named(Names {
+fn of(user: &str) -> SessionIdentity<'_> {
+    SessionIdentity::Named(SessionNames {
         user,
-        ..Names::default()
+        ..SessionNames::default()
     })
 }
 
 #[track_caller]
 fn logged(message: &str) -> ServerEvent {
-    read(&entry(Severity::Log, message)).unwrap_or_else(|| panic!("{message}"))
+    parse(&entry(Severity::Log, message)).unwrap_or_else(|| panic!("{message}"))
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn temporary_files() {
     );
     of_a_session.who = of("app");
     of_a_session.statement = "create index on big(id)";
-    let event = read(&of_a_session).unwrap();
+    let event = parse(&of_a_session).unwrap();
     assert_eq!(event.kind, Kind::TemporaryFile);
     assert_eq!(event.bytes, Some(1_384_448));
     assert_eq!(
@@ -52,7 +53,7 @@ fn temporary_files() {
     );
     assert_eq!(event.sql.as_deref(), Some("create index on big(id)"));
     assert_eq!((event.source, event.line), (1, 9));
-    assert_eq!(read(&entry(Severity::Log, "temporary file: what?")), None);
+    assert_eq!(parse(&entry(Severity::Log, "temporary file: what?")), None);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn lock_waits() {
             "ShareLock on transaction 769",
             100_066,
         ),
-        // stderr writes the place in the statement behind it.
+        // stderr writes the position in the statement after it.
         (
             "process 8 still waiting for AccessShareLock on relation 16396 of database 16388 after 1000.085 ms at character 22",
             Kind::LockWait,
@@ -98,13 +99,13 @@ fn lock_waits() {
     ] {
         let mut entry = entry(Severity::Log, message);
         entry.detail = "Processes holding the lock: 12, 34. Wait queue: 8.";
-        let event = read(&entry).unwrap();
+        let event = parse(&entry).unwrap();
         assert_eq!((event.kind, event.duration_us), (kind, Some(us)));
         assert_eq!(event.subject.as_deref(), Some(subject));
         assert_eq!(event.holders.as_deref(), Some("12, 34"));
         assert!(event.pid == Some(8) || event.pid == Some(21_764));
     }
-    assert_eq!(read(&entry(Severity::Log, "process 8 is bored")), None);
+    assert_eq!(parse(&entry(Severity::Log, "process 8 is bored")), None);
 }
 
 /// 10 to 14, 15 to 17 (with LSNs), 18 (with SLRU buffers), and a standby's.
@@ -199,7 +200,7 @@ fn autovacuum_of_every_version() {
     let mut cancelled = entry(Severity::Error, "canceling autovacuum task");
     // From 13 on the phase stands before it.
     cancelled.context = "while scanning block 7 of relation \"public.big\"\nautomatic vacuum of table \"shop.public.big\"";
-    let cancelled = read(&cancelled).unwrap();
+    let cancelled = parse(&cancelled).unwrap();
     assert_eq!(cancelled.kind, Kind::AutovacuumCancelled);
     assert_eq!(cancelled.subject.as_deref(), Some("shop.public.big"));
 }
@@ -247,15 +248,15 @@ fn errors_are_told_by_code_or_by_words() {
         ),
     ] {
         let mut entry = entry(Severity::Error, message);
-        assert_eq!(read(&entry).unwrap().kind, kind, "{message}");
+        assert_eq!(parse(&entry).unwrap().kind, kind, "{message}");
         entry.sqlstate = Sqlstate::parse(code);
-        assert_eq!(read(&entry).unwrap().kind, kind, "{message}");
+        assert_eq!(parse(&entry).unwrap().kind, kind, "{message}");
     }
     let mut raised = entry(Severity::Error, "out of memory");
     raised.sqlstate = Sqlstate::parse("P0001");
-    assert_eq!(read(&raised), None);
+    assert_eq!(parse(&raised), None);
     let usual = entry(Severity::Error, "relation \"x\" does not exist");
-    assert_eq!(read(&usual), None);
+    assert_eq!(parse(&usual), None);
 }
 
 #[test]
@@ -317,20 +318,20 @@ fn coming_and_going_of_every_version() {
         // The same words of a statement's own RAISE.
         let mut forged = entry(Severity::Log, message);
         forged.context = "PL/pgSQL function inline_code_block line 1 at RAISE";
-        assert_eq!(read(&forged), None, "{message}");
+        assert_eq!(parse(&forged), None, "{message}");
         let mut of_a_user = entry(Severity::Log, message);
         of_a_user.who = of("app");
-        assert_eq!(read(&of_a_user), None, "{message}");
+        assert_eq!(parse(&of_a_user), None, "{message}");
     }
     let warning = "archiving write-ahead log file \"000000010000000000000001\" failed too many times, will try again later";
-    let event = read(&entry(Severity::Notice, warning)).unwrap();
+    let event = parse(&entry(Severity::Notice, warning)).unwrap();
     assert_eq!(event.kind, Kind::ArchivingFailed);
     for nothing in [
         "redo starts at 0/100287B8",
         "listening on IPv4 address \"127.0.0.1\", port 5432",
         "database system was shut down at 2026-11-21 07:20:00 UTC",
     ] {
-        assert_eq!(read(&entry(Severity::Log, nothing)), None, "{nothing}");
+        assert_eq!(parse(&entry(Severity::Log, nothing)), None, "{nothing}");
     }
 }
 

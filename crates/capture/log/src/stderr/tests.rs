@@ -4,12 +4,12 @@ fn found(text: &str) -> Vec<String> {
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
     let (mut at, mut all, mut line) = (0, Vec::new(), 1);
     while at < text.len() {
-        let place = Place { source: 0, line };
+        let place = Location { source: 0, line };
         let (found, length) = reader.next(text.as_bytes()[at..].into(), true, place);
         line += text[at..at + length].matches('\n').count() as u64;
         at += length;
         all.push(match found {
-            Found::Entry(entry) => {
+            ReadResult::Entry(entry) => {
                 format!(
                     "{}|{}|{}|{}|{}",
                     entry.message, entry.detail, entry.context, entry.statement, entry.lines
@@ -47,7 +47,8 @@ fn fact_14_verbose_messages_carry_a_code() {
         "{TIME} [7] ERROR:  22012: no: x\n{TIME} [7] LOCATION:  int4div, int.c:1\n{TIME} [7] STATEMENT:  s\n"
     );
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
-    let (Found::Entry(entry), _) = reader.next(text.as_bytes().into(), true, Place::default())
+    let (ReadResult::Entry(entry), _) =
+        reader.next(text.as_bytes().into(), true, Location::default())
     else {
         panic!("no entry");
     };
@@ -61,10 +62,10 @@ fn fact_19_lines_of_another_encoding_are_unreadable_and_nothing_else() {
     let quote = text.len() - 3;
     text[quote] = 0xe4;
     let mut reader = StderrReader::new(Prefix::compile("%m [%p] "));
-    let (found, length) = reader.next(text[..].into(), true, Place::default());
+    let (found, length) = reader.next(text[..].into(), true, Location::default());
     assert_eq!(
         found,
-        Found::Unreadable {
+        ReadResult::Unreadable {
             lines: 1,
             reason: UnreadableReason::Encoding
         }

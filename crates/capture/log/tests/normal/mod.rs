@@ -1,12 +1,12 @@
-//! A normal form of events for comparing: one line each, without what differs between the formats
-//! of one log (lines) and between runs (absolute times).
+//! A normal form of events for comparisons: one line each, without properties that differ between
+//! the formats of one log (lines) and between runs (absolute times).
 
 use std::fmt::Write;
 
 use capture_sink::Collected;
 use workload::{Event, EventKind, Parameter};
 
-/// Events by session and sequence, then the sessions.
+/// Formats events by session and sequence, then the sessions.
 pub fn normal_form(collected: &Collected) -> String {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));
@@ -79,7 +79,7 @@ pub fn normal_form(collected: &Collected) -> String {
     text
 }
 
-/// Panics where what every workload owes does not hold.
+/// Panics if an invariant of workloads does not hold.
 pub fn check_laws(collected: &Collected) {
     let mut events: Vec<&Event> = collected.events.iter().collect();
     events.sort_by_key(|event| (event.session, event.sequence));

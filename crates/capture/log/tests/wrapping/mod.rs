@@ -1,15 +1,15 @@
-//! Wraps logs as services do, each by what it documents or, for syslog, by the server's own
+//! Wraps logs as services do, by their documentation or, for syslog, by the server's own
 //! `write_syslog` (elog.c).
 
 use serde_json::{Map, Value, json};
 
-/// What the server writes at once: a message, and its DETAIL, STATEMENT and so on.
+/// Lines that the server writes at once: a message, and its DETAIL, STATEMENT and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub pid: u32,
     /// Seconds since the epoch, and microseconds.
     pub time: String,
-    /// Each with what is folded behind it, without the last newline.
+    /// The lines, each with its folded text, without the last newline.
     pub lines: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ const OTHERS: [&str; 6] = [
     "LOCATION:  ",
 ];
 
-/// Where the first of these words stands.
+/// Position of the first of these words.
 fn first(line: &str, words: &[&str]) -> Option<usize> {
     words.iter().filter_map(|word| line.find(word)).min()
 }
@@ -45,13 +45,13 @@ pub fn is_head(line: &str) -> bool {
     }
 }
 
-/// Where a line's label starts.
+/// Position of a line's label.
 pub fn label_at(line: &str) -> usize {
     let words = [&HEADS[..], &OTHERS].concat();
     first(line, &words).unwrap()
 }
 
-/// Cuts a stderr log whose prefix has the time first and the process in brackets.
+/// Splits a stderr log whose prefix has the time first and the process in brackets.
 pub fn reports(log: &str) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::new();
     for line in log.lines() {
@@ -75,7 +75,7 @@ pub fn reports(log: &str) -> Vec<Report> {
     reports
 }
 
-/// How a syslog is written.
+/// Style of a syslog.
 #[derive(Debug, Clone, Copy)]
 pub struct SyslogStyle {
     pub header: SyslogHeader,
@@ -83,9 +83,9 @@ pub struct SyslogStyle {
     pub numbers: bool,
     /// `syslog_split_messages`
     pub split: bool,
-    /// Two processes' messages in turn, part by part.
+    /// Interleaves two processes' messages, part by part.
     pub interleaved: bool,
-    /// How a tab and a newline are written.
+    /// Replacements of a tab and a newline.
     pub escapes: [&'static str; 2],
 }
 
@@ -104,7 +104,7 @@ pub const SYSLOG: SyslogStyle = SyslogStyle {
     escapes: ["#011", "#012"],
 };
 
-/// The parts that `write_syslog` makes of a message.
+/// Splits a message into parts as `write_syslog` does.
 fn parts(text: &str) -> Vec<String> {
     const LIMIT: usize = 900;
     let mut parts = Vec::new();
@@ -202,7 +202,7 @@ fn header(report: &Report, header: SyslogHeader) -> String {
     }
 }
 
-/// An export to S3: the event's time, the event as it is.
+/// Formats an export to S3: the event's time, the event as it is.
 pub fn cloudwatch_export(reports: &[Report]) -> String {
     let mut all = String::new();
     for report in reports {
@@ -242,7 +242,7 @@ pub fn cloudwatch_json(reports: &[Report]) -> String {
     serde_json::to_string_pretty(&all).unwrap() + "\n"
 }
 
-/// One entry of Cloud Logging's for each of a message's lines.
+/// Makes one entry of Cloud Logging for each of a message's lines.
 pub fn cloudsql_entries(reports: &[Report]) -> Vec<Value> {
     let mut all = Vec::new();
     for report in reports {
@@ -265,7 +265,7 @@ pub fn cloudsql_entries(reports: &[Report]) -> Vec<Value> {
     all
 }
 
-/// AlloyDB's: where the message comes from behind the label, and no tabs behind newlines.
+/// Makes AlloyDB's entries: the source of the message after the label, and no tabs after newlines.
 pub fn alloydb_entries(reports: &[Report]) -> Vec<Value> {
     let mut all = cloudsql_entries(reports);
     for entry in &mut all {
@@ -291,12 +291,12 @@ pub fn json_lines(all: &[Value]) -> String {
     all.iter().map(|one| format!("{one}\n")).collect()
 }
 
-/// As `gcloud logging read --format=json` prints it.
+/// Formats as `gcloud logging read --format=json` does.
 pub fn printed(all: &[Value]) -> String {
     serde_json::to_string_pretty(&all).unwrap() + "\n"
 }
 
-/// Azure's diagnostic records: the message with its prefix, the DETAIL without; nothing else.
+/// Makes Azure's diagnostic records: the message with its prefix, the DETAIL without; nothing else.
 pub fn azure_records(reports: &[Report]) -> Vec<Value> {
     reports
         .iter()
@@ -327,7 +327,7 @@ pub fn azure_records(reports: &[Report]) -> Vec<Value> {
         .collect()
 }
 
-/// What of a log Azure hands out.
+/// Reduces a log to the lines that Azure has.
 pub fn as_azure_has_it(reports: &[Report]) -> String {
     let mut all = String::new();
     for report in reports {

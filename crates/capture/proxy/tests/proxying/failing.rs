@@ -1,11 +1,11 @@
-//! What befalls the capture does not touch a connection, and is told.
+//! Checks that faults of the capture do not affect connections, and are reported.
 
 use std::sync::atomic::Ordering;
 
 use super::recordings::{Kept, PATIENCE, Running, Wish, server, until};
 use capture_proxy::RecordingState;
 
-/// Statements through the proxy that all must work.
+/// Runs statements through the proxy, all of which must succeed.
 fn goes_on(proxy: &Running, times: i32) {
     let mut client = proxy.client();
     for number in 0..times {
@@ -27,7 +27,7 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
         !proxy.proxy().status().capture.finished.is_empty()
     });
     there_before.batch_execute("SELECT 'still'").unwrap();
-    // There is room again.
+    // There is space again.
     kept.full.store(false, Ordering::SeqCst);
     let control = proxy.proxy().control();
     assert_eq!(control.start_recording().unwrap(), "2.workload");
@@ -73,7 +73,7 @@ fn a_disk_that_hangs_costs_copies_and_no_traffic() {
     come_meanwhile.batch_execute("SELECT 'come'").unwrap();
     until("it is gone", || proxy.proxy().status().connections == 2);
     kept.stuck.store(false, Ordering::SeqCst);
-    // From some moment on, everything is recorded again, of old and new connections.
+    // After some time everything is recorded again, of old and new connections.
     let mut number = 0;
     until("it is recorded again", || {
         number += 1;

@@ -1,4 +1,5 @@
-//! What passes is not changed: with real servers, and with ends that are slow, half closed or gone.
+//! Tests that the traffic is unchanged: with real servers, and with endpoints that are slow, half
+//! closed or gone.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use postgres::{Client, NoTls};
 use super::raw::Raw;
 use super::recordings::{Kept, PATIENCE, Wish, server, until};
 
-/// All that a client can see of a busy session, in one text.
+/// Returns everything that a client can see of a busy session, as one text.
 fn a_session(client: &mut Client, table: &str) -> String {
     let mut seen = String::new();
     client
@@ -33,7 +34,7 @@ fn a_session(client: &mut Client, table: &str) -> String {
         .read_to_end(&mut out)
         .unwrap();
     seen.push_str(&String::from_utf8(out).unwrap());
-    // Some 30 MB of rows, each other than the one before.
+    // About 30 MB of different rows.
     let rows = client
         .query(
             "SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, $1::int) g",
@@ -63,7 +64,7 @@ fn a_client_sees_the_same_with_and_without_it() {
         let mut wish = Wish::to(&endpoint.url("postgres"));
         wish.threads = threads;
         wish.by_ring = by_ring;
-        // A build for tests reads slowly; here nothing is to be lost.
+        // A debug build reads slowly; no copy is to be dropped here.
         wish.buffer_bytes = 1 << 30;
         let proxy = wish.start(kept.opening());
         proxy.record();
@@ -123,7 +124,7 @@ fn a_cancel_reaches_what_it_is_for() {
     let mut client = proxy.client();
     let token = client.cancel_token();
     let canceller = std::thread::spawn(move || {
-        // Again and again: the server may not have begun with the query yet.
+        // Repeatedly, since the server may not have begun the query yet.
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(50));
             token.cancel_query(NoTls).unwrap();
@@ -133,7 +134,7 @@ fn a_cancel_reaches_what_it_is_for() {
     assert_eq!(error.code().unwrap().code(), "57014");
     drop(client);
     canceller.join().unwrap();
-    // The client does not wait until its request has passed.
+    // The client does not wait until its request has been forwarded.
     until("all requests to have passed", || {
         let status = proxy.proxy().status();
         status.accepted == 101 && status.connections == 0
@@ -143,7 +144,7 @@ fn a_cancel_reaches_what_it_is_for() {
     assert_eq!(account.cancels, 100);
 }
 
-/// An upstream that does as it is told with the first connection.
+/// Starts an upstream that runs a function with its first connection.
 fn upstream(
     serve: impl FnOnce(TcpStream) + Send + 'static,
 ) -> (String, std::thread::JoinHandle<()>) {
@@ -180,7 +181,7 @@ fn what_is_sent_to_a_slow_reader_waits_at_its_source(by_ring: bool) {
         let mut left = ALL;
         while left > 0 {
             let written = stream.write(&piece[..piece.len().min(left)]).unwrap();
-            // Always whole pieces, so that what comes can be told.
+            // Whole pieces, so that the received bytes can be checked.
             stream
                 .write_all(&piece[written..piece.len().min(left)])
                 .unwrap();
@@ -192,7 +193,7 @@ fn what_is_sent_to_a_slow_reader_waits_at_its_source(by_ring: bool) {
     let proxy = wish.start(Kept::default().opening());
     let mut client = Raw::connect(proxy.address());
     client.begin("a", &[]);
-    // What the sockets of three programs hold, and not much more.
+    // The socket buffers of three programs, and little more.
     let mut before = usize::MAX;
     until("it waits", || {
         std::thread::sleep(Duration::from_millis(300));
@@ -224,7 +225,7 @@ fn a_client_that_has_said_all_still_gets_the_answer(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         let mut said = Vec::new();
-        // Up to the client's end, which must come through.
+        // Up to the client's end, which must be forwarded.
         stream.read_to_end(&mut said).unwrap();
         assert_eq!(said, numbered(3 << 20));
         stream.write_all(&numbered(5 << 20)).unwrap();
@@ -247,7 +248,7 @@ fn a_server_that_goes_takes_its_last_words_along(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         stream.write_all(b"the last words").unwrap();
-        // With what the client has sent unread, this resets the connection.
+        // With the client's bytes unread, this resets the connection.
     });
     let wish = Wish::to(&url).by_ring(by_ring);
     let proxy = wish.start(Kept::default().opening());
@@ -266,7 +267,7 @@ fn a_client_that_goes_is_missed_by_the_server(by_ring: bool) {
     let (url, thread) = upstream(|mut stream| {
         skip_start_up(&mut stream);
         let _ = stream.read_to_end(&mut Vec::new());
-        // More than sockets hold: it ends when it is told that nobody reads.
+        // More than the socket buffers: it ends when it learns that the reader is gone.
         let piece = numbered(1 << 20);
         assert!((0..1000).any(|_| stream.write_all(&piece).is_err()));
     });
@@ -303,7 +304,7 @@ fn what_replicates_passes_and_is_not_captured() {
     assert!(kept.statements().is_empty());
 }
 
-/// As the system does it where it can, and as it is done elsewhere.
+/// By io_uring if the system has it, and by epoll.
 mod by_ring {
     #[test]
     fn what_is_sent_to_a_slow_reader_waits_at_its_source() {

@@ -1,5 +1,5 @@
-//! The proxy between real clients, real servers and ones that misbehave: what passes is not changed,
-//! and nothing that befalls the capture touches it.
+//! Tests the proxy between real clients, real servers and misbehaving ones: the traffic is
+//! unchanged, and no fault of the capture affects it.
 
 mod failing;
 mod forwarding;

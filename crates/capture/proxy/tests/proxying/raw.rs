@@ -1,4 +1,4 @@
-//! A client that says what it is told to, with TLS or without, and logs in by SCRAM as it is told to.
+//! A client under full control of the test, with or without TLS, that logs in by SCRAM.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,7 +24,7 @@ pub struct Raw {
     unread: Vec<u8>,
 }
 
-/// A message, its kind and its body.
+/// Kind and body of a message.
 pub type Said = (u8, Vec<u8>);
 
 impl Raw {
@@ -39,7 +39,7 @@ impl Raw {
         }
     }
 
-    /// The answer to a request for encryption.
+    /// Sends a request for encryption, and returns the answer.
     pub fn ask(&mut self, packet: StartupPacket<'_>) -> u8 {
         let mut out = Vec::new();
         packet.encode(&mut out).unwrap();
@@ -49,7 +49,7 @@ impl Raw {
         answer[0]
     }
 
-    /// Goes on with TLS.
+    /// Continues with TLS.
     pub fn encrypt(self, connection: ClientConnection) -> Self {
         let Stream::Plain(stream) = self.stream else {
             panic!("it has TLS already")
@@ -70,7 +70,7 @@ impl Raw {
         }
     }
 
-    /// Nothing more will be sent.
+    /// Shuts down sending.
     pub fn end_writing(&mut self) {
         let Stream::Plain(stream) = &self.stream else {
             panic!("it has TLS")
@@ -96,7 +96,7 @@ impl Raw {
         self.send(&out);
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     pub fn next(&mut self) -> Option<Said> {
         loop {
             if let Some(frame) = next_frame(&self.unread, 1 << 24).unwrap() {
@@ -115,7 +115,7 @@ impl Raw {
         }
     }
 
-    /// Everything up to the end, or the next ReadyForQuery.
+    /// Returns everything up to the end, or the next ReadyForQuery.
     pub fn until_ready(&mut self) -> Vec<Said> {
         let mut all = Vec::new();
         while let Some(said) = self.next() {
@@ -128,7 +128,7 @@ impl Raw {
         all
     }
 
-    /// The mechanisms that the server offers.
+    /// Returns the mechanisms that the server offers.
     pub fn offered(&mut self) -> Vec<String> {
         let (tag, body) = self.next().unwrap();
         let decoded = backend::Message::decode(tag, &body).unwrap();
@@ -141,7 +141,8 @@ impl Raw {
             .collect()
     }
 
-    /// Logs in by SCRAM with this binding, bound or not. Returns the server's refusal, if it is one.
+    /// Logs in by SCRAM with this channel binding, or without. Returns the server's refusal, if
+    /// there is one.
     pub fn log_in(
         &mut self,
         password: &str,

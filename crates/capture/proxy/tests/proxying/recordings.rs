@@ -1,4 +1,4 @@
-//! A server, a proxy before it, and recordings of every kind.
+//! A server, a proxy in front of it, and recordings of every kind.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Places, Sandbox, Wanted};
 use workload::{EventRef, Provenance, ServerEvent, Session, WorkloadInfo};
 
-/// Nothing here takes so long, and a test that hangs says so.
+/// Time limit of every step, so that a test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn sandbox_of(major: Option<u16>) -> (Sandbox, Places) {
@@ -31,7 +31,7 @@ pub fn sandbox_of(major: Option<u16>) -> (Sandbox, Places) {
     (sandbox, places)
 }
 
-/// One server of each version for all tests; their watchdogs end them when the tests have ended.
+/// One server of each version for all tests; their watchdogs end them after the tests.
 pub fn server(major: u16) -> &'static Endpoint {
     static OLD: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
     static NEW: OnceLock<(Sandbox, Endpoint)> = OnceLock::new();
@@ -47,14 +47,14 @@ pub fn server(major: u16) -> &'static Endpoint {
     endpoint
 }
 
-/// What a test wants of a recording.
+/// Recordings of a test, and their faults.
 #[derive(Clone, Default)]
 pub struct Kept {
-    /// What was recorded.
+    /// The recorded events.
     pub collected: Arc<Mutex<Collected>>,
-    /// What finished recordings say of themselves.
+    /// Provenances of finished recordings.
     pub provenances: Arc<Mutex<Vec<Provenance>>>,
-    /// As long as this is set, a recording takes its time.
+    /// While this is set, a recording blocks.
     pub stuck: Arc<AtomicBool>,
     /// Once this is set, a recording fails.
     pub full: Arc<AtomicBool>,
@@ -124,7 +124,7 @@ impl Kept {
         })
     }
 
-    /// The texts of all statements so far.
+    /// Returns the texts of all statements so far.
     pub fn statements(&self) -> Vec<String> {
         let collected = self.collected.lock().unwrap();
         let texts = collected.events.iter().filter_map(|event| event.kind.sql());
@@ -132,7 +132,7 @@ impl Kept {
     }
 }
 
-/// How a test's proxy is to be.
+/// Configuration of a test's proxy.
 pub struct Wish {
     pub upstream: String,
     pub listen: Listen,
@@ -202,7 +202,7 @@ impl Running {
         self.proxy().control().start_recording().unwrap();
     }
 
-    /// Ends it. What its recordings say adds up.
+    /// Ends it, and checks the accounts of its recordings.
     pub fn end(mut self) -> ProxyStatus {
         let (status, _, ended) = self.proxy.take().unwrap().end();
         ended.unwrap();
@@ -221,7 +221,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -231,7 +231,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A file that only its owner can read.
+/// Writes a file that only its owner can read.
 pub fn private(directory: &std::path::Path, name: &str, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = directory.join(name);

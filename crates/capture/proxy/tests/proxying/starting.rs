@@ -1,4 +1,5 @@
-//! How connections begin, and how a proxy ends them; what is recorded between a start and a stop.
+//! Tests how connections begin, how a proxy ends them, and what is recorded between a start and a
+//! stop.
 
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ use super::recordings::{Kept, Wish, server, until};
 
 #[test]
 fn an_upstream_that_is_not_there_is_told_in_libpqs_words() {
-    // A port that was free a moment ago, a socket and a name that are none, and the first two of them together.
+    // A port that was free a moment ago, a missing socket and an unknown name, and the first two
+    // of them together.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let port = address.port();
-    // What psql 15 said of them.
+    // The messages of psql 15.
     let refused = format!(
         "connection to server at \"127.0.0.1\", port {port} failed: Connection refused\n\
          \tIs the server running on that host and accepting TCP/IP connections?"
@@ -56,7 +58,7 @@ fn an_upstream_that_is_not_there_is_told_in_libpqs_words() {
         assert_eq!(error.sqlstate(), Some(*b"57P03"));
         let message = error.message().unwrap();
         match says.ends_with(' ') {
-            // Why is the resolver's matter.
+            // The reason depends on the resolver.
             true => assert!(message.starts_with(&says), "{message}"),
             false => assert_eq!(message, says),
         }
@@ -77,11 +79,11 @@ fn what_no_server_would_take_is_closed() {
         let mut client = Raw::connect(proxy.address());
         client.send(said);
         let mut answer = Vec::new();
-        // Closed with unread bytes, it may be reset.
+        // Closed with unread bytes, the connection may be reset.
         let _ = std::io::Read::read_to_end(&mut client, &mut answer);
         assert!(answer.is_empty(), "{answer:?}");
     }
-    // The server itself refuses a version of the protocol that it does not know.
+    // The server itself refuses an unknown version of the protocol.
     let mut old = Raw::connect(proxy.address());
     old.send(b"\0\0\0\x0d\0\x02\0\0user\0");
     let mut answer = Vec::new();
@@ -104,7 +106,7 @@ fn a_recording_has_what_was_sent_while_it_was_made_and_what_was_prepared_before(
     client.batch_execute("SELECT 'while'").unwrap();
     assert_eq!(control.stop_recording().unwrap(), "1.workload");
     client.batch_execute("SELECT 'after'").unwrap();
-    // All of it was there when the stop was answered.
+    // All of it was recorded when the stop was answered.
     let statements = kept.statements();
     assert!(
         statements.contains(&"SELECT 'while'".to_owned()),
@@ -145,7 +147,7 @@ fn what_is_idle_is_closed_at_the_end_and_a_transaction_may_come_to_its_own() {
     busy.until_ready();
     busy.query("BEGIN");
     busy.until_ready();
-    // It says nothing, as a health check does.
+    // It sends nothing, as a health check does.
     let mut silent = Raw::connect(proxy.address());
     until("all are there", || proxy.proxy().status().connections == 3);
     proxy.proxy().drain();
@@ -168,7 +170,7 @@ fn what_is_idle_is_closed_at_the_end_and_a_transaction_may_come_to_its_own() {
     assert!(std::net::TcpStream::connect(proxy.address()).is_err());
 }
 
-/// A recording that becomes a workload.
+/// A recording that writes a workload.
 struct Written(String, WorkloadWriter);
 
 impl EventSink for Written {

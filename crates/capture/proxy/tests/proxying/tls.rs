@@ -1,4 +1,4 @@
-//! TLS towards clients, towards the server, and both; and what becomes of channel binding.
+//! Tests TLS towards clients, towards the server, and both; and channel binding.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use super::recordings::{Kept, Running, Wish, private, sandbox_of};
 
 const PASSWORD: &str = "the password";
 
-/// A server with TLS that asks for SCRAM, and certificates of one authority.
+/// A server with TLS and SCRAM, and certificates of one authority.
 struct Certified {
     endpoint: Endpoint,
     _sandbox: Sandbox,
@@ -84,7 +84,7 @@ fn certified() -> &'static Certified {
     })
 }
 
-/// A proxy; with TLS for clients where a certificate is named.
+/// Starts a proxy; with TLS for clients if a certificate is named.
 fn proxy(upstream: &str, certificate: Option<&str>, required: bool) -> Running {
     let server = certified();
     let mut wish = Wish::to(&server.upstream(upstream));
@@ -97,7 +97,7 @@ fn proxy(upstream: &str, certificate: Option<&str>, required: bool) -> Running {
     running
 }
 
-/// TLS as a client has it that trusts the authority.
+/// TLS of a client that trusts the authority.
 fn client_tls(alpn: bool) -> ClientConnection {
     let root = CertificateDer::from_pem_file(certified().file("root.crt")).unwrap();
     let mut roots = RootCertStore::empty();
@@ -115,7 +115,7 @@ fn client_tls(alpn: bool) -> ClientConnection {
     ClientConnection::new(Arc::new(config), name).unwrap()
 }
 
-/// A client that has said who it is: with TLS or without.
+/// Connects a client up to its StartupMessage, with or without TLS.
 fn client(proxy: &Running, tls: bool) -> Raw {
     let mut client = Raw::connect(proxy.address());
     if tls {
@@ -126,7 +126,7 @@ fn client(proxy: &Running, tls: bool) -> Raw {
     client
 }
 
-/// What the server sees of itself: whether the way from the proxy is encrypted.
+/// Asks the server whether its connection is encrypted.
 fn is_encrypted(client: &mut Raw) -> bool {
     client.query("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
     let answer = client.until_ready();
@@ -134,14 +134,14 @@ fn is_encrypted(client: &mut Raw) -> bool {
     row.1.ends_with(b"t")
 }
 
-/// A hash of a certificate, as a channel is bound by it.
+/// Hash of a certificate for channel binding.
 fn end_point(name: &str) -> Vec<u8> {
     use sha2::Digest;
     let certificate = CertificateDer::from_pem_file(certified().file(name)).unwrap();
     sha2::Sha256::digest(&certificate).to_vec()
 }
 
-/// Some MB through TLS and back, whole.
+/// Checks that several MB pass through TLS and back.
 fn large_results_pass(client: &mut Raw) {
     client.query("SELECT repeat(md5(g::text), 100) FROM generate_series(1, 3000) g");
     let rows = client.until_ready();
@@ -161,7 +161,7 @@ fn a_password_goes_through_whichever_side_has_tls() {
         for of_client in [false, true] {
             let proxy = proxy(upstream, Some("proxy"), false);
             let mut client = client(&proxy, of_client);
-            // The offer that could not hold is never seen.
+            // The offer that could not work is removed.
             assert_eq!(client.offered(), ["SCRAM-SHA-256"]);
             client
                 .log_in(PASSWORD, ChannelBinding::unsupported(), false)
@@ -179,7 +179,8 @@ fn a_password_goes_through_whichever_side_has_tls() {
     }
 }
 
-/// Where the system has io_uring, each is forwarded in its own way, by one thread.
+/// Checks that one thread forwards both kinds of connections, each in its own way, if the system
+/// has io_uring.
 #[test]
 fn encrypted_and_plain_clients_pass_side_by_side() {
     let proxy = proxy("sslmode=disable", Some("proxy"), false);
@@ -195,7 +196,7 @@ fn encrypted_and_plain_clients_pass_side_by_side() {
         })
         .collect();
     for _ in 0..20 {
-        // All ask before any is answered.
+        // All send requests before any is answered.
         for client in &mut clients {
             client.query("SELECT repeat('x', 10000)");
         }
@@ -210,7 +211,7 @@ fn encrypted_and_plain_clients_pass_side_by_side() {
             scope.spawn(|| large_results_pass(client));
         }
     });
-    // The encrypted ones go on when no plain one is left.
+    // The encrypted ones continue when no plain one is left.
     clients.remove(2);
     clients.remove(0);
     for client in &mut clients {
@@ -222,7 +223,7 @@ fn encrypted_and_plain_clients_pass_side_by_side() {
 
 #[test]
 fn a_client_that_could_bind_is_taken_for_attacked_only_where_both_sides_have_tls() {
-    // It says that it could bind, and that the server does not offer it (the flag `y`).
+    // It states that it supports binding, and that the server does not offer it (the flag `y`).
     let proxy_of = |upstream| proxy(upstream, Some("proxy"), false);
     let plain = proxy_of("sslmode=disable");
     let mut able = client(&plain, true);
@@ -250,13 +251,13 @@ fn with_the_servers_own_certificate_the_binding_holds() {
     let bound = ChannelBinding::tls_server_end_point(end_point("server.crt"));
     client.log_in(PASSWORD, bound, true).unwrap();
     assert!(is_encrypted(&mut client));
-    // Without TLS there is no channel, and libpq goes away from a server that offers to bind one.
+    // Without TLS there is no channel, and libpq aborts if the server offers binding.
     let mut plain = self::client(&proxy, false);
     assert_eq!(plain.offered(), ["SCRAM-SHA-256"]);
     plain
         .log_in(PASSWORD, ChannelBinding::unsupported(), false)
         .unwrap();
-    // And it does bind: to another certificate, nobody is let in.
+    // Binding is effective: a binding to another certificate is rejected.
     let mut deceived = self::client(&proxy, true);
     deceived.offered();
     let bound = ChannelBinding::tls_server_end_point(end_point("proxy.crt"));
@@ -272,7 +273,7 @@ fn tls_may_begin_at_once_and_may_be_required() {
     direct
         .log_in(PASSWORD, ChannelBinding::unsupported(), false)
         .unwrap();
-    // Without the protocol's name, it is not told from another protocol's.
+    // Without ALPN, it cannot be distinguished from another protocol.
     let mut nameless = Raw::connect(proxy.address()).encrypt(client_tls(false));
     nameless.begin("app", &[]);
     assert_eq!(nameless.next(), None);
@@ -301,6 +302,6 @@ fn a_server_that_is_not_trusted_is_no_upstream() {
         text.contains("failed: SSL error: invalid peer certificate"),
         "{text}"
     );
-    // Which file is the wrong one is nothing for clients.
+    // The name of the invalid file is not for clients.
     assert!(!text.contains("other.crt"), "{text}");
 }

@@ -1,71 +1,71 @@
-//! What became of all that was read.
+//! Accounts for all bytes that were read.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a connection, or the rest of it, could not be read.
+/// Reason why a connection, or the rest of it, could not be read.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Unreadable {
-    /// It is encrypted with TLS.
+    /// TLS encryption.
     Tls,
-    /// It is encrypted with GSSAPI.
+    /// GSSAPI encryption.
     Gssapi,
-    /// It replicates: it was passed over on purpose.
+    /// Replication, which is skipped on purpose.
     Replication,
-    /// It does not speak version 3 of the protocol, or broke it.
+    /// Another protocol than version 3, or a violation of it.
     NotTheProtocol,
-    /// Bytes were lost, and it ended before its messages could be told again.
+    /// Lost bytes, without a resynchronisation before the connection ended.
     Lost,
 }
 
-/// What became of all that was read.
+/// Account of all bytes that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Connections, those that only asked for a cancel among them.
+    /// Number of connections, including those with a cancel request only.
     pub connections: u64,
-    /// Connections that ended before anybody said anything, such as a health check's.
+    /// Number of connections that ended without data, such as those of health checks.
     #[serde(default)]
     pub empty: u64,
-    /// Connections that the server did not take: a wrong password, no such database, too many clients.
+    /// Number of connections that the server rejected: wrong password, unknown database, too many
+    /// clients.
     #[serde(default)]
     pub refused: u64,
-    /// Sessions that were recorded.
+    /// Number of recorded sessions.
     pub sessions: u64,
-    /// Requests to cancel.
+    /// Number of cancel requests.
     pub cancels: u64,
-    /// Requests to cancel a session that is not recorded.
+    /// Number of cancel requests for sessions that are not recorded.
     pub cancels_for_nobody: u64,
-    /// Events given to the sink.
+    /// Number of events passed to the sink.
     pub events: u64,
-    /// Those of them that are statements.
+    /// Number of those events that are statements.
     pub statements: u64,
-    /// Statements that were seen and not recorded, because the recording had not begun, had ended, or
-    /// their session was in a transaction that began before it.
+    /// Number of statements that were seen and not recorded: the recording had not begun, had
+    /// ended, or their session was in a transaction that began before it.
     pub statements_unrecorded: u64,
-    /// Statements whose text the connection's lost or unseen part has.
+    /// Number of statements whose text is in a lost or unseen part of the connection.
     pub statements_unknown: u64,
-    /// Messages longer than is kept (64 MiB); what they would have done cannot be replayed.
+    /// Number of messages longer than the limit (64 MiB), whose effect cannot be replayed.
     #[serde(default)]
     pub too_long: u64,
-    /// Calls of functions by message, as libpq's for large objects: they are no events.
+    /// Number of FunctionCall messages, as libpq's for large objects: they are no events.
     #[serde(default)]
     pub function_calls: u64,
-    /// Bytes that clients sent.
+    /// Number of bytes from clients.
     pub client_bytes: u64,
-    /// Bytes that the server sent.
+    /// Number of bytes from servers.
     pub server_bytes: u64,
-    /// Pieces that were lost.
+    /// Number of lost pieces.
     pub gaps: u64,
-    /// Bytes that were lost, as far as that is known.
+    /// Number of lost bytes, as far as known.
     pub lost_bytes: u64,
-    /// Bytes that were there and could not be read, because they are encrypted, or stand behind
-    /// something lost.
+    /// Number of bytes that could not be read, because they are encrypted or follow a loss.
     pub unreadable_bytes: u64,
-    /// Connections that could not be read, or not to their end, by reason.
+    /// Number of connections that could not be read, or not to their end, by reason.
     pub unreadable: BTreeMap<Unreadable, u64>,
 }

@@ -1,4 +1,4 @@
-//! What a client says.
+//! Decodes the messages of clients.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,78 +8,80 @@ use protocol::frontend::{Bind, Close, CopyFail, Describe, Execute, Parse, Query,
 use protocol::{DecodeError, Format, Header};
 use workload::{Boundary, ResultFormat, Unreplayable};
 
-use super::connection::{Connection, KEPT_BYTES_MAX, Out, Take};
-use super::exchange::{Asked, Described, Pending, Step};
-use super::names::{Portal, Prepared, Statement, makes_values};
+use super::connection::{BodyHandling, Connection, KEPT_BYTES_MAX, Output};
+use super::named_objects::{Portal, PreparedStatement, Statement, generates_values};
+use super::pending_requests::{DescribeTarget, EventRecording, PendingEvent, Request, Step};
 
 impl Connection {
-    /// A message begins; what is to be done with its body.
-    pub(super) fn client_header(
+    /// Handles the header of a message; returns what to do with its body.
+    pub(super) fn handle_client_header(
         &mut self,
         header: Header,
         at_us: i64,
         place: u64,
-        out: &mut Out<'_>,
-    ) -> Take {
+        out: &mut Output<'_>,
+    ) -> BodyHandling {
         if header.body_bytes > KEPT_BYTES_MAX && header.tag != tag::COPY_DATA {
-            self.too_long(header.tag, at_us, place, out);
-            return Take::Pass;
+            self.handle_too_long(header.tag, at_us, place, out);
+            return BodyHandling::Pass;
         }
         match header.tag {
-            tag::SYNC => self.exchange.boundary(Boundary::Sync),
-            tag::FLUSH => self.exchange.boundary(Boundary::Flush),
-            tag::TERMINATE => self.terminated(at_us),
+            tag::SYNC => self.requests.set_boundary(Boundary::Sync),
+            tag::FLUSH => self.requests.set_boundary(Boundary::Flush),
+            tag::TERMINATE => self.handle_terminate(at_us),
             tag::FUNCTION_CALL => {
                 out.account.function_calls += 1;
-                self.exchange.step(Step::Function);
+                self.requests.add_step(Step::Function);
             }
-            protocol::copy::COPY_DONE => self.exchange.copied(),
-            protocol::copy::COPY_DATA if self.exchange.copy().is_some() => return Take::Pieces,
+            protocol::copy::COPY_DONE => self.requests.end_copy(),
+            protocol::copy::COPY_DATA if self.requests.copy_destination().is_some() => {
+                return BodyHandling::Pieces;
+            }
             _ => (),
         }
-        Take::Usual
+        BodyHandling::Usual
     }
 
-    /// A message that is not kept: what it names is not known.
-    fn too_long(&mut self, tag: u8, at_us: i64, place: u64, out: &mut Out<'_>) {
+    /// Handles a message that is too long to keep: its names are unknown.
+    fn handle_too_long(&mut self, tag: u8, at_us: i64, place: u64, out: &mut Output<'_>) {
         out.account.too_long += 1;
         match tag {
             tag::QUERY | tag::PARSE => {
-                let asked = match tag {
-                    tag::QUERY => Asked::Simple { sql: String::new() },
-                    _ => Asked::Prepare {
+                let request = match tag {
+                    tag::QUERY => Request::Simple { sql: String::new() },
+                    _ => Request::Prepare {
                         statement: Rc::new(Statement::unknown("", Unreplayable::TooLong)),
                     },
                 };
-                let mut pending = self.pending(asked, at_us, place);
+                let mut pending = self.new_event(request, at_us, place);
                 pending.unreplayable = Some(Unreplayable::TooLong);
                 match tag {
                     tag::QUERY => {
                         pending.boundary = Boundary::Sync;
-                        self.exchange.ask(pending, Step::Query);
+                        self.requests.add_event(pending, Step::Query);
                     }
                     _ => {
-                        self.names.lost();
-                        self.exchange.ask(pending, Step::Parse);
+                        self.names.handle_loss();
+                        self.requests.add_event(pending, Step::Parse);
                     }
                 }
             }
             tag::BIND => {
-                self.names.lost();
-                self.exchange.step(Step::Bind);
+                self.names.handle_loss();
+                self.requests.add_step(Step::Bind);
             }
             _ => (),
         }
     }
 
-    fn pending(&self, asked: Asked, at_us: i64, place: u64) -> Pending {
-        let mut pending = Pending::new(asked, at_us, place);
-        pending.recorded = self.is_recorded();
+    fn new_event(&self, request: Request, at_us: i64, place: u64) -> PendingEvent {
+        let mut pending = PendingEvent::new(request, at_us, place);
+        pending.recording = EventRecording::new(self.is_recorded());
         pending
     }
 
-    /// A message whose body says something.
-    pub(super) fn client_message(
+    /// Handles a message with its body.
+    pub(super) fn handle_client_message(
         &mut self,
         message: u8,
         body: &[u8],
@@ -88,77 +90,77 @@ impl Connection {
     ) -> Result<(), DecodeError> {
         match message {
             tag::QUERY => {
-                let (text, unreplayable) = text(Query::decode(body)?.sql);
-                let wants_row = makes_values(&text);
-                let mut sql = self.spare.text();
+                let (text, unreplayable) = decode_text(Query::decode(body)?.sql);
+                let wants_row = generates_values(&text);
+                let mut sql = self.buffers.take_text();
                 sql.push_str(&text);
-                let mut pending = self.pending(Asked::Simple { sql }, at_us, place);
+                let mut pending = self.new_event(Request::Simple { sql }, at_us, place);
                 pending.wants_row = wants_row;
                 pending.unreplayable = unreplayable;
                 pending.boundary = Boundary::Sync;
-                self.exchange.ask(pending, Step::Query);
+                self.requests.add_event(pending, Step::Query);
             }
-            tag::PARSE => self.parse(&Parse::decode(body)?, at_us, place),
-            tag::BIND => self.bind(&Bind::decode(body)?),
-            tag::EXECUTE => self.execute(&Execute::decode(body)?, at_us, place),
+            tag::PARSE => self.handle_parse(&Parse::decode(body)?, at_us, place),
+            tag::BIND => self.handle_bind(&Bind::decode(body)?),
+            tag::EXECUTE => self.handle_execute(&Execute::decode(body)?, at_us, place),
             tag::DESCRIBE => {
                 let described = match Describe::decode(body)?.target {
                     Target::Statement(named) => {
-                        let prepared = self.names.prepared(&name(named));
-                        Described::Statement(prepared.map(|known| known.statement.clone()))
+                        let prepared = self.names.prepared(&decode_name(named));
+                        DescribeTarget::Statement(prepared.map(|known| known.statement.clone()))
                     }
-                    Target::Portal(_) => Described::Portal,
+                    Target::Portal(_) => DescribeTarget::Portal,
                 };
-                self.exchange.step(Step::Describe(described));
+                self.requests.add_step(Step::Describe(described));
             }
             tag::CLOSE => {
                 match Close::decode(body)?.target {
                     Target::Statement(named) => {
-                        self.names.close_statement(&name(named));
+                        self.names.close_statement(&decode_name(named));
                     }
                     Target::Portal(named) => {
-                        self.names.close_portal(&name(named));
+                        self.names.close_portal(&decode_name(named));
                     }
                 }
-                self.exchange.step(Step::Close);
+                self.requests.add_step(Step::Close);
             }
             tag::COPY_FAIL => {
                 let reason = CopyFail::decode(body)?.reason;
-                if let Some(copy) = self.exchange.copy() {
+                if let Some(copy) = self.requests.copy_destination() {
                     copy.failed = Some(String::from_utf8_lossy(reason).into());
                 }
-                self.exchange.copied();
+                self.requests.end_copy();
             }
             _ => (),
         }
         Ok(())
     }
 
-    fn parse(&mut self, parse: &Parse<'_>, at_us: i64, place: u64) {
-        let (sql, unreplayable) = text(parse.sql);
+    fn handle_parse(&mut self, parse: &Parse<'_>, at_us: i64, place: u64) {
+        let (sql, unreplayable) = decode_text(parse.sql);
         let statement = Rc::new(Statement {
-            name: name(parse.statement).into(),
-            makes_values: makes_values(&sql),
+            name: decode_name(parse.statement).into(),
+            makes_values: generates_values(&sql),
             sql: sql.into(),
             types: parse.parameter_types.iter().collect(),
             unreplayable,
             columns: RefCell::default(),
-            alike: RefCell::default(),
+            last_details: RefCell::default(),
         });
-        let asked = Asked::Prepare {
+        let request = Request::Prepare {
             statement: statement.clone(),
         };
-        let mut pending = self.pending(asked, at_us, place);
+        let mut pending = self.new_event(request, at_us, place);
         pending.unreplayable = unreplayable;
-        let number = self.exchange.ask(pending, Step::Parse);
-        self.names.prepare(Prepared {
+        let number = self.requests.add_event(pending, Step::Parse);
+        self.names.prepare(PreparedStatement {
             statement,
-            parsed: Some((self.exchange.group, number)),
+            parsed: Some((self.requests.group, number)),
         });
     }
 
-    fn bind(&mut self, bind: &Bind<'_>) {
-        let mut parameters = self.spare.parameters();
+    fn handle_bind(&mut self, bind: &Bind<'_>) {
+        let mut parameters = self.buffers.take_parameters();
         let mut not_utf8 = None;
         for (index, value) in bind.parameters.iter().enumerate() {
             match (value, bind.parameter_formats.of(index)) {
@@ -182,7 +184,7 @@ impl Connection {
             _ => ResultFormat::Binary,
         });
         let result_formats = self.names.formats(result_formats);
-        let named = name(bind.statement);
+        let named = decode_name(bind.statement);
         let (statement, parsed) = match self.names.prepared(&named) {
             Some(prepared) => (prepared.statement.clone(), prepared.parsed),
             None => {
@@ -197,32 +199,32 @@ impl Connection {
             result_formats,
             parsed,
         };
-        self.names.bind(&name(bind.portal), portal);
-        self.exchange.step(Step::Bind);
+        self.names.bind(&decode_name(bind.portal), portal);
+        self.requests.add_step(Step::Bind);
     }
 
-    fn execute(&mut self, execute: &Execute<'_>, at_us: i64, place: u64) {
-        let named = name(execute.portal);
+    fn handle_execute(&mut self, execute: &Execute<'_>, at_us: i64, place: u64) {
+        let named = decode_name(execute.portal);
         let portal_name = self.names.portal_name(&named);
-        let group = self.exchange.group;
+        let group = self.requests.group;
         let mut merges = None;
         let mut pending = match self.names.portal(&named) {
             Some(portal) => {
                 let statement = portal.statement.clone();
                 let wants_row = statement.makes_values;
-                let asked = match portal.parameters.take() {
-                    Some(parameters) => Asked::Execute {
+                let request = match portal.parameters.take() {
+                    Some(parameters) => Request::Execute {
                         statement,
                         portal: portal_name,
                         parameters,
                     },
-                    None => Asked::Fetch {
+                    None => Request::Fetch {
                         statement: Some(statement),
                         portal: portal_name,
                     },
                 };
                 merges = portal.parsed.take();
-                let mut pending = Pending::new(asked, at_us, place);
+                let mut pending = PendingEvent::new(request, at_us, place);
                 pending.result_formats = Some(portal.result_formats.clone());
                 pending.unreplayable = portal.unreplayable;
                 pending.wants_row = wants_row;
@@ -230,26 +232,26 @@ impl Connection {
             }
             // A cursor that SQL declared, or a portal from before.
             None => {
-                let asked = Asked::Fetch {
+                let request = Request::Fetch {
                     statement: None,
                     portal: portal_name,
                 };
-                let mut pending = Pending::new(asked, at_us, place);
+                let mut pending = PendingEvent::new(request, at_us, place);
                 pending.unreplayable = Some(Unreplayable::StatementUnknown);
                 pending
             }
         };
-        pending.recorded = self.is_recorded();
+        pending.recording = EventRecording::new(self.is_recorded());
         pending.rows_max = Some(execute.rows_max.max(0) as u32);
-        let number = self.exchange.ask(pending, Step::Execute);
+        let number = self.requests.add_event(pending, Step::Execute);
         if let Some((_, parsed)) = merges.filter(|(parsed_in, _)| *parsed_in == group) {
-            self.exchange.merge(parsed, number);
+            self.requests.merge_into(parsed, number);
         }
     }
 
-    /// A piece of COPY data.
-    pub(super) fn copy_data(&mut self, bytes: &[u8]) {
-        if let Some(copy) = self.exchange.copy() {
+    /// Handles a piece of COPY data.
+    pub(super) fn handle_copy_data(&mut self, bytes: &[u8]) {
+        if let Some(copy) = self.requests.copy_destination() {
             copy.cut |= copy.data.len() + bytes.len() > KEPT_BYTES_MAX;
             match copy.cut || copy.unwanted {
                 true => copy.data = Vec::new(),
@@ -259,15 +261,15 @@ impl Connection {
     }
 }
 
-/// A text, and why it cannot be sent again as it was.
-fn text(bytes: &[u8]) -> (Cow<'_, str>, Option<Unreplayable>) {
+/// Decodes a text; also returns why it cannot be replayed, if it cannot.
+fn decode_text(bytes: &[u8]) -> (Cow<'_, str>, Option<Unreplayable>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.into(), None),
         Err(_) => (String::from_utf8_lossy(bytes), Some(Unreplayable::NotUtf8)),
     }
 }
 
-/// What a client calls something.
-fn name(bytes: &[u8]) -> Cow<'_, str> {
-    text(bytes).0
+/// Decodes a name.
+fn decode_name(bytes: &[u8]) -> Cow<'_, str> {
+    decode_text(bytes).0
 }

@@ -1,4 +1,4 @@
-//! One connection: in which phase it is, whose it is, and what of it is recorded.
+//! Decodes one connection: its phase, its session, and its recorded part.
 
 use std::sync::Arc;
 
@@ -6,51 +6,50 @@ use protocol::backend::TransactionStatus;
 use protocol::frame::{BODY_BYTES_MAX, Frame, next_frame};
 use protocol::frontend::startup::StartupMessage;
 use protocol::{DecodeError, Scanned, Scanner, TagSet};
-use workload::SessionState;
+use workload::{RowDigest, SessionState};
 
 use super::account::{Account, Unreadable};
-use super::describe::Descriptions;
-use super::exchange::{Asked, Exchange, Pending};
-use super::finding::Finding;
-use super::names::Names;
-use super::recording::Recorded;
-use super::spare::Spare;
-use super::start_up::{Heard, StartUp};
+use super::buffer_pool::BufferPool;
+use super::describe::DetailsCache;
+use super::named_objects::NamedObjects;
+use super::pending_requests::{EventRecording, PendingEvent, PendingRequests, Request};
+use super::resync::Resync;
+use super::start_up::{StartUp, StartUpResult};
 use super::{ConversationOptions, Side};
 use capture_sink::{EventSink, SinkError};
 
-/// Longer messages are passed over, in bytes: their events cannot be replayed, and memory stays
-/// bounded.
+/// Maximum length of a message that is kept, in bytes. Longer ones are skipped: their events cannot
+/// be replayed, and memory stays bounded.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// The client's messages that say something; of the others the header is enough.
+/// Client messages whose body is needed; for the others the header is enough.
 const CLIENT_WANTED: TagSet = TagSet::of(b"QPBCDEf");
-/// The server's.
+/// Server messages whose body is needed.
 const SERVER_WANTED: TagSet = TagSet::of(b"CEKSTZ");
 
-/// What is to be done with a message's body.
+/// Treatment of a message's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Take {
-    /// What its tag says.
+pub(super) enum BodyHandling {
+    /// By the message's tag.
     Usual,
-    /// Nothing.
+    /// Skip it.
     Pass,
-    /// It is wanted as it comes.
+    /// Pass it on piece by piece.
     Pieces,
 }
 
-fn take(scanner: &mut Scanner, how: Take) {
+fn apply(scanner: &mut Scanner, how: BodyHandling) {
     match how {
-        Take::Usual => (),
-        Take::Pass => scanner.pass_body(),
-        Take::Pieces => scanner.give_pieces(),
+        BodyHandling::Usual => (),
+        BodyHandling::Pass => scanner.pass_body(),
+        BodyHandling::Pieces => scanner.give_pieces(),
     }
 }
 
-/// Takes the next message off a piece, where all of it is there; the scanner has it otherwise, and what is wrong
-/// with one.
+/// Splits the next message off a piece, if it is complete; otherwise, or if it is invalid, the
+/// scanner handles it.
 #[inline]
-fn whole<'a>(scanner: &Scanner, bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
+fn split_message<'a>(scanner: &Scanner, bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
     if !scanner.is_between_messages() {
         return None;
     }
@@ -59,32 +58,51 @@ fn whole<'a>(scanner: &Scanner, bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
     Some(message)
 }
 
-/// Where events go, and what is counted.
-pub(super) struct Out<'a> {
+/// Destination of events, and the counters.
+pub(super) struct Output<'a> {
     pub(super) sink: &'a mut dyn EventSink,
     pub(super) account: &'a mut Account,
-    /// Since when, and the number of the next session.
+    /// The recording, if there is one: its start, and the number of the next session.
     pub(super) recording: Option<&'a mut Recording>,
     pub(super) options: ConversationOptions,
-    pub(super) descriptions: &'a mut Descriptions,
+    pub(super) details_cache: &'a mut DetailsCache,
 }
 
-/// What is being recorded.
+/// The current recording.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recording {
     pub(super) since_us: i64,
     pub(super) next_session: u64,
 }
 
+/// Recording state of a connection.
+#[derive(Debug)]
+pub(super) struct RecordingState {
+    pub(super) session: u64,
+    pub(super) sequence: u64,
+    pub(super) statements: u64,
+    pub(super) start_us: i64,
+    pub(super) last_us: i64,
+}
+
+/// The current row.
+#[derive(Debug, Default)]
+pub(super) struct CurrentRow {
+    pub(super) left: usize,
+    pub(super) digest: Option<RowDigest>,
+    /// Set for the first row, if its values are wanted.
+    pub(super) first_row: Option<Vec<u8>>,
+}
+
 #[derive(Debug)]
 enum Phase {
     StartUp(Box<StartUp>),
-    /// Messages can be read on both sides.
+    /// Messages can be decoded on both sides.
     Open,
-    /// It is looked for a place where they can be read again.
-    Finding(Finding),
-    /// It cannot be read to its end.
-    Over,
+    /// The start of a message is being searched for.
+    Resync(Resync),
+    /// The rest cannot be read.
+    Ended,
 }
 
 /// One connection.
@@ -99,24 +117,24 @@ pub(super) struct Connection {
     pub(super) database: Arc<str>,
     pub(super) user: Arc<str>,
     pub(super) application: Arc<str>,
-    /// What the client set when it connected, beyond these.
+    /// The client's connection parameters other than these.
     pub(super) settings: Vec<(Box<str>, Box<str>)>,
     pub(super) key: Option<(i32, Box<[u8]>)>,
-    pub(super) exchange: Exchange,
-    pub(super) names: Names,
-    pub(super) spare: Spare,
-    /// The names of the columns of the rows that come next.
+    pub(super) requests: PendingRequests,
+    pub(super) names: NamedObjects,
+    pub(super) buffers: BufferPool,
+    /// Column names of the next rows.
     pub(super) columns: Option<Arc<[Box<str>]>>,
-    /// The row that is passing.
-    pub(super) row: super::server::Row,
+    /// The current row.
+    pub(super) row: CurrentRow,
     pub(super) transaction: TransactionStatus,
-    /// The server has said that it is ready, once.
+    /// The server has been ready at least once.
     pub(super) ready: bool,
-    /// It said so just now, and nothing that it said since was handed out.
-    pub(super) ready_first: bool,
+    /// The server has just become ready for the first time, and no later message was handled.
+    pub(super) just_ready: bool,
     /// State for a recording that begins later.
     pub(super) state: SessionState,
-    pub(super) recorded: Option<Recorded>,
+    pub(super) recorded: Option<RecordingState>,
     pub(super) ended_us: Option<i64>,
 }
 
@@ -128,7 +146,7 @@ impl Connection {
             start_seen: from_the_start,
             phase: match from_the_start {
                 true => Phase::StartUp(Box::default()),
-                false => Phase::Finding(Finding::default()),
+                false => Phase::Resync(Resync::default()),
             },
             client_scanner: Scanner::new(CLIENT_WANTED, BODY_BYTES_MAX),
             server_scanner: Scanner::new(SERVER_WANTED, BODY_BYTES_MAX),
@@ -137,29 +155,29 @@ impl Connection {
             application: "".into(),
             settings: Vec::new(),
             key: None,
-            exchange: Exchange::default(),
-            names: Names::default(),
-            spare: Spare::default(),
+            requests: PendingRequests::default(),
+            names: NamedObjects::default(),
+            buffers: BufferPool::default(),
             columns: None,
-            row: super::server::Row::default(),
+            row: CurrentRow::default(),
             transaction: TransactionStatus::Idle,
             ready: false,
-            ready_first: false,
+            just_ready: false,
             state: SessionState::default(),
             recorded: None,
             ended_us: None,
         }
     }
 
-    /// Takes what one side sent. What it asks the set of connections to do is returned.
-    pub(super) fn bytes(
+    /// Handles bytes of one side. Returns a request to the set of connections.
+    pub(super) fn handle_bytes(
         &mut self,
         side: Side,
         at_us: i64,
         place: u64,
         mut bytes: &[u8],
-        out: &mut Out<'_>,
-    ) -> Result<Option<Heard>, SinkError> {
+        out: &mut Output<'_>,
+    ) -> Result<Option<StartUpResult>, SinkError> {
         match side {
             Side::Client => out.account.client_bytes += bytes.len() as u64,
             Side::Server => out.account.server_bytes += bytes.len() as u64,
@@ -167,49 +185,49 @@ impl Connection {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut asked = None;
+        let mut request = None;
         if let Phase::StartUp(start_up) = &mut self.phase {
-            let heard = match side {
-                Side::Client => start_up.client(&mut bytes),
-                Side::Server => start_up.server(&mut bytes),
+            let outcome = match side {
+                Side::Client => start_up.handle_client(&mut bytes),
+                Side::Server => start_up.handle_server(&mut bytes),
             };
-            match heard {
+            match outcome {
                 None => return Ok(None),
-                Some(Heard::Begun(body)) => {
-                    // It was decoded once.
+                Some(StartUpResult::Startup(body)) => {
+                    // It was decoded successfully before.
                     if let Ok(message) = StartupMessage::decode(&body)
-                        && self.begun(&message)
+                        && self.handle_startup(&message)
                     {
                         out.account.unreadable_bytes += bytes.len() as u64;
-                        self.over(Unreadable::Replication, out);
+                        self.give_up(Unreadable::Replication, out);
                         return Ok(None);
                     }
                     self.opened_us = at_us;
                     self.phase = Phase::Open;
                 }
-                Some(Heard::Unreadable(reason)) => {
+                Some(StartUpResult::Unreadable(reason)) => {
                     out.account.unreadable_bytes += bytes.len() as u64;
-                    self.over(reason, out);
+                    self.give_up(reason, out);
                     return Ok(None);
                 }
                 Some(cancel) => {
-                    self.phase = Phase::Over;
-                    asked = Some(cancel);
+                    self.phase = Phase::Ended;
+                    request = Some(cancel);
                 }
             }
         }
         match &mut self.phase {
-            Phase::Over => {
+            Phase::Ended => {
                 out.account.unreadable_bytes += bytes.len() as u64;
-                return Ok(asked);
+                return Ok(request);
             }
-            Phase::Finding(finding) => match finding.takes(side, bytes) {
+            Phase::Resync(finding) => match finding.examine(side, bytes) {
                 None => {
                     out.account.unreadable_bytes += bytes.len() as u64;
                     return Ok(None);
                 }
                 Some(found) => {
-                    // What was before was counted when it came.
+                    // Earlier bytes were counted when they came.
                     self.phase = Phase::Open;
                     self.transaction = found.transaction;
                     self.client_scanner = Scanner::new(CLIENT_WANTED, BODY_BYTES_MAX);
@@ -221,40 +239,40 @@ impl Connection {
             Phase::StartUp(_) | Phase::Open => (),
         }
         let result = match side {
-            Side::Client => self.client_bytes(at_us, place, &mut bytes, out),
-            Side::Server => self.server_bytes(at_us, &mut bytes, out),
+            Side::Client => self.handle_client_bytes(at_us, place, &mut bytes, out),
+            Side::Server => self.handle_server_bytes(at_us, &mut bytes, out),
         };
         if result.is_err() {
             out.account.unreadable_bytes += bytes.len() as u64;
-            self.broken(at_us, out)?;
+            self.handle_violation(at_us, out)?;
         }
-        self.leave(out)?;
-        Ok(asked)
+        self.emit_answered(out)?;
+        Ok(request)
     }
 
-    fn client_bytes(
+    fn handle_client_bytes(
         &mut self,
         at_us: i64,
         place: u64,
         bytes: &mut &[u8],
-        out: &mut Out<'_>,
+        out: &mut Output<'_>,
     ) -> Result<(), DecodeError> {
         if self.ended_us.is_some() {
             out.account.unreadable_bytes += bytes.len() as u64;
             return Ok(());
         }
         // Nearly always a piece has whole messages.
-        while let Some(message) = whole(&self.client_scanner, bytes) {
+        while let Some(message) = split_message(&self.client_scanner, bytes) {
             let header = message.header();
             let body = message.body;
-            match self.client_header(header, at_us, place, out) {
-                Take::Usual if CLIENT_WANTED.contains(header.tag) => {
-                    self.client_message(header.tag, body, at_us, place)?;
+            match self.handle_client_header(header, at_us, place, out) {
+                BodyHandling::Usual if CLIENT_WANTED.contains(header.tag) => {
+                    self.handle_client_message(header.tag, body, at_us, place)?;
                 }
-                Take::Usual | Take::Pass => (),
-                Take::Pieces => self.copy_data(body),
+                BodyHandling::Usual | BodyHandling::Pass => (),
+                BodyHandling::Pieces => self.handle_copy_data(body),
             }
-            // Nothing is behind a Terminate, which has no body.
+            // Nothing follows Terminate, which has no body.
             if self.ended_us.is_some() {
                 out.account.unreadable_bytes += (body.len() + bytes.len()) as u64;
                 return Ok(());
@@ -263,22 +281,25 @@ impl Connection {
         if bytes.is_empty() {
             return Ok(());
         }
-        // The scanner lends bodies, and what they say changes the rest.
+        // The scanner lends bodies, and handling them changes the other fields.
         let mut scanner =
             std::mem::replace(&mut self.client_scanner, Scanner::new(TagSet::NONE, 0));
         let result = loop {
             match scanner.next(bytes) {
                 Ok(None) => break Ok(()),
                 Ok(Some(Scanned::Header(header))) => {
-                    take(&mut scanner, self.client_header(header, at_us, place, out));
-                    // Nothing is behind a Terminate.
+                    apply(
+                        &mut scanner,
+                        self.handle_client_header(header, at_us, place, out),
+                    );
+                    // Nothing follows Terminate.
                     if self.ended_us.is_some() {
                         break Ok(());
                     }
                 }
-                Ok(Some(Scanned::Piece { bytes })) => self.copy_data(bytes),
+                Ok(Some(Scanned::Piece { bytes })) => self.handle_copy_data(bytes),
                 Ok(Some(Scanned::Body { tag, body })) => {
-                    if let Err(error) = self.client_message(tag, body, at_us, place) {
+                    if let Err(error) = self.handle_client_message(tag, body, at_us, place) {
                         break Err(error);
                     }
                 }
@@ -292,22 +313,22 @@ impl Connection {
         result
     }
 
-    fn server_bytes(
+    fn handle_server_bytes(
         &mut self,
         at_us: i64,
         bytes: &mut &[u8],
-        out: &mut Out<'_>,
+        out: &mut Output<'_>,
     ) -> Result<(), DecodeError> {
-        while let Some(message) = whole(&self.server_scanner, bytes) {
+        while let Some(message) = split_message(&self.server_scanner, bytes) {
             let header = message.header();
             let body = message.body;
-            match self.server_header(header, at_us, out) {
-                Take::Usual if SERVER_WANTED.contains(header.tag) => {
-                    self.server_message(header.tag, body, at_us)?;
+            match self.handle_server_header(header, at_us, out) {
+                BodyHandling::Usual if SERVER_WANTED.contains(header.tag) => {
+                    self.handle_server_message(header.tag, body, at_us)?;
                 }
-                Take::Usual | Take::Pass => (),
-                Take::Pieces if body.is_empty() => (),
-                Take::Pieces => self.row_piece(body)?,
+                BodyHandling::Usual | BodyHandling::Pass => (),
+                BodyHandling::Pieces if body.is_empty() => (),
+                BodyHandling::Pieces => self.handle_row_piece(body)?,
             }
         }
         if bytes.is_empty() {
@@ -319,15 +340,15 @@ impl Connection {
             match scanner.next(bytes) {
                 Ok(None) => break Ok(()),
                 Ok(Some(Scanned::Header(header))) => {
-                    take(&mut scanner, self.server_header(header, at_us, out));
+                    apply(&mut scanner, self.handle_server_header(header, at_us, out));
                 }
                 Ok(Some(Scanned::Piece { bytes })) => {
-                    if let Err(error) = self.row_piece(bytes) {
+                    if let Err(error) = self.handle_row_piece(bytes) {
                         break Err(error);
                     }
                 }
                 Ok(Some(Scanned::Body { tag, body })) => {
-                    if let Err(error) = self.server_message(tag, body, at_us) {
+                    if let Err(error) = self.handle_server_message(tag, body, at_us) {
                         break Err(error);
                     }
                 }
@@ -338,8 +359,8 @@ impl Connection {
         result
     }
 
-    /// The client said who it is; whether it wants to replicate.
-    fn begun(&mut self, message: &StartupMessage<'_>) -> bool {
+    /// Handles the StartupMessage; returns whether the client requests replication.
+    fn handle_startup(&mut self, message: &StartupMessage<'_>) -> bool {
         let text = |bytes: &[u8]| Arc::<str>::from(String::from_utf8_lossy(bytes));
         let mut replicates = false;
         for (name, value) in message.parameters.iter() {
@@ -347,7 +368,7 @@ impl Connection {
                 b"user" => self.user = text(value),
                 b"database" => self.database = text(value),
                 b"application_name" => self.application = text(value),
-                // Its values are those of a boolean, and `database`.
+                // Its values are booleans, and `database`.
                 b"replication" => {
                     let no = [&b"false"[..], b"off", b"no", b"0", b"f", b"n"];
                     replicates = !no.iter().any(|no| value.eq_ignore_ascii_case(no));
@@ -365,82 +386,90 @@ impl Connection {
         replicates
     }
 
-    /// The connection, or the rest of it, cannot be read.
-    fn over(&mut self, reason: Unreadable, out: &mut Out<'_>) {
+    /// Gives up the connection, or the rest of it, as unreadable.
+    fn give_up(&mut self, reason: Unreadable, out: &mut Output<'_>) {
         *out.account.unreadable.entry(reason).or_default() += 1;
-        self.phase = Phase::Over;
+        self.phase = Phase::Ended;
     }
 
-    /// A side broke the protocol: that is so where something was lost that nobody told of.
-    fn broken(&mut self, at_us: i64, out: &mut Out<'_>) -> Result<(), SinkError> {
+    /// Handles a protocol violation, which is caused by a loss that was not reported.
+    fn handle_violation(&mut self, at_us: i64, out: &mut Output<'_>) -> Result<(), SinkError> {
         if !self.ready {
-            self.over(Unreadable::NotTheProtocol, out);
+            self.give_up(Unreadable::NotTheProtocol, out);
             return Ok(());
         }
         out.account.gaps += 1;
-        self.find(at_us, out)
+        self.begin_resync(at_us, out)
     }
 
-    /// Bytes are missing.
-    pub(super) fn lost(
+    /// Handles missing bytes.
+    pub(super) fn handle_loss(
         &mut self,
         at_us: i64,
         bytes: Option<u64>,
-        out: &mut Out<'_>,
+        out: &mut Output<'_>,
     ) -> Result<(), SinkError> {
         out.account.gaps += 1;
         out.account.lost_bytes += bytes.unwrap_or(0);
         match self.phase {
-            Phase::Over => Ok(()),
-            Phase::StartUp(_) | Phase::Open | Phase::Finding(_) => self.find(at_us, out),
+            Phase::Ended => Ok(()),
+            Phase::StartUp(_) | Phase::Open | Phase::Resync(_) => self.begin_resync(at_us, out),
         }
     }
 
-    fn find(&mut self, at_us: i64, out: &mut Out<'_>) -> Result<(), SinkError> {
-        self.give_up(out)?;
+    fn begin_resync(&mut self, at_us: i64, out: &mut Output<'_>) -> Result<(), SinkError> {
+        self.emit_in_progress(out)?;
         if let Some(recorded) = &mut self.recorded {
             recorded.last_us = recorded.last_us.max(at_us);
         }
-        self.names.lost();
-        self.phase = Phase::Finding(Finding::default());
+        self.names.handle_loss();
+        self.phase = Phase::Resync(Resync::default());
         Ok(())
     }
 
-    /// The server is ready for the first time, or again.
-    pub(super) fn is_ready(&mut self, at_us: i64) {
+    /// Handles ReadyForQuery, the first or a later one.
+    pub(super) fn handle_ready(&mut self, at_us: i64) {
         self.ready = true;
-        self.ready_first = true;
-        self.exchange.free_since(at_us);
+        self.just_ready = true;
+        self.requests.set_free_since(at_us);
     }
 
-    /// The client ends the session.
-    pub(super) fn terminated(&mut self, at_us: i64) {
+    /// Handles Terminate.
+    pub(super) fn handle_terminate(&mut self, at_us: i64) {
         self.ended_us.get_or_insert(at_us);
     }
 
-    /// The connection has ended.
-    pub(super) fn closed(&mut self, at_us: i64, out: &mut Out<'_>) -> Result<(), SinkError> {
-        self.give_up(out)?;
+    /// Handles the end of the connection.
+    pub(super) fn handle_close(
+        &mut self,
+        at_us: i64,
+        out: &mut Output<'_>,
+    ) -> Result<(), SinkError> {
+        self.emit_in_progress(out)?;
         match &self.phase {
             Phase::StartUp(start_up) if start_up.is_untouched() => out.account.empty += 1,
-            Phase::StartUp(_) => self.over(Unreadable::NotTheProtocol, out),
-            Phase::Finding(_) => self.over(Unreadable::Lost, out),
+            Phase::StartUp(_) => self.give_up(Unreadable::NotTheProtocol, out),
+            Phase::Resync(_) => self.give_up(Unreadable::Lost, out),
             Phase::Open if !self.ready => out.account.refused += 1,
             _ => (),
         }
         self.ended_us.get_or_insert(at_us);
-        self.disconnect(out)
+        self.emit_disconnect(out)
     }
 
-    /// The client cancels what runs.
-    pub(super) fn cancelled(&mut self, at_us: i64, out: &mut Out<'_>) -> Result<(), SinkError> {
+    /// Records a cancel request of the client.
+    pub(super) fn handle_cancel(
+        &mut self,
+        at_us: i64,
+        out: &mut Output<'_>,
+    ) -> Result<(), SinkError> {
         if self.recorded.is_none() {
             out.account.cancels_for_nobody += 1;
             return Ok(());
         }
-        let mut pending = Pending::new(Asked::Cancel, at_us, 0);
-        pending.recorded = true;
-        self.exchange.cancel(pending);
-        self.leave(out)
+        let mut pending = PendingEvent::new(Request::Cancel, at_us, 0);
+        pending.recording = EventRecording::Recorded;
+        self.requests.add_cancel(pending);
+        self.emit_answered(out)
     }
 }

@@ -1,32 +1,35 @@
-//! What only the wire knows of an event, in the form of a workload.
+//! Converts the wire details of an event to the workload's form.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use workload::{CopyIn, Particulars, Unreplayable};
 
-use super::exchange::{Asked, Pending};
+use super::pending_requests::{PendingEvent, Request};
 
-/// How events were described lately, whatever their connection.
+/// Cache of recent wire details of all connections.
 #[derive(Debug, Default)]
-pub(super) struct Descriptions {
-    /// That of nearly all that are no prepared statements.
-    pub(super) usual: Arc<Particulars>,
+pub(super) struct DetailsCache {
+    /// Details of nearly all statements that are not prepared.
+    pub(super) common: Arc<Particulars>,
     others: VecDeque<Arc<Particulars>>,
 }
 
-/// So many are remembered.
-const REMEMBERED_MAX: usize = 16;
+/// Maximum number of cached details.
+const CACHED_MAX: usize = 16;
 
-/// What there is to say of an event. Events that are alike in it share it.
-pub(super) fn particulars(pending: &mut Pending, before: &mut Descriptions) -> Arc<Particulars> {
+/// Returns the wire details of an event. Events with equal details share them.
+pub(super) fn describe_event(
+    pending: &mut PendingEvent,
+    before: &mut DetailsCache,
+) -> Arc<Particulars> {
     let copy = pending.copy.take().and_then(|copy| {
         let copy = *copy;
         if copy.cut {
             pending.unreplayable.get_or_insert(Unreplayable::TooLong);
             return None;
         }
-        // The server ended it before the client did; or nobody knows what else came.
+        // The server ended the COPY before the client did, or the rest of the data is unknown.
         let failed = match (copy.ended, pending.sqlstate) {
             (true, _) => copy.failed,
             (false, Some(_)) => Some("it failed in the capture before its data ended".into()),
@@ -42,7 +45,7 @@ pub(super) fn particulars(pending: &mut Pending, before: &mut Descriptions) -> A
         })
     });
     let first_row = pending.first_row.take().map(|row| *row);
-    let statement = pending.asked.statement();
+    let statement = pending.request.statement();
     let types = statement.map_or(&[][..], |statement| &statement.types);
     let formats = pending.result_formats.as_deref().unwrap_or_default();
     let is_like = |other: &Particulars| {
@@ -57,11 +60,11 @@ pub(super) fn particulars(pending: &mut Pending, before: &mut Descriptions) -> A
             && other.copy.is_none()
             && other.first_row.is_none()
     };
-    if is_like(&before.usual) {
-        return before.usual.clone();
+    if is_like(&before.common) {
+        return before.common.clone();
     }
     if let Some(statement) = statement
-        && let Some(alike) = &*statement.alike.borrow()
+        && let Some(alike) = &*statement.last_details.borrow()
         && is_like(alike)
     {
         return alike.clone();
@@ -81,27 +84,27 @@ pub(super) fn particulars(pending: &mut Pending, before: &mut Descriptions) -> A
                 settings: Vec::new(),
             });
             if is_common(&new) && new.result_digest.is_none() {
-                before.others.truncate(REMEMBERED_MAX - 1);
+                before.others.truncate(CACHED_MAX - 1);
                 before.others.push_front(new.clone());
             }
             new
         }
     };
-    if let Asked::Execute { statement, .. } = &pending.asked
+    if let Request::Execute { statement, .. } = &pending.request
         && is_common(&particulars)
     {
-        statement.alike.replace(Some(particulars.clone()));
+        statement.last_details.replace(Some(particulars.clone()));
     }
     particulars
 }
 
-/// Another event may be described so.
+/// Returns whether other events may have the same details.
 fn is_common(particulars: &Particulars) -> bool {
     particulars.copy.is_none() && particulars.first_row.is_none()
 }
 
-/// Nothing is nearly always compared to nothing, which lies nowhere: comparing that takes a hundred cycles where it
-/// is done by masked loads (glibc with AVX-512).
+/// Compares two slices. Two empty ones are handled first, since they have no valid address:
+/// comparing those by masked loads (glibc with AVX-512) takes a hundred cycles.
 fn are_same<T: PartialEq>(one: &[T], other: &[T]) -> bool {
     one.len() == other.len() && (one.is_empty() || one == other)
 }

@@ -1,37 +1,38 @@
-//! What a connection's two sides say to each other becomes events: messages in, events out, without I/O.
+//! Decodes the protocol between clients and servers: messages in, events out, without I/O.
 //!
-//! Who drives: a source that has bytes of both sides, in the order in which they passed (a proxy, a
-//! packet file). It gives each connection a number of its own and calls [`Conversations::opened`],
-//! [`Conversations::bytes`] for every piece as it was read, cut anywhere, [`Conversations::lost`] where
-//! a piece is missing, and [`Conversations::closed`]. Times are wall time, microseconds since 1970-01-01
-//! UTC, and never go back within a connection.
+//! A source (a proxy, a packet file) has the bytes of both sides, in the order in which they were
+//! sent. It gives each connection a unique number and calls [`Conversations::opened`],
+//! [`Conversations::bytes`] for every piece, cut anywhere, [`Conversations::lost`] for a missing
+//! piece, and [`Conversations::closed`]. Times are wall time, microseconds since 1970-01-01 UTC,
+//! and never decrease within a connection.
 //!
-//! Connections are followed whether they are recorded or not, so that a session that was there before
-//! the recording began has its prepared statements and its settings in it ([`Conversations::record`]).
+//! Connections are tracked whether they are recorded or not, so that the recording of an earlier
+//! session includes its prepared statements and settings ([`Conversations::record`]).
 //!
-//! What a message becomes: a Query is a `simple`; an Execute is an `execute` with the values of its Bind,
-//! or a `fetch` where its portal was executed before; a Parse is part of the first execution of its group,
-//! and a `prepare` where its group (up to the Sync) has none. Describe, Close, Flush and Sync are no
-//! events; what stood behind an event is its boundary. `due_us` is when the last byte of the Query or
-//! Execute came; the duration is from there, or from the end of the answer before it, to the end of its own
-//! (ReadyForQuery, where it is the last of its group).
+//! Events are made of messages as follows. A Query is a `simple`. An Execute is an `execute` with
+//! the values of its Bind, or a `fetch` if its portal was executed before. A Parse is part of the
+//! first execution of its group (up to the Sync), or a `prepare` if the group has none. Describe,
+//! Close, Flush and Sync are no events; the one that follows an event is its boundary. `due_us` is
+//! the time of the last byte of the Query or Execute. The duration starts then, or at the end of
+//! the previous answer, and ends with the event's own answer (ReadyForQuery for the last event of a
+//! group).
 //!
-//! Memory: what each connection has under way and has prepared; a message longer than 64 MiB, and COPY
-//! data beyond that, are passed over and counted.
+//! Memory holds the requests in progress and the prepared statements of each connection. A message
+//! longer than 64 MiB, and COPY data beyond that, are skipped and counted.
 //!
-//! Deliberately absent: sockets, TLS (what is encrypted is counted and named, and never guessed at),
-//! the order of packets, and calls of functions by message.
+//! This module leaves sockets, TLS and the order of packets to others. Encrypted traffic is counted
+//! by kind. FunctionCall messages are counted and ignored.
 
 mod account;
+mod buffer_pool;
 mod client;
 mod connection;
 mod describe;
-mod exchange;
-mod finding;
-mod names;
+mod named_objects;
+mod pending_requests;
 mod recording;
+mod resync;
 mod server;
-mod spare;
 mod start_up;
 #[cfg(test)]
 mod tests;
@@ -40,33 +41,33 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub use account::{Account, Unreadable};
-use connection::{Connection, Out, Recording};
-use describe::Descriptions;
-use start_up::Heard;
+use connection::{Connection, Output, Recording};
+use describe::DetailsCache;
+use start_up::StartUpResult;
 
 use capture_sink::{EventSink, SinkError};
 
-/// Who sent a piece.
+/// Sender of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The program that asks.
+    /// The program that sends requests.
     Client,
     /// PostgreSQL.
     Server,
 }
 
-/// What is taken down beyond the statements.
+/// Details to record in addition to the statements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConversationOptions {
-    /// A checksum of every result ([`workload::Particulars::result_digest`]).
+    /// Whether to record a checksum of every result ([`workload::Particulars::result_digest`]).
     pub digest: bool,
 }
 
-/// Spreads numbers that are counted up, as those of connections are.
+/// Hasher for consecutive numbers, such as those of connections.
 #[derive(Debug, Clone, Copy, Default)]
-struct Spread(u64);
+struct SequentialHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for SequentialHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
@@ -89,15 +90,15 @@ impl Hasher for Spread {
 pub struct Conversations {
     options: ConversationOptions,
     account: Account,
-    connections: HashMap<u64, Connection, BuildHasherDefault<Spread>>,
-    /// Whom a request to cancel is for, by process and key.
+    connections: HashMap<u64, Connection, BuildHasherDefault<SequentialHasher>>,
+    /// Connections by process and secret key, for cancel requests.
     keys: HashMap<(i32, Box<[u8]>), u64>,
     recording: Option<Recording>,
-    descriptions: Descriptions,
+    details_cache: DetailsCache,
 }
 
 impl Conversations {
-    /// None yet, and nothing is recorded until [`Self::record`].
+    /// Creates a set without connections; nothing is recorded until [`Self::record`].
     pub fn new(options: ConversationOptions) -> Self {
         Conversations {
             options,
@@ -105,16 +106,16 @@ impl Conversations {
             connections: HashMap::default(),
             keys: HashMap::new(),
             recording: None,
-            descriptions: Descriptions::default(),
+            details_cache: DetailsCache::default(),
         }
     }
 
-    /// From now on, what connections say goes to the sink; each that is there comes with its
-    /// `connect`, and with what it has prepared and set, due at `at_us`. One in the middle of a
-    /// transaction comes when that has ended. Sessions are numbered from 0 with each recording.
+    /// Starts a recording. Each existing connection is recorded with its `connect` and its prepared
+    /// statements and settings, due at `at_us`; one in a transaction is recorded from the
+    /// transaction's end. Session numbers start at 0 with each recording.
     ///
     /// # Errors
-    /// Where the sink takes no more.
+    /// If the sink fails.
     pub fn record(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
         self.recording = Some(Recording {
             since_us: at_us,
@@ -131,11 +132,11 @@ impl Conversations {
         Ok(())
     }
 
-    /// Nothing goes to the sink any more: statements under way are given to it with what is known of
-    /// them, and the sessions, whose ends were not seen.
+    /// Stops the recording: the sink receives the statements in progress with their partial
+    /// results, and the sessions as still open.
     ///
     /// # Errors
-    /// Where the sink takes no more.
+    /// If the sink fails.
     pub fn stop(&mut self, at_us: i64, sink: &mut dyn EventSink) -> Result<(), SinkError> {
         self.recording = None;
         let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
@@ -143,25 +144,25 @@ impl Conversations {
         for number in numbers {
             let (connection, mut out) = self.at(number, sink);
             if let Some(connection) = connection {
-                connection.stop(at_us, &mut out)?;
+                connection.stop_recording(at_us, &mut out)?;
             }
         }
         Ok(())
     }
 
-    /// A connection is there. `client` is its address with port, or `[local]`. `from_the_start`: the
-    /// first bytes are its first; otherwise its messages are looked for.
+    /// Adds a connection. `client` is its address with port, or `[local]`. `from_the_start`: the
+    /// first bytes are the connection's first; otherwise the start of a message is searched for.
     pub fn opened(&mut self, connection: u64, client: &str, at_us: i64, from_the_start: bool) {
         self.account.connections += 1;
         let new = Connection::new(client, at_us, from_the_start);
         self.connections.insert(connection, new);
     }
 
-    /// Takes what one side sent. `place` is the packet's number, from 1; 0 where there is none. A
-    /// connection that was never opened, or is closed, is ignored.
+    /// Handles bytes of one side. `place` is the packet's number, from 1; 0 if there is none. Bytes
+    /// of an unknown or closed connection are ignored.
     ///
     /// # Errors
-    /// Where the sink takes no more.
+    /// If the sink fails.
     pub fn bytes(
         &mut self,
         connection: u64,
@@ -176,18 +177,18 @@ impl Conversations {
             return Ok(());
         };
         let knew_key = found.key.is_some();
-        let heard = found.bytes(side, at_us, place, bytes, &mut out)?;
+        let outcome = found.handle_bytes(side, at_us, place, bytes, &mut out)?;
         if !knew_key && let Some(key) = found.key.clone() {
             self.keys.insert(key, connection);
         }
-        if let Some(Heard::Cancel { process_id, key }) = heard {
+        if let Some(StartUpResult::Cancel { process_id, key }) = outcome {
             self.account.cancels += 1;
             match self.keys.get(&(process_id, key)).copied() {
                 None => self.account.cancels_for_nobody += 1,
                 Some(whose) => {
                     let (whose, mut out) = self.at(whose, sink);
                     if let Some(whose) = whose {
-                        whose.cancelled(at_us, &mut out)?;
+                        whose.handle_cancel(at_us, &mut out)?;
                     }
                 }
             }
@@ -195,11 +196,11 @@ impl Conversations {
         Ok(())
     }
 
-    /// Bytes that a side sent are missing here; how many, where that is known. The connection is
-    /// followed again from the next place where its messages can be told.
+    /// Handles missing bytes of one side, and their number if known. Decoding resumes at the next
+    /// recognisable message.
     ///
     /// # Errors
-    /// Where the sink takes no more.
+    /// If the sink fails.
     pub fn lost(
         &mut self,
         connection: u64,
@@ -209,15 +210,15 @@ impl Conversations {
         sink: &mut dyn EventSink,
     ) -> Result<(), SinkError> {
         match self.at(connection, sink) {
-            (Some(connection), mut out) => connection.lost(at_us, bytes, &mut out),
+            (Some(connection), mut out) => connection.handle_loss(at_us, bytes, &mut out),
             (None, _) => Ok(()),
         }
     }
 
-    /// The connection has ended.
+    /// Ends a connection.
     ///
     /// # Errors
-    /// Where the sink takes no more.
+    /// If the sink fails.
     pub fn closed(
         &mut self,
         connection: u64,
@@ -228,7 +229,7 @@ impl Conversations {
         let Some(found) = found else {
             return Ok(());
         };
-        found.closed(at_us, &mut out)?;
+        found.handle_close(at_us, &mut out)?;
         if let Some(key) = self
             .connections
             .remove(&connection)
@@ -239,7 +240,7 @@ impl Conversations {
         Ok(())
     }
 
-    /// What was read so far.
+    /// Account of everything read so far.
     pub fn account(&self) -> &Account {
         &self.account
     }
@@ -248,21 +249,21 @@ impl Conversations {
         &'a mut self,
         connection: u64,
         sink: &'a mut dyn EventSink,
-    ) -> (Option<&'a mut Connection>, Out<'a>) {
+    ) -> (Option<&'a mut Connection>, Output<'a>) {
         let Conversations {
             options,
             account,
             connections,
             recording,
-            descriptions,
+            details_cache,
             ..
         } = self;
-        let out = Out {
+        let out = Output {
             sink,
             account,
             recording: recording.as_mut(),
             options: *options,
-            descriptions,
+            details_cache,
         };
         (connections.get_mut(&connection), out)
     }

@@ -1,4 +1,4 @@
-//! What of a connection is recorded: its events, and what it brings along when the recording begins.
+//! Records the events of a connection, and its state at the start of the recording.
 
 use std::sync::Arc;
 
@@ -6,29 +6,19 @@ use protocol::backend::TransactionStatus;
 use sql::SessionEffect;
 use workload::{EventKind, EventRef, KindRef, Outcome, Parameters, Particulars, Session};
 
-use super::connection::{Connection, Out};
-use super::exchange::{Asked, Pending};
+use super::connection::{Connection, Output, RecordingState};
+use super::pending_requests::{EventRecording, PendingEvent, Request};
 use capture_sink::SinkError;
 
-/// How a connection's recording stands.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    session: u64,
-    sequence: u64,
-    statements: u64,
-    start_us: i64,
-    pub(super) last_us: i64,
-}
-
 impl Connection {
-    /// Begins to record it, if everything is recorded and nothing is under way.
-    pub(super) fn begin_recording(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
+    /// Begins to record the connection, if everything is recorded and no request is in progress.
+    pub(super) fn begin_recording(&mut self, out: &mut Output<'_>) -> Result<(), SinkError> {
         let idle = self.transaction == TransactionStatus::Idle
-            && self.exchange.is_empty()
+            && self.requests.is_empty()
             && self.ended_us.is_none();
-        // A client need not wait for the server before it asks, or even takes its leave: at the
-        // server's first word nothing is done yet, and all of that belongs to the recording.
-        let at_its_beginning = std::mem::take(&mut self.ready_first);
+        // A client may send requests, or even Terminate, before the server answers. At the
+        // server's first message none of them is complete, so all belong to the recording.
+        let at_its_beginning = std::mem::take(&mut self.just_ready);
         if self.recorded.is_some() || !self.ready || !(idle || at_its_beginning) {
             return Ok(());
         }
@@ -37,7 +27,7 @@ impl Connection {
         };
         let prelude = self.opened_us < recording.since_us;
         let start_us = self.opened_us.max(recording.since_us);
-        self.recorded = Some(Recorded {
+        self.recorded = Some(RecordingState {
             session: recording.next_session,
             sequence: 0,
             statements: 0,
@@ -59,25 +49,25 @@ impl Connection {
                 ..Particulars::default()
             })
         });
-        self.event(connect, start_us, prelude, settings.as_ref(), out)?;
+        self.emit_event(connect, start_us, prelude, settings.as_ref(), out)?;
         for kind in self.state.restoring_statements() {
-            let usual = out.descriptions.usual.clone();
+            let usual = out.details_cache.common.clone();
             if let EventKind::Simple { sql } = &kind {
                 let kind = KindRef::Simple { sql };
-                self.event(kind, start_us, true, Some(&usual), out)?;
+                self.emit_event(kind, start_us, true, Some(&usual), out)?;
             }
         }
         Ok(())
     }
 
-    /// Hands out an event that has no answer of its own.
-    fn event(
+    /// Emits an event without an answer.
+    fn emit_event(
         &mut self,
         kind: KindRef<'_>,
         due_us: i64,
         prelude: bool,
         particulars: Option<&Arc<Particulars>>,
-        out: &mut Out<'_>,
+        out: &mut Output<'_>,
     ) -> Result<(), SinkError> {
         let Some(recorded) = &mut self.recorded else {
             return Ok(());
@@ -102,47 +92,48 @@ impl Connection {
         out.sink.event(&event)
     }
 
-    /// Whether what comes next is recorded.
+    /// Returns whether the next events are recorded.
     pub(super) fn is_recorded(&self) -> bool {
         self.recorded.is_some()
     }
 
-    /// Hands out what is answered.
-    pub(super) fn leave(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
-        if self.ready_first {
+    /// Emits the answered events.
+    pub(super) fn emit_answered(&mut self, out: &mut Output<'_>) -> Result<(), SinkError> {
+        if self.just_ready {
             self.begin_recording(out)?;
         }
-        while let Some((mut pending, begun_us)) = self.exchange.leaving() {
-            self.hand_out(&mut pending, begun_us, out)?;
-            self.spare.take(pending.asked);
+        while let Some((mut pending, begun_us)) = self.requests.take_complete() {
+            self.emit(&mut pending, begun_us, out)?;
+            self.buffers.recycle(pending.request);
         }
-        match self.exchange.is_empty() {
-            true if self.ended_us.is_some() => self.disconnect(out),
+        match self.requests.is_empty() {
+            true if self.ended_us.is_some() => self.emit_disconnect(out),
             true => self.begin_recording(out),
             false => Ok(()),
         }
     }
 
-    /// Hands out what is under way with what is known of it.
-    pub(super) fn give_up(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
-        while let Some((mut pending, begun_us)) = self.exchange.give_up() {
-            self.hand_out(&mut pending, begun_us, out)?;
+    /// Emits the requests in progress with their partial answers.
+    pub(super) fn emit_in_progress(&mut self, out: &mut Output<'_>) -> Result<(), SinkError> {
+        while let Some((mut pending, begun_us)) = self.requests.take_in_progress() {
+            self.emit(&mut pending, begun_us, out)?;
         }
         Ok(())
     }
 
-    fn hand_out(
+    fn emit(
         &mut self,
-        pending: &mut Pending,
+        pending: &mut PendingEvent,
         begun_us: i64,
-        out: &mut Out<'_>,
+        out: &mut Output<'_>,
     ) -> Result<(), SinkError> {
         self.record_state(pending);
-        let is_statement = pending.asked.sql().is_some();
+        let is_statement = pending.request.sql().is_some();
         let recorded = match &mut self.recorded {
-            Some(recorded) if pending.recorded => recorded,
+            Some(recorded) if pending.recording == EventRecording::Recorded => recorded,
             _ => {
-                out.account.statements_unrecorded += u64::from(is_statement && !pending.counted);
+                out.account.statements_unrecorded +=
+                    u64::from(is_statement && pending.recording != EventRecording::Counted);
                 return Ok(());
             }
         };
@@ -151,10 +142,10 @@ impl Connection {
         }
         out.account.too_long += u64::from(pending.copy.as_ref().is_some_and(|copy| copy.cut));
         if pending.done_us.is_none() {
-            // What was seen of its answer is not all of it.
+            // The answer is incomplete.
             (pending.rows, pending.digest, pending.first_row) = (None, None, None);
         }
-        let particulars = super::describe::particulars(pending, out.descriptions);
+        let particulars = super::describe::describe_event(pending, out.details_cache);
         let outcome = Outcome {
             duration_us: pending
                 .done_us
@@ -167,7 +158,7 @@ impl Connection {
             session: recorded.session,
             sequence: recorded.sequence,
             due_us: pending.due_us.max(recorded.last_us),
-            kind: kind_of(&pending.asked),
+            kind: kind_of(&pending.request),
             outcome,
             unreplayable: pending.unreplayable,
             source: 0,
@@ -183,12 +174,13 @@ impl Connection {
         out.sink.event(&event)
     }
 
-    /// Records the effect of a statement on its session, for a recording that begins later.
-    fn record_state(&mut self, pending: &Pending) {
-        let sql: Option<&str> = match &pending.asked {
-            Asked::Simple { sql } => Some(sql),
-            // Drivers set things with messages, too; those have texts without values.
-            Asked::Execute {
+    /// Applies the effect of a statement to its session's state, for a recording that begins later.
+    fn record_state(&mut self, pending: &PendingEvent) {
+        let sql: Option<&str> = match &pending.request {
+            Request::Simple { sql } => Some(sql),
+            // Drivers also change settings by prepared statements; those have texts without
+            // values.
+            Request::Execute {
                 statement,
                 parameters,
                 ..
@@ -207,18 +199,18 @@ impl Connection {
         }
     }
 
-    pub(super) fn disconnect(&mut self, out: &mut Out<'_>) -> Result<(), SinkError> {
+    pub(super) fn emit_disconnect(&mut self, out: &mut Output<'_>) -> Result<(), SinkError> {
         let Some(ended_us) = self.ended_us else {
             return Ok(());
         };
         if self.recorded.is_some() {
-            self.event(KindRef::Disconnect, ended_us, false, None, out)?;
+            self.emit_event(KindRef::Disconnect, ended_us, false, None, out)?;
             self.end_session(true, out)?;
         }
         Ok(())
     }
 
-    fn end_session(&mut self, end_seen: bool, out: &mut Out<'_>) -> Result<(), SinkError> {
+    fn end_session(&mut self, end_seen: bool, out: &mut Output<'_>) -> Result<(), SinkError> {
         let Some(recorded) = self.recorded.take() else {
             return Ok(());
         };
@@ -236,19 +228,22 @@ impl Connection {
         })
     }
 
-    /// The recording ends; the connection goes on.
-    pub(super) fn stop(&mut self, at_us: i64, out: &mut Out<'_>) -> Result<(), SinkError> {
-        // What is under way is recorded as far as it went, and followed further.
-        let mut exchange = std::mem::take(&mut self.exchange);
+    /// Stops recording; the connection continues.
+    pub(super) fn stop_recording(
+        &mut self,
+        at_us: i64,
+        out: &mut Output<'_>,
+    ) -> Result<(), SinkError> {
+        // Requests in progress are recorded with their partial answers, and tracked further.
+        let mut requests = std::mem::take(&mut self.requests);
         let mut result = Ok(());
-        for (pending, begun_us) in exchange.under_way() {
-            if result.is_ok() && pending.recorded {
-                result = self.hand_out(pending, begun_us, out);
-                pending.recorded = false;
-                pending.counted = true;
+        for (pending, begun_us) in requests.in_progress() {
+            if result.is_ok() && pending.recording == EventRecording::Recorded {
+                result = self.emit(pending, begun_us, out);
+                pending.recording = EventRecording::Counted;
             }
         }
-        self.exchange = exchange;
+        self.requests = requests;
         result?;
         if let Some(recorded) = &mut self.recorded {
             recorded.last_us = recorded.last_us.max(at_us);
@@ -257,14 +252,14 @@ impl Connection {
     }
 }
 
-fn kind_of(asked: &Asked) -> KindRef<'_> {
-    match asked {
-        Asked::Simple { sql } => KindRef::Simple { sql },
-        Asked::Prepare { statement } => KindRef::Prepare {
+fn kind_of(request: &Request) -> KindRef<'_> {
+    match request {
+        Request::Simple { sql } => KindRef::Simple { sql },
+        Request::Prepare { statement } => KindRef::Prepare {
             statement: &statement.name,
             sql: &statement.sql,
         },
-        Asked::Execute {
+        Request::Execute {
             statement,
             portal,
             parameters,
@@ -277,11 +272,11 @@ fn kind_of(asked: &Asked) -> KindRef<'_> {
                 false => parameters.borrowed(),
             },
         },
-        Asked::Fetch { statement, portal } => KindRef::Fetch {
+        Request::Fetch { statement, portal } => KindRef::Fetch {
             statement: (statement.as_ref()).map_or("", |statement| &statement.name),
             portal,
             sql: (statement.as_ref()).map_or("", |statement| &statement.sql),
         },
-        Asked::Cancel => KindRef::Cancel,
+        Request::Cancel => KindRef::Cancel,
     }
 }

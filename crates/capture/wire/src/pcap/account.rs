@@ -1,4 +1,4 @@
-//! What became of every packet and of every byte of its payload.
+//! Accounts for every packet and every byte of its payload.
 
 use std::collections::BTreeMap;
 
@@ -10,56 +10,56 @@ use super::connections::Counts;
 use super::packet::{Malformed, PacketContent, Passed};
 use crate::conversation;
 
-/// What became of all packets. Every packet is in one of `segments`, `segments_cut`,
-/// `headers_cut`, `fragments`, `passed` and `malformed`; every captured byte of payload is in one of
+/// Account of all packets. Every packet is in one of `segments`, `segments_cut`, `headers_cut`,
+/// `fragments`, `passed` and `malformed`; every captured byte of payload is in one of
 /// `delivered_bytes`, `retransmitted_bytes` and `after_the_end_bytes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PcapAccount {
-    /// All packets.
+    /// Number of all packets.
     pub packets: u64,
-    /// TCP segments of the server's port that are there as a whole.
+    /// Number of complete TCP segments of the server's port.
     pub segments: u64,
-    /// Those whose payload a snap length cut; what was cut is among the lost bytes.
+    /// Number of segments whose payload a snap length cut; the missing bytes count as lost.
     pub segments_cut: u64,
-    /// Packets that a snap length cut within their headers.
+    /// Number of packets that a snap length cut within their headers.
     pub headers_cut: u64,
-    /// Parts of IP packets with TCP: their bytes are missing, and among the lost ones where
-    /// they were the server's port's.
+    /// Number of fragments of IP packets with TCP. Their bytes are missing; those of the server's
+    /// port count as lost.
     pub fragments: u64,
-    /// Other traffic.
+    /// Number of packets of other traffic.
     pub passed: BTreeMap<Passed, u64>,
-    /// What could not be read.
+    /// Number of packets that could not be read.
     pub malformed: BTreeMap<Malformed, u64>,
-    /// Packets dropped before they reached the file, as far as the file says (pcapng).
+    /// Number of packets dropped before they reached the file, as far as the file says (pcapng).
     pub dropped: u64,
-    /// Connections that said something.
+    /// Number of connections with data.
     pub connections: u64,
-    /// Those of them whose beginning was seen; the others were there before.
+    /// Number of those connections whose beginning was captured; the others existed before.
     pub from_the_start: u64,
-    /// Those of them that were still there at the end.
+    /// Number of those connections that were open at the end.
     pub open_at_the_end: u64,
-    /// Beginnings of connections that no byte followed.
+    /// Number of connections without data.
     pub without_data: u64,
-    /// Bytes of payload that are there.
+    /// Number of captured bytes of payload.
     pub payload_bytes: u64,
-    /// Those that were read as what a side said.
+    /// Number of bytes that were decoded.
     pub delivered_bytes: u64,
-    /// Those that were there already.
+    /// Number of bytes that were retransmissions.
     pub retransmitted_bytes: u64,
-    /// Those behind the end of their connection.
+    /// Number of bytes after the end of their connection.
     pub after_the_end_bytes: u64,
-    /// Segments that waited for others before them.
+    /// Number of segments that waited for earlier ones.
     pub waited: u64,
-    /// Bytes of payload that are missing.
+    /// Number of missing bytes of payload.
     pub lost_bytes: u64,
-    /// Number of pieces that are missing.
+    /// Number of missing pieces.
     pub gaps: u64,
-    /// What the bytes say.
+    /// Account of the decoded bytes.
     pub conversation: conversation::Account,
 }
 
 impl PcapAccount {
-    /// Whether every packet and every byte is somewhere, and once.
+    /// Returns whether every packet and every byte is counted exactly once.
     pub fn adds_up(&self) -> bool {
         let passed: u64 = self.passed.values().sum();
         let malformed: u64 = self.malformed.values().sum();
@@ -69,8 +69,8 @@ impl PcapAccount {
                 == self.delivered_bytes + self.retransmitted_bytes + self.after_the_end_bytes
     }
 
-    /// Takes down one packet; `of_the_port` where it is a segment of it.
-    pub(super) fn packet(&mut self, content: &PacketContent<'_>, of_the_port: bool) {
+    /// Counts one packet; `of_the_port` if it is a segment of the port.
+    pub(super) fn count_packet(&mut self, content: &PacketContent<'_>, of_the_port: bool) {
         self.packets += 1;
         match content {
             PacketContent::Segment(_) if !of_the_port => {
@@ -87,15 +87,15 @@ impl PcapAccount {
         }
     }
 
-    /// Packets that have no time, which are not looked at.
-    pub(super) fn without_time(&mut self, packets: u64) {
+    /// Counts packets without a time, which are ignored.
+    pub(super) fn count_without_time(&mut self, packets: u64) {
         if packets > 0 {
             self.packets += packets;
             *self.malformed.entry(Malformed::WithoutTime).or_default() += packets;
         }
     }
 
-    pub(super) fn connections(&mut self, counts: &Counts) {
+    pub(super) fn add_connections(&mut self, counts: &Counts) {
         self.connections = counts.connections;
         self.from_the_start = counts.from_the_start;
         self.open_at_the_end = counts.open_at_the_end;
@@ -110,26 +110,26 @@ impl PcapAccount {
     }
 }
 
-/// One packet file or stream.
+/// A packet file or stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PcapSource {
-    /// Its name, its format and its bytes.
+    /// Name, format and size.
     #[serde(flatten)]
     pub file: SourceFile,
-    /// Packets in it.
+    /// Number of packets in it.
     pub packets: u64,
-    /// When the first was captured, in microseconds since 1970-01-01 UTC.
+    /// Time of the first packet, in microseconds since 1970-01-01 UTC.
     pub first_us: Option<i64>,
-    /// Why it ended before its end.
+    /// Damage at which it ended early.
     pub damage: Option<String>,
 }
 
-/// What was read.
+/// Result of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PcapReport {
     /// The sources, in the order of their first packets.
     pub sources: Vec<PcapSource>,
-    /// What became of all packets.
+    /// Account of all packets.
     #[serde(flatten)]
     pub account: PcapAccount,
 }

@@ -1,39 +1,40 @@
-//! One TCP connection: segments of both sides in, bytes of both sides in the order in which they
-//! were said out.
+//! Reassembles one TCP connection: segments of both sides in, bytes of both sides in the order in
+//! which they were sent out.
 //!
-//! Within a side the sequence numbers give the order. Between the sides it is what is
-//! acknowledged: who sends a segment has received all that it acknowledges, so that must be handed
-//! on first, also where the file has the packets in another order. What neither comes nor is
-//! waited for by TCP itself, since the other side has it, was lost by the capture: this is
-//! believed after [`PATIENCE_SEGMENTS`] or [`PATIENCE_US`], or where more than [`HELD_MAX`] waits.
+//! Within a side, sequence numbers give the order. Between the sides, acknowledgements do: the
+//! sender of a segment has received all that it acknowledges, so that must be passed on first, even
+//! if the file has the packets in another order. Missing data that TCP itself does not wait for,
+//! since the other side has it, was lost by the capture. A loss is declared after
+//! [`REORDERING_SEGMENTS_MAX`] or [`REORDERING_US_MAX`], or if more than [`HELD_MAX`] waits.
 //!
-//! Deliberately absent: windows, selective acknowledgements and times of TCP; nothing here is sent.
+//! TCP's windows, selective acknowledgements and timestamps are ignored; nothing is sent here.
 
 use std::net::SocketAddr;
 
-use super::direction::{Direction, Saying, Seen};
+use super::half_stream::{HalfStream, PieceContent, SegmentInfo};
 use crate::conversation::Side;
 use capture_sink::SinkError;
 
-/// Packets of a connection that come in another order than they were sent lie within so many.
-pub(super) const PATIENCE_SEGMENTS: u64 = 128;
+/// Maximum reordering of a connection's packets, in segments.
+pub(super) const REORDERING_SEGMENTS_MAX: u64 = 128;
 
-/// Or within so much time, in microseconds.
-pub(super) const PATIENCE_US: i64 = 1_000_000;
+/// Maximum reordering of a connection's packets, in microseconds.
+pub(super) const REORDERING_US_MAX: i64 = 1_000_000;
 
-/// What may wait in one connection, in bytes: more than a window of TCP usually has.
+/// Maximum waiting data of one connection, in bytes: more than TCP's usual window.
 pub(super) const HELD_MAX: usize = 8 << 20;
 
-/// A window of TCP has at most so many numbers (RFC 7323): what lies farther ahead is not of this
-/// connection.
+/// Maximum distance ahead of the expected sequence number. A TCP window is at most this large (RFC
+/// 7323), so segments farther ahead belong to another connection.
 const AHEAD_MAX: i64 = 1 << 30;
 
-/// What lies farther back is no retransmission but of another connection, whose beginning was lost.
-const BEHIND_MAX: i64 = 16 << 20;
+/// Maximum distance of a retransmission back from the expected sequence number. Segments farther
+/// back belong to another connection, whose beginning was lost.
+const RETRANSMISSION_MAX: i64 = 16 << 20;
 
-/// What comes out. Times are in microseconds since 1970-01-01 UTC and never go back within a
-/// connection.
-pub(super) trait Heard {
+/// Receives the reassembled bytes. Times are in microseconds since 1970-01-01 UTC and never
+/// decrease within a connection.
+pub(super) trait StreamListener {
     fn opened(&mut self, connection: u64, client: SocketAddr, at_us: i64, from_the_start: bool);
     fn bytes(
         &mut self,
@@ -53,27 +54,27 @@ pub(super) trait Heard {
     fn closed(&mut self, connection: u64, at_us: i64) -> Result<(), SinkError>;
 }
 
-/// Bytes of payload, by what became of them. `captured_bytes` = `delivered_bytes` +
+/// Number of bytes of payload, by their use. `captured_bytes` = `delivered_bytes` +
 /// `retransmitted_bytes` + `after_the_end_bytes`, once nothing waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Bytes {
+pub(super) struct ByteCounts {
     pub captured: u64,
     pub delivered: u64,
     pub retransmitted: u64,
     pub after_the_end: u64,
     pub lost: u64,
     pub gaps: u64,
-    /// Segments that had to wait.
+    /// Number of segments that had to wait.
     pub waited: u64,
-    /// What waits now, with its cost.
+    /// Size of the waiting data, including its overhead.
     pub held: usize,
 }
 
-/// A segment of it.
+/// A segment of the connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct ConnectionSegment<'a> {
     pub side: Side,
-    /// Of the first byte of payload.
+    /// Sequence number of the first byte of payload.
     pub sequence: u32,
     pub acknowledges: Option<u32>,
     pub payload: &'a [u8],
@@ -84,14 +85,14 @@ pub(super) struct Said<'a> {
     pub place: u64,
 }
 
-/// What a segment did to its connection.
+/// Effect of a segment on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum SegmentOutcome {
     GoesOn,
-    /// It has ended; nothing of it waits.
+    /// The connection has ended; none of its data waits.
     Closed,
-    /// The segment, of which nothing was taken, belongs to another with the same addresses.
-    Another,
+    /// The segment was not used: it belongs to another connection with the same addresses.
+    OtherConnection,
 }
 
 /// One connection.
@@ -100,16 +101,16 @@ pub(super) struct Connection {
     pub number: u64,
     client: SocketAddr,
     pub from_the_start: bool,
-    /// It was told of.
-    pub told: bool,
+    /// The listener knows it.
+    pub announced: bool,
     begun_us: i64,
     at_us: i64,
     segments: u64,
     held: usize,
     reset: Option<(usize, i64)>,
-    /// The client's first number of another connection that it may have asked for since.
-    pub asked_again: Option<u32>,
-    sides: [Direction; 2],
+    /// Initial sequence number of another connection that the client may have requested since.
+    pub requested_again: Option<u32>,
+    sides: [HalfStream; 2],
 }
 
 fn index(side: Side) -> usize {
@@ -127,22 +128,22 @@ impl Connection {
             number,
             client,
             from_the_start,
-            told: false,
+            announced: false,
             begun_us: at_us,
             at_us,
             segments: 0,
             held: 0,
             reset: None,
-            asked_again: None,
+            requested_again: None,
             sides: Default::default(),
         }
     }
 
-    pub(super) fn side(&self, side: Side) -> &Direction {
+    pub(super) fn side(&self, side: Side) -> &HalfStream {
         &self.sides[index(side)]
     }
 
-    /// Both sides have said, or been told, where they stand.
+    /// Returns whether the sequence numbers of both sides are known.
     pub(super) fn is_established(&self) -> bool {
         self.sides.iter().all(|side| side.base.is_some())
     }
@@ -152,38 +153,38 @@ impl Connection {
         self.held
     }
 
-    /// A side's first byte will have this sequence number.
+    /// Sets the sequence number of a side's first byte.
     pub(super) fn begin(&mut self, side: Side, sequence: u32) {
         self.sides[index(side)].begin(sequence);
     }
 
-    /// The sequence numbers that come next, of the client and the server.
+    /// The next expected sequence numbers, of the client and the server.
     pub(super) fn next_sequences(&self) -> [u32; 2] {
         [self.sides[0].next_sequence(), self.sides[1].next_sequence()]
     }
 
-    /// Takes a segment.
-    pub(super) fn segment(
+    /// Handles a segment.
+    pub(super) fn handle_segment(
         &mut self,
-        said: &Said<'_>,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
-    ) -> Result<After, SinkError> {
-        let side = index(said.side);
+        segment: &ConnectionSegment<'_>,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
+    ) -> Result<SegmentOutcome, SinkError> {
+        let side = index(segment.side);
         let other = 1 - side;
-        let carries = !said.payload.is_empty() || said.cut > 0;
-        // Where a connection is joined, this says where its sides stand.
-        if carries || said.fin {
-            self.sides[side].begin(said.sequence);
+        let carries = !segment.payload.is_empty() || segment.cut > 0;
+        // If a connection is joined, this segment gives the positions of both sides.
+        if carries || segment.fin {
+            self.sides[side].begin(segment.sequence);
         }
-        let position = self.sides[side].position(said.sequence);
+        let position = self.sides[side].position(segment.sequence);
         let ahead = position - self.sides[side].next;
-        if carries && !(-BEHIND_MAX..=AHEAD_MAX).contains(&ahead) {
-            return Ok(After::Another);
+        if carries && !(-RETRANSMISSION_MAX..=AHEAD_MAX).contains(&ahead) {
+            return Ok(SegmentOutcome::OtherConnection);
         }
         self.segments += 1;
         let mut needs = i64::MIN;
-        if let Some(acknowledges) = said.acknowledges {
+        if let Some(acknowledges) = segment.acknowledges {
             let direction = &mut self.sides[other];
             direction.begin(acknowledges);
             let position = direction.position(acknowledges);
@@ -191,63 +192,71 @@ impl Connection {
                 needs = position;
                 if position > direction.next && direction.acknowledged <= direction.next {
                     direction.acknowledged_nth = self.segments;
-                    direction.acknowledged_us = said.at_us;
+                    direction.acknowledged_us = segment.at_us;
                 }
                 direction.acknowledged = direction.acknowledged.max(position);
             }
         }
-        let seen = Seen {
-            at_us: said.at_us,
-            place: said.place,
+        let seen = SegmentInfo {
+            at_us: segment.at_us,
+            place: segment.place,
             nth: self.segments,
             needs,
         };
-        bytes.captured += said.payload.len() as u64;
+        bytes.captured += segment.payload.len() as u64;
         let held = bytes.held;
         let mut at = position;
-        if !said.payload.is_empty() {
-            self.take(side, at, Saying::Bytes(said.payload), seen, bytes, heard)?;
-            at += said.payload.len() as i64;
+        if !segment.payload.is_empty() {
+            self.accept(
+                side,
+                at,
+                PieceContent::Bytes(segment.payload),
+                seen,
+                bytes,
+                listener,
+            )?;
+            at += segment.payload.len() as i64;
         }
-        if said.cut > 0 {
-            let cut = i64::from(said.cut);
-            self.take(side, at, Saying::Cut(cut), seen, bytes, heard)?;
+        if segment.cut > 0 {
+            let cut = i64::from(segment.cut);
+            self.accept(side, at, PieceContent::Cut(cut), seen, bytes, listener)?;
             at += cut;
         }
-        if said.fin {
-            self.take(side, at, Saying::End, seen, bytes, heard)?;
+        if segment.fin {
+            self.accept(side, at, PieceContent::End, seen, bytes, listener)?;
         }
         bytes.waited += u64::from(bytes.held > held);
-        if said.reset && self.reset.is_none() {
+        if segment.reset && self.reset.is_none() {
             let ahead = position - self.sides[side].next;
             self.reset = match ahead {
-                0..=BEHIND_MAX => Some((side, position)),
+                0..=RETRANSMISSION_MAX => Some((side, position)),
                 // It answers a late segment.
-                i64::MIN..0 if ahead >= -BEHIND_MAX => Some((side, i64::MIN)),
-                // Outside of any window: who gets it takes no notice of it (RFC 5961, 3.2), nor do we.
+                i64::MIN..0 if ahead >= -RETRANSMISSION_MAX => Some((side, i64::MIN)),
+                // Outside of any window: the receiver ignores it (RFC 5961, 3.2), and so does
+                // this code.
                 _ => None,
             };
         }
-        self.drain(bytes, heard)?;
-        self.be_patient(said.at_us, bytes, heard)?;
+        self.drain(bytes, listener)?;
+        self.declare_overdue_losses(segment.at_us, bytes, listener)?;
         let ended = self.sides[0].ended && self.sides[1].ended
             || (self.reset).is_some_and(|(side, position)| self.sides[side].next >= position);
         if ended {
-            self.close(said.at_us, bytes, heard)?;
-            return Ok(After::Closed);
+            self.close(segment.at_us, bytes, listener)?;
+            return Ok(SegmentOutcome::Closed);
         }
-        Ok(After::GoesOn)
+        Ok(SegmentOutcome::GoesOn)
     }
 
-    /// Hands on what can be, and keeps what cannot.
-    fn take(
+    /// Passes on the part of a segment that is in order, and keeps the rest.
+    fn accept(
         &mut self,
         side: usize,
         at: i64,
-        saying: Saying<'_>,
-        seen: Seen,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        saying: PieceContent<'_>,
+        seen: SegmentInfo,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         let direction = &self.sides[side];
         if direction.ended {
@@ -269,7 +278,7 @@ impl Connection {
             && seen.needs <= self.sides[1 - side].next
             && direction.first().is_none_or(|(waiting, _)| waiting >= end)
         {
-            return self.hand_on(side, new, seen, bytes, heard);
+            return self.deliver(side, new, seen, bytes, listener);
         }
         let (cost, known) = self.sides[side].keep(at, new, seen);
         bytes.retransmitted += known;
@@ -278,29 +287,29 @@ impl Connection {
         Ok(())
     }
 
-    /// What is next of a side leaves.
-    fn hand_on(
+    /// Passes on the next data of a side.
+    fn deliver(
         &mut self,
         side: usize,
-        saying: Saying<'_>,
-        seen: Seen,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        saying: PieceContent<'_>,
+        seen: SegmentInfo,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         self.at_us = self.at_us.max(seen.at_us);
         self.sides[side].next += saying.length();
         match saying {
-            Saying::Bytes(said) => {
-                self.tell(heard);
-                bytes.delivered += said.len() as u64;
-                heard.bytes(self.number, SIDES[side], self.at_us, seen.place, said)
+            PieceContent::Bytes(segment) => {
+                self.announce(listener);
+                bytes.delivered += segment.len() as u64;
+                listener.bytes(self.number, SIDES[side], self.at_us, seen.place, segment)
             }
-            Saying::Cut(length) => self.tell_lost(side, length, bytes, heard),
-            Saying::End => {
+            PieceContent::Cut(length) => self.report_loss(side, length, bytes, listener),
+            PieceContent::End => {
                 let direction = &mut self.sides[side];
                 direction.ended = true;
                 for piece in std::mem::take(&mut direction.pieces).into_values() {
-                    bytes.after_the_end += piece.what.saying().bytes();
+                    bytes.after_the_end += piece.what.as_content().bytes();
                     bytes.held -= piece.what.cost();
                     self.held -= piece.what.cost();
                 }
@@ -309,28 +318,32 @@ impl Connection {
         }
     }
 
-    fn tell(&mut self, heard: &mut impl Heard) {
-        if !self.told {
-            self.told = true;
-            heard.opened(self.number, self.client, self.begun_us, self.from_the_start);
+    fn announce(&mut self, listener: &mut impl StreamListener) {
+        if !self.announced {
+            self.announced = true;
+            listener.opened(self.number, self.client, self.begun_us, self.from_the_start);
         }
     }
 
-    fn tell_lost(
+    fn report_loss(
         &mut self,
         side: usize,
         length: i64,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
-        self.tell(heard);
+        self.announce(listener);
         bytes.lost += length as u64;
         bytes.gaps += 1;
-        heard.lost(self.number, SIDES[side], self.at_us, length as u64)
+        listener.lost(self.number, SIDES[side], self.at_us, length as u64)
     }
 
-    /// Hands on what has waited, as far as nothing is missing.
-    fn drain(&mut self, bytes: &mut Bytes, heard: &mut impl Heard) -> Result<(), SinkError> {
+    /// Passes on waiting data up to the next missing byte.
+    fn drain(
+        &mut self,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
+    ) -> Result<(), SinkError> {
         let mut side = 0;
         let mut idle = 0;
         while self.held > 0 && idle < 2 {
@@ -340,7 +353,7 @@ impl Connection {
             });
             match ready {
                 true => {
-                    self.release(side, bytes, heard)?;
+                    self.release(side, bytes, listener)?;
                     idle = 0;
                 }
                 false => {
@@ -352,27 +365,27 @@ impl Connection {
         Ok(())
     }
 
-    /// The first that waits on a side leaves; nothing before it is missing.
+    /// Passes on the first waiting piece of a side; nothing before it is missing.
     fn release(
         &mut self,
         side: usize,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         let direction = &mut self.sides[side];
         let (at, piece) = direction.pieces.pop_first().expect("there is one");
         debug_assert_eq!(at, direction.next);
         bytes.held -= piece.what.cost();
         self.held -= piece.what.cost();
-        self.hand_on(side, piece.what.saying(), piece.seen, bytes, heard)
+        self.deliver(side, piece.what.as_content(), piece.seen, bytes, listener)
     }
 
-    /// Believes in losses that have been waited for long enough.
-    fn be_patient(
+    /// Declares losses that have been waited for long enough.
+    fn declare_overdue_losses(
         &mut self,
         now_us: i64,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         while self.held > 0 {
             let waited = |side: usize| -> bool {
@@ -382,14 +395,15 @@ impl Connection {
                 };
                 let (mut nth, mut at_us) = (piece.seen.nth, piece.seen.at_us);
                 if at > direction.next {
-                    // What the other side does not have, TCP will send again.
+                    // TCP will retransmit data that the other side does not have.
                     if direction.acknowledged <= direction.next {
                         return false;
                     }
                     nth = nth.max(direction.acknowledged_nth);
                     at_us = at_us.max(direction.acknowledged_us);
                 }
-                self.segments - nth >= PATIENCE_SEGMENTS || now_us - at_us >= PATIENCE_US
+                self.segments - nth >= REORDERING_SEGMENTS_MAX
+                    || now_us - at_us >= REORDERING_US_MAX
             };
             let side = match (waited(0), waited(1)) {
                 (true, true) => self.longest_waiting(),
@@ -398,12 +412,12 @@ impl Connection {
                 (false, false) if self.held > HELD_MAX => self.longest_waiting(),
                 (false, false) => return Ok(()),
             };
-            self.force(side, bytes, heard)?;
+            self.declare_loss(side, bytes, listener)?;
         }
         Ok(())
     }
 
-    /// The side whose first piece waits the longest. Something waits.
+    /// Returns the side whose first piece has waited the longest. Some piece waits.
     fn longest_waiting(&self) -> usize {
         let nth = |side: usize| {
             let first = self.sides[side].first();
@@ -412,12 +426,12 @@ impl Connection {
         usize::from(nth(1) < nth(0))
     }
 
-    /// What a side's first piece waits for is lost; what then can leaves.
-    fn force(
+    /// Declares the data lost that a side's first piece waits for, and passes on the data after it.
+    fn declare_loss(
         &mut self,
         side: usize,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         let (at, piece) = self.sides[side].first().expect("something waits");
         let seen = piece.seen;
@@ -433,56 +447,56 @@ impl Connection {
         if length > 0 {
             self.at_us = self.at_us.max(seen.at_us);
             self.sides[missing].next = until;
-            self.tell_lost(missing, length, bytes, heard)?;
+            self.report_loss(missing, length, bytes, listener)?;
         } else {
             // Each side waits for the other, which no real connection does.
-            self.release(side, bytes, heard)?;
+            self.release(side, bytes, listener)?;
         }
-        self.drain(bytes, heard)
+        self.drain(bytes, listener)
     }
 
-    /// Nothing waits any more.
+    /// Passes on all waiting data.
     pub(super) fn flush(
         &mut self,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         while self.held > 0 {
             let side = self.longest_waiting();
-            self.force(side, bytes, heard)?;
+            self.declare_loss(side, bytes, listener)?;
         }
         Ok(())
     }
 
-    /// Nothing more comes: what was acknowledged and never seen was lost, too.
+    /// Handles the end of the capture: data that was acknowledged and never seen is lost, too.
     pub(super) fn end(
         &mut self,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
-        self.flush(bytes, heard)?;
+        self.flush(bytes, listener)?;
         for side in 0..2 {
             let direction = &mut self.sides[side];
             let length = direction.acknowledged - direction.next;
             if length > 0 && !direction.ended {
                 direction.next = direction.acknowledged;
-                self.tell_lost(side, length, bytes, heard)?;
+                self.report_loss(side, length, bytes, listener)?;
             }
         }
         Ok(())
     }
 
-    /// It is over.
+    /// Closes the connection.
     pub(super) fn close(
         &mut self,
         at_us: i64,
-        bytes: &mut Bytes,
-        heard: &mut impl Heard,
+        bytes: &mut ByteCounts,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
-        self.end(bytes, heard)?;
+        self.end(bytes, listener)?;
         self.at_us = self.at_us.max(at_us);
-        match self.told {
-            true => heard.closed(self.number, self.at_us),
+        match self.announced {
+            true => listener.closed(self.number, self.at_us),
             false => Ok(()),
         }
     }

@@ -1,38 +1,40 @@
-//! All connections of a capture, by their addresses: which segment belongs to which, where one
-//! begins, and when an address is used again.
+//! Tracks all connections of a capture by their addresses: assigns segments, and detects new
+//! connections and reused addresses.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use super::connection::{After, Bytes, Connection, Heard, Said};
+use super::connection::{
+    ByteCounts, Connection, ConnectionSegment, SegmentOutcome, StreamListener,
+};
 use super::packet::Segment;
 use crate::conversation::Side;
 use capture_sink::SinkError;
 
-/// What may wait in all connections, in bytes.
+/// Maximum waiting data of all connections, in bytes.
 const HELD_MAX: usize = 256 << 20;
 
-/// Of so many connections that have ended, at least, late segments are known again.
+/// Minimum number of ended connections of which late segments are recognised.
 const ENDED_MAX: usize = 16_384;
 
-/// How far a late segment of an ended connection lies from its end.
-const LATE_MAX: u32 = 16 << 20;
+/// Maximum distance of a late segment of an ended connection from its end.
+const LATE_DISTANCE_MAX: u32 = 16 << 20;
 
-/// Client and server.
+/// Addresses of client and server.
 type Key = (SocketAddr, SocketAddr);
 
-/// What was made of the segments.
+/// Counts of connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Connections that said something.
+    /// Number of connections with data.
     pub connections: u64,
-    /// Those of them whose beginning was seen.
+    /// Number of those connections whose beginning was captured.
     pub from_the_start: u64,
-    /// Those of them that were still there at the end.
+    /// Number of those connections that were open at the end.
     pub open_at_the_end: u64,
-    /// Beginnings that nothing followed: nobody listened, or the capture ended.
+    /// Number of connections without data: refused, or the capture ended.
     pub without_data: u64,
-    pub bytes: Bytes,
+    pub bytes: ByteCounts,
 }
 
 /// All connections.
@@ -40,7 +42,7 @@ pub(super) struct Counts {
 pub(super) struct Connections {
     ports: Vec<u16>,
     open: HashMap<Key, Connection>,
-    /// Where connections ended that did so lately, and those before these.
+    /// Final sequence numbers of recently ended connections, in two generations.
     ended: [HashMap<Key, [u32; 2]>; 2],
     next_number: u64,
     counts: Counts,
@@ -48,7 +50,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Of servers on these ports.
+    /// Creates a set for servers on these ports.
     pub(super) fn new(ports: &[u16]) -> Self {
         Connections {
             ports: ports.to_vec(),
@@ -64,24 +66,24 @@ impl Connections {
         &self.counts
     }
 
-    /// Takes a segment; `false` where it is of no such port.
-    pub(super) fn segment(
+    /// Handles a segment; returns `false` if it is of no such port.
+    pub(super) fn handle_segment(
         &mut self,
         segment: &Segment<'_>,
         at_us: i64,
         place: u64,
-        heard: &mut impl Heard,
+        listener: &mut impl StreamListener,
     ) -> Result<bool, SinkError> {
-        let Some(side) = self.side(segment) else {
+        let Some(side) = self.sender_of(segment) else {
             return Ok(false);
         };
         let key = match side {
             Side::Client => (segment.from, segment.to),
             Side::Server => (segment.to, segment.from),
         };
-        let said = Said {
+        let received = ConnectionSegment {
             side,
-            // What begins a connection has a number of its own.
+            // SYN occupies a sequence number.
             sequence: segment.sequence.wrapping_add(u32::from(segment.syn)),
             acknowledges: segment.acknowledges,
             payload: segment.payload,
@@ -92,49 +94,54 @@ impl Connections {
             place,
         };
         if segment.syn && !segment.reset {
-            if self.may_be_nobodys(key, &said) {
+            if self.may_be_spurious(key, &received) {
                 return Ok(true);
             }
-            self.begins(key, &said, heard)?;
+            self.handle_syn(key, &received, listener)?;
         }
-        self.said(key, &said, heard)?;
+        self.handle_connection_segment(key, &received, listener)?;
         if self.counts.bytes.held > self.held_max {
-            for connection in in_order(&mut self.open) {
-                connection.flush(&mut self.counts.bytes, heard)?;
+            for connection in sort_by_beginning(&mut self.open) {
+                connection.flush(&mut self.counts.bytes, listener)?;
             }
         }
         Ok(true)
     }
 
-    fn said(&mut self, key: Key, said: &Said<'_>, heard: &mut impl Heard) -> Result<(), SinkError> {
+    fn handle_connection_segment(
+        &mut self,
+        key: Key,
+        received: &ConnectionSegment<'_>,
+        listener: &mut impl StreamListener,
+    ) -> Result<(), SinkError> {
         let Some(connection) = self.open.get_mut(&key) else {
-            return match self.joins(key, said) {
-                true => self.said(key, said, heard),
+            return match self.join(key, received) {
+                true => self.handle_connection_segment(key, received, listener),
                 false => Ok(()),
             };
         };
-        if was_asked_for(connection, said) {
-            self.begins_again(key, said.sequence, said.at_us, heard)?;
-            return self.said(key, said, heard);
+        if was_requested(connection, received) {
+            self.reopen(key, received.sequence, received.at_us, listener)?;
+            return self.handle_connection_segment(key, received, listener);
         }
-        let after = connection.segment(said, &mut self.counts.bytes, heard)?;
+        let after = connection.handle_segment(received, &mut self.counts.bytes, listener)?;
         match after {
-            After::GoesOn => Ok(()),
-            After::Closed => {
-                self.over(key);
+            SegmentOutcome::GoesOn => Ok(()),
+            SegmentOutcome::Closed => {
+                self.record_end(key);
                 Ok(())
             }
-            After::Another => {
-                self.close(key, said.at_us, heard)?;
-                self.open(key, said.at_us, false);
-                // It begins where this says, so it takes it.
-                self.said(key, said, heard)
+            SegmentOutcome::OtherConnection => {
+                self.close(key, received.at_us, listener)?;
+                self.open(key, received.at_us, false);
+                // It begins the connection anew, so it is accepted now.
+                self.handle_connection_segment(key, received, listener)
             }
         }
     }
 
-    /// Who sent it; `None` where no port of it is a server's.
-    fn side(&self, segment: &Segment<'_>) -> Option<Side> {
+    /// Returns the sender; `None` if neither port is a server's.
+    fn sender_of(&self, segment: &Segment<'_>) -> Option<Side> {
         let (from, to) = (segment.from, segment.to);
         match (
             self.ports.contains(&from.port()),
@@ -143,8 +150,8 @@ impl Connections {
             (false, false) => None,
             (false, true) => Some(Side::Client),
             (true, false) => Some(Side::Server),
-            // A server's port at both ends: whoever begins is the client; where that was not seen,
-            // the one with the greater port.
+            // Both ports are servers' ports: the client is the side that begins, or, if the
+            // beginning was not captured, the one with the greater port.
             (true, true) => Some(if self.open.contains_key(&(from, to)) {
                 Side::Client
             } else if self.open.contains_key(&(to, from)) {
@@ -162,52 +169,53 @@ impl Connections {
         }
     }
 
-    /// A client's SYN with another number where its connection lives: the server takes no notice of it
-    /// but to ask whether it is meant (RFC 5961, 4.2), and anybody can send one. It begins a connection
-    /// where an answer to it comes, or what follows it.
-    fn may_be_nobodys(&mut self, key: Key, said: &Said<'_>) -> bool {
+    /// Returns whether a segment is a client's SYN with another number on an open connection. The
+    /// server only answers with a challenge (RFC 5961, 4.2), and anybody can send one. It begins a
+    /// connection if an answer to it, or data after it, comes.
+    fn may_be_spurious(&mut self, key: Key, received: &ConnectionSegment<'_>) -> bool {
         let Some(connection) = self.open.get_mut(&key) else {
             return false;
         };
-        let carries = !said.payload.is_empty() || said.cut > 0;
-        let other = connection.side(Side::Client).base != Some(said.sequence);
-        let is_one = said.side == Side::Client && !carries && other && connection.is_established();
+        let carries = !received.payload.is_empty() || received.cut > 0;
+        let other = connection.side(Side::Client).base != Some(received.sequence);
+        let is_one =
+            received.side == Side::Client && !carries && other && connection.is_established();
         if is_one {
-            connection.asked_again = Some(said.sequence);
+            connection.requested_again = Some(received.sequence);
         }
         is_one
     }
 
-    fn begins_again(
+    fn reopen(
         &mut self,
         key: Key,
         asked: u32,
         at_us: i64,
-        heard: &mut impl Heard,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
-        self.close(key, at_us, heard)?;
+        self.close(key, at_us, listener)?;
         self.open(key, at_us, true);
         let connection = self.open.get_mut(&key).expect("it was opened");
         connection.begin(Side::Client, asked);
         Ok(())
     }
 
-    /// A SYN of either side: of a connection that is there, or of a new one.
-    fn begins(
+    /// Handles a SYN of either side: of an existing connection, or of a new one.
+    fn handle_syn(
         &mut self,
         key: Key,
-        said: &Said<'_>,
-        heard: &mut impl Heard,
+        received: &ConnectionSegment<'_>,
+        listener: &mut impl StreamListener,
     ) -> Result<(), SinkError> {
         let known = self.open.get_mut(&key).is_some_and(|connection| {
-            let begun = connection.side(said.side).base;
+            let begun = connection.side(received.side).base;
             let asked = connection.side(Side::Client).base;
-            match (said.side, begun) {
-                (_, Some(base)) => base == said.sequence,
+            match (received.side, begun) {
+                (_, Some(base)) => base == received.sequence,
                 (Side::Client, None) => true,
                 (Side::Server, None) => {
                     // It may acknowledge bytes that came with the client's SYN.
-                    let (Some(asked), Some(answered)) = (asked, said.acknowledges) else {
+                    let (Some(asked), Some(answered)) = (asked, received.acknowledges) else {
                         return true;
                     };
                     answered.wrapping_sub(asked) <= 0xffff
@@ -215,36 +223,37 @@ impl Connections {
             }
         });
         if !known {
-            self.close(key, said.at_us, heard)?;
-            self.open(key, said.at_us, true);
+            self.close(key, received.at_us, listener)?;
+            self.open(key, received.at_us, true);
         }
         let connection = self.open.get_mut(&key).expect("it is there");
-        connection.begin(said.side, said.sequence);
-        if let (Side::Server, Some(acknowledges)) = (said.side, said.acknowledges) {
+        connection.begin(received.side, received.sequence);
+        if let (Side::Server, Some(acknowledges)) = (received.side, received.acknowledges) {
             connection.begin(Side::Client, acknowledges);
         }
         Ok(())
     }
 
-    /// A segment without a connection: whether it is of one that was there before.
-    fn joins(&mut self, key: Key, said: &Said<'_>) -> bool {
-        if said.payload.is_empty() && said.cut == 0 {
+    /// Handles a segment without a connection: returns whether it joins an earlier one.
+    fn join(&mut self, key: Key, received: &ConnectionSegment<'_>) -> bool {
+        if received.payload.is_empty() && received.cut == 0 {
             return false;
         }
         let ended = self.ended.iter().find_map(|ended| ended.get(&key));
         if let Some(next) = ended {
-            let from_the_end = said.sequence.wrapping_sub(match said.side {
+            let from_the_end = received.sequence.wrapping_sub(match received.side {
                 Side::Client => next[0],
                 Side::Server => next[1],
             });
-            if from_the_end <= LATE_MAX || from_the_end.wrapping_neg() <= LATE_MAX {
+            if from_the_end <= LATE_DISTANCE_MAX || from_the_end.wrapping_neg() <= LATE_DISTANCE_MAX
+            {
                 let bytes = &mut self.counts.bytes;
-                bytes.captured += said.payload.len() as u64;
-                bytes.after_the_end += said.payload.len() as u64;
+                bytes.captured += received.payload.len() as u64;
+                bytes.after_the_end += received.payload.len() as u64;
                 return false;
             }
         }
-        self.open(key, said.at_us, false);
+        self.open(key, received.at_us, false);
         true
     }
 
@@ -257,17 +266,22 @@ impl Connections {
         self.open.insert(key, connection);
     }
 
-    /// Ends one whose end was not seen.
-    fn close(&mut self, key: Key, at_us: i64, heard: &mut impl Heard) -> Result<(), SinkError> {
+    /// Closes a connection whose end was not captured.
+    fn close(
+        &mut self,
+        key: Key,
+        at_us: i64,
+        listener: &mut impl StreamListener,
+    ) -> Result<(), SinkError> {
         if let Some(mut connection) = self.open.remove(&key) {
-            connection.close(at_us, &mut self.counts.bytes, heard)?;
+            connection.close(at_us, &mut self.counts.bytes, listener)?;
             count(&mut self.counts, &connection);
         }
         Ok(())
     }
 
-    /// One has ended.
-    fn over(&mut self, key: Key) {
+    /// Records the end of a connection.
+    fn record_end(&mut self, key: Key) {
         let Some(connection) = self.open.remove(&key) else {
             return;
         };
@@ -279,26 +293,30 @@ impl Connections {
         self.ended[0].insert(key, connection.next_sequences());
     }
 
-    /// Nothing more comes: what waits is handed on, and those that are there stay open.
-    pub(super) fn end(&mut self, heard: &mut impl Heard) -> Result<(), SinkError> {
-        for connection in in_order(&mut self.open) {
-            connection.end(&mut self.counts.bytes, heard)?;
+    /// Handles the end of the capture: passes on waiting data, and leaves existing connections
+    /// open.
+    pub(super) fn end(&mut self, listener: &mut impl StreamListener) -> Result<(), SinkError> {
+        for connection in sort_by_beginning(&mut self.open) {
+            connection.end(&mut self.counts.bytes, listener)?;
         }
         for (_, connection) in self.open.drain() {
             count(&mut self.counts, &connection);
-            self.counts.open_at_the_end += u64::from(connection.told);
+            self.counts.open_at_the_end += u64::from(connection.announced);
         }
         Ok(())
     }
 }
 
-/// Whether a segment is the first of a connection that was asked for while another one lived.
-fn was_asked_for(open: &Connection, said: &Said<'_>) -> bool {
-    said.side == Side::Client && !said.reset && open.asked_again == Some(said.sequence)
+/// Returns whether a segment is the first of a connection that was requested while another one
+/// existed.
+fn was_requested(open: &Connection, received: &ConnectionSegment<'_>) -> bool {
+    received.side == Side::Client
+        && !received.reset
+        && open.requested_again == Some(received.sequence)
 }
 
 fn count(counts: &mut Counts, connection: &Connection) {
-    match connection.told {
+    match connection.announced {
         true => {
             counts.connections += 1;
             counts.from_the_start += u64::from(connection.from_the_start);
@@ -307,8 +325,8 @@ fn count(counts: &mut Counts, connection: &Connection) {
     }
 }
 
-/// In the order in which they began: the same file gives the same workload.
-fn in_order(open: &mut HashMap<Key, Connection>) -> Vec<&mut Connection> {
+/// Sorts connections by their beginning, so that the same file gives the same workload.
+fn sort_by_beginning(open: &mut HashMap<Key, Connection>) -> Vec<&mut Connection> {
     let mut connections: Vec<&mut Connection> = open.values_mut().collect();
     connections.sort_unstable_by_key(|connection| connection.number);
     connections

@@ -1,59 +1,59 @@
-//! Why packets could not be captured at all. Single packets that cannot be read are no reason;
-//! they are in the account.
+//! Errors that prevent the capture of packets. Packets that cannot be read are no errors; they are
+//! in the account.
 
 use capture_sink::SinkError;
 
-/// Why packets could not be captured.
+/// An error that prevents the capture of packets.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// Nothing was given.
+    /// No input was given.
     #[error("no packet file was given; name one or more files, or - for standard input")]
     NoInput,
-    /// It cannot be opened or read.
+    /// An input cannot be opened or read.
     #[error("cannot read {name}: {error}{}", next_step(.error))]
     Read {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },
-    /// It is another file.
+    /// An input has another format.
     #[error(
         "{name} is no packet file: pcap and pcapng are read here, plain or in gzip, zstd, bzip2 or xz, as `tcpdump -w` writes them; {advice}"
     )]
     Foreign {
-        /// As the user gave it.
+        /// Name as the user gave it.
         name: String,
-        /// What to do.
+        /// Suggested action.
         advice: String,
     },
-    /// There is no packet in any.
+    /// No input has a packet.
     #[error(
         "{name} has no packets{damage}; capture again while clients send something (`tcpdump -i any -s 0 -w FILE tcp port 5432`)"
     )]
     NoPackets {
-        /// As the user gave it, the first of them.
+        /// Name of the first input, as the user gave it.
         name: String,
-        /// What is wrong with it, behind a colon.
+        /// Description of the damage, after a colon.
         damage: String,
     },
-    /// None of the packets is the server's.
+    /// No packet is of the server's port.
     #[error("none of the {packets} packets is of TCP port {ports}; {advice}")]
     NoneOfThePort {
-        /// How many there are.
+        /// Number of packets.
         packets: u64,
-        /// Which were asked for.
+        /// The requested ports.
         ports: String,
-        /// What to give instead.
+        /// Suggested option.
         advice: String,
     },
-    /// The user stopped it.
+    /// The user stopped the capture.
     #[error(
         "the capture was stopped; nothing of it is left, and the packet files are as they were"
     )]
     Stopped,
-    /// The events could not be kept.
+    /// The sink failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
 }

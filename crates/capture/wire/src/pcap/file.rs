@@ -103,7 +103,7 @@ pub(super) struct PacketFile {
     taken: u64,
     is_at_end: bool,
     format: Format,
-    /// Of a pcapng file.
+    /// Current section of a pcapng file.
     section: Section,
     /// First unread packet, and the length of its record.
     next: Option<(PacketRecord, usize)>,

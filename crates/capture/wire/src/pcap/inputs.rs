@@ -1,8 +1,8 @@
-//! Several files of packets as one, in the order of time.
+//! Merges several packet files in time order.
 //!
-//! Each file is looked at for its first packet's time, and opened for good when its turn comes: a
-//! day in a thousand files needs few of them open at once, and two files of the same time (of two
-//! interfaces, say) are merged packet by packet.
+//! Each file is opened for its first packet's time, and opened again at its turn: a day in a
+//! thousand files needs few of them open at once. Two files of the same time (for example of two
+//! interfaces) are merged packet by packet.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,32 +17,32 @@ use super::account::PcapSource;
 use super::error::PcapError;
 use super::file::{Damage, NoPackets, Packet, PacketFile};
 use super::stream::{PacketStream, Stop};
-use capture_sink::Raw;
-use capture_sink::Watched;
-use capture_sink::compression::{Compression, MAGIC_BYTES, Told, tell};
+use capture_sink::CountingReader;
+use capture_sink::StreamState;
+use capture_sink::compression::{Compression, FileFormat, MAGIC_BYTES, detect};
 
-/// One input, open.
-struct Opened {
+/// An open input.
+struct OpenInput {
     name: String,
     file: PacketFile,
-    raw: Arc<Raw>,
+    raw: Arc<StreamState>,
     compression: Option<Compression>,
-    /// Whether the user stopped it, so that its end is none of the file's faults.
+    /// Whether the user stopped the stream, so that its end is no damage.
     is_stopped: Arc<AtomicBool>,
 }
 
-/// One input whose turn has not come.
-struct Waiting {
+/// An input before its turn.
+struct PendingInput {
     path: PathBuf,
     first_us: Option<i64>,
-    /// Standard input cannot be opened again.
-    opened: Option<Opened>,
+    /// Set for standard input, which cannot be opened again.
+    opened: Option<OpenInput>,
 }
 
 /// All inputs.
 pub(super) struct Inputs {
-    waiting: VecDeque<Waiting>,
-    open: Vec<(usize, Opened)>,
+    waiting: VecDeque<PendingInput>,
+    open: Vec<(usize, OpenInput)>,
     sources: Vec<PcapSource>,
     dropped: u64,
     without_time: u64,
@@ -51,36 +51,36 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Looks at all; `-` is standard input, which `stop` ends.
+    /// Examines all inputs; `-` is standard input, which `stop` ends.
     pub(super) fn open(paths: &[PathBuf], stop: Option<&Stop>) -> Result<Self, PcapError> {
         if paths.is_empty() {
             return Err(PcapError::NoInput);
         }
         let mut waiting = Vec::new();
         for path in paths {
-            let opened = Opened::open(path, stop)?;
-            waiting.push(Waiting {
+            let opened = OpenInput::open(path, stop)?;
+            waiting.push(PendingInput {
                 path: path.clone(),
                 first_us: opened.file.packet().map(|packet| packet.at_us),
                 opened: (path == Path::new("-")).then_some(opened),
             });
         }
-        // Those without a packet at the end.
+        // Files without a packet come last.
         waiting.sort_by_key(|waiting| waiting.first_us.unwrap_or(i64::MAX));
-        Ok(Self::of(waiting))
+        Ok(Self::from_pending(waiting))
     }
 
-    /// One that is there already.
-    pub(super) fn on(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
-        let opened = Opened::on(reader, name, Arc::default())?;
-        Ok(Self::of(vec![Waiting {
+    /// Creates it from an open reader.
+    pub(super) fn from_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<Self, PcapError> {
+        let opened = OpenInput::on(reader, name, Arc::default())?;
+        Ok(Self::from_pending(vec![PendingInput {
             path: PathBuf::from("-"),
             first_us: opened.file.packet().map(|packet| packet.at_us),
             opened: Some(opened),
         }]))
     }
 
-    fn of(waiting: Vec<Waiting>) -> Self {
+    fn from_pending(waiting: Vec<PendingInput>) -> Self {
         let has_stream = waiting.iter().any(|waiting| waiting.opened.is_some());
         Inputs {
             waiting: waiting.into(),
@@ -93,7 +93,7 @@ impl Inputs {
         }
     }
 
-    /// The next packet goes to `take`; `false` at the end.
+    /// Passes the next packet to `take`; returns `false` at the end.
     pub(super) fn next(
         &mut self,
         take: impl FnOnce(Packet<'_>) -> Result<(), PcapError>,
@@ -119,7 +119,7 @@ impl Inputs {
         let (source, opened) = &mut self.open[at];
         let Some(packet) = opened.file.packet() else {
             let (source, opened) = (*source, self.open.remove(at).1);
-            self.done(source, &opened);
+            self.finish_input(source, &opened);
             return self.next(take);
         };
         self.sources[*source].first_us.get_or_insert(at_us);
@@ -134,7 +134,7 @@ impl Inputs {
         };
         let opened = match waiting.opened {
             Some(opened) => opened,
-            None => Opened::open(&waiting.path, None)?,
+            None => OpenInput::open(&waiting.path, None)?,
         };
         self.sources.push(PcapSource {
             file: SourceFile {
@@ -151,7 +151,7 @@ impl Inputs {
         Ok(())
     }
 
-    fn done(&mut self, source: usize, opened: &Opened) {
+    fn finish_input(&mut self, source: usize, opened: &OpenInput) {
         let (packets, without_time) = opened.file.packets();
         let source = &mut self.sources[source];
         source.file.bytes = opened.file.bytes();
@@ -166,12 +166,12 @@ impl Inputs {
         self.raw_bytes_done += opened.raw.bytes.load(Ordering::Relaxed);
     }
 
-    /// Whether one of them cannot be read again.
+    /// Returns whether one of them cannot be read again.
     pub(super) fn has_stream(&self) -> bool {
         self.has_stream
     }
 
-    /// Bytes read so far, before decompression.
+    /// Number of bytes read so far, before decompression.
     pub(super) fn raw_bytes(&self) -> u64 {
         let open = self.open.iter();
         let open: u64 = open
@@ -180,13 +180,14 @@ impl Inputs {
         self.raw_bytes_done + open
     }
 
-    /// The sources as they were read; what their files say was dropped; packets without a time.
+    /// Returns the sources, the number of dropped packets that the files state, and the number of
+    /// packets without a time.
     pub(super) fn finish(self) -> (Vec<PcapSource>, u64, u64) {
         (self.sources, self.dropped, self.without_time)
     }
 }
 
-impl Opened {
+impl OpenInput {
     fn open(path: &Path, stop: Option<&Stop>) -> Result<Self, PcapError> {
         let is_stream = path == Path::new("-");
         let name = match is_stream {
@@ -218,8 +219,8 @@ impl Opened {
             name: name.to_owned(),
             error,
         };
-        let raw = Arc::new(Raw::default());
-        let mut watched = Watched {
+        let raw = Arc::new(StreamState::default());
+        let mut watched = CountingReader {
             reader,
             raw: raw.clone(),
         };
@@ -228,18 +229,18 @@ impl Opened {
             .take(MAGIC_BYTES as u64)
             .read_to_end(&mut magic)
             .map_err(failed)?;
-        let told = tell(&magic);
+        let file_format = detect(&magic);
         let whole = Cursor::new(magic).chain(watched);
-        let (reader, compression): (Box<dyn Read + Send>, _) = match told {
-            Told::Compressed(compression) => (
+        let (reader, compression): (Box<dyn Read + Send>, _) = match file_format {
+            FileFormat::Compressed(compression) => (
                 compression.decoder(whole).map_err(failed)?,
                 Some(compression),
             ),
-            // What is foreign to a log may be a packet file.
-            Told::Plain | Told::Foreign(_) => (Box::new(whole), None),
+            // A format that is no log may be a packet file.
+            FileFormat::Plain | FileFormat::Foreign(_) => (Box::new(whole), None),
         };
         match PacketFile::open(reader) {
-            Ok(file) => Ok(Opened {
+            Ok(file) => Ok(OpenInput {
                 name: name.to_owned(),
                 file,
                 raw,
@@ -248,9 +249,9 @@ impl Opened {
             }),
             Err(NoPackets::Foreign(advice)) => Err(PcapError::Foreign {
                 name: name.to_owned(),
-                advice: match (advice, told) {
+                advice: match (advice, file_format) {
                     (Some(advice), _) => advice.to_owned(),
-                    (None, Told::Foreign(foreign)) => {
+                    (None, FileFormat::Foreign(foreign)) => {
                         format!("this is {}, so unpack it first", foreign.what)
                     }
                     (None, _) => "a server's log is read by `rehearse capture log`".to_owned(),
@@ -268,7 +269,7 @@ impl Opened {
         }
     }
 
-    /// The next packet comes on top.
+    /// Reads the next packet.
     fn advance(&mut self) -> Result<(), PcapError> {
         let Err(error) = self.file.advance() else {
             return Ok(());

@@ -1,21 +1,20 @@
-//! Packet files, and a stream of packets on standard input, become a workload.
+//! Captures packet files, and a stream of packets on standard input, as a workload.
 //!
-//! `inputs` merges the files by time, `file` and `pcapng` take packets out of them, `packet` finds the TCP segments in
-//! these, `connections` knows which connection a segment belongs to, `connection` puts its bytes in order or says which
-//! are lost, and [`crate::conversation`] makes events of what the two sides say. `stream` reads standard input. Every
-//! packet and every byte is in the [`PcapAccount`].
+//! `inputs` merges the files by time, `file` and `pcapng` read their packets, `packet` finds the
+//! TCP segments, `connections` assigns a segment to its connection, `connection` orders its bytes
+//! and reports losses, and [`crate::conversation`] decodes them into events. `stream` reads
+//! standard input. Every packet and every byte is in the [`PcapAccount`].
 //!
-//! Memory is bounded by the connections that are open: what waits for packets that come late is at
-//! most 8 MiB a connection and 256 MiB in all.
-//!
-//! Deliberately absent: decryption. What is encrypted is counted and named.
+//! Memory is bounded by the number of open connections: data that waits for late packets is at most
+//! 8 MiB a connection and 256 MiB in total. Encrypted traffic is not decrypted, but counted by
+//! kind.
 
 mod account;
 mod connection;
 mod connections;
-mod direction;
 mod error;
 mod file;
+mod half_stream;
 mod inputs;
 mod packet;
 #[cfg(test)]
@@ -38,52 +37,53 @@ pub use stream::Stop;
 use crate::conversation::{ConversationOptions, Conversations, Side};
 use account::PcapAccount as Account;
 use capture_sink::{EventSink, SinkError};
-use connection::Heard;
+use connection::StreamListener;
 use connections::Connections;
 use file::Packet;
 use inputs::Inputs;
 use packet::{PacketContent, parse_packet};
 
-/// Of so many ports that are not asked for it is counted how busy they are.
+/// Maximum number of other ports whose packets are counted.
 const OTHER_PORTS_MAX: usize = 4_096;
 
 /// Number of packets between two reports of progress.
 const PACKETS_PER_PROGRESS: u64 = 4_096;
 
-/// Time of capture between two reports of progress of a stream, in microseconds: its packets may be few.
+/// Time of capture between two reports of progress of a stream, in microseconds: its packets may be
+/// rare.
 const STREAM_PROGRESS_US: i64 = 1_000_000;
 
-/// How far a capture has come.
+/// Progress of a capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes read, before decompression.
+    /// Number of bytes read, before decompression.
     pub read_bytes: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Events given to the sink.
+    /// Number of events passed to the sink.
     pub events: u64,
 }
 
-/// What to read.
+/// Options of a capture.
 #[derive(Default)]
 pub struct PcapOptions<'a> {
-    /// Files; `-` is standard input, which may be a capture that is still running.
+    /// Packet files; `-` is standard input, which may be a capture that is still running.
     pub files: Vec<PathBuf>,
     /// The ports of the servers.
     pub ports: Vec<u16>,
-    /// What is taken down of what is said.
+    /// Details to record.
     pub conversation: ConversationOptions,
-    /// Is told from time to time.
+    /// Receives the progress.
     pub on_progress: Option<Box<dyn FnMut(Progress) + 'a>>,
-    /// Returns true once the user has asked to stop. A capture with standard input then ends there in order; one of
-    /// files alone fails, since these can be read again.
+    /// Returns true once the user has asked to stop. A capture with standard input then ends in
+    /// order; one of files alone fails, since these can be read again.
     pub stop: Option<Stop>,
 }
 
 /// Captures packet files.
 ///
 /// # Errors
-/// Where there is nothing to capture, a file cannot be read, or the sink takes no more.
+/// If there is nothing to capture, a file cannot be read, or the sink fails.
 pub fn capture(
     mut options: PcapOptions<'_>,
     sink: &mut dyn EventSink,
@@ -106,7 +106,7 @@ pub fn capture_reader(
     options: PcapOptions<'_>,
     sink: &mut dyn EventSink,
 ) -> Result<PcapReport, PcapError> {
-    let inputs = Inputs::on(Box::new(reader), "standard input")?;
+    let inputs = Inputs::from_reader(Box::new(reader), "standard input")?;
     read(inputs, options, sink)
 }
 
@@ -115,9 +115,9 @@ fn read(
     mut options: PcapOptions<'_>,
     sink: &mut dyn EventSink,
 ) -> Result<PcapReport, PcapError> {
-    let mut reading = Reading::new(&options.ports, options.conversation);
+    let mut reading = PacketReader::new(&options.ports, options.conversation);
     let mut reported_us = i64::MIN;
-    while inputs.next(|packet| Ok(reading.packet(packet, sink)?))? {
+    while inputs.next(|packet| Ok(reading.handle_packet(packet, sink)?))? {
         let last_us = reading.last_us.unwrap_or(reported_us);
         let is_due = reading.account.packets.is_multiple_of(PACKETS_PER_PROGRESS)
             || inputs.has_stream() && last_us.saturating_sub(reported_us) >= STREAM_PROGRESS_US;
@@ -135,7 +135,7 @@ fn read(
     let mut account = reading.finish(sink)?;
     let (sources, dropped, without_time) = inputs.finish();
     account.0.dropped = dropped;
-    account.0.without_time(without_time);
+    account.0.count_without_time(without_time);
     let (account, busiest) = account;
     if account.packets == 0 {
         let first = sources.first();
@@ -149,12 +149,12 @@ fn read(
         });
     }
     if account.segments + account.segments_cut == 0 {
-        return Err(none_of_the_port(&account, &options.ports, busiest));
+        return Err(no_traffic_error(&account, &options.ports, busiest));
     }
     Ok(PcapReport { sources, account })
 }
 
-fn none_of_the_port(account: &Account, ports: &[u16], busiest: Option<(u16, u64)>) -> PcapError {
+fn no_traffic_error(account: &Account, ports: &[u16], busiest: Option<(u16, u64)>) -> PcapError {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let advice = match busiest {
         Some((port, packets)) => format!(
@@ -175,19 +175,19 @@ fn none_of_the_port(account: &Account, ports: &[u16], busiest: Option<(u16, u64)
     }
 }
 
-/// Packets in, events out.
-struct Reading {
+/// Turns packets into events.
+struct PacketReader {
     conversations: Conversations,
     connections: Connections,
     account: Account,
-    /// Packets of other ports, for who gave a wrong one.
+    /// Number of packets of other ports, to suggest one.
     other_ports: BTreeMap<u16, u64>,
     last_us: Option<i64>,
 }
 
-impl Reading {
+impl PacketReader {
     fn new(ports: &[u16], options: ConversationOptions) -> Self {
-        Reading {
+        PacketReader {
             conversations: Conversations::new(options),
             connections: Connections::new(ports),
             account: Account::default(),
@@ -196,7 +196,11 @@ impl Reading {
         }
     }
 
-    fn packet(&mut self, packet: Packet<'_>, sink: &mut dyn EventSink) -> Result<(), SinkError> {
+    fn handle_packet(
+        &mut self,
+        packet: Packet<'_>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), SinkError> {
         if self.last_us.is_none() {
             // A file is recorded from its beginning to its end.
             self.conversations.record(packet.at_us, sink)?;
@@ -205,14 +209,14 @@ impl Reading {
         let content = parse_packet(packet.link, packet.bytes, packet.original);
         let mut of_the_port = false;
         if let PacketContent::Segment(segment) = &content {
-            let mut listener = Listener {
+            let mut listener = ConversationListener {
                 conversations: &mut self.conversations,
                 sink,
             };
             let place = self.account.packets + 1;
-            of_the_port = self
-                .connections
-                .segment(segment, packet.at_us, place, &mut listener)?;
+            of_the_port =
+                self.connections
+                    .handle_segment(segment, packet.at_us, place, &mut listener)?;
             if !of_the_port {
                 let port = segment.from.port().min(segment.to.port());
                 if self.other_ports.len() < OTHER_PORTS_MAX || self.other_ports.contains_key(&port)
@@ -221,7 +225,7 @@ impl Reading {
                 }
             }
         }
-        self.account.packet(&content, of_the_port);
+        self.account.count_packet(&content, of_the_port);
         Ok(())
     }
 
@@ -233,12 +237,12 @@ impl Reading {
         }
     }
 
-    /// The account, and the busiest of the other ports with its packets.
+    /// Returns the account, and the busiest of the other ports with its number of packets.
     fn finish(
         mut self,
         sink: &mut dyn EventSink,
     ) -> Result<(Account, Option<(u16, u64)>), SinkError> {
-        let mut listener = Listener {
+        let mut listener = ConversationListener {
             conversations: &mut self.conversations,
             sink,
         };
@@ -246,7 +250,7 @@ impl Reading {
         if let Some(last_us) = self.last_us {
             self.conversations.stop(last_us, sink)?;
         }
-        self.account.connections(self.connections.counts());
+        self.account.add_connections(self.connections.counts());
         self.account.conversation = self.conversations.account().clone();
         let busiest = self.other_ports.into_iter();
         let busiest = busiest.max_by_key(|(_, packets)| *packets);
@@ -254,13 +258,13 @@ impl Reading {
     }
 }
 
-/// What connections say goes to the conversations.
-struct Listener<'a> {
+/// Passes the bytes of connections to the conversations.
+struct ConversationListener<'a> {
     conversations: &'a mut Conversations,
     sink: &'a mut dyn EventSink,
 }
 
-impl Heard for Listener<'_> {
+impl StreamListener for ConversationListener<'_> {
     fn opened(&mut self, connection: u64, client: SocketAddr, at_us: i64, from_the_start: bool) {
         let client = client.to_string();
         self.conversations

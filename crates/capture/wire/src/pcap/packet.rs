@@ -23,7 +23,7 @@ const OFFLOADED_BYTES_MAX: u64 = 1 << 20;
 /// Length of a TCP header up to its flags, in bytes.
 const TCP_BYTES_READ: usize = 14;
 
-/// Protocol that a packet begins with, by the numbers of <https://www.tcpdump.org/linktypes.html>.
+/// Link type of a packet, by the numbers of <https://www.tcpdump.org/linktypes.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Link {
     /// Ethernet, with VLAN tags.
@@ -55,7 +55,7 @@ impl Link {
     }
 }
 
-/// Reason why a packet is none of the port's.
+/// Reason why a packet is not traffic of the port.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -110,9 +110,9 @@ pub struct Segment<'a> {
     pub acknowledges: Option<u32>,
     /// SYN: it begins a connection.
     pub syn: bool,
-    /// FIN: its sender has no more to say.
+    /// FIN: its sender has sent everything.
     pub fin: bool,
-    /// RST: the connection is over.
+    /// RST: the connection is aborted.
     pub reset: bool,
     /// Captured part of its payload.
     pub payload: &'a [u8],

@@ -1,6 +1,7 @@
-//! Blocks of a pcapng file: which interface a packet is of, when it was captured, and what was dropped.
+//! Decodes blocks of a pcapng file: the interface of a packet, its time, and the number of dropped
+//! packets.
 //!
-//! Facts: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>.
+//! Specification: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>.
 
 use pcap_parser::nom::error::ErrorKind;
 use pcap_parser::nom::{self, IResult, Needed, Offset};
@@ -32,7 +33,7 @@ const INTERFACES_MAX: usize = 65_536;
 /// Content of a block.
 pub(super) enum BlockContent {
     Packet(PacketRecord),
-    /// A Simple Packet Block. A statement without a time can be put nowhere.
+    /// A Simple Packet Block. A statement without a time cannot be placed.
     PacketWithoutTime,
     Other,
 }
@@ -66,8 +67,9 @@ pub(super) struct Section {
 
 /// Finds the end of the block that `data` starts with.
 ///
-/// Own code: pcap-parser's decoders of single blocks say "incomplete" both for a block that has not been read as a whole
-/// and for a wrong length inside a block. Its decoder of any block does not, but costs 7 % of the reading speed.
+/// Own code: pcap-parser's decoders of single blocks return "incomplete" both for a block that has
+/// not been read as a whole and for a wrong length inside a block. Its decoder of any block does
+/// not, but costs 7 % of the reading speed.
 pub(super) fn frame_block(
     is_big_endian: bool,
     data: &[u8],

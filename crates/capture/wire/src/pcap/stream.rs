@@ -1,7 +1,8 @@
-//! Standard input as a stream of packets, which ends with its writer or when the user asks to stop.
+//! Reads standard input as a stream of packets, which ends with its writer or when the user asks to
+//! stop.
 //!
-//! A blocked read cannot be cancelled: the standard library repeats it after a signal. Therefore the stream waits with
-//! `poll`, which a signal does interrupt, and reads only what is there.
+//! A blocked read cannot be cancelled: the standard library repeats it after a signal. Therefore
+//! the stream waits with `poll`, which a signal does interrupt, and reads only available data.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,8 +20,8 @@ pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Time between two checks whether to stop, if no signal comes to this thread.
 const POLL_NS: i64 = 100_000_000;
 
-/// Time that the writer gets to finish, in nanoseconds. It usually receives the same Ctrl-C, flushes its buffer and
-/// exits, which ends the stream sooner.
+/// Time that the writer gets to finish, in nanoseconds. It usually receives the same Ctrl-C,
+/// flushes its buffer and exits, which ends the stream sooner.
 const LAST_POLL_NS: i64 = 1_000_000_000;
 
 /// Standard input.

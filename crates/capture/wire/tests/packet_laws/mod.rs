@@ -1,11 +1,11 @@
-//! What holds for any bytes that are read as a packet file: for the tests and the fuzzer.
+//! Invariants of any bytes that are read as a packet file, for the tests and the fuzzer.
 
 use std::io::Cursor;
 
 use capture_sink::Counted;
 use capture_wire::pcap::{PcapOptions, capture_reader};
 
-/// No panic, and every packet and byte is somewhere.
+/// Checks that nothing panics, and that every packet and byte is accounted for.
 pub fn any_bytes(data: &[u8]) {
     let options = PcapOptions {
         ports: vec![5432],
@@ -14,7 +14,7 @@ pub fn any_bytes(data: &[u8]) {
     let mut counted = Counted::default();
     let bytes = Cursor::new(data.to_vec());
     let Ok(report) = capture_reader(bytes, options, &mut counted) else {
-        // No packet file, or none of the port.
+        // No packet file, or no packet of the port.
         return;
     };
     let account = &report.account;

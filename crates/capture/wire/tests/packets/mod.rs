@@ -1,8 +1,8 @@
-//! Writes packet files for tests: any container, any link layer, and conversations as TCP.
+//! Writes packet files for tests: any container, any link layer, and conversations over TCP.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// A packet as it stands in a file.
+/// A packet as in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub at_us: i64,
@@ -10,7 +10,7 @@ pub struct Record {
     pub original: u32,
 }
 
-/// How a file is written.
+/// Container format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
     Pcap {
@@ -59,7 +59,7 @@ pub const CONTAINERS: [Container; 8] = [
     },
 ];
 
-/// Numbers in one byte order.
+/// Writes numbers in one byte order.
 struct Numbers {
     bytes: Vec<u8>,
     big: bool,
@@ -110,7 +110,7 @@ impl Numbers {
     }
 }
 
-/// A block of pcapng.
+/// Builds a pcapng block.
 pub fn block(kind: u32, big: bool, body: &[u8]) -> Vec<u8> {
     let length = 12 + body.len().next_multiple_of(4) as u32;
     let mut numbers = Numbers::new(big);
@@ -118,7 +118,7 @@ pub fn block(kind: u32, big: bool, body: &[u8]) -> Vec<u8> {
     numbers.bytes
 }
 
-/// A whole file.
+/// Builds a whole file.
 pub fn file(container: Container, link: u16, records: &[Record]) -> Vec<u8> {
     match container {
         Container::Pcap { nanoseconds, big } => {
@@ -195,7 +195,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// From its IP header on.
+    /// Builds the packet from its IP header on.
     pub fn ip(&self) -> Vec<u8> {
         let mut tcp = Numbers::new(true);
         let flags = u8::from(self.fin)
@@ -230,7 +230,7 @@ impl Tcp {
     }
 }
 
-/// What stands before an IP packet in a frame of this link type.
+/// Adds the frame of this link type to an IP packet.
 pub fn framed(link: u16, vlans: &[u16], ip: &[u8]) -> Vec<u8> {
     let v6 = ip[0] >> 4 == 6;
     let mut protocols: Vec<u16> = vlans.to_vec();
@@ -257,8 +257,8 @@ pub fn framed(link: u16, vlans: &[u16], ip: &[u8]) -> Vec<u8> {
 /// A turn of a conversation.
 pub type Turn<'a> = (bool, &'a [u8]);
 
-/// A connection's packets, in order, each acknowledging all before it: the handshake, turns (by the
-/// client where `true`) in segments of at most `segment` bytes, and the end.
+/// Builds a connection's packets, in order, each acknowledging all before it: the handshake, turns
+/// (by the client if `true`) in segments of at most `segment` bytes, and the end.
 pub fn talk(
     client: SocketAddr,
     server: SocketAddr,
@@ -297,7 +297,7 @@ pub fn talk(
     packets
 }
 
-/// Packets of Ethernet, a millisecond apart.
+/// Wraps packets in Ethernet, a millisecond apart.
 pub fn records(packets: &[Tcp], from_us: i64) -> Vec<Record> {
     let packets = packets.iter().enumerate();
     packets

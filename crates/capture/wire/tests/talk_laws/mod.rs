@@ -1,7 +1,7 @@
-//! What holds for every conversation, whatever its bytes.
+//! Invariants of every conversation, whatever its bytes.
 //!
-//! A conversation is written as pieces: a byte that says whose it is (even: the client's, odd: the
-//! server's) and what comes with it, two bytes with its length, the bytes.
+//! A conversation is encoded as pieces: a byte for the sender (even: the client, odd: the server)
+//! and flags, two bytes with the length, the bytes.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use capture_sink::Collected;
 use capture_wire::conversation::{Account, ConversationOptions, Conversations, Side};
 use workload::EventKind;
 
-/// A piece, as it is written.
+/// A piece.
 struct Piece<'a> {
     side: Side,
-    /// Something before it is lost.
+    /// Data before it is lost.
     lost: bool,
     bytes: &'a [u8],
 }
@@ -35,7 +35,7 @@ fn pieces(mut data: &[u8]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// What becomes of it, each piece cut in so many.
+/// Decodes the pieces, each cut into `cuts` parts.
 fn hear(pieces: &[Piece<'_>], cuts: usize, from_the_start: bool) -> (Collected, Account) {
     let mut sink = Collected::default();
     let mut all = Conversations::new(ConversationOptions { digest: true });
@@ -62,10 +62,10 @@ pub fn hold(data: &[u8]) {
     for from_the_start in [true, false] {
         let (sink, account) = hear(&pieces, 1, from_the_start);
         check(&pieces, &sink, &account);
-        // Where something was lost, messages are found again where pieces begin.
+        // After a loss, messages are found again at the start of a piece.
         if account.gaps == 0 && from_the_start {
             let (cut_sink, mut cut_account) = hear(&pieces, 3, true);
-            // Of a piece that breaks the protocol, what is before the break was read.
+            // The part of a piece before a protocol violation was read.
             if !account.unreadable.is_empty() {
                 cut_account.unreadable_bytes = account.unreadable_bytes;
             }

@@ -1,4 +1,4 @@
-//! Which statement a failure is of.
+//! Tests to which statement a failure is attributed.
 
 use super::{log, short};
 use crate::SkipReason;
@@ -68,7 +68,7 @@ fn fact_10_a_nameless_failure_is_not_put_upon_a_statement_that_was_only_slow() {
     let (collected, account) = log(&format!("{slow}\n{failure}"));
     assert_eq!(collected.events[1].outcome.sqlstate, None);
     assert_eq!(account.skipped[&SkipReason::ErrorOutsideStatement].lines, 1);
-    // Where all is logged it is the last one's.
+    // If everything is logged, the failure belongs to the last one.
     let bind = "10.049 1 LOG:  duration: 0.100 ms  bind S: select pg_sleep($1)";
     let (collected, _) = log(&format!("{bind}\n{slow}\n{failure}"));
     assert!(collected.events[1].outcome.sqlstate.is_some());
@@ -85,14 +85,14 @@ fn fact_10_a_nameless_failure_follows_its_execution_at_once_unless_that_wrote() 
         collected.events[1].outcome.sqlstate.is_some()
     };
     assert!(failed("select insert_row($1)", "10.003"));
-    // Others may lie between, where a transaction is not sampled.
+    // Others may lie between, if a transaction is not sampled.
     assert!(!failed("select insert_row($1)", "10.200"));
     assert!(failed("insert into c values ($1)", "10.200"));
 }
 
 #[test]
 fn fact_10_a_nameless_failure_is_of_what_was_just_parsed_and_not_of_what_was_prepared_before() {
-    // Where transactions are sampled, a Parse may be all that is logged of a session.
+    // If transactions are sampled, a Parse may be all that is logged of a session.
     let log_with = |at: &str| {
         log(&format!(
             "10.001 1 LOG:  duration: 0.100 ms  parse S: select pg_sleep($1)

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::super::{Prefix, guess};
+use super::super::{Prefix, infer};
 use super::*;
 use crate::severity::Severity;
 
-fn matched(prefix: &str, line: &str) -> Option<Matched> {
-    Prefix::compile(prefix).matches(line.as_bytes(), &mut Timestamps::default())
+fn matched(prefix: &str, line: &str) -> Option<LineMatch> {
+    Prefix::compile(prefix).matches(line.as_bytes(), &mut TimestampParser::default())
 }
 
 fn part(span: Span, line: &str) -> &str {
@@ -185,7 +185,7 @@ proptest! {
     #[test]
     fn any_prefix_and_any_line_are_no_panic(prefix in "[%a-z0-9\\- |]{0,20}", line in ".{0,60}") {
         let _ = matched(&prefix, &line);
-        let _ = guess([line.as_bytes()].into_iter());
+        let _ = infer([line.as_bytes()].into_iter());
     }
 }
 
@@ -220,11 +220,11 @@ fn fact_15_a_prefix_is_recognised_from_its_lines() {
         let lines: Vec<String> = (0..20)
             .map(|number| format!("{start}LOG:  statement: select {number}"))
             .collect();
-        let found = guess(lines.iter().map(String::as_bytes)).unwrap_or_else(|| panic!("{prefix}"));
+        let found = infer(lines.iter().map(String::as_bytes)).unwrap_or_else(|| panic!("{prefix}"));
         let as_given = matched(prefix, &lines[0]).unwrap().fields;
         let as_guessed = found
             .prefix
-            .matches(lines[0].as_bytes(), &mut Timestamps::default())
+            .matches(lines[0].as_bytes(), &mut TimestampParser::default())
             .unwrap()
             .fields;
         assert_eq!(
@@ -234,7 +234,7 @@ fn fact_15_a_prefix_is_recognised_from_its_lines() {
             found.prefix.text()
         );
     }
-    assert!(guess(["no log at all".as_bytes(); 9].into_iter()).is_none());
+    assert!(infer(["no log at all".as_bytes(); 9].into_iter()).is_none());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_guessed_prefix_with_background_lines_has_q() {
         "<2026-03-01 09:30:05.123 UTC> 8: db=shop user=bob | LOG:  statement: select 1",
         "<2026-03-01 09:30:05.123 UTC> 8: db=shop user=bob | LOG:  statement: select 2",
     ];
-    let found = guess(lines.iter().map(|line| line.as_bytes())).unwrap();
+    let found = infer(lines.iter().map(|line| line.as_bytes())).unwrap();
     assert_eq!(found.prefix.text(), "<%m> %p: %qdb=%d user=%u | ");
     assert_eq!(found.lines, 3);
 }
@@ -252,14 +252,14 @@ fn a_guessed_prefix_with_background_lines_has_q() {
 #[test]
 fn a_guess_takes_other_letters_and_half_a_number() {
     let lines = ["2026-03-01 09:30:05.123 UTC [7] ü=bob LOG:  x"; 3];
-    let found = guess(lines.iter().map(|line| line.as_bytes())).unwrap();
+    let found = infer(lines.iter().map(|line| line.as_bytes())).unwrap();
     assert_eq!(found.prefix.text(), "%m [%p] ü=%u ");
     for line in ["1772357405.1LOG:  x", "desconexão=1LOG:  x"] {
-        assert!(guess([line.as_bytes()].into_iter()).is_none());
+        assert!(infer([line.as_bytes()].into_iter()).is_none());
     }
 }
 
-/// Several names parted by blanks can part a long line in more ways than there is time for.
+/// Checks that a long line with many possible splits into names is given up soon.
 #[test]
 fn fact_15_a_line_that_does_not_match_is_given_up_soon() {
     let prefix = Prefix::compile("%n %u %d %a %i %p ");
@@ -270,12 +270,14 @@ fn fact_15_a_line_that_does_not_match_is_given_up_soon() {
     // Without a bound this would not end in a lifetime.
     assert!(
         prefix
-            .matches(line.as_bytes(), &mut Timestamps::default())
+            .matches(line.as_bytes(), &mut TimestampParser::default())
             .is_none()
     );
     let line =
         b"1772355600.123 me shop my own app idle in transaction 77 LOG:  statement: select 1";
-    let found = prefix.matches(line, &mut Timestamps::default()).unwrap();
+    let found = prefix
+        .matches(line, &mut TimestampParser::default())
+        .unwrap();
     assert_eq!(found.fields.pid, Some(77));
 }
 
@@ -296,8 +298,8 @@ fn a_recognised_prefix_learns_where_the_servers_own_lines_end() {
             "%m [%p] 5%% %q[user=%-4u,db=%d] ",
         ),
     ] {
-        let mut times = Timestamps::default();
-        let mut own = Prefix::compile(prefix).recognised();
+        let mut times = TimestampParser::default();
+        let mut own = Prefix::compile(prefix).into_recognised();
         let line = server.as_bytes();
         assert!(own.matches(line, &mut times).is_none(), "{prefix}");
         // What is no line of the server's teaches nothing.

@@ -1,4 +1,4 @@
-//! Several connections, and those that are recorded or heard only in part.
+//! Tests several connections, and connections that are recorded or captured only in part.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn a_cancel_is_an_event_of_the_session_that_it_is_for() {
     assert_eq!((account.connections, account.sessions), (3, 1));
 }
 
-/// A conversation that is recorded from a piece on.
+/// Records a conversation from one piece up to another.
 fn recorded_from(talk: &Talk, from: usize, to: usize) -> (Collected, Account) {
     let mut sink = Collected::default();
     let mut all = Conversations::new(ConversationOptions::default());
@@ -234,7 +234,8 @@ fn an_answer_that_breaks_the_protocol_ends_nothing() {
     assert_eq!(account.gaps, 1);
 }
 
-/// Everything that a client says before it heard a word, and then the answers, in one piece or in two.
+/// Sends everything before the server's first message, and then the answers, in one piece or in
+/// two.
 fn hasty(asks: impl FnOnce(&mut Vec<u8>), answers: &[(u8, &[u8])]) -> Talk {
     let greeting: [(u8, &[u8]); 3] = [(b'R', b"\0\0\0\0"), (b'K', b"\0\0\0\x07wxyz"), (b'Z', b"I")];
     let mut talk = Talk::begun();

@@ -1,4 +1,4 @@
-//! Conversations made of messages, fed whole and cut at every byte.
+//! Tests conversations of messages, passed as a whole and cut at every byte.
 
 use protocol::frontend::{
     Close, CopyData, CopyDone, Describe, Execute, Flush, Parse, Query, Sync, Target, Terminate,
@@ -14,7 +14,7 @@ mod connections;
 use super::*;
 use capture_sink::Collected;
 
-/// What passes, in order.
+/// The traffic in order.
 #[derive(Debug, Clone, Default)]
 struct Talk(Vec<(Side, Vec<u8>)>);
 
@@ -30,7 +30,7 @@ impl Talk {
         self.says(Side::Client, write)
     }
 
-    /// Messages of the server: tags and bodies.
+    /// Adds messages of the server: tags and bodies.
     fn server(self, messages: &[(u8, &[u8])]) -> Self {
         self.says(Side::Server, |out| {
             for (tag, body) in messages {
@@ -41,7 +41,7 @@ impl Talk {
         })
     }
 
-    /// A session that has begun.
+    /// Returns a session that has begun.
     fn begun() -> Self {
         Talk::default()
             .client(|out| {
@@ -65,7 +65,7 @@ impl Talk {
         self.client(|out| query(sql, out))
     }
 
-    /// What becomes of it, each piece a millisecond behind the one before.
+    /// Decodes the traffic, with each piece a millisecond after the previous one.
     fn hear(&self) -> (Collected, Account) {
         self.hear_cut(&Side::Client, 0, usize::MAX)
     }
@@ -92,7 +92,7 @@ impl Talk {
         (sink, conversations.account().clone())
     }
 
-    /// The events, having seen that cuts change nothing.
+    /// Returns the events, after checking that cuts change nothing.
     fn events(&self) -> Vec<Event> {
         let (whole, account) = self.hear();
         assert_eq!(account.unreadable, Default::default());
@@ -110,7 +110,7 @@ impl Talk {
         whole.events
     }
 
-    /// The statements, as texts.
+    /// Returns the statements as texts.
     fn statements(&self) -> Vec<String> {
         let events = self.events();
         let statements = events.iter().filter(|event| event.kind.is_statement());
@@ -141,7 +141,7 @@ fn execute(portal: &str, rows_max: i32, out: &mut Vec<u8>) {
     Execute { portal, rows_max }.encode(out).unwrap();
 }
 
-/// An event in short: what was done, and what came of it.
+/// Summarises an event: the request and its result.
 fn said(event: &Event) -> String {
     let particulars = event.particulars.clone().unwrap_or_default();
     let mut said = format!("{} ", event.kind.name());
@@ -279,7 +279,7 @@ fn what_is_prepared_and_executed_in_one_group_is_one_event() {
             (b'C', b"SELECT 1\0"),
             (b'Z', b"I"),
         ])
-        // Prepared in a group of its own: that is an event, and each execution one.
+        // Prepared in a group of its own: that is an event, and each execution is one.
         .client(|out| {
             prepare("s1", "UPDATE t SET a = $1", out);
             describe(Target::Statement(b"s1"), out);
@@ -365,7 +365,7 @@ fn a_statement_that_does_not_parse_fails_with_its_values() {
             Sync.encode(out);
         })
         .server(&[(b'E', ERROR), (b'Z', b"I")])
-        // One that waits for the answer to its Parse never gets to executing.
+        // A Parse that waits for its answer and fails never gets to executing.
         .client(|out| {
             prepare("s", "SELEC", out);
             Flush.encode(out);
@@ -444,7 +444,8 @@ fn copy_data_belong_to_their_statement_in_either_protocol() {
         .server(&[(b'G', b"\0\0\x01\0\0")])
         .client(|out| data(out, &[b"1\n2", b"\n"]))
         .server(&[(b'C', b"COPY 2\0"), (b'Z', b"I")])
-        // A library sends its Sync at once, which the server ignores, and another one at the end.
+        // A library sends its Sync at once, which the server ignores, and another one at the
+        // end.
         .client(|out| {
             prepare("", "COPY u FROM STDIN", out);
             bound("", "", &[], out);
@@ -550,16 +551,16 @@ fn a_copy_whose_end_was_not_seen_is_not_one_that_was_done() {
             .client(|out| CopyData { data: b"1\n" }.encode(out).unwrap())
     };
     let copy = |event: &Event| event.particulars.as_ref().unwrap().copy.clone();
-    // The server has had enough: so it fails in a replay, too.
+    // The server rejects the rest: a replay fails in the same way.
     let failed = begins().server(&[(b'E', ERROR), (b'Z', b"I")]).events();
     assert_eq!(said(&failed[1]), "simple COPY t FROM STDIN 42P01");
     let copied = copy(&failed[1]).unwrap();
     assert!(copied.failed.is_some() && *copied.data == *b"1\n");
-    // Nobody knows how it went on.
+    // The outcome is unknown.
     let open = begins().events();
     assert_eq!(said(&open[1]), "simple COPY t FROM STDIN copy_data_missing");
     assert_eq!(copy(&open[1]), None);
-    // Nor what else a result had that was cut off.
+    // The other results of a cut-off answer are unknown, too.
     let cut = Talk::begun()
         .query("SELECT id FROM t")
         .server(&[(b'T', ID), (b'D', ROW)])

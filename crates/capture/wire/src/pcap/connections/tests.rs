@@ -5,7 +5,7 @@ use super::*;
 
 use super::super::packets::{Tcp, Turn, talk};
 
-/// All that was heard, in one list.
+/// A call of the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Thing {
     Opened(u64, bool, i64),
@@ -27,7 +27,7 @@ impl Heap {
         *last = at_us;
     }
 
-    /// One after the other, pieces of one side put together.
+    /// Returns the calls in order, with adjacent pieces of one side joined.
     fn said(&self) -> Vec<Thing> {
         let mut out: Vec<Thing> = Vec::new();
         for thing in &self.things {
@@ -45,7 +45,7 @@ impl Heap {
     }
 }
 
-impl Heard for Heap {
+impl StreamListener for Heap {
     fn opened(&mut self, connection: u64, _: SocketAddr, at_us: i64, from_the_start: bool) {
         self.at(connection, at_us);
         self.things
@@ -94,7 +94,7 @@ fn server() -> SocketAddr {
     "10.0.0.1:5432".parse().unwrap()
 }
 
-/// Reads packets, each so many microseconds behind the one before.
+/// Reassembles packets, each `step_us` microseconds after the previous one.
 fn heard(packets: &[Tcp], step_us: i64, end: bool) -> (Heap, Counts) {
     let mut connections = Connections::new(&[5432]);
     let mut heap = Heap::default();
@@ -115,7 +115,7 @@ fn read(connections: &mut Connections, packets: &[Tcp], step_us: i64, heap: &mut
         let at_us = step_us * at as i64;
         assert!(
             connections
-                .segment(&segment, at_us, at as u64 + 1, heap)
+                .handle_segment(&segment, at_us, at as u64 + 1, heap)
                 .unwrap()
         );
         let waiting = connections.open.values();
@@ -214,7 +214,7 @@ fn a_question_that_never_comes_is_lost_before_its_answer() {
 
 #[test]
 fn what_tcp_will_send_again_is_waited_for() {
-    // Nothing behind the gap is acknowledged: TCP itself still waits.
+    // Data after the gap is not acknowledged: TCP itself still waits.
     let turns = [
         (true, vec![1; 100]),
         (true, vec![2; 100]),
@@ -235,7 +235,7 @@ fn what_tcp_will_send_again_is_waited_for() {
 fn a_connection_that_was_there_before_is_joined() {
     let turns = questions();
     let packets = packets_of(&turns, [u32::MAX - 100, 9], 500);
-    // Pure acknowledgements say nothing yet.
+    // Pure acknowledgements carry no data.
     let (heap, counts) = heard(&packets[2..], 10, true);
     let said = heap.said();
     assert_eq!(said.first(), Some(&Thing::Opened(1, false, 10)));
@@ -250,7 +250,7 @@ fn an_address_that_is_used_again_is_another_connection() {
     let turns = [(true, b"one".to_vec()), (false, b"two".to_vec())];
     let first = packets_of(&turns, [5, 9], 50);
     let second = packets_of(&turns, [1_000, 2_000], 50);
-    // In order, and where the end of the first was not captured.
+    // In order, and without the captured end of the first.
     for ends in [first.len(), first.len() - 3] {
         let packets = [&first[..ends], &second].concat();
         let (heap, counts) = heard(&packets, 10, true);
@@ -262,7 +262,8 @@ fn an_address_that_is_used_again_is_another_connection() {
         assert_eq!((counts.connections, counts.from_the_start), (2, 2));
         check(&counts);
     }
-    // Where its beginning was not, too, the numbers are of nothing that was there.
+    // If its beginning was not captured either, its numbers are outside of the previous
+    // connection.
     let far = packets_of(&turns, [1 << 31, 77 << 24], 50);
     let packets = [&first[..5], &far[3..]].concat();
     let (heap, counts) = heard(&packets, 10, true);
@@ -368,13 +369,13 @@ fn keep_alives_and_overlaps_add_nothing() {
     let turns = [(true, b"abcdef".to_vec())];
     let packets = packets_of(&turns, [5, 9], 50);
     let mut odd = packets[..4].to_vec();
-    // One byte before what comes next, of another value.
+    // One byte before the next expected one, of another value.
     odd.push(Tcp {
         sequence: packets[3].sequence + 5,
         payload: b"?".to_vec(),
         ..packets[3].clone()
     });
-    // What was heard first stays, and only what is new is heard.
+    // The first version of a byte stays, and only new bytes are passed on.
     odd.push(Tcp {
         sequence: packets[3].sequence + 3,
         payload: b"DEFGH".to_vec(),
@@ -383,7 +384,7 @@ fn keep_alives_and_overlaps_add_nothing() {
     let (heap, counts) = heard(&odd, 10, true);
     assert_eq!(said_only(&heap), [Thing::Said(ASK, b"abcdefGH".to_vec())]);
     assert_eq!(counts.bytes.retransmitted, 4);
-    // Also among what waits.
+    // The same holds for waiting pieces.
     let at = |from: u32, payload: &[u8]| Tcp {
         sequence: packets[3].sequence + from,
         payload: payload.to_vec(),
@@ -424,7 +425,7 @@ fn what_waits_is_bounded() {
     connections.end(&mut heap).unwrap();
     check(&connections.counts);
     assert_eq!(connections.counts.bytes.delivered, 20_000_000);
-    // And without the bound on all, that on one holds.
+    // Without the bound on all connections, that on one holds.
     let (mut connections, mut heap) = (Connections::new(&[5432]), Heap::default());
     read(&mut connections, &packets[..3], 0, &mut heap);
     for at in 0..2_000u32 {
@@ -443,7 +444,7 @@ fn sides_that_wait_for_each_other_are_heard_at_last() {
     let turns = [(true, b"one".to_vec()), (false, b"two".to_vec())];
     let mut packets = packets_of(&turns, [5, 9], 50);
     packets.truncate(5);
-    // Each acknowledges what the other has still to say.
+    // Each acknowledges data that the other has not sent yet.
     packets[3].acknowledges = Some(10 + 3);
     packets[4].acknowledges = Some(6 + 3);
     let (heap, counts) = heard(&packets, 10, true);
@@ -466,8 +467,8 @@ fn any_first() -> impl Strategy<Value = [u32; 2]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the order within the bounds, and whatever is there twice, the bytes are the same,
-    /// and in the same order between the sides.
+    /// Checks that any order within the bounds, and any duplicates, give the same bytes, in the
+    /// same order between the sides.
     #[test]
     fn any_order_is_the_same_conversation(
         turns in any_turns(),
@@ -477,7 +478,7 @@ proptest! {
         twice in prop::collection::vec((0..10_000usize, 0..50usize), 0..10),
     ) {
         let mut packets = packets_of(&turns, first, segment);
-        // Not the handshake, and not the last.
+        // Neither the handshake nor the last.
         let movable = packets.len() - 4;
         for (from, by) in moves {
             let from = 3 + from % movable.max(1);
@@ -500,7 +501,7 @@ proptest! {
         check(&counts);
     }
 
-    /// Whatever is lost, what is heard stands in its place, and all is heard or lost.
+    /// Checks that losses leave the other bytes in place, and that all bytes are passed on or lost.
     #[test]
     fn what_is_not_heard_is_lost(
         turns in any_turns(),
@@ -512,7 +513,7 @@ proptest! {
     ) {
         let mut packets = packets_of(&turns, first, segment);
         for drop in drops {
-            // The handshake says where the sides begin.
+            // The handshake gives the initial sequence numbers.
             let last = packets.len() - 3;
             if last > 3 {
                 packets.remove(3 + drop % (last - 3));
@@ -548,7 +549,7 @@ proptest! {
         check(&counts);
     }
 
-    /// Segments that make no sense do no harm.
+    /// Checks that nonsensical segments do no harm.
     #[test]
     fn anything_adds_up(
         segments in prop::collection::vec(

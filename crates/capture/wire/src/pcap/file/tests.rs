@@ -16,7 +16,7 @@ fn some(count: usize) -> Vec<Record> {
     (0..count).map(record).collect()
 }
 
-/// A reader that gives little at a time.
+/// A reader that returns few bytes at a time.
 struct Slow(Cursor<Vec<u8>>);
 
 impl Read for Slow {
@@ -117,7 +117,7 @@ fn blocks_that_are_no_packets_are_passed_over() {
         let container = Container::PcapNg { big, resolution: 6 };
         let records = some(2);
         let mut bytes = file(container, 1, &records);
-        // Names, something unknown, a packet without a time, and what was dropped.
+        // Names, an unknown block, a packet without a time, and a count of dropped packets.
         bytes.extend(block(4, big, &[0; 8]));
         bytes.extend(block(0x0bad_cafe, big, &[1; 13]));
         bytes.extend(block(3, big, &[word(2), [9, 9, 0, 0]].concat()));
@@ -216,7 +216,7 @@ fn offsets_of_time_and_drop_counts_follow_the_byte_order_of_their_section() {
 fn times_that_cannot_be_are_the_nearest_that_can() {
     let mut body = [0; 20].to_vec();
     body[4..12].fill(0xff);
-    // An offset of as many seconds as there are, in either direction.
+    // The largest offset of seconds, in either direction.
     for (offset, expected) in [(i64::MAX, TIME_US_MAX), (i64::MIN, 0)] {
         let mut interface = [1, 0, 0, 0, 0, 0, 0, 0].to_vec();
         interface.extend([9, 0, 1, 0, 6, 0, 0, 0, 14, 0, 8, 0]);

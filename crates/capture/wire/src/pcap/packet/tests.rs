@@ -39,7 +39,7 @@ fn every_link_layer_leads_to_the_payload() {
             };
             for vlans in vlans {
                 let mut bytes = framed(link, vlans, &tcp.ip());
-                // A frame of Ethernet has a least length; what fills it is no payload.
+                // An Ethernet frame has a minimum length; its padding is no payload.
                 bytes.extend([0; 6]);
                 let seen = found(link, &bytes, bytes.len());
                 assert_eq!((seen.from, seen.to), (tcp.from, tcp.to), "{link}");
@@ -77,7 +77,7 @@ fn what_was_cut_is_known() {
                     assert!(length < whole - 5 - 12);
                 }
             }
-            // The same bytes as a whole frame are none.
+            // The same bytes as a whole frame are malformed.
             let seen = parse_packet(Link::Ethernet, &bytes[..length], length as u64);
             assert!(
                 matches!(seen, PacketContent::Malformed(_)),

@@ -1,0 +1,217 @@
+//! Runs the loop that reads one input: bytes from its window become entries by its reader and go to
+//! the assembler. Every line is accounted for. [`super::capture`] calls it for one input after the
+//! other.
+
+use super::assemble::Assembler;
+use super::csv::CsvReader;
+use super::entry::{ReadResult, Reader};
+use super::envelopes::{CnpgReader, EnvelopeReader};
+use super::input::Window;
+use super::json::JsonReader;
+use super::recognise::RecognisedFormat;
+use super::series::SourceTurn;
+use super::stderr::StderrReader;
+use super::{LogError, LogFormat, SkipReason};
+use crate::reconcile::Location;
+
+/// One input to read, and the objects that reading it needs.
+pub(super) struct ReadTask<'a, 's> {
+    pub window: &'a mut Window,
+    /// Number of the input.
+    pub source: u32,
+    pub assembler: &'a mut Assembler<'s>,
+    /// Lines that it shares with other inputs.
+    pub turn: &'a mut SourceTurn,
+    /// Receives the progress and the number of events.
+    pub on_progress: &'a mut dyn FnMut(&Window, u64),
+    /// Creates an error that names the input.
+    pub to_error: &'a dyn Fn(std::io::Error) -> LogError,
+    /// Notes about the input for the user.
+    pub notes: &'a mut Vec<String>,
+}
+
+/// Accounts for lines that are not at the start of the window.
+fn account_detached(
+    what: ReadResult<'_>,
+    place: Location,
+    excerpt: &[u8],
+    assembler: &mut Assembler<'_>,
+) -> u64 {
+    match what {
+        ReadResult::Skipped { lines, reason } => {
+            assembler.account().skip(reason, lines, place);
+            lines
+        }
+        ReadResult::Detached {
+            pid,
+            betrays,
+            lines,
+        } => {
+            assembler.handle_detached(pid, betrays, lines, place);
+            lines
+        }
+        ReadResult::Unreadable { lines, reason } => {
+            let account = assembler.account();
+            account.unreadable(reason, lines, place, excerpt);
+            lines
+        }
+        ReadResult::More
+        | ReadResult::Held
+        | ReadResult::Entry(_)
+        | ReadResult::Elsewhere { .. } => {
+            unreachable!("these have a place, or none at all")
+        }
+    }
+}
+
+/// Accounts for a result other than an entry at the start of the window; returns its number of
+/// lines.
+fn account_other(
+    result: ReadResult<'_>,
+    bytes: &[u8],
+    place: Location,
+    assembler: &mut Assembler<'_>,
+    turn: &mut SourceTurn,
+) -> u64 {
+    match result {
+        ReadResult::Held => 0,
+        ReadResult::Elsewhere {
+            place,
+            excerpt,
+            what,
+        } => account_detached(*what, place, excerpt, assembler),
+        ReadResult::Entry(_) | ReadResult::More => unreachable!("handled by the loop"),
+        ReadResult::Skipped { lines, reason } => {
+            assembler.account().skip(reason, lines, place);
+            lines
+        }
+        ReadResult::Detached {
+            pid,
+            betrays,
+            lines,
+        } => {
+            match turn.is_cut_continuation(lines) {
+                true => assembler
+                    .account()
+                    .skip(SkipReason::Duplicate, lines, place),
+                false => assembler.handle_detached(pid, betrays, lines, place),
+            }
+            lines
+        }
+        ReadResult::Unreadable { lines, reason } => {
+            let account = assembler.account();
+            match turn.is_duplicate_unreadable(bytes, lines) {
+                true => account.skip(SkipReason::Duplicate, lines, place),
+                false => account.unreadable(reason, lines, place, bytes),
+            }
+            lines
+        }
+    }
+}
+
+/// Reads one input to its end; returns its last time.
+pub(super) fn read(
+    recognised: RecognisedFormat,
+    reading: ReadTask<'_, '_>,
+) -> Result<i64, LogError> {
+    // The loop is compiled for each reader: a dynamic call would copy every entry.
+    match (recognised.format, recognised.prefix) {
+        (LogFormat::Csv, _) => {
+            let reader = CsvReader::default();
+            read_with(reader, reading)
+        }
+        (LogFormat::Json, _) => {
+            let reader = JsonReader::default();
+            read_with(reader, reading)
+        }
+        (LogFormat::Stderr, prefix) => {
+            let prefix = prefix.expect("a stderr log is recognised by its prefix");
+            reading.turn.expect_truncation(&prefix);
+            let reader = StderrReader::new(prefix);
+            read_with(reader, reading)
+        }
+        (LogFormat::Cnpg, _) => {
+            let reader = CnpgReader::of(recognised.envelope.server);
+            read_with(reader, reading)
+        }
+        (_, prefix) => {
+            let prefix = prefix.expect("what wraps a stderr log is recognised by its prefix");
+            let reader = EnvelopeReader::new(recognised.envelope, prefix);
+            read_with(reader, reading)
+        }
+    }
+}
+
+#[inline(never)]
+fn read_with(mut reader: impl Reader, reading: ReadTask<'_, '_>) -> Result<i64, LogError> {
+    let ReadTask {
+        window,
+        source,
+        assembler,
+        turn,
+        on_progress,
+        to_error,
+        notes,
+    } = reading;
+    let settles = reader.supports_idle();
+    let mut place = Location { source, line: 1 };
+    let mut last_us = i64::MIN;
+    // The log is idle, and the available bytes are treated as complete.
+    let mut settling = false;
+    loop {
+        if window.bytes().is_empty() {
+            if window.is_at_end() {
+                notes.extend(reader.notes());
+                return Ok(last_us);
+            }
+            window.fill().map_err(to_error)?;
+            on_progress(window, assembler.account().events);
+            continue;
+        }
+        let complete = window.is_at_end() || settling;
+        let next = reader.next(window.text(), complete, place);
+        let length = next.1;
+        // By reference: an entry is large, and nearly all results are entries.
+        if let ReadResult::Entry(entry) = &next.0 {
+            last_us = last_us.max(entry.wall_us);
+            let last = complete && length == window.bytes().len();
+            if turn.is_duplicate(entry, last)
+                || turn.is_holding() && turn.release(entry, assembler)?
+            {
+                let account = assembler.account();
+                account.skip(SkipReason::Duplicate, entry.lines, place);
+            } else if !(last && turn.hold_last(entry, window.bytes())) {
+                assembler.handle_entry(entry)?;
+            }
+            let lines = entry.lines;
+            settling = false;
+            assembler.account().lines += lines;
+            place.line += lines;
+            window.consume_lines(length, lines);
+            continue;
+        }
+        let lines = match next.0 {
+            ReadResult::More if window.is_idle() && settles => {
+                settling = true;
+                continue;
+            }
+            // A record may contain newlines: more of an incomplete one will come.
+            ReadResult::Unreadable { .. } if settling => {
+                settling = false;
+                window.fill().map_err(to_error)?;
+                on_progress(window, assembler.account().events);
+                continue;
+            }
+            ReadResult::More => {
+                window.fill().map_err(to_error)?;
+                on_progress(window, assembler.account().events);
+                continue;
+            }
+            other => account_other(other, &window.bytes()[..length], place, assembler, turn),
+        };
+        settling = false;
+        assembler.account().lines += lines;
+        place.line += lines;
+        window.consume(length);
+    }
+}

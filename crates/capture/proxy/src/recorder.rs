@@ -1,0 +1,583 @@
+//! Runs the capture thread: it reads the mirrored traffic, tracks all conversations, and records on
+//! request.
+//!
+//! Commands are ordered with the traffic: each forwarder writes a mark at the time of the command,
+//! and the command runs when all marks have arrived. So a statement sent before the stop of a
+//! recording is in it, and later ones are not.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use workload::{Provenance, SourceFile};
+
+use super::capture_status::{CaptureStatus, Finished, RecordingState, RecordingStatus};
+use super::inbox::{ForwarderMessage, Inbox};
+use super::mirror::{Chunk, MirrorState, Record, Totals, records};
+use super::proxy_event::{Happening, ProxyEventSender};
+use super::recording::{
+    Incomplete, OpenRecording, Recording, RecordingAccount, account_difference, add_time_range,
+};
+use super::wall_clock::WallClock;
+use capture_sink::{Counted, EventSink, SinkError};
+use capture_wire::conversation::{Account, ConversationOptions, Conversations};
+
+/// Interval between requests for unsent chunks of forwarders.
+const TICK: Duration = Duration::from_millis(25);
+const TICK_US: i64 = 25_000;
+/// Interval between updates of the status.
+const STATUS_INTERVAL_US: i64 = 200_000;
+/// Interval between checkpoints of a recording, and the age up to which they write. Later events
+/// may still belong together with statements in progress. A kill loses events of about the sum of
+/// the two.
+const CHECKPOINT_INTERVAL_US: i64 = 500_000;
+const CHECKPOINT_AGE_US: i64 = 400_000;
+
+/// Result of a command: the recording's name.
+pub(super) type Reply = Result<String, String>;
+
+/// Action to run when all marks have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Start,
+    Stop,
+    /// Closes the account of a failed recording.
+    Account,
+}
+
+/// A command to the capture thread.
+pub(super) struct Command {
+    pub(super) number: u64,
+    pub(super) action: Action,
+    pub(super) reply: Sender<Reply>,
+}
+
+/// Resources of the capture thread.
+pub(super) struct RecorderParts {
+    pub(super) clock: Arc<WallClock>,
+    pub(super) chunks: Receiver<Chunk>,
+    /// Queues for returning processed chunks, by forwarder.
+    pub(super) free: Vec<Sender<Vec<u8>>>,
+    pub(super) mirrors: Vec<Arc<MirrorState>>,
+    pub(super) inboxes: Vec<Arc<Inbox>>,
+    pub(super) commands: Receiver<Command>,
+    pub(super) status: Arc<Mutex<CaptureStatus>>,
+    pub(super) events: ProxyEventSender,
+    pub(super) open: OpenRecording,
+    pub(super) conversation: ConversationOptions,
+    /// Source that recordings state in their manifest.
+    pub(super) source: String,
+    pub(super) options: BTreeMap<String, String>,
+}
+
+/// Runs until all forwarders have ended. A panic ends the capture only.
+pub(super) fn run(parts: RecorderParts) {
+    let (mirrors, status) = (parts.mirrors.clone(), parts.status.clone());
+    let events = parts.events.clone();
+    let ran = catch_unwind(AssertUnwindSafe(|| Recorder::new(parts).run()));
+    if let Err(panic) = ran {
+        for mirror in &mirrors {
+            mirror.off.store(true, Ordering::Relaxed);
+        }
+        let reason = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason is known")
+            .to_owned();
+        let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.recording = None;
+        status.broken_down = Some(reason.clone());
+        drop(status);
+        events.send(Happening::BrokenDown { reason });
+    }
+}
+
+/// Mark of one forwarder.
+#[derive(Debug, Clone, Copy, Default)]
+struct ForwarderMark {
+    totals: Totals,
+    read: u64,
+    lost: u64,
+}
+
+/// A command whose marks have not all arrived.
+struct PendingCommand {
+    command: Command,
+    marks: usize,
+    at_us: i64,
+    from: Vec<ForwarderMark>,
+}
+
+/// A failed recording whose account is not closed yet.
+struct FailedRecording {
+    current: CurrentRecording,
+    at_us: i64,
+    reason: String,
+}
+
+/// First number of the capture thread's own commands.
+const OWN_COMMANDS: u64 = 1 << 63;
+
+/// The current recording.
+struct CurrentRecording {
+    recording: Box<dyn Recording>,
+    name: String,
+    from_us: i64,
+    from: Vec<ForwarderMark>,
+    account: Account,
+    incomplete: Vec<Incomplete>,
+    secured_us: i64,
+}
+
+struct Recorder {
+    parts: RecorderParts,
+    conversations: Conversations,
+    /// Connections by forwarder.
+    open: Vec<HashSet<u64>>,
+    from: Vec<ForwarderMark>,
+    progress: Vec<u64>,
+    waiting: HashMap<u64, PendingCommand>,
+    current: Option<CurrentRecording>,
+    failed: HashMap<u64, FailedRecording>,
+    own_commands: u64,
+    /// Minimum time of recorded events: earlier ones belong to another recording, or to none.
+    not_before_us: i64,
+    /// Time of the traffic that was read last.
+    read_to_us: i64,
+    number: u32,
+    finishing: Vec<JoinHandle<()>>,
+    ticked_us: i64,
+    shown_us: i64,
+}
+
+impl Recorder {
+    fn new(parts: RecorderParts) -> Self {
+        let forwarders = parts.mirrors.len();
+        Recorder {
+            conversations: Conversations::new(parts.conversation),
+            open: vec![HashSet::new(); forwarders],
+            from: vec![ForwarderMark::default(); forwarders],
+            progress: vec![0; forwarders],
+            waiting: HashMap::new(),
+            current: None,
+            failed: HashMap::new(),
+            own_commands: OWN_COMMANDS,
+            not_before_us: i64::MIN,
+            read_to_us: 0,
+            number: 0,
+            finishing: Vec::new(),
+            ticked_us: 0,
+            shown_us: 0,
+            parts,
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            match self.parts.chunks.recv_timeout(TICK) {
+                Ok(chunk) => {
+                    self.read_chunk(&chunk);
+                    let mut bytes = chunk.bytes;
+                    bytes.clear();
+                    let _ = self.parts.free[chunk.forwarder].try_send(bytes);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let now_us = self.parts.clock.now_us();
+            if now_us - self.ticked_us >= TICK_US {
+                self.ticked_us = now_us;
+                self.tick(now_us);
+            }
+        }
+        let from = self.from.clone();
+        if self.current.is_some() {
+            let now_us = self.parts.clock.now_us();
+            self.stop_recording(now_us, from.clone(), None);
+        }
+        let failed: Vec<u64> = self.failed.keys().copied().collect();
+        for number in failed {
+            self.close_failed(number, &from);
+        }
+        for thread in self.finishing.drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    fn tick(&mut self, now_us: i64) {
+        // A command waits in a forwarder, and may not find room at once.
+        let is_asked = !self.parts.commands.is_empty() || !self.waiting.is_empty();
+        for (place, mirror) in self.parts.mirrors.iter().enumerate() {
+            let progress = mirror.progress();
+            let held = progress % 2 == 1;
+            if held && (is_asked || progress == self.progress[place]) {
+                self.parts.inboxes[place].send(ForwarderMessage::Flush);
+            }
+            self.progress[place] = progress;
+        }
+        if let Some(current) = &mut self.current
+            && now_us - current.secured_us >= CHECKPOINT_INTERVAL_US
+        {
+            // With a long queue, the traffic read is older than the current time.
+            let read_to_us = match self.parts.chunks.is_empty() {
+                true => now_us,
+                false => self.read_to_us,
+            };
+            let secured = current.recording.secure(read_to_us - CHECKPOINT_AGE_US);
+            // From now on, so that a slow disk is not used all the time.
+            current.secured_us = self.parts.clock.now_us();
+            if let Err(error) = secured {
+                self.fail_recording(&error, now_us);
+            }
+        }
+        if now_us - self.shown_us >= STATUS_INTERVAL_US {
+            self.shown_us = now_us;
+            self.publish_status();
+        }
+    }
+
+    /// Updates the status for other threads.
+    fn publish_status(&self) {
+        let recording = self.current.as_ref().map(|current| {
+            let lost: u64 = current.incomplete.iter().map(|stretch| stretch.bytes).sum();
+            RecordingStatus {
+                name: current.name.clone(),
+                from_us: current.from_us,
+                lost_bytes: lost,
+                incomplete: current.incomplete.clone(),
+                account: account_difference(&current.account, self.conversations.account()),
+            }
+        });
+        self.update_status(|status| status.recording = recording);
+    }
+
+    fn update_status(&self, change: impl FnOnce(&mut CaptureStatus)) {
+        let status = &self.parts.status;
+        change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn read_chunk(&mut self, chunk: &Chunk) {
+        for record in records(&chunk.bytes) {
+            let result = self.handle_record(chunk.forwarder, record);
+            if let Err(error) = result {
+                let now_us = self.parts.clock.now_us();
+                self.fail_recording(&error, now_us);
+            }
+        }
+    }
+
+    fn handle_record(&mut self, forwarder: usize, record: Record<'_>) -> Result<(), SinkError> {
+        let mut nobody = Counted::default();
+        let sink: &mut dyn EventSink = match &mut self.current {
+            Some(current) => &mut *current.recording,
+            None => &mut nobody,
+        };
+        let not_before_us = self.not_before_us;
+        let conversations = &mut self.conversations;
+        match record {
+            Record::Opened {
+                connection,
+                at_us,
+                client,
+                from_the_start,
+            } => {
+                self.open[forwarder].insert(connection);
+                let at_us = at_us.max(not_before_us);
+                conversations.opened(connection, client, at_us, from_the_start);
+                Ok(())
+            }
+            Record::Bytes {
+                connection,
+                side,
+                at_us,
+                bytes,
+            } => {
+                self.from[forwarder].read += bytes.len() as u64;
+                self.read_to_us = at_us;
+                let at_us = at_us.max(not_before_us);
+                conversations.bytes(connection, side, at_us, 0, bytes, sink)
+            }
+            Record::Lost {
+                connection,
+                side,
+                at_us,
+                bytes,
+            } => {
+                let at_us = at_us.max(not_before_us);
+                conversations.lost(connection, side, at_us, Some(bytes), sink)
+            }
+            Record::Closed { connection, at_us } => {
+                self.open[forwarder].remove(&connection);
+                conversations.closed(connection, at_us.max(not_before_us), sink)
+            }
+            Record::Gap(gap) => {
+                self.from[forwarder].lost += gap.bytes;
+                if let Some(current) = &mut self.current {
+                    if current.incomplete.is_empty() {
+                        self.parts.events.send(Happening::Losing);
+                    }
+                    let stretch = Incomplete {
+                        from_us: gap.from_us,
+                        to_us: gap.to_us,
+                        bytes: gap.bytes,
+                    };
+                    add_time_range(&mut current.incomplete, stretch);
+                }
+                Ok(())
+            }
+            Record::Alive { at_us, connections } => {
+                let alive: HashSet<u64> = connections.iter().collect();
+                let open = std::mem::replace(&mut self.open[forwarder], alive);
+                let at_us = at_us.max(not_before_us);
+                let mut result = Ok(());
+                for connection in open.difference(&self.open[forwarder]) {
+                    let closed = conversations.closed(*connection, at_us, sink);
+                    result = result.and(closed);
+                }
+                result
+            }
+            Record::Mark {
+                command,
+                at_us,
+                totals,
+            } => {
+                self.from[forwarder].totals = totals;
+                self.handle_mark(forwarder, command, at_us);
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_mark(&mut self, forwarder: usize, command: u64, at_us: i64) {
+        let forwarders = self.from.len();
+        while let Ok(command) = self.parts.commands.try_recv() {
+            let waiting = PendingCommand {
+                marks: 0,
+                at_us: i64::MIN,
+                from: vec![ForwarderMark::default(); forwarders],
+                command,
+            };
+            self.waiting.insert(waiting.command.number, waiting);
+        }
+        let Some(waiting) = self.waiting.get_mut(&command) else {
+            return;
+        };
+        waiting.marks += 1;
+        waiting.at_us = waiting.at_us.max(at_us);
+        waiting.from[forwarder] = self.from[forwarder];
+        if waiting.marks < forwarders {
+            return;
+        }
+        let Some(waiting) = self.waiting.remove(&command) else {
+            return;
+        };
+        let (at_us, from) = (waiting.at_us, waiting.from);
+        let reply = waiting.command.reply;
+        match waiting.command.action {
+            Action::Start => {
+                let started = self.start_recording(at_us, from);
+                let _ = reply.send(started);
+            }
+            Action::Stop if self.current.is_none() => {
+                let _ = reply.send(Err("nothing is being recorded".to_owned()));
+            }
+            Action::Stop => self.stop_recording(at_us, from, Some(reply)),
+            Action::Account => self.close_failed(command, &from),
+        }
+    }
+
+    fn start_recording(&mut self, at_us: i64, from: Vec<ForwarderMark>) -> Reply {
+        if let Some(current) = &self.current {
+            return Err(format!("{} is being recorded already", current.name));
+        }
+        self.number += 1;
+        let mut recording = match (self.parts.open)(self.number) {
+            Ok(recording) => recording,
+            Err(error) => {
+                self.number -= 1;
+                return Err(error.to_string());
+            }
+        };
+        let name = recording.name();
+        self.not_before_us = self.not_before_us.max(at_us);
+        let account = self.conversations.account().clone();
+        let began = self.conversations.record(at_us, &mut *recording);
+        self.current = Some(CurrentRecording {
+            recording,
+            name: name.clone(),
+            from_us: at_us,
+            from,
+            account,
+            incomplete: Vec::new(),
+            secured_us: at_us,
+        });
+        if let Err(error) = began {
+            self.fail_recording(&error, at_us);
+            return Err(error.to_string());
+        }
+        self.publish_status();
+        let happening = Happening::Recording { name: name.clone() };
+        self.parts.events.send(happening);
+        Ok(name)
+    }
+
+    /// Ends the recording; a separate thread completes it, since that may take longer than copies
+    /// can wait.
+    fn stop_recording(
+        &mut self,
+        at_us: i64,
+        from: Vec<ForwarderMark>,
+        reply: Option<Sender<Reply>>,
+    ) {
+        let Some(mut current) = self.current.take() else {
+            return;
+        };
+        let at_us = at_us.max(self.not_before_us);
+        let stopped = self.conversations.stop(at_us, &mut *current.recording);
+        if let Err(error) = stopped {
+            self.current = Some(current);
+            self.fail_recording(&error, at_us);
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(error.to_string()));
+            }
+            return;
+        }
+        self.publish_status();
+        let account = self.account(&current, at_us, &from, None);
+        let provenance = self.provenance(&account);
+        let (status, events) = (self.parts.status.clone(), self.parts.events.clone());
+        let CurrentRecording {
+            recording, name, ..
+        } = current;
+        let complete = move || {
+            let reason = recording
+                .finish(provenance.clone())
+                .err()
+                .map(|error| error.to_string());
+            let state = match reason {
+                None => RecordingState::Complete,
+                Some(_) => RecordingState::Partial,
+            };
+            let account = RecordingAccount {
+                failure: reason.clone(),
+                ..account
+            };
+            let finished = Finished::new(name.clone(), state, account, provenance);
+            let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+            status.finished.push(finished.clone());
+            drop(status);
+            events.send(match &reason {
+                None => Happening::Finished(Box::new(finished)),
+                Some(reason) => Happening::Failed {
+                    name: name.clone(),
+                    reason: reason.clone(),
+                },
+            });
+            if let Some(reply) = reply {
+                let _ = reply.send(reason.map_or(Ok(name), Err));
+            }
+        };
+        let thread = std::thread::Builder::new().name("finisher".to_owned());
+        // If no thread can be created, the recording is dropped as by a crash.
+        if let Ok(thread) = thread.spawn(complete) {
+            self.finishing.push(thread);
+        }
+    }
+
+    /// Ends a recording that failed; connections are still tracked.
+    fn fail_recording(&mut self, error: &SinkError, at_us: i64) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let _ = self.conversations.stop(at_us, &mut Counted::default());
+        let reason = error.to_string();
+        let happening = Happening::Failed {
+            name: current.name.clone(),
+            reason: reason.clone(),
+        };
+        self.parts.events.send(happening);
+        self.update_status(|status| status.recording = None);
+        self.own_commands += 1;
+        let number = self.own_commands;
+        let forwarders = self.from.len();
+        let command = Command {
+            number,
+            action: Action::Account,
+            // Nothing waits for the reply.
+            reply: crossbeam_channel::bounded(1).0,
+        };
+        let waiting = PendingCommand {
+            command,
+            marks: 0,
+            at_us: i64::MIN,
+            from: vec![ForwarderMark::default(); forwarders],
+        };
+        self.waiting.insert(number, waiting);
+        let failed = FailedRecording {
+            current,
+            at_us,
+            reason,
+        };
+        self.failed.insert(number, failed);
+        for inbox in &self.parts.inboxes {
+            inbox.send(ForwarderMessage::Mark(number));
+        }
+    }
+
+    fn close_failed(&mut self, number: u64, from: &[ForwarderMark]) {
+        let Some(failed) = self.failed.remove(&number) else {
+            return;
+        };
+        let (current, reason) = (&failed.current, failed.reason);
+        let account = self.account(current, failed.at_us, from, Some(reason));
+        let provenance = self.provenance(&account);
+        let name = current.name.clone();
+        let finished = Finished::new(name, RecordingState::Partial, account, provenance);
+        self.update_status(|status| status.finished.push(finished));
+    }
+
+    fn account(
+        &self,
+        current: &CurrentRecording,
+        to_us: i64,
+        from: &[ForwarderMark],
+        failure: Option<String>,
+    ) -> RecordingAccount {
+        let sum = |number: &dyn Fn(&ForwarderMark) -> u64| -> u64 {
+            let pairs = from.iter().zip(&current.from);
+            pairs
+                .map(|(after, before)| number(after).saturating_sub(number(before)))
+                .sum()
+        };
+        RecordingAccount {
+            from_us: current.from_us,
+            to_us,
+            forwarded_bytes: sum(&|from| from.totals.bytes.iter().sum()),
+            read_bytes: sum(&|from| from.read),
+            lost_bytes: sum(&|from| from.lost),
+            passed_bytes: sum(&|from| from.totals.passed.iter().sum()),
+            incomplete: current.incomplete.clone(),
+            failure,
+            conversation: account_difference(&current.account, self.conversations.account()),
+        }
+    }
+
+    fn provenance(&self, account: &RecordingAccount) -> Provenance {
+        Provenance {
+            source_kind: "proxy".to_owned(),
+            sources: vec![SourceFile {
+                name: self.parts.source.clone(),
+                format: "wire".to_owned(),
+                bytes: account.read_bytes,
+            }],
+            options: self.parts.options.clone(),
+            reconciliation: serde_json::to_value(account).expect("plain data"),
+            ..Provenance::default()
+        }
+    }
+}
